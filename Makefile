@@ -48,11 +48,10 @@ checked: $(READY)
 # planted bugs; tested apart from the others, it does not make cargo build them on that journal.
 APART := millstream-journal millstream-sim
 # Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
-# tested with the machine to itself. Tests of flows run a second time with all exchanges between steps as bytes, as between processes.
+# tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
 SEVERAL := -n 3 --dist loadfile
-FLOWS   := $(addprefix tests/api/test_,$(addsuffix .py,batches_of_keys batching connectors datetimes dead_letters durable failing_steps \
-	files_of_many finished_flows joins joins_of_many lookups own_sources records recovery recovery_of_time replay saved_objects states \
-	time trials types verbs window_choices windows windows_of_datetimes))
+FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
+
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
 	cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %)
 	cargo test --profile $(PROFILE) $(APART:%=-p %)

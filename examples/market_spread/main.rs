@@ -14,7 +14,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use millstream::flow::SourceExt;
-use millstream::flow::durable::Keep;
+use millstream::flow::durable::Retain;
 use millstream::flow::source::Source;
 use millstream::flow::tcp::TcpSource;
 use millstream::flow::{Flow, Frames, OnError, Options, Recovery, codec, journals, tcp};
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = |input: TcpSource| -> Box<dyn Source<Frames>> {
         match state {
             // All of it is kept, to be replayed.
-            Some(_) => Box::new(input.durable().keep(Keep::All)),
+            Some(_) => Box::new(input.durable().keep(Retain::All)),
             None => Box::new(input),
         }
     };

@@ -1,4 +1,5 @@
-//! The operators: what a step does with a batch, one file for each method of a stream.
+//! The verbs of streams, and what their steps do with a batch. Simple verbs are together in `verbs` and `keyed`; others have a file each.
+//! Windows and joins are in `time`.
 
 mod aggregates;
 mod batches;

@@ -61,7 +61,7 @@ pub trait Transactional: Send + Sync {
     /// background.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn sync(&self) -> Result<(), Cause> {
         Ok(())
     }
@@ -69,7 +69,7 @@ pub trait Transactional: Send + Sync {
     /// [`resume`](Self::resume) takes its place.
     ///
     /// # Errors
-    /// What ends the flow.
+    /// An error, which ends the flow.
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }

@@ -167,14 +167,14 @@ pub trait Recording: Send + Sync {
     /// unless the run does without.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn sync(&self) -> Result<(), Cause> {
         Ok(())
     }
-    /// An epoch counts in which the partitions stood at these positions. Called in the background.
+    /// An epoch is committed; these are the positions of the partitions in it. Called in the background.
     ///
     /// # Errors
-    /// What ends the flow.
+    /// An error, which ends the flow.
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause>;
 }
 
@@ -183,7 +183,7 @@ pub trait Partition<B> {
     /// Puts the next items into the empty `batch`, no more than [`Events::limit`] allows. Never waits.
     ///
     /// # Errors
-    /// What ends the flow. Input that only one client can have spoiled is counted, not raised.
+    /// An error, which ends the flow. Input that only one client can have spoiled is counted, not raised.
     fn next_batch(&mut self, batch: &mut B, cx: &mut Events<'_>) -> Result<Next, Cause>;
     /// After [`Next::Idle`]: when to ask again, in nanoseconds of the engine's clock; `None` when
     /// a watched socket will say so.
@@ -194,7 +194,7 @@ pub trait Partition<B> {
     /// each batch, others at the end of each epoch.
     ///
     /// # Errors
-    /// What ends the flow.
+    /// An error, which ends the flow.
     fn position(&self) -> Result<Position, Cause>;
 }
 

@@ -1,4 +1,4 @@
-//! Event time: items with the times at which they happened, and watermarks, up to which time has advanced.
+//! Event time: items with the times at which they happened, and watermarks: how far event time has advanced.
 //!
 //! [`event_time`](crate::Stream::event_time) makes a `Stream<Timed<T>>` from a `Stream<T>`. The *watermark* of
 //! each partition of a source is its latest time minus the allowed lateness: no item before it is expected any

@@ -217,7 +217,7 @@ pub enum Error {
     },
     /// Another reader has the cursor.
     #[error("{}: cursor \"{name}\" is in use by another reader", path.display())]
-    CursorTaken {
+    CursorInUse {
         /// The journal.
         path: PathBuf,
         /// The cursor.

@@ -192,7 +192,7 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         .and_then(|()| check(storage, &control))
         .inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts, storage.mount());
-    if term::standing(storage)?.superseded_by.is_some() {
+    if term::leadership(storage)?.superseded_by.is_some() {
         control.supersede();
     }
     check(storage, &control)

@@ -9,7 +9,7 @@
 //! takes them back. They are saved under a key of the worker's own, so that they find another worker
 //! where there are fewer.
 
-use millstream_flow::checkpoint::{Changes, OfWorker, Restore, pack};
+use millstream_flow::checkpoint::{Changes, PerWorker, Restore, pack};
 use millstream_flow::error::Cause;
 use millstream_flow::step::{Context, Stateful, Step};
 use millstream_flow::stream::Making;
@@ -37,7 +37,7 @@ type Bad<'py> = (
 pub(crate) struct AsyncCalls {
     object: Py<PyAny>,
     policy: ErrorHandler,
-    saved: OfWorker,
+    saved: PerWorker,
 }
 
 impl AsyncCalls {
@@ -53,7 +53,7 @@ impl AsyncCalls {
         Ok(AsyncCalls {
             object,
             policy,
-            saved: OfWorker::new(making.worker),
+            saved: PerWorker::new(making.worker),
         })
     }
 

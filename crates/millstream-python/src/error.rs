@@ -196,7 +196,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         | E::IsCopy { path }
         | E::Locked { path, .. }
         | E::TooManyWriters { path, .. }
-        | E::CursorTaken { path, .. } => ("JournalBusyError", (None, Some(path), None)),
+        | E::CursorInUse { path, .. } => ("JournalBusyError", (None, Some(path), None)),
         E::Poisoned { path } => ("JournalPoisonedError", (None, Some(path), None)),
         E::ReadOnly { path } => ("JournalReadOnlyError", (None, Some(path), None)),
         E::Forked { path } => ("JournalForkedError", (None, Some(path), None)),

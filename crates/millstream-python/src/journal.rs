@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync};
+use millstream_journal::{self as engine, CursorMode, Error, Options, Retention, Sync};
 use millstream_replication::{Followers, ReplicationError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -469,9 +469,9 @@ impl Journal {
     fn cursor(&self, py: Python<'_>, name: &str, shared: bool) -> PyResult<JournalCursor> {
         let open = self.opened(py)?;
         let share = if shared {
-            Share::Shared
+            CursorMode::Shared
         } else {
-            Share::Exclusive
+            CursorMode::Exclusive
         };
         let cursor = unlocked(|| open.journal.cursor(name, share));
         Ok(JournalCursor::new(

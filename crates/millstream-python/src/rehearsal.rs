@@ -9,7 +9,7 @@ use millstream_flow::checkpoint::{Saved, json};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::replay::{At, Replay};
+use millstream_flow::replay::{Point, Replay};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::state::codec::MESSAGE_PACK;
 use millstream_flow::{FlowError, Rehearsal as Engine};
@@ -99,8 +99,8 @@ fn read_replay((recordings, from, to, batch): ReplayInput) -> Result<Replay, Flo
         };
     }
     let at = |(is_time, number)| match is_time {
-        true => At::Time(number),
-        false => At::Sequence(number),
+        true => Point::Time(number),
+        false => Point::Sequence(number),
     };
     if let Some(from) = from {
         replay = replay.from(at(from));

@@ -26,7 +26,7 @@ pub enum Reason {
     /// The leader cannot serve the follower now, and may be able to later.
     Trouble = 7,
     /// Another follower is connected under the name.
-    Taken = 8,
+    InUse = 8,
     /// The leader is superseded: another copy was promoted.
     Superseded = 9,
 }
@@ -35,7 +35,7 @@ impl Reason {
     #[cfg(feature = "link")]
     pub(super) fn of(byte: u8) -> Self {
         use Reason::{
-            Diverged, Name, OtherJournal, Pruned, Secret, Superseded, Taken, Trouble,
+            Diverged, InUse, Name, OtherJournal, Pruned, Secret, Superseded, Trouble,
             UnknownJournal,
         };
         let all = [
@@ -45,7 +45,7 @@ impl Reason {
             Diverged,
             Pruned,
             Name,
-            Taken,
+            InUse,
             Superseded,
         ];
         all.into_iter()
@@ -185,7 +185,7 @@ impl ReplicationError {
         match self {
             Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,
             Self::Protocol { .. } => true,
-            Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::Taken),
+            Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::InUse),
             Self::Journal(error) => matches!(error, journal::Error::DiskFull { .. }),
             _ => false,
         }

@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use millstream_journal::{Journal, Options, Share};
+//! use millstream_journal::{Journal, Options, CursorMode};
 //! use millstream_replication::Followers;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let journal = Journal::open(folder.path().join("orders"), Options::default())?;
 //! let sequence = journal.writer()?.append(b"buy 100")?;
 //! // What `millstream journal serve` does when the follower "backup" has acknowledged:
-//! journal.cursor("follower.backup", Share::Shared)?.set(sequence + 1)?;
+//! journal.cursor("follower.backup", CursorMode::Shared)?.set(sequence + 1)?;
 //!
 //! let mut followers = Followers::of(&journal);
 //! followers.wait(sequence, 1, Some(Duration::from_secs(5)))?;
@@ -23,7 +23,7 @@
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Cursor, Error, Journal, Share};
+use millstream_journal::{Cursor, CursorMode, Error, Journal};
 
 use super::error::ReplicationError;
 
@@ -84,9 +84,9 @@ impl Followers {
                 return Ok(());
             }
             if self.journal.is_superseded()
-                && let Some(by) = self.journal.standing()?.superseded_by
+                && let Some(by) = self.journal.leadership()?.superseded_by
             {
-                let (path, term) = (self.journal.path(), self.journal.standing()?.term);
+                let (path, term) = (self.journal.path(), self.journal.leadership()?.term);
                 return Err(Error::Superseded { path, term, by }.into());
             }
             let now = monotonic_ns();
@@ -124,9 +124,9 @@ impl Followers {
             if !info.name.starts_with(PREFIX) {
                 continue;
             }
-            match self.journal.cursor(&info.name, Share::Shared) {
+            match self.journal.cursor(&info.name, CursorMode::Shared) {
                 // It is being removed this moment.
-                Err(Error::CursorTaken { .. }) => {}
+                Err(Error::CursorInUse { .. }) => {}
                 cursor => cursors.push(cursor?),
             }
         }
@@ -142,7 +142,7 @@ pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
         if info.name.starts_with(PREFIX) {
             match journal.remove_cursor(&info.name) {
                 // The process that holds the cursor finds out by itself.
-                Err(Error::CursorTaken { .. }) => {}
+                Err(Error::CursorInUse { .. }) => {}
                 removed => removed?,
             }
         }

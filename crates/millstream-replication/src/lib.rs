@@ -42,6 +42,6 @@ pub use error::{Reason, ReplicationError};
 pub use followers::Followers;
 #[cfg(feature = "link")]
 pub use link::{
-    FollowOptions, Followed, FollowerTls, LeaderTls, Part, Promoted, Rejoin, RejoinOptions, Secret,
-    ServeOptions, follow, promote, serve, with_companions,
+    FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Promoted, Rejoin, RejoinOptions,
+    Secret, ServeOptions, follow, promote, serve, with_companions,
 };

@@ -37,7 +37,7 @@ use crate::{error, followers};
 
 pub use follow::{FollowOptions, Followed, follow};
 pub use promote::{Promoted, promote};
-pub use rejoin::{Part, Rejoin, RejoinOptions};
+pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
 pub use secret::Secret;
 pub use serve::{ServeOptions, serve};
 pub use served::with_companions;

@@ -15,7 +15,7 @@ pub enum ServiceError {
     Wire(#[from] Box<WireError>),
     /// Another service writes to the output journal.
     #[error("{output}: another service is running on this output journal")]
-    Taken {
+    InUse {
         /// The output journal.
         output: String,
     },

@@ -66,7 +66,7 @@ mod timers;
 
 pub use error::ServiceError;
 pub use inputs::calls::{Calls, Content};
-pub use inputs::inlet::Taken;
+pub use inputs::inlet::Outcome;
 pub use outputs::current::Clock;
 pub use outputs::outlet::{Outlet, publisher};
 pub use recorded::snapshot::Snapshot;

@@ -73,12 +73,12 @@ pub(crate) fn resume(
         commit.epoch += 1;
         commit.time_ns = time_ns;
         commit.workers = workers;
-        store.append(changes, &commit)?;
+        store.commit(changes, &commit)?;
     }
     if commit.notify_pending {
         notify_sources(&recordings, parts.nodes, &commit)?;
         commit.notify_pending = false;
-        store.append(Vec::new(), &commit)?;
+        store.commit(Vec::new(), &commit)?;
     }
     let codecs = parts.codecs.clone();
     let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);

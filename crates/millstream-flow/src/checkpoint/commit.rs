@@ -55,7 +55,7 @@ struct PendingParts {
     /// Whether all sources have ended.
     drained: bool,
     /// The epoch that is committed next, counted from the beginning of the run.
-    next: u64,
+    epoch_of_run: u64,
     commits: u64,
 }
 
@@ -78,17 +78,17 @@ impl Committer {
             ended: 0,
             workers_ended: 0,
             drained: false,
-            next: 0,
+            epoch_of_run: 0,
             commits: 0,
         };
         let mut since = now_ns();
         let had_ended = self.commit.finished;
         while pending.workers_ended < self.workers {
             let left = self.left(since);
-            if pending.drained && self.control.epoch() == pending.next {
+            if pending.drained && self.control.epoch() == pending.epoch_of_run {
                 pending.drained = false;
                 self.end(had_ended);
-            } else if left.is_zero() && self.control.epoch() == pending.next {
+            } else if left.is_zero() && self.control.epoch() == pending.epoch_of_run {
                 since = now_ns();
                 self.control.raise_epoch();
             }
@@ -136,7 +136,10 @@ impl Committer {
     }
 
     fn commit(&mut self, pending: &mut PendingParts) -> Result<(), FlowError> {
-        let parts = pending.parts.remove(&pending.next).unwrap_or_default();
+        let parts = pending
+            .parts
+            .remove(&pending.epoch_of_run)
+            .unwrap_or_default();
         let all = pending.ended == self.roots * self.workers && pending.parts.is_empty();
         let mut next = self.commit.clone();
         let mut changes = Vec::new();
@@ -150,8 +153,8 @@ impl Committer {
         next.notify_pending = ends;
         // If only the times have advanced, nothing needs to be committed.
         let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
-        let epoch = self.base + 1 + pending.next;
-        pending.next += 1;
+        let epoch = self.base + 1 + pending.epoch_of_run;
+        pending.epoch_of_run += 1;
         if !same {
             next.epoch = epoch;
             next.workers = self.workers;
@@ -166,7 +169,7 @@ impl Committer {
             }
             pending.commits += 1;
             self.crash(Crash::Before(pending.commits))?;
-            self.store.append(changes, &next)?;
+            self.store.commit(changes, &next)?;
             self.commit = next;
             self.crash(Crash::Within(pending.commits))?;
             self.sinks.commit(&self.nodes, &self.commit)?;
@@ -243,7 +246,7 @@ impl Committer {
     fn confirm_end(&mut self) -> Result<(), FlowError> {
         if self.commit.notify_pending {
             self.commit.notify_pending = false;
-            self.store.append(Vec::new(), &self.commit)?;
+            self.store.commit(Vec::new(), &self.commit)?;
         }
         Ok(())
     }
@@ -260,7 +263,7 @@ impl PendingParts {
     /// Whether all operators have completed the next epoch. Once one operator has ended in it, all will end,
     /// and their final output is committed together.
     fn is_complete(&self, operators: usize) -> bool {
-        let Some(parts) = self.parts.get(&self.next) else {
+        let Some(parts) = self.parts.get(&self.epoch_of_run) else {
             return false;
         };
         let lasts = parts.iter().any(|part| part.last);

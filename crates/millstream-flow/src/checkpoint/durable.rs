@@ -30,9 +30,9 @@
 //!
 //! The bytes are drawn in `docs/journal-format.md`.
 
+mod directory;
 mod input_position;
 mod partition;
-mod place;
 mod record;
 mod recorded;
 mod recorder;
@@ -47,8 +47,8 @@ use crate::run::poller::Io;
 use crate::source::{Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings};
 
 pub use crate::batch::{Kind, Raw};
-pub(crate) use place::unescape;
-pub use place::{Keep, escape, inputs, place};
+pub(crate) use directory::unescape;
+pub use directory::{Retain, escape, inputs, recorded_input_dir};
 pub use record::RecordedBatch;
 pub use recorded::Recorded;
 
@@ -59,7 +59,7 @@ use refill::Refill;
 /// A source whose input is recorded before it is processed. Made by [`SourceExt::durable`](crate::SourceExt::durable).
 pub struct Durable<S> {
     source: S,
-    keep: Keep,
+    keep: Retain,
     /// The recorder of the current run.
     recorder: Mutex<Weak<Recorder>>,
 }
@@ -70,14 +70,14 @@ impl<S> Durable<S> {
     pub fn new(source: S) -> Self {
         Durable {
             source,
-            keep: Keep::default(),
+            keep: Retain::default(),
             recorder: Mutex::default(),
         }
     }
 
     /// Keeps recorded input for longer than it is needed.
     #[must_use]
-    pub fn keep(mut self, keep: Keep) -> Self {
+    pub fn keep(mut self, keep: Retain) -> Self {
         self.keep = keep;
         self
     }
@@ -102,7 +102,7 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
         let start = recorder.resume(partition, resume)?;
         let source = match start.ended {
             true => None,
-            false => Some(self.source.open(partition, start.standing.as_ref(), io)?),
+            false => Some(self.source.open(partition, start.position.as_ref(), io)?),
         };
         Ok(Box::new(DurablePartition::new(
             recorder, partition, source, start,

@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use millstream_journal::{Cursor, Error, Journal, Options, PinnedRecord, Retention, Share, Writer};
+use millstream_journal::storage::create_dir_durably;
+use millstream_journal::{
+    Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
+};
 
 use super::record::{self, Commit, Entries, Entry, Record};
 use crate::error::{Cause, FlowError};
@@ -357,7 +360,7 @@ impl Store {
             if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
                 return Err("it is a file; state is kept in a directory".into());
             }
-            std::fs::create_dir_all(dir)?;
+            create_dir_durably(dir)?;
             let options = Options {
                 exclusive: true,
                 record_bytes_max: RECORD_BYTES_MAX,
@@ -367,7 +370,7 @@ impl Store {
             let (index, end) = scan(&journal)?;
             journal.cut(end)?;
             let writer = journal.writer()?;
-            let needed = journal.cursor(NEEDED, Share::Exclusive)?;
+            let needed = journal.cursor(NEEDED, CursorMode::Exclusive)?;
             Ok(Store {
                 dir: dir.to_owned(),
                 saved: Saved {
@@ -387,17 +390,17 @@ impl Store {
         &self.saved
     }
 
-    /// Appends the changes of an epoch and commits them.
-    pub(crate) fn append(
+    /// Appends the changes of an epoch and its commit record, and syncs them. Once the commit record is durable, the epoch is committed.
+    pub(crate) fn commit(
         &mut self,
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let done = self.try_append(changes, commit);
+        let done = self.try_commit(changes, commit);
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
-    fn try_append(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
+    fn try_commit(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
@@ -405,6 +408,7 @@ impl Store {
         }
         bodies.extend(changes);
         bodies.push(record::commit(commit)?);
+        // The commit point: the last body is the commit record.
         let range = self.writer.append_many(&bodies)?;
         if self.sync {
             self.writer.sync()?;
@@ -524,7 +528,7 @@ mod tests {
                 workers: 2,
                 ..Commit::default()
             };
-            store.append(records.concat(), &commit).expect("it appends");
+            store.commit(records.concat(), &commit).expect("it appends");
         };
         let nothing = Vec::new;
         let first = [
@@ -571,7 +575,7 @@ mod tests {
                 },
             );
             let before = store.saved.journal.next().expect("it tells");
-            store.append(records, &commit).expect("it appends");
+            store.commit(records, &commit).expect("it appends");
             let after = store.saved.journal.next().expect("it tells");
             assert_eq!(after - before, count + 1);
         }

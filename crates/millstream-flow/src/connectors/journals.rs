@@ -22,7 +22,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer as Appender};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Sync, Writer as Appender};
 
 use crate::clock::now_ns;
 use crate::connectors::files::{length_of, token_of};
@@ -174,7 +174,7 @@ impl ReadJournal {
             create: false,
             ..Options::default()
         };
-        let cursor = Journal::open(&self.path, options)?.cursor(name, Share::Exclusive)?;
+        let cursor = Journal::open(&self.path, options)?.cursor(name, CursorMode::Exclusive)?;
         let open = Arc::new(Followed { cursor, at_commits });
         *shared = Arc::downgrade(&open);
         Ok(Some(open))

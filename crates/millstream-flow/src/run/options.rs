@@ -114,11 +114,6 @@ impl Options {
         }
     }
 
-    /// The form of batches between operators.
-    pub(crate) fn packets(&self) -> Result<Packets, FlowError> {
-        self.packets.map_or_else(Packets::of_environment, Ok)
-    }
-
     pub(crate) fn check_workers(&self) -> Result<(), FlowError> {
         match self.workers {
             1..=WORKERS_MAX => Ok(()),

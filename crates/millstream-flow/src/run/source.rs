@@ -433,8 +433,8 @@ impl<B: Batch> Reader<B> {
     fn close(&mut self, index: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
         let ended = self.partitions.remove(index);
         if cx.checkpoint.is_some() {
-            let standing = self.position_of(&ended, cx)?;
-            self.closed.push(standing);
+            let position = self.position_of(&ended, cx)?;
+            self.closed.push(position);
             if self.partitions.is_empty() {
                 cx.control.source_ends();
                 // The next turn checks whether it was the last of all.

@@ -66,7 +66,7 @@ pub(crate) fn run_here(
 /// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
     plan: Plan,
-    options: Options,
+    mut options: Options,
 ) -> Result<
     (
         Running,
@@ -74,7 +74,10 @@ fn prepare(
     ),
     FlowError,
 > {
-    if options.packets()? == Packets::Bytes {
+    let packets = options.packets.map_or_else(Packets::of_environment, Ok)?;
+    // The workers see what was checked here.
+    options.packets = Some(packets);
+    if packets == Packets::Bytes {
         plan.check_codecs()?;
     }
     let control = Control::new(options.workers, options.release.clone());

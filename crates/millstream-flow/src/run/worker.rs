@@ -96,14 +96,13 @@ fn work(
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
     let deadlines: Rc<RefCell<Vec<Deadline>>> = Rc::default();
     let (index, peers) = (worker.index(), worker.peers());
-    let packets = options.packets()?;
     worker.dataflow::<Epoch, _, _>(|scope| {
         let mut build = WorkerBuild {
             scope,
             context: Rc::clone(context),
             poller: &poller,
             nodes: &plan.nodes,
-            codecs: (packets == Packets::Bytes).then_some(&plan.codecs),
+            codecs: (options.packets == Some(Packets::Bytes)).then_some(&plan.codecs),
             described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),

@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use conductor::Conductor;
-pub use moment::At;
+pub use moment::Point;
 pub(crate) use stage::Stage;
 
 use crate::checkpoint::durable;
@@ -48,8 +48,8 @@ use moment::Recording;
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     inputs: Vec<Recording>,
-    from: Option<At>,
-    to: Option<At>,
+    from: Option<Point>,
+    to: Option<Point>,
     batch: Option<usize>,
 }
 
@@ -96,14 +96,14 @@ impl Replay {
 
     /// Sets the beginning; the default is the oldest record. The flow starts without the state from before.
     #[must_use]
-    pub fn from(mut self, at: At) -> Self {
+    pub fn from(mut self, at: Point) -> Self {
         self.from = Some(at);
         self
     }
 
     /// Sets the end, which is exclusive.
     #[must_use]
-    pub fn to(mut self, at: At) -> Self {
+    pub fn to(mut self, at: Point) -> Self {
         self.to = Some(at);
         self
     }
@@ -130,7 +130,7 @@ impl Replay {
     pub(crate) fn open(&self) -> Result<(Arc<Stage>, Conductor), FlowError> {
         let sequenced = [self.from, self.to]
             .iter()
-            .any(|at| matches!(at, Some(At::Sequence(_))));
+            .any(|at| matches!(at, Some(Point::Sequence(_))));
         if sequenced && self.inputs.len() > 1 {
             let names: Vec<_> = self.inputs.iter().map(|i| i.source.as_str()).collect();
             return Err(FlowError::Usage(format!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_flow::durable::{Recorded, place};
+use millstream_flow::durable::{Recorded, recorded_input_dir};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source, SourceSettings};
@@ -134,7 +134,7 @@ fn records_of_a_durable_source_have_no_more_items() {
     let state = folder.path().join("state");
     run(&flow, 1, Recovery::new(&state)).unwrap();
     assert_eq!(seen.take().len(), 500);
-    let mut recorded = Recorded::open(place(&state, "in")).unwrap();
+    let mut recorded = Recorded::open(recorded_input_dir(&state, "in")).unwrap();
     let mut count = 0;
     while let Some(batch) = recorded.next_batch().unwrap() {
         assert!(batch.items().len() <= 20);

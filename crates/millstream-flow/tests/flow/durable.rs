@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_flow::durable::{Keep, Kind, Recorded, inputs, place};
+use millstream_flow::durable::{Kind, Recorded, Retain, inputs, recorded_input_dir};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
@@ -200,7 +200,7 @@ fn tcp_input_is_in_the_output_once_despite_repeated_kills() {
         }
         sender.join().expect("it catches what goes wrong");
     }
-    let mut recorded = Recorded::open(place(&state, "in")).expect("it is there");
+    let mut recorded = Recorded::open(recorded_input_dir(&state, "in")).expect("it is there");
     let mut input = Vec::new();
     while let Some(batch) = recorded.next_batch().expect("it is sound") {
         assert_eq!(batch.kind, Kind::Bytes);
@@ -236,7 +236,7 @@ fn a_durable_source_needs_a_state_directory() {
 }
 
 /// A flow of 40 items of 2 MiB; returns where the records of its input begin when it has ended.
-fn first_kept(keep: Keep) -> (u64, u64) {
+fn first_kept(keep: Retain) -> (u64, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let flow = Flow::new("big");
     let items = testing::items((0..40).map(|_| "x".repeat(2 << 20))).batch_size(1);
@@ -246,7 +246,7 @@ fn first_kept(keep: Keep) -> (u64, u64) {
         .sink("out", out.sink());
     run(&flow, 1, recovery(folder.path())).expect("it runs");
     assert_eq!(out.take().len(), 40);
-    let path = place(folder.path(), "big");
+    let path = recorded_input_dir(folder.path(), "big");
     let journal = millstream_journal::Journal::open(path, millstream_journal::Options::read_only())
         .expect("it is there");
     (
@@ -257,13 +257,13 @@ fn first_kept(keep: Keep) -> (u64, u64) {
 
 #[test]
 fn recorded_input_is_removed_when_no_epoch_needs_it_unless_retained() {
-    let (first, next) = first_kept(Keep::Needed);
+    let (first, next) = first_kept(Retain::Needed);
     // One record at the beginning of the partition and one at its end.
     assert_eq!(next, 42);
     assert!(first > 20, "{first}");
-    assert_eq!(first_kept(Keep::All).0, 0);
-    assert_eq!(first_kept(Keep::Age(Duration::from_secs(3600))).0, 0);
-    let (first, _) = first_kept(Keep::Bytes(64 << 20));
+    assert_eq!(first_kept(Retain::All).0, 0);
+    assert_eq!(first_kept(Retain::Age(Duration::from_secs(3600))).0, 0);
+    let (first, _) = first_kept(Retain::Bytes(64 << 20));
     assert!(first > 0 && first < 27, "{first}");
 }
 
@@ -354,7 +354,7 @@ fn truncated_input_and_input_of_another_kind_are_errors_that_name_it() {
         "{said}"
     );
 
-    let input = place(folder.path(), "n");
+    let input = recorded_input_dir(folder.path(), "n");
     std::fs::remove_dir_all(&input).expect("it was there");
     let said = run(&flow, 1, recovery(folder.path()))
         .expect_err("its end is lost")

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use millstream_flow::checkpoint::{Crash, Saved};
 use millstream_flow::control::Control;
-use millstream_flow::durable::place;
+use millstream_flow::durable::recorded_input_dir;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::{Sink, Token, Transactional, Writer};
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{Emit, Flow, FlowError, Recovery, SourceExt, codec, journals};
-use millstream_journal::{Journal, Options as Opening, Share};
+use millstream_journal::{CursorMode, Journal, Options as Opening};
 
 use crate::recovery::run;
 
@@ -131,7 +131,7 @@ fn a_sink_with_two_phases_publishes_its_last_epoch() {
 
 fn cursor(path: &Path, name: &str) -> u64 {
     let journal = Journal::open(path, Opening::default()).expect("it is there");
-    let cursor = journal.cursor(name, Share::Exclusive);
+    let cursor = journal.cursor(name, CursorMode::Exclusive);
     cursor
         .and_then(|cursor| cursor.position())
         .expect("it is a cursor")
@@ -170,7 +170,7 @@ fn the_recorded_input_of_a_durable_source_is_removed() {
         flow.source("in", numbers.durable()).sink("out", out.sink());
         crash(&flow, 1, state.path(), at);
         start_again(&flow, 1, state.path());
-        let recorded = place(state.path(), "in");
+        let recorded = recorded_input_dir(state.path(), "in");
         let journal = Journal::open(&recorded, Opening::default()).expect("it is there");
         let next = journal.next().expect("it is sound");
         assert!(next > 20);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream_flow::durable::{Recorded, place};
+use millstream_flow::durable::{Recorded, recorded_input_dir};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
@@ -125,7 +125,7 @@ fn a_durable_source_resumes_from_the_position_of_its_last_record() {
     let (mut crashes, mut end) = (0, 200);
     let recorded = || {
         let mut last = 0;
-        let path = place(folder.path(), "in");
+        let path = recorded_input_dir(folder.path(), "in");
         let mut recorded = Recorded::open(path).unwrap();
         while let Some(batch) = recorded.next_batch().unwrap() {
             let position = batch.position();
@@ -162,14 +162,19 @@ fn a_durable_source_resumes_from_the_position_of_its_last_record() {
     assert_eq!(out.take(), numbers(300));
 }
 
+/// A flow of the numbers from a source that is not durable.
+fn decoded(end: u64, out: &Collected<String>) -> Flow {
+    let flow = Flow::new("numbers");
+    flow.source("in", codec::decode(counting(end), codec::text))
+        .sink("out", out.sink());
+    flow
+}
+
 #[test]
 fn a_source_that_becomes_durable_resumes_from_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
-    let flow = Flow::new("numbers");
-    flow.source("in", codec::decode(counting(5), codec::text))
-        .sink("out", out.sink());
-    run(&flow, 1, Recovery::new(folder.path())).unwrap();
+    run(&decoded(5, &out), 1, Recovery::new(folder.path())).unwrap();
     for end in [8, 8, 9] {
         let (flow, _) = durable(end, &out);
         run(&flow, 1, Recovery::new(folder.path())).unwrap();
@@ -241,10 +246,7 @@ fn a_position_of_a_newer_version_is_refused_with_source_and_partition() {
 fn a_source_of_numbers_refuses_a_position_in_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
-    let flow = Flow::new("numbers");
-    flow.source("in", codec::decode(counting(3), codec::text))
-        .sink("out", out.sink());
-    run(&flow, 1, Recovery::new(folder.path())).unwrap();
+    run(&decoded(3, &out), 1, Recovery::new(folder.path())).unwrap();
     let flow = Flow::new("numbers");
     flow.source("in", testing::items(["a".to_owned()]))
         .sink("out", out.sink());
@@ -354,7 +356,7 @@ fn a_state_directory_of_an_earlier_version_resumes() {
     for source in ["kept", "kept-tokens"] {
         thaw(
             &fixture.join(format!("{source}.records")),
-            &place(&state, source),
+            &recorded_input_dir(&state, source),
         );
     }
     std::fs::copy(fixture.join("out"), &out).unwrap();

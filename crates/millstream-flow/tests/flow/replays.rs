@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::durable::place;
-use millstream_flow::replay::{At, Replay};
+use millstream_flow::durable::recorded_input_dir;
+use millstream_flow::replay::{Point, Replay};
 use millstream_flow::testing::{Collected, Mark, Trial, VirtualClock, script};
 use millstream_flow::{
     Flow, FlowError, KeyContext, Logic, Options, Recovery, Rehearsal, SourceExt, Timer, codec,
@@ -217,8 +217,8 @@ fn recorded_input_of_a_durable_source_has_the_same_output_again() {
     let some = replayed(
         &replay
             .clone()
-            .from(At::Time(1_100_000))
-            .to(At::Time(1_200_000)),
+            .from(Point::Time(1_100_000))
+            .to(Point::Time(1_200_000)),
     );
     assert!(!some.is_empty() && some.len() < live.len());
     let times = some
@@ -229,8 +229,8 @@ fn recorded_input_of_a_durable_source_has_the_same_output_again() {
             .map(|time| time.parse())
             .all(|time| matches!(time, Ok(1_100_000..1_200_000)))
     );
-    let recorded = Replay::new().recorded("in", place(folder.path(), "in"));
-    assert_eq!(replayed(&recorded.to(At::Sequence(1 << 40))), live);
+    let recorded = Replay::new().recorded("in", recorded_input_dir(folder.path(), "in"));
+    assert_eq!(replayed(&recorded.to(Point::Sequence(1 << 40))), live);
 }
 
 #[test]
@@ -257,11 +257,11 @@ fn input_that_cannot_be_replayed_is_reported() {
             "has no source \"middle\", whose input the replay has",
         ),
         (
-            both.clone().from(At::Sequence(3)),
+            both.clone().from(Point::Sequence(3)),
             "a sequence number is one of a single input, and there are left, right",
         ),
         (
-            both.clone().from(At::Time(1 << 60)),
+            both.clone().from(Point::Time(1 << 60)),
             "nothing was recorded in the range",
         ),
         (

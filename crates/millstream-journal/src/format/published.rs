@@ -1,6 +1,6 @@
-//! A published frame: the witness that its body may be read.
+//! A published frame: a proof, by its type, that the body may be read.
 //!
-//! Invariant: the head was loaded from the segment at the offset. A writer stores to a published frame no more, and a
+//! Invariant: the head was loaded from the segment at the offset. A writer no longer changes a published frame, and a
 //! [cut](crate::Journal::cut) waits until no reader of its opening holds the segment. A safe function that reads a body therefore takes this
 //! type, and not a head and an offset that a caller could mismatch.
 

@@ -178,6 +178,7 @@ impl<S: Storage> Survey<'_, S> {
         let (from, segment_bytes) = (segment.number(), segment.bytes_max());
         let (end, _torn) = self.scan(segment, base, mark, time_ns)?;
         let tail = self.open(end.number)?;
+        // Even without a fault at the end, later bytes may be left from pages that were written before earlier ones.
         if !is_zero(&tail, end.mark.offset) && !planted::has(Bug::KeepTorn) {
             self.steps.push(Step::Clear {
                 number: end.number,
@@ -346,7 +347,8 @@ impl<S: Storage> Survey<'_, S> {
         Ok((segment, base, mark, time_ns))
     }
 
-    /// Hop over sound frames from `mark` on. Returns the end, and what is wrong there if it is not zeros.
+    /// Moves over sound frames from `mark` on. The first frame that does not match its checksum is the torn record: the journal ends before it. Returns
+    /// the end, and what is wrong there if it is not zeros.
     fn scan(
         &mut self,
         segment: Segment<S::Region>,

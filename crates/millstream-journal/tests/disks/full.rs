@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_journal::{Error, Journal, Options, Reader, Retention, Share, Wait, Writer};
+use millstream_journal::{CursorMode, Error, Journal, Options, Reader, Retention, Wait, Writer};
 
 use crate::disk::{Disk, run, text};
 use crate::support::small;
@@ -160,7 +160,7 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
         let journal = Journal::open(&path, alone.clone()).unwrap();
         let writer = journal.writer().unwrap();
         writer.append_many((0..8_000).map(body)).unwrap();
-        journal.cursor("needed", Share::Exclusive).unwrap();
+        journal.cursor("needed", CursorMode::Exclusive).unwrap();
         drop((writer, journal));
         for left in [MIB, 0] {
             disk.fill(left);
@@ -172,7 +172,7 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
             assert!(error.to_string().contains("No space left"), "{error}");
             check(&journal, 8_000);
         }
-        let cursor = journal.cursor("needed", Share::Exclusive).unwrap();
+        let cursor = journal.cursor("needed", CursorMode::Exclusive).unwrap();
         cursor.set(7_000).unwrap();
         cursor.sync().unwrap();
         let retention = Retention {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use millstream_journal::{Error, Host, Journal, Options, Share, Sync};
+use millstream_journal::{CursorMode, Error, Host, Journal, Options, Sync};
 
 use crate::support::small;
 
@@ -73,7 +73,7 @@ impl Patient {
             };
             journal.prune(&retention).unwrap();
         }
-        let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+        let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
         let position = CURSOR.max(journal.first().unwrap());
         cursor.set(position.min(journal.next().unwrap())).unwrap();
         journal.identify(None).unwrap();

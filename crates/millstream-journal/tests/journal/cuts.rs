@@ -1,6 +1,6 @@
 //! Records are removed from the end, within a segment and across several, and new records reuse their sequence numbers.
 
-use millstream_journal::{Error, Journal, Options, Share};
+use millstream_journal::{CursorMode, Error, Journal, Options};
 
 use crate::support::{Model, Random, fresh, small};
 
@@ -175,8 +175,8 @@ fn a_cursor_behind_a_cut_is_taken_back_so_that_it_misses_nothing() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
     writer.append_many(["old"; 100]).unwrap();
-    let behind = journal.cursor("behind", Share::Shared).unwrap();
-    let before = journal.cursor("before", Share::Shared).unwrap();
+    let behind = journal.cursor("behind", CursorMode::Shared).unwrap();
+    let before = journal.cursor("before", CursorMode::Shared).unwrap();
     behind.set(90).unwrap();
     before.set(20).unwrap();
     journal.cut(40).unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_journal::{Error, Host, Identity, Journal, Options, Share, Sync};
+use millstream_journal::{CursorMode, Error, Host, Identity, Journal, Options, Sync};
 
 use crate::support::small;
 
@@ -58,7 +58,7 @@ fn write_sound(path: &Path) {
     let mut claim = writer.claim(last.len() + 100).unwrap();
     claim[..last.len()].copy_from_slice(&last);
     claim.commit(last.len()).unwrap();
-    let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
     cursor.set(123).unwrap();
     drop((cursor, writer, journal));
     fs::remove_file(path.join("control")).unwrap();
@@ -256,7 +256,7 @@ fn the_cursor_of_the_fixture_stands_where_it_did() {
     let journal = Journal::open(&path, small()).unwrap();
     assert_eq!(
         journal
-            .cursor("reader", Share::Exclusive)
+            .cursor("reader", CursorMode::Exclusive)
             .unwrap()
             .position()
             .unwrap(),

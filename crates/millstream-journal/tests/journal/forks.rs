@@ -9,7 +9,7 @@
 use std::io::{Read, Write, pipe};
 use std::os::fd::AsRawFd;
 
-use millstream_journal::{Cursor, Error, Share};
+use millstream_journal::{Cursor, CursorMode, Error};
 
 use crate::support::{fresh, small};
 
@@ -43,10 +43,10 @@ fn fork(before: impl FnOnce()) -> impl FnOnce() {
 #[test]
 fn a_dropped_cursor_is_free_while_a_forked_child_lives() {
     let (_folder, journal) = fresh(small());
-    let cursor = journal.cursor("c", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("c", CursorMode::Exclusive).unwrap();
     let end_child = fork(|| ());
     drop(cursor);
-    let again = journal.cursor("c", Share::Exclusive);
+    let again = journal.cursor("c", CursorMode::Exclusive);
     let removed = again.map(drop).and_then(|()| journal.remove_cursor("c"));
     end_child();
     removed.unwrap();
@@ -55,11 +55,11 @@ fn a_dropped_cursor_is_free_while_a_forked_child_lives() {
 #[test]
 fn a_cursor_that_a_forked_child_drops_stays_taken() {
     let (_folder, journal) = fresh(small());
-    let cursor = journal.cursor("c", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("c", CursorMode::Exclusive).unwrap();
     let copy: *const Cursor = &raw const cursor;
     // SAFETY: in the child, where this copy is the only one that is dropped.
     let end_child = fork(|| drop(unsafe { copy.read() }));
-    let taken = journal.cursor("c", Share::Exclusive);
+    let taken = journal.cursor("c", CursorMode::Exclusive);
     end_child();
-    assert!(matches!(taken, Err(Error::CursorTaken { .. })), "{taken:?}");
+    assert!(matches!(taken, Err(Error::CursorInUse { .. })), "{taken:?}");
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Error, Journal, Reader, Retention, Share, Sync, Wait};
+use millstream_journal::{Cursor, CursorMode, Error, Journal, Reader, Retention, Sync, Wait};
 
 use crate::processes::{body, check};
 use crate::support::{Random, small};
@@ -192,7 +192,7 @@ impl Judge {
     fn new(journal: &Journal) -> Self {
         Judge {
             reader: journal.reader().unwrap(),
-            cursor: journal.cursor("judge", Share::Exclusive).unwrap(),
+            cursor: journal.cursor("judge", CursorMode::Exclusive).unwrap(),
             journal: journal.clone(),
             seen: BTreeMap::new(),
         }

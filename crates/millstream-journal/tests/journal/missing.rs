@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use millstream_journal::{Error, Identity, Journal, Options, Retention, Share, Sync};
+use millstream_journal::{CursorMode, Error, Identity, Journal, Options, Retention, Sync};
 
 use crate::support::{Random, fresh, small};
 
@@ -86,7 +86,7 @@ fn a_journal_without_any_segment_is_no_new_one() {
         let (_folder, path) = filled();
         let journal = Journal::open(&path, small()).unwrap();
         journal.identify(None).unwrap();
-        drop(journal.cursor("reader", Share::Exclusive).unwrap());
+        drop(journal.cursor("reader", CursorMode::Exclusive).unwrap());
         drop(journal);
         for name in segments(&path) {
             fs::remove_file(path.join(name)).unwrap();

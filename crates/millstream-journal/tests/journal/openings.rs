@@ -142,7 +142,7 @@ fn a_reader_may_not_write() {
         Err(Error::ReadOnly { .. })
     ));
     assert!(matches!(
-        only.cursor("c", millstream_journal::Share::Shared),
+        only.cursor("c", millstream_journal::CursorMode::Shared),
         Err(Error::ReadOnly { .. })
     ));
 }

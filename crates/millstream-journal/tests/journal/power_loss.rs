@@ -2,7 +2,7 @@
 //! disk shows each page at a moment of its own.
 
 use millstream_journal::storage::{Simulated, Storage};
-use millstream_journal::{Host, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{CursorMode, Host, Journal, Options, Retention, Sync, Writer};
 
 use crate::support::{Random, small};
 
@@ -293,7 +293,7 @@ fn a_cursor_is_not_ahead_of_records_that_were_lost() {
         let machine = Simulated::new();
         let process = machine.process();
         let journal = Journal::open_in(process.clone(), options(Sync::Never, 1)).unwrap();
-        let cursor = journal.cursor("follower", Share::Shared).unwrap();
+        let cursor = journal.cursor("follower", CursorMode::Shared).unwrap();
         journal.writer().unwrap().append_many(["old"; 100]).unwrap();
         cursor.set(100).unwrap();
         cursor.sync().unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use millstream_journal::{Error, Journal, Options, Share, Sync, Wait, Writer};
+use millstream_journal::{CursorMode, Error, Journal, Options, Sync, Wait, Writer};
 
 use crate::support::{fresh, small};
 
@@ -102,7 +102,7 @@ fn a_journal_beside_which_files_come_and_go_is_still_there() {
     let start = Instant::now();
     for sequence in 0.. {
         writer.append(&[1; 1_000]).unwrap();
-        drop(journal.cursor("c", Share::Exclusive).unwrap());
+        drop(journal.cursor("c", CursorMode::Exclusive).unwrap());
         journal.remove_cursor("c").unwrap();
         tail.wait(Wait::Block, None).unwrap();
         assert_eq!(tail.next().unwrap().unwrap().sequence, sequence);
@@ -159,7 +159,7 @@ fn child_that_may_open_no_more_files() {
 #[test]
 fn a_process_at_its_file_limit_gets_an_error() {
     let (_folder, journal) = fresh(small());
-    drop(journal.cursor("c", Share::Exclusive).unwrap());
+    drop(journal.cursor("c", CursorMode::Exclusive).unwrap());
     let mut command = Command::new("sh");
     command
         .args(["-c", "ulimit -n 40; exec \"$0\" removed::child_that_may_open_no_more_files --exact --nocapture"])

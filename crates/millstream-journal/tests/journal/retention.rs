@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_journal::{Error, Host, Journal, Options, Retention, Share};
+use millstream_journal::{CursorMode, Error, Host, Journal, Options, Retention};
 
 use crate::support::{SEGMENT_BYTES, fresh, small};
 
@@ -75,8 +75,8 @@ fn age_is_judged_by_the_newest_record_of_a_segment() {
 #[test]
 fn what_a_cursor_has_not_passed_stays() {
     let (_folder, journal) = filled(small());
-    let slow = journal.cursor("slow", Share::Exclusive).unwrap();
-    let fast = journal.cursor("fast", Share::Exclusive).unwrap();
+    let slow = journal.cursor("slow", CursorMode::Exclusive).unwrap();
+    let fast = journal.cursor("fast", CursorMode::Exclusive).unwrap();
     fast.set(600).unwrap();
     let by_cursor = Retention {
         keep_for_cursors: true,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options, Sync, Wait};
-use millstream_service::{self as native, OnError, Runner, Settings, Setup, Stop, Taken};
+use millstream_service::{self as native, OnError, Outcome, Runner, Settings, Setup, Stop};
 use millstream_wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -388,10 +388,10 @@ impl Running<'_> {
     fn run(mut self, py: Python<'_>, drain: bool, until: Option<u64>) -> PyResult<native::Report> {
         warn(py, &self.runner)?;
         let mut calls = 0u32;
-        let mut taken = Taken::Nothing;
+        let mut taken = Outcome::Nothing;
         self.write_meter();
         loop {
-            if (taken == Taken::Nothing || self.runner.is_ahead()) && !self.wait_followed(py)? {
+            if (taken == Outcome::Nothing || self.runner.is_ahead()) && !self.wait_followed(py)? {
                 return self.end(py);
             }
             let runner = &mut self.runner;
@@ -404,7 +404,7 @@ impl Running<'_> {
             };
             taken = turned.map_err(|error| service_failed(py, error))?;
             calls += 1;
-            if taken == Taken::Nothing {
+            if taken == Outcome::Nothing {
                 if drain && self.wait_followed(py)? {
                     return self.end(py);
                 }
@@ -412,7 +412,7 @@ impl Running<'_> {
                 let runner = &mut self.runner;
                 unlocked(|| runner.wait_for_input()).map_err(|error| service_failed(py, error))?;
             }
-            if calls >= CALLS || taken == Taken::Nothing {
+            if calls >= CALLS || taken == Outcome::Nothing {
                 calls = 0;
                 self.write_meter();
                 if self.is_stopped(py)? {

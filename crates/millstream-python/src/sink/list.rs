@@ -19,7 +19,7 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// The list as the workers of a run share it. A thread that locks it holds the interpreter lock already, and keeps it.
+/// The list as the workers of a run writer it. A thread that locks it holds the interpreter lock already, and keeps it.
 type Shared = Mutex<SharedLog<Growing>>;
 
 /// A list as a sink of a flow.
@@ -60,8 +60,8 @@ impl ListSink {
                 *shared = Arc::downgrade(&list);
                 list
             });
-            let share = list.lock().unwrap_or_else(PoisonError::into_inner).join();
-            Box::new(ListWriter { list, share })
+            let writer = list.lock().unwrap_or_else(PoisonError::into_inner).join();
+            Box::new(ListWriter { list, writer })
         })
     }
 
@@ -126,7 +126,7 @@ impl Log for Growing {
 /// Appends each batch to a list.
 struct ListWriter {
     list: Arc<Shared>,
-    share: usize,
+    writer: usize,
 }
 
 impl ListWriter {
@@ -139,17 +139,17 @@ impl Writer<PyBatch> for ListWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         let mut values = batch.values.take();
         batch.clear();
-        self.with(|list| list.write(self.share, &mut values))
+        self.with(|list| list.write(self.writer, &mut values))
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = self.with(|list| list.prepare(self.share, epoch))?;
+        let length = self.with(|list| list.prepare(self.writer, epoch))?;
         Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let length = self.with(|list| list.leave(self.share))?;
+        let length = self.with(|list| list.leave(self.writer))?;
         Ok(length.map(token_of))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::directory::{self, ReadDirectory};
-use millstream_flow::durable::{self, Keep};
+use millstream_flow::durable::{self, Retain};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
@@ -80,7 +80,7 @@ impl ByteSource {
     pub(crate) fn add(
         &self,
         flow: &Flow,
-        durable: Option<Keep>,
+        durable: Option<Retain>,
         reading: &Reading<'_>,
     ) -> PyResult<Pipe<PyBatch>> {
         let frames = match &self.kind {
@@ -106,7 +106,7 @@ impl ByteSource {
 fn add(
     flow: &Flow,
     source: impl Source<Frames>,
-    durable: Option<Keep>,
+    durable: Option<Retain>,
     &Reading {
         name, batch_size, ..
     }: &Reading<'_>,

@@ -89,10 +89,10 @@ impl Sink<Frames> for WriteQueue {
             }
         };
         run.writers += 1;
-        let share = lock(&log).join();
+        let writer = lock(&log).join();
         Ok(Box::new(StagingWriter {
             log: Some(log),
-            share,
+            writer,
             id: staging.id,
             queue: staging.queue().clone(),
             run: Arc::clone(&self.run),
@@ -176,7 +176,7 @@ impl Writer<Frames> for DirectWriter {
 struct StagingWriter {
     /// `None` while the writer is being dropped.
     log: Option<Arc<Mutex<SharedLog<Appending>>>>,
-    share: usize,
+    writer: usize,
     id: u64,
     queue: Queue,
     run: Arc<Mutex<Run>>,
@@ -198,7 +198,7 @@ impl StagingWriter {
 impl Writer<Frames> for StagingWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         check(&self.queue, batch)?;
-        self.with(|log| log.write(self.share, batch))
+        self.with(|log| log.write(self.writer, batch))
     }
 
     fn flush(&mut self) -> Result<(), Cause> {
@@ -206,13 +206,13 @@ impl Writer<Frames> for StagingWriter {
     }
 
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = self.with(|log| log.prepare(self.share, epoch))?;
+        let length = self.with(|log| log.prepare(self.writer, epoch))?;
         let id = self.id;
         Ok(length.map(|length| Staged { id, length }.token()))
     }
 
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let length = self.with(|log| log.leave(self.share))?;
+        let length = self.with(|log| log.leave(self.writer))?;
         let id = self.id;
         Ok(length.map(|length| Staged { id, length }.token()))
     }

@@ -106,13 +106,13 @@ pub(super) fn check_leads(served: &Served, opened: &OpenJournal) -> Result<(), R
     if !opened.journal.is_superseded() {
         return Ok(());
     }
-    let standing = opened.journal.standing()?;
-    let Some(by) = standing.superseded_by else {
+    let leadership = opened.journal.leadership()?;
+    let Some(by) = leadership.superseded_by else {
         return Ok(());
     };
     let text = format!(
         "'{}' is in term {} here, superseded by term {by}: follow the leader of that",
-        served.name, standing.term
+        served.name, leadership.term
     );
     Err(refused(Reason::Superseded, text))
 }

@@ -96,12 +96,12 @@ impl Copy {
     }
 
     fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
-        let standing = journal.standing()?;
-        let leads = standing.term > 0 && !standing.is_copy;
-        if leads || standing.superseded_by.is_some() {
+        let leadership = journal.leadership()?;
+        let leads = leadership.term > 0 && !leadership.is_copy;
+        if leads || leadership.superseded_by.is_some() {
             return Err(ReplicationError::WasLeader {
                 path: self.dir.clone(),
-                term: standing.term,
+                term: leadership.term,
             });
         }
         // A reader of the copy may have been here first, and then has made a journal that nothing was ever in.
@@ -186,7 +186,7 @@ impl Copy {
             );
             return Err(ReplicationError::protocol(what));
         }
-        let (theirs, ours) = (newest(&welcome.terms), open.journal.standing()?.term);
+        let (theirs, ours) = (newest(&welcome.terms), open.journal.leadership()?.term);
         if theirs < ours {
             let path = self.dir.clone();
             return Err(ReplicationError::OlderTerm { path, theirs, ours });

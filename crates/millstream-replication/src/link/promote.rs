@@ -44,12 +44,12 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     }
     let mut newest = 0;
     for (_, journal) in &journals {
-        let standing = journal.standing()?;
-        newest = newest.max(standing.superseded_by.unwrap_or(standing.term));
+        let leadership = journal.leadership()?;
+        newest = newest.max(leadership.superseded_by.unwrap_or(leadership.term));
     }
     let mut promoted = Vec::new();
     for (dir, journal) in journals {
-        let before = journal.standing()?;
+        let before = journal.leadership()?;
         journal.identify(None)?;
         let term = journal.begin_term(newest + 1)?;
         // Followers of the old leader: they have acknowledged nothing of this term.
@@ -121,7 +121,7 @@ fn open_alone(dir: &Path) -> Result<Journal, ReplicationError> {
 
 fn in_use(path: PathBuf, journal: &Journal) -> Result<ReplicationError, ReplicationError> {
     let writers: Vec<_> = journal.info()?.writers.iter().map(u32::to_string).collect();
-    let follower = if journal.standing()?.is_copy {
+    let follower = if journal.leadership()?.is_copy {
         ": its follower"
     } else {
         ""

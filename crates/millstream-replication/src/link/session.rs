@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Cursor, Error, Share};
+use millstream_journal::{Cursor, CursorMode, Error};
 use tracing::debug;
 
 use super::admit::refused;
@@ -25,7 +25,7 @@ use super::{DEAD_AFTER, FAREWELL};
 fn cursor(opened: &OpenJournal, name: &str) -> Result<Cursor, ReplicationError> {
     let cursor = opened
         .journal
-        .cursor(&format!("{PREFIX}{name}"), Share::Shared);
+        .cursor(&format!("{PREFIX}{name}"), CursorMode::Shared);
     match cursor {
         Err(Error::CursorName { .. }) => {
             let text = format!(
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
                         "another follower of '{}' is connected as '{}'; --as sets another name",
                         served.name, self.follower
                     );
-                    return Err(refused(Reason::Taken, text));
+                    return Err(refused(Reason::InUse, text));
                 }
                 progress = Some(Progress {
                     name: &served.name,

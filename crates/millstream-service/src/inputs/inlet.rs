@@ -21,7 +21,7 @@ pub(crate) type Dispatch<C> =
 
 /// The outcome of taking an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum Outcome {
     /// The component was called.
     Call,
     /// The record is no call for the component.
@@ -206,9 +206,9 @@ impl<C> Inlet<C> {
         &mut self,
         component: &mut C,
         progress: &mut Progress,
-    ) -> Result<Taken, ServiceError> {
+    ) -> Result<Outcome, ServiceError> {
         let Some(record) = self.reader.next()? else {
-            return Ok(Taken::Nothing);
+            return Ok(Outcome::Nothing);
         };
         let (sequence, time_ns, body) = (record.sequence, record.time_ns, record.body);
         let lineage = Lineage {
@@ -233,7 +233,7 @@ impl<C> Inlet<C> {
                 }
             }
             Ok(Record::Note(note)) => match self.calls.learn(sequence, note) {
-                Ok(_) => return Ok(Taken::Note),
+                Ok(_) => return Ok(Outcome::Note),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error.into()),
@@ -242,7 +242,7 @@ impl<C> Inlet<C> {
             Ok(()) => progress.end(&self.name, sequence)?,
             Err(cause) => progress.failed(&self.name, sequence, body, cause)?,
         }
-        Ok(Taken::Call)
+        Ok(Outcome::Call)
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;
@@ -85,7 +85,7 @@ impl Snapshots {
         Ok(Self {
             name: path.display().to_string(),
             writer: journal.writer()?,
-            cursor: journal.cursor("kept", Share::Exclusive)?,
+            cursor: journal.cursor("kept", CursorMode::Exclusive)?,
             durable: output.sync_mode() != Sync::Never,
             journal,
             last: None,

@@ -3,7 +3,7 @@
 //! A cursor follows the schedule, so that no record is pruned that a start needs. It is written when the service starts and ends,
 //! with each snapshot, and rarely in between: a call does not wait for it.
 
-use millstream_journal::{Error as JournalError, Share};
+use millstream_journal::{CursorMode, Error as JournalError};
 
 use super::needs::Needs;
 use super::state::Runner;
@@ -99,7 +99,7 @@ impl<C> Runner<C> {
                 .cursors()?
                 .iter()
                 .any(|cursor| cursor.name == name);
-            let cursor = match inlet.journal.cursor(&name, Share::Shared) {
+            let cursor = match inlet.journal.cursor(&name, CursorMode::Shared) {
                 Err(JournalError::ReadOnly { .. }) => {
                     self.warnings.push(format!(
                         "{}: may only be read, so no cursor keeps its records from being pruned",

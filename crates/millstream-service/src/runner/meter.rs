@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
-use crate::inputs::inlet::Taken;
+use crate::inputs::inlet::Outcome;
 use crate::settings::{Report, Stop};
 
 /// The counts of a runner and the next record of each input. The runner's thread writes it, any other reads it.
@@ -59,17 +59,17 @@ impl<C> Runner<C> {
         while !stop.is_set() {
             let taken = self.turn()?;
             inputs += 1;
-            if taken == Taken::Nothing || inputs >= INPUTS {
+            if taken == Outcome::Nothing || inputs >= INPUTS {
                 inputs = 0;
                 self.write_to(meter);
             }
-            while (taken == Taken::Nothing || self.is_ahead())
+            while (taken == Outcome::Nothing || self.is_ahead())
                 && !self.wait_followed(STOP_CHECK)?
                 && !stop.is_set()
             {
                 self.write_to(meter);
             }
-            if taken == Taken::Nothing {
+            if taken == Outcome::Nothing {
                 self.wait_for_input()?;
             }
         }

@@ -11,7 +11,7 @@ use millstream_wire::{InputName, Lineage};
 
 use super::state::{GONE, Runner};
 use crate::error::ServiceError;
-use crate::inputs::inlet::Taken;
+use crate::inputs::inlet::Outcome;
 use crate::inputs::names::Names;
 use crate::recorded::resume::Resume;
 use crate::recorded::schedule::{Announcement, Entries, InputPosition, Step};
@@ -218,7 +218,7 @@ impl<C> Runner<C> {
         };
         own.seek(kept.map_or(0, |kept| kept.outputs))?;
         while own.position() < resume.first {
-            if own.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+            if own.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 break;
             }
         }
@@ -379,7 +379,7 @@ impl<C> Runner<C> {
             };
         }
         while self.inlets[number as usize].position() < place.next {
-            if self.take_from(number as usize)? == Taken::Nothing {
+            if self.take_from(number as usize)? == Outcome::Nothing {
                 break;
             }
         }
@@ -486,7 +486,7 @@ impl<C> Runner<C> {
         inlet.placed = true;
         while self.progress.resume.is_some() {
             let inlet = &mut self.inlets[number as usize];
-            if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+            if inlet.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 return Err(self.lost(resume));
             }
         }

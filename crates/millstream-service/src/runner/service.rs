@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_journal::{Error as JournalError, Journal, Share};
+use millstream_journal::{CursorMode, Error as JournalError, Journal};
 use millstream_wire::{Cause, Interface, Publisher};
 
 use super::output::Output;
@@ -27,9 +27,9 @@ impl Service {
     /// # Errors
     /// Another one does already.
     pub fn new(output: &Journal) -> Result<Self, ServiceError> {
-        let cursor = output.cursor("service", Share::Exclusive);
+        let cursor = output.cursor("service", CursorMode::Exclusive);
         let cursor = cursor.map_err(|error| match error {
-            JournalError::CursorTaken { path, .. } => ServiceError::Taken {
+            JournalError::CursorInUse { path, .. } => ServiceError::InUse {
                 output: path.display().to_string(),
             },
             other => other.into(),

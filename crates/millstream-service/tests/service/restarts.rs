@@ -1,7 +1,7 @@
 //! After a crash anywhere the outputs are those of an uninterrupted run.
 
 use millstream_journal::{Journal, Options};
-use millstream_service::{Service, ServiceError, Settings, Taken, publisher};
+use millstream_service::{Outcome, Service, ServiceError, Settings, publisher};
 use millstream_wire::{Call, Cause};
 
 use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies, calls};
@@ -212,7 +212,7 @@ fn inputs_that_are_gone_are_missed() {
     };
     let mut broken = folder.start("replies", settings).unwrap();
     folder.orders(20_000..20_001);
-    while broken.turn().unwrap() != Taken::Call {}
+    while broken.turn().unwrap() != Outcome::Call {}
     drop(broken);
     let error = others().err().unwrap();
     assert!(matches!(error, ServiceError::Unfinished { .. }), "{error}");

@@ -90,7 +90,7 @@ impl Head<'_> {
 
 /// The position of a source, as it is recorded.
 #[derive(Clone, Copy, Debug)]
-enum Standing<'a> {
+enum RecordedPosition<'a> {
     Unknown,
     Number(u64),
     Bytes(u8, &'a [u8]),
@@ -109,7 +109,7 @@ pub struct RecordedBatch<'a> {
     pub kind: Kind,
     /// True at the end of the partition; such a record has no items.
     pub ended: bool,
-    position: Standing<'a>,
+    position: RecordedPosition<'a>,
     offset: u64,
     spans: &'a [u8],
     bytes: &'a [u8],
@@ -137,8 +137,8 @@ impl<'a> RecordedBatch<'a> {
             _ => NUMBER,
         };
         let (position, rest) = match form {
-            UNKNOWN => (Standing::Unknown, rest),
-            NUMBER => (Standing::Number(word(8)), rest),
+            UNKNOWN => (RecordedPosition::Unknown, rest),
+            NUMBER => (RecordedPosition::Number(word(8)), rest),
             BYTES => read_bytes(rest, version == VERSION).ok_or(short)?,
             form => return Err(format!("the form of its position is {form}")),
         };
@@ -174,9 +174,11 @@ impl<'a> RecordedBatch<'a> {
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         match self.position {
-            Standing::Unknown => None,
-            Standing::Number(number) => Some(Position::from(number)),
-            Standing::Bytes(version, bytes) => Some(Position::bytes(version, bytes.to_vec())),
+            RecordedPosition::Unknown => None,
+            RecordedPosition::Number(number) => Some(Position::from(number)),
+            RecordedPosition::Bytes(version, bytes) => {
+                Some(Position::bytes(version, bytes.to_vec()))
+            }
         }
     }
 
@@ -197,7 +199,7 @@ impl<'a> RecordedBatch<'a> {
 }
 
 /// The position that `from` begins with, which may have a version, and what follows it.
-fn read_bytes(from: &[u8], has_version: bool) -> Option<(Standing<'_>, &[u8])> {
+fn read_bytes(from: &[u8], has_version: bool) -> Option<(RecordedPosition<'_>, &[u8])> {
     let (length, mut rest) = from.split_first_chunk::<LENGTH_BYTES>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
     let mut version = 0;
@@ -205,7 +207,7 @@ fn read_bytes(from: &[u8], has_version: bool) -> Option<(Standing<'_>, &[u8])> {
         (version, rest) = rest.split_first().map(|(first, rest)| (*first, rest))?;
     }
     let (bytes, rest) = rest.split_at_checked(length)?;
-    Some((Standing::Bytes(version, bytes), rest))
+    Some((RecordedPosition::Bytes(version, bytes), rest))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// Opens the journal in the directory `path`, `STATE/inputs/NAME`, to be read from the oldest record that is kept to the end
-    /// as it is now. See [`place`](super::place) and [`inputs`](super::inputs).
+    /// as it is now. See [`recorded_input_dir`](super::recorded_input_dir) and [`inputs`](super::inputs).
     ///
     /// # Errors
     /// There is no journal, or it is damaged.

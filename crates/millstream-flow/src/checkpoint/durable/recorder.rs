@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_journal::storage::create_dir_durably;
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
+use super::directory::{Retain, recorded_input_dir};
 use super::input_position::InputPosition;
-use super::place::{Keep, place};
 use super::record::Head;
 use super::recorded::Recorded;
 use crate::batch::Kind;
@@ -32,7 +33,7 @@ const NEEDED: &str = "needed";
 pub(super) struct Recorder {
     writer: Writer,
     needed: Cursor,
-    keep: Keep,
+    keep: Retain,
     partitions: Vec<String>,
     /// Whether positions of the last commit are those of records, not the source's own.
     resumes: bool,
@@ -49,7 +50,7 @@ struct End {
     /// The record of the end.
     sequence: u64,
     /// The source's own position, if it is known.
-    standing: Option<Position>,
+    position: Option<Position>,
 }
 
 /// Where a partition resumes when a run begins.
@@ -59,7 +60,7 @@ pub(super) struct Start {
     /// Its position in the recorded input.
     pub(super) at: InputPosition,
     /// The source's own position after its last record, if it is known.
-    pub(super) standing: Option<Position>,
+    pub(super) position: Option<Position>,
     /// True if that was the end of the partition.
     pub(super) ended: bool,
 }
@@ -67,13 +68,13 @@ pub(super) struct Start {
 impl Recorder {
     pub(super) fn begin(
         run: &Beginning<'_>,
-        keep: Keep,
+        keep: Retain,
         partitions: Vec<String>,
     ) -> Result<Self, Cause> {
         let state_dir = run
             .state_dir
             .ok_or("it is durable, and needs a directory for its state: --state DIR (state=, Options::recovery)")?;
-        let path = place(state_dir, run.source);
+        let path = recorded_input_dir(state_dir, run.source);
         if run.forget && path.exists() {
             std::fs::remove_dir_all(&path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -96,12 +97,12 @@ impl Recorder {
             ..Options::default().with_segment_bytes(SEGMENT_BYTES)
         };
         let sync = if run.sync { Sync::Always } else { Sync::Never };
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let journal = Journal::open(&path, options.with_sync(sync))?;
         let ends = find_ends(&journal, &recorded)?;
         Ok(Recorder {
             writer: journal.writer()?,
-            needed: journal.cursor(NEEDED, Share::Exclusive)?,
+            needed: journal.cursor(NEEDED, CursorMode::Exclusive)?,
             keep,
             partitions,
             resumes: !run.recorded.is_empty(),
@@ -131,8 +132,8 @@ impl Recorder {
         head.write(frames, scratch)?;
         let sequence = self.writer.append_at(time_ns.max(0) as u64, scratch)?;
         if head.ended {
-            let standing = head.position.cloned();
-            let end = End { sequence, standing };
+            let position = head.position.cloned();
+            let end = End { sequence, position };
             lock(&self.ends).insert(head.partition.to_owned(), end);
         }
         Ok(sequence)
@@ -145,7 +146,7 @@ impl Recorder {
         for (name, end) in ends {
             let mut sequence = end.sequence;
             if self.next()? > sequence + END_RECORDS {
-                sequence = self.end_partition(&name, end.standing.as_ref())?;
+                sequence = self.end_partition(&name, end.position.as_ref())?;
             }
             oldest = Some(oldest.map_or(sequence, |oldest: u64| oldest.min(sequence)));
         }
@@ -170,7 +171,7 @@ impl Recorder {
         let mut start = Start {
             replay: open()?,
             at: InputPosition::Record(next),
-            standing: resume.filter(|_| !self.resumes).cloned(),
+            position: resume.filter(|_| !self.resumes).cloned(),
             ended: false,
         };
         let mut all = open()?;
@@ -193,7 +194,7 @@ impl Recorder {
         let (mut found, mut last) = (None, next);
         while let Some(batch) = all.next_batch()? {
             found.get_or_insert((batch.sequence, batch.items().len()));
-            start.standing = batch.position();
+            start.position = batch.position();
             start.ended = batch.ended;
             last = batch.sequence;
         }
@@ -204,7 +205,7 @@ impl Recorder {
             // The first record of a partition has no frames: it counts as processed.
             (Some((first, 0)), None) => start.at = InputPosition::Record(first),
             (None, None) => {
-                let first = self.begin_partition(name, start.standing.as_ref())?;
+                let first = self.begin_partition(name, start.position.as_ref())?;
                 start.at = InputPosition::Record(first);
             }
             (_, wanted) => {
@@ -240,30 +241,30 @@ impl Recorder {
         if self.had_ended {
             lock(&self.ends).remove(name);
             start.ended = false;
-            self.begin_partition(name, start.standing.as_ref())?;
+            self.begin_partition(name, start.position.as_ref())?;
         } else {
-            let (sequence, standing) = (last, start.standing.clone());
-            lock(&self.ends).insert(name.to_owned(), End { sequence, standing });
+            let (sequence, position) = (last, start.position.clone());
+            lock(&self.ends).insert(name.to_owned(), End { sequence, position });
         }
         Ok(())
     }
 
     /// Appends the first record of a partition.
-    fn begin_partition(&self, name: &str, standing: Option<&Position>) -> Result<u64, Cause> {
-        self.mark(name, standing, false)
+    fn begin_partition(&self, name: &str, position: Option<&Position>) -> Result<u64, Cause> {
+        self.mark(name, position, false)
     }
 
     /// Records the end of a partition again.
-    fn end_partition(&self, name: &str, standing: Option<&Position>) -> Result<u64, Cause> {
-        self.mark(name, standing, true)
+    fn end_partition(&self, name: &str, position: Option<&Position>) -> Result<u64, Cause> {
+        self.mark(name, position, true)
     }
 
     /// Appends a record without frames.
-    fn mark(&self, name: &str, standing: Option<&Position>, ended: bool) -> Result<u64, Cause> {
+    fn mark(&self, name: &str, position: Option<&Position>, ended: bool) -> Result<u64, Cause> {
         let head = Head {
             kind: Kind::Bytes,
             partition: name,
-            position: standing,
+            position,
             ended,
         };
         self.record(&head, &Frames::default(), self.began_ns, &mut Vec::new())
@@ -275,16 +276,16 @@ impl Recorder {
             ..Retention::default()
         };
         match self.keep {
-            Keep::Needed => Some(kept),
-            Keep::Bytes(bytes) => Some(Retention {
+            Retain::Needed => Some(kept),
+            Retain::Bytes(bytes) => Some(Retention {
                 bytes: Some(bytes),
                 ..kept
             }),
-            Keep::Age(age) => Some(Retention {
+            Retain::Age(age) => Some(Retention {
                 age: Some(age),
                 ..kept
             }),
-            Keep::All => None,
+            Retain::All => None,
         }
     }
 }
@@ -323,8 +324,8 @@ fn find_ends(
     while let Some(batch) = all.next_batch()? {
         let from = wanted.get(batch.partition);
         if batch.ended && from.is_some_and(|from| Some(batch.sequence) >= *from) {
-            let (sequence, standing) = (batch.sequence, batch.position());
-            let end = End { sequence, standing };
+            let (sequence, position) = (batch.sequence, batch.position());
+            let end = End { sequence, position };
             ends.entry(batch.partition.to_owned()).or_insert(end);
         }
     }
@@ -337,14 +338,13 @@ impl Recording for Recorder {
     }
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         let next = self.next()?;
-        let mut needed: Option<u64> = None;
-        for (name, at) in input_positions(positions)? {
-            if let InputPosition::Record(sequence) = at
-                && self.partitions.iter().any(|ours| ours == name)
-            {
-                needed = Some(needed.map_or(sequence, |needed| needed.min(sequence)));
-            }
-        }
+        let positions = input_positions(positions)?.into_iter();
+        let ours = positions.filter(|(name, _)| self.partitions.iter().any(|ours| ours == name));
+        let needed = ours.filter_map(|(_, at)| match at {
+            InputPosition::Record(sequence) => Some(sequence),
+            InputPosition::End(_) => None,
+        });
+        let needed = needed.min();
         let needed = needed.map_or(next, |needed| needed.min(next));
         let needed = self.oldest_end()?.map_or(needed, |end| needed.min(end));
         if needed > self.needed.position()? {

@@ -1,4 +1,4 @@
-//! A source of items that were recorded in a form of their own, read from frames.
+//! Reads the items of a durable source back from its record, where they were recorded in an encoding of the source and not as plain bytes.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -448,8 +448,8 @@ fn truncate(path: &Path, length: u64) -> Result<(), Cause> {
     let found = file.metadata().map_err(named(path))?.len();
     if found < length {
         return Err(format!(
-            "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or begin it anew by \
-             forgetting the sink",
+            "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the \
+             sink (--drop-state) to start again",
             path.display()
         )
         .into());

@@ -75,8 +75,8 @@ fn open_at_least(path: &Path, position: u64) -> Result<Option<File>, Cause> {
     match about.is_file() && about.len() < position {
         false => Ok(Some(file)),
         true => Err(format!(
-            "{}: it has {} bytes, fewer than the {position} that were read; put it back, or begin it anew by forgetting the \
-             source",
+            "{}: it has {} bytes, fewer than the {position} that were read; put it back, or drop the state of the \
+             source (--drop-state) to start again",
             path.display(),
             about.len()
         )

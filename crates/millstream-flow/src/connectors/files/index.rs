@@ -15,6 +15,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use millstream_journal::storage::create_dir_durably;
 
 use crate::error::Cause;
 
@@ -67,7 +68,7 @@ impl Index {
         let base = bases.iter().copied().filter(|base| *base < position).max();
         let Some(base) = base else {
             return Err(format!(
-                "{}: the index of its files is missing; put the directory back, or begin it anew by forgetting the sink",
+                "{}: the index of its files is missing; put the directory back, or drop the state of the sink (--drop-state) to start again",
                 dir.display()
             )
             .into());
@@ -78,7 +79,7 @@ impl Index {
         let Some(committed) = bytes.get(..length as usize) else {
             let found = bytes.len();
             return Err(format!(
-                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or begin it anew by forgetting the sink",
+                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the sink (--drop-state) to start again",
                 path.display()
             )
             .into());
@@ -214,7 +215,7 @@ fn damaged(path: &Path, what: &str) -> Cause {
 /// # Errors
 /// The directory contains other files.
 pub(super) fn clear(dir: &Path) -> Result<(), Cause> {
-    std::fs::create_dir_all(dir).map_err(named(dir))?;
+    create_dir_durably(dir).map_err(named(dir))?;
     let mut listed = Listed::new();
     let bases = bases(dir)?;
     for base in &bases {

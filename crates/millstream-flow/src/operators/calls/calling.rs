@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::options::Calls;
 use super::runtime::{Answer, PendingCall, PendingReplies};
 use crate::batch::Data;
-use crate::checkpoint::{Changes, Codec, OfWorker, Restore, pack};
+use crate::checkpoint::{Changes, Codec, PerWorker, Restore, pack};
 use crate::describe::stream::Making;
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
@@ -64,7 +64,7 @@ pub(super) struct Calling<K, V, U, F> {
     /// The calls that were pending at the commit from which the run resumes.
     repeated: Vec<(K, V)>,
     codec: Option<Codec<V>>,
-    saved: OfWorker,
+    saved: PerWorker,
 }
 
 impl<K, V, U, F, Fut, E> Calling<K, V, U, F>
@@ -93,7 +93,7 @@ where
             next: 0,
             repeated: Vec::new(),
             codec: None,
-            saved: OfWorker::new(making.worker),
+            saved: PerWorker::new(making.worker),
         })
     }
 

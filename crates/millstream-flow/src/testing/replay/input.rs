@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use millstream_journal::{Journal, Options, Reader};
 
-use super::moment::{At, Moment, Recording, Scene};
+use super::moment::{Moment, Point, Recording, Scene};
 use crate::checkpoint::durable::{Kind, Recorded};
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
@@ -20,10 +20,24 @@ pub(super) struct Input {
     path: PathBuf,
     from: From,
     kind: Kind,
-    partitions: Vec<String>,
-    /// The last record of each partition that has items: an earlier end was only the end of a run.
-    lasts: Vec<Option<u64>>,
+    partitions: Vec<Known>,
     next: Option<Moment>,
+}
+
+/// A partition that the input has.
+struct Known {
+    name: String,
+    /// Its last record that has items: an earlier end was only the end of a run.
+    last: Option<u64>,
+}
+
+impl Known {
+    fn named(name: &str) -> Self {
+        Known {
+            name: name.to_owned(),
+            last: None,
+        }
+    }
 }
 
 enum From {
@@ -41,15 +55,15 @@ struct Plain {
 impl Input {
     pub(super) fn open(
         of: &Recording,
-        from: Option<At>,
-        to: Option<At>,
+        from: Option<Point>,
+        to: Option<Point>,
     ) -> Result<Self, FlowError> {
         let failed = |cause: Cause| FlowError::Open {
             what: format!("recorded input of \"{}\"", of.source),
             cause,
         };
-        let (kind, partitions, lasts) = match of.plain {
-            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![None]),
+        let (kind, partitions) = match of.plain {
+            true => (Kind::Bytes, vec![Known::named(ONLY)]),
             false => inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
         };
         let opened = match of.plain {
@@ -62,7 +76,6 @@ impl Input {
             from: opened.map_err(failed)?,
             kind,
             partitions,
-            lasts,
             next: None,
         };
         input.read()?;
@@ -79,7 +92,11 @@ impl Input {
             source: self.source.clone(),
             path: self.path.clone(),
             kind: self.kind,
-            partitions: self.partitions.clone(),
+            partitions: self
+                .partitions
+                .iter()
+                .map(|known| known.name.clone())
+                .collect(),
         }
     }
 
@@ -97,7 +114,7 @@ impl Input {
 
     fn read(&mut self) -> Result<(), FlowError> {
         let next = match &mut self.from {
-            From::Recorded(recorded) => next_recorded(recorded, &self.partitions, &self.lasts),
+            From::Recorded(recorded) => next_recorded(recorded, &self.partitions),
             From::Plain(plain) => plain.next(),
         };
         self.next = next.map_err(|cause| FlowError::Open {
@@ -108,59 +125,56 @@ impl Input {
     }
 }
 
-fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded, Cause> {
+fn recorded(of: &Recording, from: Option<Point>, to: Option<Point>) -> Result<Recorded, Cause> {
     let mut recorded = Recorded::open(&of.path)?;
     match from {
-        Some(At::Sequence(sequence)) => recorded.seek(sequence)?,
-        Some(At::Time(time)) => recorded.seek_time(time)?,
+        Some(Point::Sequence(sequence)) => recorded.seek(sequence)?,
+        Some(Point::Time(time)) => recorded.seek_time(time)?,
         None => {}
     }
     Ok(match to {
-        Some(At::Sequence(sequence)) => recorded.to_sequence(sequence),
-        Some(At::Time(time)) => recorded.to_time(time),
+        Some(Point::Sequence(sequence)) => recorded.to_sequence(sequence),
+        Some(Point::Time(time)) => recorded.to_time(time),
         None => recorded,
     })
 }
 
-/// Returns the encoding of the items, the partitions in the order of their first records, and the last record
-/// with items of each.
-#[allow(clippy::type_complexity)]
-fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<Option<u64>>), Cause> {
+/// Returns the encoding of the items, and the partitions in the order of their first records.
+fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<Known>), Cause> {
     let mut kind = None;
-    let (mut partitions, mut lasts): (Vec<String>, Vec<Option<u64>>) = Default::default();
+    let mut partitions: Vec<Known> = Vec::new();
     while let Some(batch) = recorded.next_batch()? {
-        let known = partitions.iter().position(|known| known == batch.partition);
+        let known = partitions
+            .iter()
+            .position(|known| known.name == batch.partition);
         let partition = known.unwrap_or(partitions.len());
         if known.is_none() {
-            partitions.push(batch.partition.to_owned());
-            lasts.push(None);
+            partitions.push(Known::named(batch.partition));
         }
         if batch.items().len() > 0 {
-            lasts[partition] = Some(batch.sequence);
+            partitions[partition].last = Some(batch.sequence);
         }
         if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
             let sequence = batch.sequence;
             return Err(format!("from record {sequence} on the items of the source have another encoding; replay the records before or after it").into());
         }
     }
-    Ok((kind.unwrap_or(Kind::Bytes), partitions, lasts))
+    Ok((kind.unwrap_or(Kind::Bytes), partitions))
 }
 
 /// Returns the next batch that has items or ends its partition.
-fn next_recorded(
-    recorded: &mut Recorded,
-    partitions: &[String],
-    lasts: &[Option<u64>],
-) -> Result<Option<Moment>, Cause> {
+fn next_recorded(recorded: &mut Recorded, partitions: &[Known]) -> Result<Option<Moment>, Cause> {
     while let Some(batch) = recorded.next_batch()? {
-        let partition = partitions.iter().position(|name| name == batch.partition);
-        let last = |partition: usize| lasts.get(partition).copied().flatten();
-        let ended = |partition: usize| batch.ended && last(partition) <= Some(batch.sequence);
-        let told = |partition: &usize| ended(*partition) || batch.items().len() > 0;
-        let Some(partition) = partition.filter(told) else {
+        let partition = partitions
+            .iter()
+            .position(|known| known.name == batch.partition);
+        let Some(partition) = partition else {
             continue;
         };
-        let ended = ended(partition);
+        let ended = batch.ended && partitions[partition].last <= Some(batch.sequence);
+        if !ended && batch.items().len() == 0 {
+            continue;
+        }
         let mut frames = Frames::default();
         batch.copy_to(&mut frames);
         return Ok(Some(Moment {
@@ -173,18 +187,18 @@ fn next_recorded(
     Ok(None)
 }
 
-fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>, Cause> {
+fn plain(of: &Recording, from: Option<Point>, to: Option<Point>) -> Result<Box<Plain>, Cause> {
     let journal = Journal::open(&of.path, Options::read_only())?;
     let mut reader = journal.reader()?;
     match from {
-        Some(At::Sequence(sequence)) => reader.seek(sequence)?,
-        Some(At::Time(time)) => reader.seek_time(time)?,
+        Some(Point::Sequence(sequence)) => reader.seek(sequence)?,
+        Some(Point::Time(time)) => reader.seek_time(time)?,
         None => {}
     }
     let next = journal.next()?;
     let (end, end_ns) = match to {
-        Some(At::Sequence(sequence)) => (sequence.min(next), None),
-        Some(At::Time(time)) => (next, Some(time)),
+        Some(Point::Sequence(sequence)) => (sequence.min(next), None),
+        Some(Point::Time(time)) => (next, Some(time)),
         None => (next, None),
     };
     Ok(Box::new(Plain {

@@ -7,7 +7,7 @@ use crate::framing::Frames;
 
 /// The beginning or end of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum Point {
     /// The record of this number; valid if there is one input.
     Sequence(u64),
     /// The first record of this time or later; nanoseconds since 1970.

@@ -5,7 +5,7 @@ use super::aligned::{Grid, Panes};
 use super::chosen::ChosenWindows;
 use super::counted::{Counted, Size};
 use super::item::{Choose, Copier};
-use super::session::{Gap, Sessions};
+use super::session::{SessionRule, Sessions};
 use super::{Kind, Window};
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
@@ -16,7 +16,7 @@ use crate::time::{NEVER, Timed};
 #[derive(Clone, Copy)]
 enum Rule {
     Aligned(Grid),
-    Session(Gap),
+    Session(SessionRule),
     Count(Size),
     /// Early results after this many items.
     Chosen(u64),
@@ -52,7 +52,7 @@ impl<G: Aggregate> WindowLogic<G> {
                 every,
                 offset,
             } => Rule::Aligned(Grid::new(length, every, offset, early)),
-            Kind::Session { gap } => Rule::Session(Gap { gap, early }),
+            Kind::Session { gap } => Rule::Session(SessionRule { gap, early }),
             Kind::Count { items } => Rule::Count(Size { items, early }),
         };
         WindowLogic {

@@ -14,7 +14,7 @@ use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
 /// The open sessions of one key, in the order of time, with more than a gap between them. Those that an earlier
-/// version has saved may be nearer: they are joined when they close.
+/// version has saved may be closer together than the gap: they are merged when they close.
 pub(super) struct Sessions<A>(VecDeque<Group<A>>);
 
 impl<A> Default for Sessions<A> {
@@ -46,12 +46,12 @@ impl<A> Sessions<A> {
 
 /// The gap and the early results of sessions.
 #[derive(Clone, Copy)]
-pub(super) struct Gap {
+pub(super) struct SessionRule {
     pub(super) gap: i64,
     pub(super) early: u64,
 }
 
-impl Gap {
+impl SessionRule {
     /// Returns the watermark at which the first session closes.
     pub(super) fn next_close<A>(&self, held: &Sessions<A>) -> i64 {
         let first = held.0.front();

@@ -7,7 +7,7 @@ use crate::key::{Key, key_of_worker, shard};
 use crate::state::codec::MESSAGE_PACK;
 
 /// The state of a step on one worker.
-pub struct OfWorker {
+pub struct PerWorker {
     key: u64,
     /// The state that was saved last; `None` if there was none.
     saved: Option<Vec<u8>>,
@@ -16,11 +16,11 @@ pub struct OfWorker {
     taken_up: Vec<u64>,
 }
 
-impl OfWorker {
+impl PerWorker {
     /// An empty state.
     #[must_use]
     pub fn new(worker: usize) -> Self {
-        OfWorker {
+        PerWorker {
             key: key_of_worker(worker),
             saved: None,
             taken_up: Vec::new(),

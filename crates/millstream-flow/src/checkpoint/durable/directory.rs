@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// How long recorded input is kept once no epoch needs it. It is removed in whole segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retain {
     /// It is removed at once.
     #[default]
     Needed,
@@ -19,7 +19,7 @@ pub enum Keep {
 
 /// The directory in which a flow with the state directory `state` records the input of source `name`.
 #[must_use]
-pub fn place(state: impl AsRef<Path>, name: &str) -> PathBuf {
+pub fn recorded_input_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("inputs").join(escape(name))
 }
 

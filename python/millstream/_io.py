@@ -162,7 +162,10 @@ def takes(function: Callable[..., Any], count: int, name: str) -> bool:
 
 
 class Sink(Generic[T_contra]):
-    """The base class of your own sinks: a description, which each worker opens.
+    """The base class of your own sinks inside the process, such as a terminal.
+
+    It is a description, which each worker opens. It takes no part in commits: a sink to an external system is
+    made with :func:`sink`.
 
     ``open(worker)`` returns an object with three methods: ``write_batch(list)``, which may wait (that is
     the back-pressure), ``flush()``, called when the input pauses, and ``close()``, called at the end.

@@ -66,6 +66,7 @@ __all__ = [
     "journal_read",
     "key_hash",
     "queue_read",
+    "outbox_sink",
     "queue_write",
     "run",
     "saved_states",

@@ -235,7 +235,9 @@ class _Decorator(Protocol):
     @overload
     def __call__(self, write: Callable[P, Writes[T]], /) -> Callable[P, OutboxSink[T]]: ...
     @overload
-    def __call__(self, write: Callable[[list[T], int, int], Awaitable[object] | None], /) -> OutboxSink[T]: ...
+    def __call__(
+        self, write: Callable[[list[T], int, int], Awaitable[object] | None], /
+    ) -> OutboxSink[T]: ...
 
 
 def _make(target: Any, options: _Options) -> Any:

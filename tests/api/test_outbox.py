@@ -476,6 +476,8 @@ def test_mistakes_are_found_where_they_are_made() -> None:
         ms.sink(dict)
     with pytest.raises(ms.FlowUsageError, match="takes a function"):
         ms.sink(7)  # type: ignore[call-overload]
+    with pytest.raises(ms.FlowUsageError, match=r"is no sink: decorate its class with ms\.sink"):
+        numbers(Rows())
     with pytest.raises(TypeError, match="name"):
 
         @ms.sink

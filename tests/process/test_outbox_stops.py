@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, and destinations that are away, hang or refuse: the run ends, and the next delivers the rest.
+"""Ctrl-C, SIGTERM, and destinations that are away, hang or refuse: the next run delivers the rest.
 
 Calls that hang take an hour: a run that waited for one would not end within the time of a test.
 """
@@ -34,7 +34,9 @@ ENDLESS = 1 << 41
 class Runs:
     """Runs of the flow in processes of their own."""
 
-    def __init__(self, folder: Path, kind: str, workers: int, options: str = "{}", state: bool = True) -> None:
+    def __init__(
+        self, folder: Path, kind: str, workers: int, options: str = "{}", state: bool = True
+    ) -> None:
         self.table, self.expected = Table(folder / "table"), folder / "expected"
         (folder / "flow.py").write_text(FLOW)
         self.command = [sys.executable, "-m", "millstream", "run", str(folder / "flow.py")]

@@ -59,10 +59,12 @@ impl AnySink {
             object::check_phases(sink, &["commit", "resume"])?;
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
         }
-        Err(usage(
-            sink.py(),
-            &format!("{} is no sink: it has no method open", show(sink)),
-        ))
+        let lacks = match sink.hasattr("write")? {
+            true => "decorate its class with ms.sink",
+            false => "it has no method open",
+        };
+        let message = format!("{} is no sink: {lacks}", show(sink));
+        Err(usage(sink.py(), &message))
     }
 
     /// The identity of this sink: several steps may write to it.

@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::bytes::ByteSink;
 use crate::error::{AtRecord, cause};
-use crate::gil::locked;
+use crate::gil::locked_while_alive;
 use crate::saving::load_object;
 
 /// How the items of a batch are read from their records.
@@ -54,6 +54,14 @@ fn delivery_error(py: Python<'_>, error: PyErr) -> DeliveryError {
     }
 }
 
+/// Makes a call in Python, on the thread of the forwarder.
+fn calling<T>(
+    call: impl for<'py> FnOnce(Python<'py>) -> Result<T, DeliveryError>,
+) -> Result<T, DeliveryError> {
+    let called = locked_while_alive(call);
+    called.unwrap_or_else(|| Err(DeliveryError::retry("the interpreter ends")))
+}
+
 impl Decode {
     fn item(&self, py: Python<'_>, mut record: &[u8]) -> Result<Py<PyAny>, Cause> {
         match self {
@@ -84,7 +92,7 @@ impl Connector for PyConnector {
         self.address.clone()
     }
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
-        locked(|py| {
+        calling(|py| {
             let identity = (&outbox.flow, &outbox.sink, outbox.id());
             let connection = self.connect.call1(py, identity);
             Ok(Box::new(PyDestination {
@@ -100,7 +108,7 @@ impl Connector for PyConnector {
 
 impl Destination for PyDestination {
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
-        locked(|py| {
+        calling(|py| {
             let batch = self.decode.batch(py, batch, first);
             let batch = batch.map_err(DeliveryError::Fatal)?;
             let name = intern!(py, "write");
@@ -109,7 +117,7 @@ impl Destination for PyDestination {
         })
     }
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
-        locked(|py| {
+        calling(|py| {
             let position = self.connection.call_method0(py, intern!(py, "position"));
             let position = position.map_err(|error| delivery_error(py, error))?;
             let position = position.bind(py);
@@ -125,9 +133,11 @@ impl Destination for PyDestination {
 
 impl Drop for PyDestination {
     fn drop(&mut self) {
-        locked(|py| {
-            // The connection has logged what went wrong.
-            let _ = self.connection.call_method0(py, intern!(py, "close"));
+        // The connection has logged what went wrong.
+        let _ = locked_while_alive(|py| {
+            self.connection
+                .call_method0(py, intern!(py, "close"))
+                .map(drop)
         });
     }
 }

@@ -366,13 +366,17 @@ impl Forwarder {
     fn log_start(&self, next: Option<u64>) {
         let (sink, address, own) = (self.parts.sink.as_str(), &self.parts.address, self.first);
         match next {
-            Some(next) if next >= own => tracing::info!(
+            Some(next) => tracing::info!(
                 sink,
                 "sink \"{sink}\" ({address}): exactly once, from record {next} on: the position of the destination"
             ),
-            _ => tracing::info!(
+            None if self.parts.link.remembers() => tracing::info!(
                 sink,
-                "sink \"{sink}\" ({address}): from record {own} on: the position of the outbox's own cursor"
+                "sink \"{sink}\" ({address}): exactly once, from record {own} on: the destination has no position yet, that of the outbox counts"
+            ),
+            None => tracing::info!(
+                sink,
+                "sink \"{sink}\" ({address}): at least once, from record {own} on: the position of the outbox"
             ),
         }
     }

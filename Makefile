@@ -47,12 +47,20 @@ checked: $(READY)
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest. The simulation has a journal with
 # planted bugs; tested apart from the others, it does not make cargo build them on that journal.
 APART := millstream-journal millstream-sim
+# Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
+# tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
+SEVERAL := -n 3 --dist loadfile
+FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
+
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
 	cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %)
 	cargo test --profile $(PROFILE) $(APART:%=-p %)
+	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) -p millstream-flow --test flow
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
-	$(BIN)/pytest tests
+	$(BIN)/pytest $(SEVERAL) tests --ignore tests/process/test_queue_awake.py
+	$(BIN)/pytest tests/process/test_queue_awake.py
+	MILLSTREAM_PACKETS=bytes $(BIN)/pytest $(SEVERAL) $(FLOWS)
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	fuzz/run $(SECONDS)
@@ -104,8 +112,10 @@ crates:  ## package the published crates into target/package/
 	cargo package --workspace $(UNPUBLISHED:%=--exclude %) --no-verify --allow-dirty
 
 # With the JSON of which the API snapshots are made. The cfg tells cargo that pages of a plain `cargo doc` will not do.
+# The crate millstream has all its features on docs.rs too; the others need none that is off.
 docs: $(READY)  ## build the Rust documentation into target/doc/
-	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" cargo doc --no-deps --workspace
+	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" \
+		cargo doc --no-deps --workspace --features millstream/queue-server,millstream/replication
 
 clean:  ## remove everything that was built
 	cargo clean

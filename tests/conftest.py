@@ -85,7 +85,7 @@ def run(millstream_bin: Path) -> Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
-    """Gives, at each call, the number of a TCP port of 127.0.0.1 on which nothing listens."""
+    """Returns at each call the number of a TCP port of 127.0.0.1 on which nothing listens."""
 
     def free_port() -> int:
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -9,7 +9,7 @@ it.
 A line has the kind of the item, its path and its signature, with types as the source spells them. A
 re-export of an item that has another public path, or is of another crate, is ``use PATH = TARGET``. Derived
 traits are on one line for each type, other impls on one line each. Of the auto traits, only a missing
-``Send`` or ``Sync`` is listed.
+``Send`` or ``Sync`` is listed. The features of the crate come first.
 """
 
 import difflib
@@ -31,11 +31,19 @@ FORMATS = range(54, 61)
 """The versions of rustdoc's JSON that this was read from."""
 
 
-def published(root: Path = ROOT) -> list[str]:
-    """The names of the library crates that are published."""
-    manifests = (tomllib.loads(path.read_text("utf-8")) for path in sorted(root.glob("crates/*/Cargo.toml")))
-    packages = [manifest["package"] for manifest in manifests]
-    return [package["name"] for package in packages if package.get("publish", True)]
+def published(root: Path = ROOT) -> dict[str, Json]:
+    """The manifests of the library crates that are published, by name."""
+    manifests = [tomllib.loads(path.read_text("utf-8")) for path in sorted(root.glob("crates/*/Cargo.toml"))]
+    return {one["package"]["name"]: one for one in manifests if one["package"].get("publish", True)}
+
+
+def features(manifest: Json) -> str:
+    """The features of a crate, one a line."""
+    lines = (
+        f"feature {name} = [{', '.join(sorted(turns_on))}]\n"
+        for name, turns_on in sorted(manifest.get("features", {}).items())
+    )
+    return "".join(lines)
 
 
 def items(params: Iterable[str], ends: str = "<>") -> str:
@@ -243,15 +251,15 @@ class Crate(Types):
             for id in target["inner"]["module"]["items"]:
                 inner = self.index.get(str(id))
                 if inner is not None and "impl" not in inner["inner"]:
-                    self.bring(inner, f"{path}::{inner['name']}", f"{of['source']}::{inner['name']}")
+                    self.add_name(inner, f"{path}::{inner['name']}", f"{of['source']}::{inner['name']}")
             return
         name = f"{path}::{'*' if of['is_glob'] else of['name']}"
         if target is None or of["is_glob"]:
             self.lines.add(f"use {name} = {of['source']}")
         else:
-            self.bring(target, name, of["source"])
+            self.add_name(target, name, of["source"])
 
-    def bring(self, target: Json, name: str, source: str) -> None:
+    def add_name(self, target: Json, name: str, source: str) -> None:
         """A name for an item: the item itself, unless users can name it otherwise."""
         if "use" in target["inner"]:
             self.use(name.rpartition("::")[0], target)
@@ -396,14 +404,14 @@ def snapshot(path: Path) -> str:
 
 
 def main(docs: Path, write: bool) -> int:
-    """Compares or renews the snapshots; gives the exit code."""
+    """Compares or renews the snapshots; returns the exit code."""
     changed = False
-    for name in published():
+    for name, manifest in published().items():
         source, file = docs / (name.replace("-", "_") + ".json"), ROOT / "crates" / name / "api.txt"
         if not source.exists():
             print(f"{source} is missing: `cargo clean --doc`, then `make docs`", file=sys.stderr)
             return 1
-        text = snapshot(source)
+        text = features(manifest) + snapshot(source)
         before = file.read_text("utf-8") if file.exists() else ""
         if text == before:
             continue

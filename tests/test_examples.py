@@ -66,7 +66,7 @@ def process(command: Command, **settings: str) -> Iterator[subprocess.Popen[str]
 
 @contextmanager
 def receiver(millstream_bin: Path, out: Path, framing: str, connections: int) -> Iterator[str]:
-    """`millstream receive` on a free port; gives its address. At the end of the block it has received all."""
+    """`millstream receive` on a free port; yields its address. After the block it has received all."""
     command = [millstream_bin, "receive", "--listen", ":0", "--framing", framing, "--out", out]
     with process([*map(str, command), "--connections", str(connections)]) as running:
         assert running.stderr is not None
@@ -82,7 +82,7 @@ def send(run: Run, *args: object) -> None:
 
 
 def generate(run: Run, kind: str, out: Path, count: int) -> bytes:
-    """`millstream generate`; gives what was written."""
+    """`millstream generate`; returns what was written."""
     assert run("generate", kind, "--out", out, "--count", count).returncode == 0
     return out.read_bytes()
 
@@ -187,7 +187,7 @@ class Results:
         return [result[3] for result in self.seen if result[2] == order_id]
 
     def wait_for(self, order_id: bytes, symbols: set[bytes]) -> list[object]:
-        """Waits until there is a result for each symbol, and gives all results of the id so far."""
+        """Waits until there is a result for each symbol, and returns all results of the id so far."""
         with self.news:
             assert self.news.wait_for(lambda: symbols <= set(self.of(order_id)), TIMEOUT)
             return self.of(order_id)
@@ -203,7 +203,9 @@ def connect(address: str) -> socket.socket:
     raise AssertionError(f"nothing listens on {address}")
 
 
-def settle(orders: socket.socket, results: Results, normal: list[bytes], rejecting: list[bytes]) -> None:
+def wait_settled(
+    orders: socket.socket, results: Results, normal: list[bytes], rejecting: list[bytes]
+) -> None:
     """Returns when the flow has handled the initial quotes.
 
     A round of orders goes to all symbols, the normal ones first. Orders keep their places on the way to each
@@ -251,9 +253,9 @@ def test_market_spread(
     with process(command, QUOTES=quotes_at, ORDERS=orders_at, RESULTS=results.address):
         send(run, tmp_path / "initial", "--to", quotes_at)
         with connect(orders_at) as orders:
-            settle(orders, results, normal, rejecting)
+            wait_settled(orders, results, normal, rejecting)
             send(run, tmp_path / "nbbo", "--to", quotes_at)
-            # Poison messages are passed over: one of another length, and one of another type.
+            # Invalid messages are skipped: one of another length, and one of another type.
             orders.sendall(struct.pack(">I", 3) + b"bad")
             wrong = ORDER.pack(2, 1, 0, b"poison", rejecting[0], 1.0, 1.0, b"0" * 21)
             orders.sendall(struct.pack(">I", len(wrong)) + wrong)

@@ -13,7 +13,7 @@ UNPUBLISHED = {"millstream-bench", "millstream-python", "millstream-sim"}
 
 @pytest.fixture(scope="module")
 def packages() -> dict[str, dict[str, Any]]:
-    """What cargo knows of each crate."""
+    """The metadata of each crate from cargo."""
     command = ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline"]
     found = json.loads(subprocess.check_output(command, cwd=ROOT))["packages"]
     return {package["name"]: package for package in found}
@@ -45,12 +45,34 @@ def test_a_package_holds_the_sources_and_no_more(name: str) -> None:
     listed = subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL).splitlines()
     crate = ROOT / "crates" / name
     sources = {str(path.relative_to(crate)) for path in (crate / "src").rglob("*") if path.is_file()}
-    made = {".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig", "README.md"}
-    assert set(listed) - made == sources
+    assert set(listed) - sources == {
+        ".cargo_vcs_info.json",
+        "Cargo.lock",
+        "Cargo.toml",
+        "Cargo.toml.orig",
+        "LICENSE",
+        "README.md",
+    }
+    assert sources <= set(listed)
+    assert (crate / "LICENSE").samefile(ROOT / "LICENSE")
     # What a source takes in as text is in the package too.
     for source in sources:
         for file in re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', (crate / source).read_text("utf-8")):
             assert (crate / source).parent.joinpath(file).resolve().is_relative_to(crate / "src"), file
+
+
+@pytest.mark.parametrize("name", published())
+def test_a_crate_uses_its_dependencies(name: str) -> None:
+    crate = ROOT / "crates" / name
+    manifest = published()[name]
+    code = [path.read_text("utf-8") for path in (crate / "src").rglob("*.rs")]
+    text = "\n".join(re.sub(r"^\s*//.*$", "", source, flags=re.MULTILINE) for source in code)
+    unused = [
+        one
+        for one in manifest.get("dependencies", {})
+        if not re.search(rf"\b{one.replace('-', '_')}\b", text)
+    ]
+    assert not unused
 
 
 def test_the_python_package_takes_its_files_from_one_folder() -> None:

@@ -30,6 +30,10 @@ BAD = [
     ["calls to the outside"],
     ["measured in a good hour", "in quiet hours"],
     ["nothing came of it", "what comes of it"],
+    ["Bytes of a stranger"],
+    ["run as it stands", "The text is used as they stand."],
+    ["What the system said", "as is said there"],
+    ["It gives back the room.", "It gave back the lock."],
     ["closed for want of space", "it ends in good order"],
 ]
 assert len(BAD) == len(prose.RULES)

@@ -96,9 +96,10 @@ def test_a_change_is_shown_and_then_written(
 ) -> None:
     (tmp_path / "crates" / "tiny").mkdir(parents=True)
     monkeypatch.setattr(public_api, "ROOT", tmp_path)
-    monkeypatch.setattr(public_api, "published", lambda: ["tiny"])
+    monkeypatch.setattr(public_api, "published", lambda: {"tiny": {"features": {"default": ["two", "one"]}}})
     assert public_api.main(tiny, write=True) == 0
     file = tmp_path / "crates" / "tiny" / "api.txt"
+    assert file.read_text().startswith("feature default = [one, two]\n")
     assert public_api.main(tiny, write=False) == 0
     capsys.readouterr()
     file.write_text(file.read_text().replace("Local::a: *const", "Local::a: *mut"))
@@ -111,7 +112,7 @@ def test_a_change_is_shown_and_then_written(
 def test_a_crate_without_json_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(public_api, "published", lambda: ["millstream-wire"])
+    monkeypatch.setattr(public_api, "published", lambda: {"millstream-wire": {}})
     assert public_api.main(tmp_path, write=False) == 1
     assert "millstream_wire.json is missing" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use millstream::flow::SourceExt;
-use millstream::flow::durable::Keep;
+use millstream::flow::durable::Retain;
 use millstream::flow::source::Source;
 use millstream::flow::tcp::TcpSource;
 use millstream::flow::{Flow, Frames, OnError, Options, Recovery, codec, journals, tcp};
@@ -35,11 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = |input: TcpSource| -> Box<dyn Source<Frames>> {
         match state {
             // All of it is kept, to be replayed.
-            Some(_) => Box::new(input.durable().keep(Keep::All)),
+            Some(_) => Box::new(input.durable().keep(Retain::All)),
             None => Box::new(input),
         }
     };
-    // A message that is no quote is counted, reported with its offset, and passed over.
+    // A message that is no quote is counted, reported with its offset, and skipped.
     let quotes = codec::decode(source(quotes), Quote::decode).on_error(OnError::Skip);
     let orders = codec::decode(source(orders), Order::decode).on_error(OnError::Skip);
     let quotes = flow

@@ -12,7 +12,7 @@ from millstream.market_spread import Market, Order, Quote, spread
 
 flow = ms.Flow("market-spread")
 
-# A message of another length or type is counted, reported with its offset, and passed over.
+# A message of another length or type is counted, reported with its offset, and skipped.
 # Two connections bring quotes: the initial ones, then the running ones. Then the stream has ended.
 quotes_at = os.environ.get("QUOTES", "127.0.0.1:7001")
 quotes = flow.source("quotes", ms.tcp.listen(quotes_at, connections=2, decode=Quote), on_error="skip")

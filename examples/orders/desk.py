@@ -20,7 +20,7 @@ class NewOrder:
 
 
 class Orders(Protocol):
-    """What a desk is asked."""
+    """The requests to a desk."""
 
     def new_order(self, order: NewOrder) -> None: ...
 
@@ -32,7 +32,7 @@ class Orders(Protocol):
 
 
 class Replies(Protocol):
-    """What a desk answers."""
+    """The answers of a desk."""
 
     def accepted(self, id: str, exposure: float, at: timestamp) -> None: ...
 

@@ -27,7 +27,7 @@ struct NewOrder<'a> {
     price: f64,
 }
 
-/// What a desk is asked.
+/// The requests to a desk.
 #[millstream::interface]
 trait Orders {
     fn new_order(&mut self, order: &NewOrder<'_>);

@@ -15,7 +15,7 @@ class Totals(Protocol):
 
 
 class Report(Replies):
-    """Says after each answer how many there have been of each kind."""
+    """Publishes after each answer the counts of each kind."""
 
     def __init__(self, totals: Totals) -> None:
         self.totals = totals

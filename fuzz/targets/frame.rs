@@ -1,5 +1,5 @@
-//! Bytes of a stranger where a segment has its frames: a reader gives what the format says, whether the journal is in use, read as a
-//! recovery would leave it, or recovered. What the format says is told by a second reading of it here, made after
+//! Arbitrary bytes in the frames of a segment: a reader returns what the format defines, whether the journal is in use, read as a
+//! recovery would leave it, or recovered. The judge is a second implementation of the format in this file, written from
 //! `docs/journal-format.md` alone.
 //!
 //! An input is a list of pieces: sound frames, frames with one thing wrong, noise.
@@ -15,7 +15,7 @@ const FILE: &str = "segment-0000000000.log";
 const BYTES: usize = 1 << 16;
 /// Where frames begin in a segment of one block.
 const DATA: usize = 8192;
-/// What the host says is random, and so the segment's epoch.
+/// The random number of the host, and so the segment's epoch.
 const EPOCH: u64 = 7;
 
 /// A frame, or what is wrong with it.
@@ -37,7 +37,7 @@ fn checksum(epoch: u64, sequence: u64, time_ns: u64, low: u32, body: &[u8]) -> u
     crc32c::crc32c_append(crc, &low.to_le_bytes())
 }
 
-/// The bytes that stand where frames should.
+/// The bytes in the place of frames.
 fn pieces(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut sequence = 0;
@@ -197,7 +197,7 @@ fuzz_target!(|input: &[u8]| {
         (found, error.map(|error| error.to_string())),
         (all.clone(), None)
     );
-    // Who planned before sees what the recovery has made of it.
+    // A reader that planned before sees the result of the recovery.
     let (found, error) = read(&planned);
     assert!(error.is_none() && all.starts_with(&found), "{error:?}");
     let report = Journal::verify_in(&machine.process(), &again(&options), |_| {

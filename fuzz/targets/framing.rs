@@ -1,4 +1,4 @@
-//! Bytes of a stranger as a stream of frames: however the stream is divided into reads, the frames are the same, and written again
+//! Arbitrary bytes as a stream of frames: however the stream is divided into reads, the frames are the same, and written again
 //! they are the same stream.
 //!
 //! The first two bytes of an input choose the framing and how the stream is divided.

@@ -1,4 +1,4 @@
-//! Bytes of a stranger as what a memcache client sends: the answer is the same however they are cut, and never a panic.
+//! Arbitrary bytes as the input of a memcache client: the answer is the same however they are cut, and never a panic.
 //!
 //! The first byte of an input chooses where it is cut in two; it is also given byte by byte.
 

@@ -60,7 +60,7 @@ fn crashed() -> Simulated {
     machine
 }
 
-/// What a failing disk does to files. Gives whether it did anything, and whether it did so to a watermark.
+/// Damages files as a failing disk does. Returns whether it changed anything, and whether it changed a watermark.
 fn damage(machine: &Simulated, input: &mut Unstructured<'_>) -> Result<(bool, bool)> {
     let (mut damaged, mut marks) = (false, false);
     let mut change = |name: &str, at: u64, new: &dyn Fn(u8) -> u8| {
@@ -126,7 +126,7 @@ fn watermark(machine: &Simulated) -> u64 {
     records.max().unwrap_or(0)
 }
 
-/// Read to the end or to the first error; gives whether there was one. Every record on the way must be right.
+/// Read to the end or to the first error; returns whether there was one. Every record on the way must be right.
 fn read(reader: &mut Reader<Simulated>, extra: Option<u64>) -> bool {
     loop {
         match reader.next() {

@@ -1,4 +1,4 @@
-//! Bytes and texts of a stranger as values, calls and schemas: what can be read can be written, and is the same when it is read again.
+//! Arbitrary bytes and texts as values, calls and schemas: what can be read can be written, and is the same when it is read again.
 
 #![no_main]
 
@@ -86,7 +86,7 @@ fn schema(bytes: &[u8]) {
     if let Ok(mut adapter) = Adapter::new(&schema, &SCHEMA) {
         let _ = adapter.adapt(1, Unpacker::new(bytes));
     }
-    // Calls of a schema that a stranger has made.
+    // Calls of an arbitrary schema.
     let mut catalog = Catalog::default();
     catalog
         .learn(Note::Schema(schema))

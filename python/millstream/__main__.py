@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the program with these arguments (without its name); gives its exit code."""
+    """Runs the program with these arguments (without its name); returns its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["run"]:
         from ._run_command import run_file

@@ -6,7 +6,7 @@ called last, however the flow has ended. Values that were taken and have no resu
 (``waiting``), and the next run takes them up again (``take_up``).
 """
 
-# ruff: noqa: B905 - keys and values are equally many.
+# ruff: noqa: B905 - keys and values have the same number.
 from __future__ import annotations
 
 import asyncio
@@ -92,7 +92,7 @@ class MapAsync:
     def begin(self, call: _Call) -> None:
         """Begins a call as soon as there is room for one more."""
         with self.done:
-            # Results in order are held back by the first: they count as long as they wait.
+            # Results in order wait for the first one: they count until they are emitted.
             while (len(self.calls) if self.ordered else self.running) >= self.concurrency:
                 if self.ordered and self.calls[0].over:
                     self.collect()
@@ -153,7 +153,7 @@ class MapAsync:
         return self.results()
 
     def close(self) -> None:
-        """Gives up the calls that are still on their way, if the flow has failed, and ends the thread."""
+        """Cancels the calls in progress, if the flow has failed, and ends the thread."""
         thread, self.thread = self.thread, None
         if thread is not None:
             asyncio.run_coroutine_threadsafe(_cancel(), self.loop).result()

@@ -27,13 +27,13 @@ def durable(source: AnySource[U], keep: Keep = None) -> _millstream.DurableSourc
     Recorded input is removed when no epoch needs it; ``keep`` says for how long it is retained then: a
     timedelta or text like ``"7d"``, a number of bytes or text like ``"10GiB"``, or ``"all"``.
     """
-    return _millstream.DurableSource(source, *kept(keep))
+    return _millstream.DurableSource(source, *retention_of(keep))
 
 
-def kept(keep: Keep) -> tuple[bool, int | None, float | None]:
+def retention_of(keep: Keep) -> tuple[bool, int | None, float | None]:
     """All, bytes or seconds.
 
-    >>> kept("7d"), kept("1.5GiB"), kept("all")
+    >>> retention_of("7d"), retention_of("1.5GiB"), retention_of("all")
     ((False, None, 604800.0), (False, 1610612736, None), (True, None, None))
     """
     import re

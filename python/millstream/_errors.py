@@ -80,11 +80,11 @@ class DeadLetter:
 
     def __repr__(self) -> str:
         where = f"step={self.step!r}, key={show(self.key)}, item={show(self.item)}"
-        return f"DeadLetter({where}, error={self.said()})"
+        return f"DeadLetter({where}, error={self.error_text()})"
 
     __str__ = __repr__
 
-    def said(self) -> str:
+    def error_text(self) -> str:
         """Returns the type and text of the exception.
 
         Returns:
@@ -93,7 +93,7 @@ class DeadLetter:
         Example:
             >>> import millstream as ms
             >>> letter = ms.DeadLetter("ages", None, "x", ValueError("no number"))
-            >>> letter.said()
+            >>> letter.error_text()
             'ValueError: no number'
         """
         try:

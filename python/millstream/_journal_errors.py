@@ -41,10 +41,10 @@ __all__ = [
 
 
 class JournalError(Exception):
-    """Something went wrong with a journal.
+    """An error of a journal.
 
     ``path`` is the file or directory that it is about, and ``offset`` the byte in it, where there is one.
-    Those that are an ``OSError`` have the system's ``errno``, where it gave one.
+    Those that are an ``OSError`` have the system's ``errno``, if there is one.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class JournalError(Exception):
 
 
 class JournalNotFoundError(JournalError, FileNotFoundError):
-    """There is no journal, and none was to be made."""
+    """There is no journal, and the call does not create one."""
 
 
 class JournalExistsError(JournalError, FileExistsError):
-    """There is a journal, and a new one was to be made."""
+    """There is a journal, and the call requires a new one."""
 
 
 class NotAJournalError(JournalError, ValueError):
@@ -84,7 +84,7 @@ class JournalVersionError(JournalError, ValueError):
 
 
 class JournalUsageError(JournalError, ValueError):
-    """An option or a name that cannot be."""
+    """An option or a name that is not valid."""
 
 
 class JournalClosedError(JournalError, ValueError):
@@ -100,11 +100,11 @@ class JournalBusyError(JournalError, BlockingIOError):
 
 
 class JournalPermissionError(JournalError, PermissionError):
-    """The system does not allow it."""
+    """The system denies access."""
 
 
 class JournalIOError(JournalError, OSError):
-    """The system failed."""
+    """An error of the system."""
 
 
 class JournalFullError(JournalError, OSError):
@@ -116,7 +116,7 @@ class JournalDamageError(JournalError, OSError):
 
 
 class JournalPoisonedError(JournalError, OSError):
-    """A sync has failed: nothing more is acknowledged until all have closed the journal and open it again."""
+    """A sync has failed: no append is acknowledged until all processes have reopened the journal."""
 
 
 class JournalSupersededError(JournalError, RuntimeError):
@@ -124,7 +124,7 @@ class JournalSupersededError(JournalError, RuntimeError):
 
 
 class JournalForkedError(JournalError, RuntimeError):
-    """The journal was opened before a fork. A child opens it anew."""
+    """The journal was opened before a fork. A child must open it again."""
 
 
 class RecordPrunedError(JournalError, IndexError):

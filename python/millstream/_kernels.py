@@ -7,7 +7,7 @@ frame of the loop, which makes ``[f(x) for x in items]`` faster than any loop of
 failed. The ``*_each`` kernels continue after a failure: they append ``(key, item, exception)`` to ``bad``.
 """
 
-# ruff: noqa: B905 - keys and values are equally many, and `strict` costs time for each batch.
+# ruff: noqa: B905 - keys and values have the same number, and `strict` costs time for each batch.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
@@ -146,7 +146,7 @@ def judge(f: Callable[[Any], object], tolerant: bool) -> Make:
 
 
 def key_values(f: Callable[[Any], Any], tolerant: bool) -> Make:
-    """``key_by`` and ``event_time``: something beside each item, FAILED where the function failed."""
+    """``key_by`` and ``event_time``: a key or a time for each item, FAILED where the function failed."""
 
     def kernel(items: Items) -> list[Any]:
         return [f(item) for item in items]
@@ -245,8 +245,8 @@ def values() -> Any:
 def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], tolerant: bool) -> Make:
     """``stateful`` with a function ``(state, value)``; None is no output.
 
-    The states of a batch are looked up first, in a loop without bytecode: where there are many keys that is
-    waiting for memory, and the processor waits for several of them at once.
+    The states of a batch are looked up first, in a loop without bytecode: with many keys that is
+    memory latency, and the processor overlaps several loads.
     """
 
     def make() -> Any:
@@ -256,7 +256,7 @@ def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], to
             try:
                 found = list(map(states.__getitem__, keys))
                 if len(found) < len(keys):
-                    raise StopIteration  # by the maker of a state, which ends a map without a word
+                    raise StopIteration  # by the maker of a state, which ends a map silently
             except BaseException:
                 for key, _ in zip(keys, items):
                     if key not in states:
@@ -474,7 +474,7 @@ def key_field(name: str, tolerant: bool) -> Make:
     def kernel(items: Items) -> list[Any]:
         keys = list(map(get, items))
         if length_hint(items):
-            raise StopIteration  # by a property, which ends a map without a word
+            raise StopIteration  # by a property, which ends a map silently
         return keys
 
     return lambda: kernel

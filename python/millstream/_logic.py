@@ -43,5 +43,5 @@ def context_of(logic: type, method: str = "on_item") -> tuple[bool, bool | None,
 
 
 def is_plain(logic: type, method: str = "on_item") -> bool:
-    """True for a class that has nothing to do with time."""
+    """True for a class that uses neither times nor timers."""
     return context_of(logic, method) in ((False, None, False), (False, False, False))

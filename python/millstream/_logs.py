@@ -2,8 +2,8 @@
 
 Each line goes to a logger under ``millstream``: ``millstream.flow.policy`` for the module ``policy`` of the
 flow crate. The record has the fields of the event (``step``, ``key``, ``flow``, ``source`` and so on) as
-attributes. Below the level of these loggers nothing is formatted and no lock is taken: the native half knows
-the level, which is looked at when a run begins and every 50 ms while it lasts.
+attributes. Below the level of these loggers nothing is formatted and no lock is taken: the native half caches
+the level, which it reads when a run begins and every 50 ms while it lasts.
 
 >>> import logging
 >>> logging.getLogger("millstream").setLevel(logging.ERROR)

@@ -28,10 +28,10 @@ __all__ = [
 
 
 class QueueError(Exception):
-    """Something went wrong with queues.
+    """An error of queues.
 
     ``stored`` is how many items of a ``put_many`` are in the queue nevertheless. Those that are an
-    ``OSError`` have the system's ``errno``, where it gave one.
+    ``OSError`` have the system's ``errno``, if there is one.
     """
 
     def __init__(self, message: str, errno: int | None = None, stored: int = 0) -> None:
@@ -48,7 +48,7 @@ class QueueError(Exception):
 
 
 class QueueUsageError(QueueError, ValueError):
-    """A name, an option or a configuration that cannot be."""
+    """A name, an option or a configuration that is not valid."""
 
 
 class QueuesClosedError(QueueError, ValueError):
@@ -68,12 +68,12 @@ class QueuesBusyError(QueueError, BlockingIOError):
 
 
 class QueueIOError(QueueError, OSError):
-    """The system failed, or the disk is full."""
+    """An error of the system, or a full disk."""
 
 
 class QueueDamageError(QueueError, OSError):
-    """The queue is kept closed because it is damaged."""
+    """The queue stays closed because it is damaged."""
 
 
 class QueuesForkedError(QueueError, RuntimeError):
-    """The queues were opened before a fork. The child has none of them."""
+    """The queues were opened before a fork. The child must open them again."""

@@ -1,6 +1,6 @@
 """Replay: recorded input goes through a flow again, at its recorded times; external systems do not change.
 
-The output is the same each time, so that two versions of a flow can be compared by what they make of the
+The output is the same each time, so that two versions of a flow can be compared by their output for the
 same input.
 """
 
@@ -37,7 +37,7 @@ def replay(
     workers: int = 1,
     batch_size: int | None = None,
 ) -> Outputs:
-    """Feeds recorded input through a flow. Nothing outside of the flow changes.
+    """Feeds recorded input through a flow. External systems do not change.
 
     Processing time is the time at which a batch was recorded. With one worker the flow runs on the calling
     thread, so that a debugger stops in its steps.
@@ -109,12 +109,12 @@ def recordings(recorded: Recorded) -> list[tuple[str | None, str, bool]]:
 
 
 def is_input(path: Path) -> bool:
-    """Whether this is what a durable source recorded: ``STATE/inputs/NAME``."""
+    """Whether this is the recorded input of a durable source: ``STATE/inputs/NAME``."""
     return path.parent.name == "inputs" and (path.parent.parent / "epochs").is_dir()
 
 
 def place(name: str, at: Place | None) -> tuple[bool, int] | None:
-    """Whether it is a time, and the number: of a record, or of nanoseconds."""
+    """Whether the limit is a time, and its value: a sequence number or nanoseconds."""
     if at is None:
         return None
     if isinstance(at, datetime):
@@ -266,9 +266,9 @@ class Difference:
         return json.dumps({"differs": bool(self), "flows": list(self.names), "sinks": sinks})
 
     def __str__(self) -> str:
-        return "\n".join(line for sink in self.sinks for line in self.told(sink))
+        return "\n".join(line for sink in self.sinks for line in self.report(sink))
 
-    def told(self, sink: SinkDifference) -> list[str]:
+    def report(self, sink: SinkDifference) -> list[str]:
         """Returns the report on one sink.
 
         Args:
@@ -281,7 +281,7 @@ class Difference:
             >>> from millstream.testing import Difference, SinkDifference
             >>> sink = SinkDifference("out", ["a", "b"], ["a", "c"])
             >>> found = Difference(("old.py", "new.py"), [sink])
-            >>> found.told(sink)[1:]
+            >>> found.report(sink)[1:]
             ['  - b', '  + c']
         """
         for name, items in zip(self.names, (sink.a, sink.b), strict=True):

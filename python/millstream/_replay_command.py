@@ -113,7 +113,7 @@ class Lines(Sink):
         self.to.write("".join([f"{self.name}\t{text(item)}\n" for item in items]))
 
     def flush(self) -> None:
-        """Left to the file: a replay is read when it is over."""
+        """Does nothing: the file is flushed at the end of the replay."""
 
     close = flush
 

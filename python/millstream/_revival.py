@@ -1,10 +1,10 @@
 """Saved states when a run begins: classes that were renamed, attributes that were added, states to migrate.
 
-Each saved state of a step is read before the run does anything. Whatever does not fit the program is an
-error then, which names step and key, and not at the first value of that key.
+Each saved state of a step is read before the run does anything. A state that does not fit the
+program is an error at the start, which names step and key, and not at the first value of that key.
 
-A state is taken up in this order: its class is found, under the names in ``aliases=`` too; ``migrate=``
-makes of it what it is to be; attributes that its class has gained get the defaults of the dataclass
+A state is loaded in this order: its class is found, under the names in ``aliases=`` too; ``migrate=``
+converts it; attributes that its class has gained get the defaults of the dataclass
 (msgspec gives a struct its own); and it is compared with a new state.
 """
 
@@ -83,7 +83,7 @@ class Revival:
         self.fresh: Any = MISSING
 
     def finish(self, state: Any) -> Any:
-        """The state that a run continues with, of one that was read.
+        """The state with which a run continues, converted from a saved one.
 
         Raises:
             TypeError: it is of another class than the states of the step are.
@@ -151,7 +151,7 @@ def attributes(state: Any) -> set[str]:
 
 
 def named(aliases: Aliases | None, kind: object) -> dict[str, type] | None:
-    """The classes of today by the names that they had."""
+    """The current classes by their earlier names."""
     from collections.abc import Mapping
 
     if aliases is None:

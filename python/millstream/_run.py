@@ -97,7 +97,7 @@ def run_saving(
     clock: _millstream.VirtualClock | None = None,
     rehearsal: _millstream.Rehearsal | None = None,
 ) -> _millstream.Report:
-    """Runs a flow whose options are known to be good; a rehearsal with one worker on this thread."""
+    """Runs a flow whose options are checked; a rehearsal with one worker on this thread."""
     stopper = _millstream.Stopper()
     # On this thread Ctrl-C reaches the user's code as it always does.
     here = rehearsal is not None and workers == 1
@@ -125,15 +125,15 @@ _abandoned: list[_millstream.Stopper] = []
 
 @atexit.register
 def _leave() -> None:
-    """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be taken down
-    under them. It was registered early, so that this runs after the functions of others."""
+    """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be finalized
+    meanwhile. It was registered early, so that this runs after the functions of others."""
     if all(stopper.ended for stopper in _abandoned):
         return
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except Exception:
-            # The error cannot be reported any more.
+            # Nothing is left that could report the error.
             pass
     os._exit(130)
 
@@ -152,8 +152,8 @@ CALM_THRESHOLDS = (50_000, 20, 100)
 def _calm_collector() -> Callable[[], None]:
     """Makes the collector of reference cycles run less often; returns the function that undoes that.
 
-    A flow keeps a state for each key and makes few cycles. With the default thresholds the collector walks
-    all states again and again: at a million keys that is half of the time, and pauses of many milliseconds.
+    A flow keeps a state for each key and makes few cycles. With the default thresholds the collector
+    traverses all states repeatedly: at a million keys that takes half of the time, in pauses of milliseconds.
     """
     import gc
 
@@ -165,7 +165,7 @@ def _calm_collector() -> Callable[[], None]:
 
 
 def _leave_signals() -> None:
-    """Undoes nothing."""
+    """Does nothing."""
 
 
 def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
@@ -187,7 +187,7 @@ def hook_signals(stopper: _millstream.Stopper) -> Callable[[], None]:
 
     before: list[tuple[int, Any]] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A handler that was not set from Python cannot be put back, and is left alone.
+        # A handler that was not set from Python cannot be restored, and is not replaced.
         if signal.getsignal(number) is not None:
             before.append((number, signal.signal(number, on_signal)))
 

@@ -2,7 +2,7 @@
 
 Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage and for a mistake in the
 description of the flow, 1 for a failure, with one line on standard error; if the user's code raised, its
-traceback stands above that line, without frames of ours.
+traceback is printed above that line, without frames of ours.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def parse(arguments: list[str]) -> Any:
         help="whether a commit waits until it survives a loss of power (default always)",
     )
     parser.add_argument(
-        "--drop-state", action="append", default=[], metavar="STEP", help="forget the saved state of a step"
+        "--drop-state", action="append", default=[], metavar="STEP", help="drop the saved state of a step"
     )
     parser.add_argument(
         "--fresh",
         action="store_true",
-        help="forget all that is saved of this flow in the state directory, and begin anew",
+        help="drop all saved state of this flow in the state directory, and start again",
     )
     from ._logs import LEVELS
 

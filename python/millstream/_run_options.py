@@ -1,4 +1,4 @@
-"""The options of a run, checked: workers, and where it keeps its state."""
+"""The checked options of a run: workers, and the state directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def checked(
     drop_state: Iterable[str],
     fresh: bool,
 ) -> Saving | None:
-    """Where a run keeps its state, its options found good."""
+    """The state directory of a run, with checked options."""
     if not isinstance(workers, int) or not 1 <= workers <= 256:
         raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
     if state is not None:
@@ -35,7 +35,7 @@ def checked(
 
 
 class Saving:
-    """Where a run keeps its state, and how."""
+    """The state directory of a run, and its options."""
 
     def __init__(
         self,

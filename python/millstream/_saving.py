@@ -1,7 +1,7 @@
 """Saving the states of steps: how an object becomes bytes.
 
-A state is saved, in this order of preference, by its own ``snapshot()``, which gives a value that
-``restore(value)`` takes back; by msgspec if it is a ``msgspec.Struct``; or by pickle, protocol 5.
+A state is saved, in this order of preference, by its own ``snapshot()``, which returns a value for
+``restore(value)``; by msgspec if it is a ``msgspec.Struct``; or by pickle, protocol 5.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def text(words: str) -> bytes:
 
 
 def is_simple(state: Any) -> bool:
-    """True when pickle writes the class of such objects, their attributes, and no more."""
+    """True when pickle writes only the class of such objects and their attributes."""
     kind = type(state)
     own = [getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__")]
     own.append(getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None))

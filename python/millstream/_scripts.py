@@ -1,4 +1,4 @@
-"""Scripts: sources of tests, with pauses, ends and aborts; and a clock that tests move."""
+"""Scripts: sources of tests, with pauses, ends and aborts; and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def pause(seconds: float) -> Any:
 
 
 def clock(start: Any = 0) -> _millstream.VirtualClock:
-    """Makes a clock for ``ms.run(flow, clock=...)`` that stands still until a test moves it.
+    """Makes a clock for ``ms.run(flow, clock=...)`` that does not advance until a test sets it.
 
-    ``clock.advance(by)`` and ``clock.set(to)`` move it; see also :func:`advance`.
+    ``clock.advance(by)`` and ``clock.set(to)`` set it; see also :func:`advance`.
 
     Args:
         start: its time: seconds since 1970, or a datetime with a time zone.

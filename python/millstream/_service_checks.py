@@ -1,7 +1,7 @@
 """Checks, at the start of a service, that classes can be interfaces and components.
 
 A call is recorded with its arguments by position and returns nothing: the answer of a component is a call of
-its own. A method for which that cannot be is an error that names component, interface and method.
+its own. A method for which this is impossible is an error that names component, interface and method.
 
 >>> from typing import Protocol
 >>> class Orders(Protocol):
@@ -25,9 +25,9 @@ from ._errors import ServiceError
 
 __all__ = ["check_callback", "check_implements", "check_members", "check_recordable", "hints_of"]
 
-#: Annotations of what returns nothing, as objects and as texts.
+#: Annotations of functions that return nothing, as objects and as texts.
 NOTHING = (None, type(None), typing.NoReturn, "None", "NoReturn", "Never")
-#: Instructions that nothing is computed by.
+#: Instructions that compute nothing.
 IDLE = ("RESUME", "NOP", "CACHE", "COPY_FREE_VARS")
 #: Instructions that leave a value which is never None.
 VALUES = (
@@ -45,7 +45,7 @@ VALUES = (
 def hints_of(of: object, where: str) -> dict[str, Any]:
     """The annotations of a class or a function.
 
-    :raises ServiceError: with ``where``, if one of them refers to a name that is not there.
+    :raises ServiceError: with ``where``, if one of them refers to an unknown name.
     """
     try:
         return typing.get_type_hints(of, include_extras=True)
@@ -157,7 +157,7 @@ def check_implements(
 
 
 def check_callback(where: str, method: object, count: int) -> None:
-    """Raises for a callable that does not take so many arguments, or does not return None."""
+    """Raises for a callable that does not take this many arguments, or does not return None."""
     if not callable(method):
         raise ServiceError(f"{where}: is no method")
     check_returns_nothing(where, method)

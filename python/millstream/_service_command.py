@@ -1,7 +1,7 @@
 """``millstream service run|up|down|status|test|replay|diff|export|history``.
 
 Exit code 0 when done or stopped by Ctrl-C, 2 for bad usage, 1 for a failure or a difference, with one line
-on standard error; if the component raised, its traceback stands above that line.
+on standard error; if the component raised, its traceback is printed above that line.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def service(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return done
     except UsageError as error:
-        return told(verb, str(error), 2)
+        return print_error(verb, str(error), 2)
     except (KeyboardInterrupt, BdbQuit):
         return 0  # the user has left the debugger
     except BrokenPipeError:
-        # Who reads has seen enough. What is left in the buffer goes nowhere.
+        # The reader of the pipe has closed it. The rest of the buffer is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -296,7 +296,7 @@ def test_verb(options: Any) -> int:
 
     passed, bad = 0, 0
     for folder in options.folders:
-        # A shell that was asked for all in a folder finds the file that names the component too.
+        # A wildcard of a shell includes the file that names the component.
         if os.path.basename(folder) == "component" and os.path.isfile(folder):
             continue
         if not os.path.isdir(folder):
@@ -336,7 +336,7 @@ def tell_order(options: Any, *components: type) -> None:
 
 
 def diff_verb(options: Any) -> int:
-    """Compares call by call: both components were called with the same."""
+    """Compares call by call: both components had the same inputs."""
     from ._service_diff import differences
     from .service import effects
 
@@ -380,7 +380,7 @@ def history_verb(options: Any) -> int:
 
 
 def latency(options: Any) -> int:
-    """Shows how long the calls of a journal took, hop by hop."""
+    """Shows the latencies of the calls of a journal, hop by hop."""
     import json
 
     from ._millstream import service_latency
@@ -411,7 +411,7 @@ def latency(options: Any) -> int:
 # Errors.
 
 
-def told(verb: str, message: str, code: int) -> int:
+def print_error(verb: str, message: str, code: int) -> int:
     """Prints an error on one line of standard error."""
     print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
     return code
@@ -427,4 +427,4 @@ def failed(verb: str, error: Exception) -> int:
         shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
         print("".join(shown.format()), file=sys.stderr, end="")
     ours = isinstance(error, (ServiceError, OSError))
-    return told(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)
+    return print_error(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)

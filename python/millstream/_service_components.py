@@ -24,7 +24,7 @@ __all__ = [
     "proxy",
     "rebuilding",
     "timers",
-    "wanted",
+    "parameter_types",
 ]
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def interfaces_of(component: type) -> list[type]:
     return found
 
 
-def wanted(component: type) -> dict[str, type]:
+def parameter_types(component: type) -> dict[str, type]:
     """The publishers and the clock that a component receives, by the annotations of its ``__init__``."""
     init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
     if init is object.__init__:
@@ -93,7 +93,7 @@ def wanted(component: type) -> dict[str, type]:
 def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
     """A component with its publishers."""
     check_component(component)
-    given = wanted(component)
+    given = parameter_types(component)
     instance = component(
         **{
             name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
@@ -107,7 +107,7 @@ def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]
 def check_component(component: type, instance: object | None = None) -> None:
     """Raises for a component that does not implement its interfaces.
 
-    Without an instance only its class is looked at.
+    Without an instance only its class is checked.
     """
     for interface in interfaces_of(component):
         try:
@@ -147,7 +147,7 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
     """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
     component = type(instance)
     found = []
-    for interface in dict.fromkeys(kind for kind in wanted(component).values() if kind is not Clock):
+    for interface in dict.fromkeys(kind for kind in parameter_types(component).values() if kind is not Clock):
         methods = []
         for name in methods_of(interface):
             method = getattr(instance, f"rebuild_{name}", None)
@@ -162,7 +162,7 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
 
 
 def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
-    """The methods that are called again and again: names, periods in ns, the methods, earlier names."""
+    """The methods that are called periodically: names, periods in ns, the methods, earlier names."""
     found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
     made = []
     for name, method in found:

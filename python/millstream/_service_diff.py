@@ -11,9 +11,9 @@ __all__ = ["Effect", "differences", "merged", "shown_time"]
 
 
 class Effect(NamedTuple):
-    """A call of a component, and what the component called then, each as YAML."""
+    """A call of a component, and the calls that it made, each as YAML."""
 
-    #: What called it: ``orders, record 7``, or ``timer beat`` with the time.
+    #: The origin: ``orders, record 7``, or ``timer beat`` with the time.
     origin: tuple[str, int]
     #: The method that was called.
     method: str

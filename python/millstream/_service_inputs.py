@@ -12,7 +12,7 @@ from ._errors import ServiceError
 
 __all__ = ["await_inputs", "paths_of", "print_missing"]
 
-#: How often an input that is not there yet is looked for, in seconds.
+#: The interval between two checks for a missing input, in seconds.
 LOOK_SECONDS = 0.05
 
 Path = str | os.PathLike[str]
@@ -35,25 +35,25 @@ def await_inputs(
     is_stopped: Callable[[], bool],
     tell: Callable[[Sequence[str]], None],
 ) -> bool:
-    """Waits until each input is there.
+    """Waits until each input exists.
 
     :param paths: the directories of the inputs.
-    :param wait: without it, an input that is not there is an error.
-    :param is_stopped: asked again and again while inputs are missing; ends the waiting.
+    :param wait: without it, a missing input is an error.
+    :param is_stopped: polled while inputs are missing; ends the wait.
     :param tell: called with the inputs that are missing, each time that they change; with none after a wait.
-    :returns: whether all are there; false when it was stopped before.
-    :raises ServiceError: an input is not there, without ``wait``; a directory is no journal.
+    :returns: whether all exist; false when it was stopped before.
+    :raises ServiceError: an input is missing, without ``wait``; a directory is no journal.
     """
-    told: list[str] = []
+    reported: list[str] = []
     while missing := [path for path in paths if not _millstream.service_has_input(path)]:
         if not wait:
             raise ServiceError(f"{missing[0]}: there is no journal here")
         if is_stopped():
             return False
-        if missing != told:
+        if missing != reported:
             tell(missing)
-            told = missing
+            reported = missing
         time.sleep(LOOK_SECONDS)
-    if told:
+    if reported:
         tell([])
     return True

@@ -36,7 +36,7 @@ BUILTINS: dict[object, str] = {
 }
 
 
-#: What ``A | B`` and ``Union[A, B]`` are.
+#: The types of ``A | B`` and ``Union[A, B]``.
 UNIONS = (Union, types.UnionType)
 
 

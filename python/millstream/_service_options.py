@@ -36,12 +36,12 @@ class Retention:
 
 @dataclass(frozen=True)
 class Hooks:
-    """How a system holds a service that runs in one of its threads."""
+    """How a system controls and observes a service that runs in one of its threads."""
 
     stopper: _millstream.Stopper
     meter: _millstream.Meter
     retention: Retention
-    #: On which its thread stays while it calls the component; on any when there are none.
+    #: The cores to which its thread is pinned while it calls the component; empty for none.
     cores: Sequence[int]
     #: Called with the inputs that the service waits for, each time that they change; with none after a wait.
     note_missing: Callable[[Sequence[str]], None]

@@ -36,7 +36,7 @@ C = TypeVar("C")
 
 
 class Trial(Generic[C]):
-    """A component under test, without a journal. The test moves the time; timers that become due are
+    """A component under test, without a journal. The test sets the time; timers that become due are
     called.
 
     Timers fire as in a running service: at the multiples of their periods since 1970. ``trial.component``

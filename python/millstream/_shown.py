@@ -1,7 +1,7 @@
 """Saved states as text, for ``millstream state``: without the flow, and without running any code of it.
 
-A pickle names classes and functions. Those of the standard library are what they are; for any other a
-stand-in is made that keeps what the pickle gives it and shows it: ``Seen(times=3)``.
+A pickle names classes and functions. Those of the standard library are loaded; any other is replaced by a
+placeholder that keeps and shows the contents of the pickle: ``Seen(times=3)``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which objects can be the state of a key, and how a stateful function takes its arguments.
 
-``stateful`` hands a function the state of a key and keeps that object: the function has to change it in
-place. An immutable state would stay as it is for ever, without a word. It is refused where the flow is
-described if the type tells it, else at the first value of a key.
+``stateful`` passes the state of a key to a function and keeps that object: the function must change it in
+place. An immutable state would silently never change. It is refused where the flow is
+described if the type shows it, else at the first value of a key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The supervisor of a system of services: the command ``millstream service up``.
 
-Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold as
-long as they live; ``control``, a socket on which a later ``up`` or ``down`` asks it; ``status.json``, what it
-knows of its processes; and for each service ``SERVICE.json``, which that one's process writes.
+Its state directory, ``NAME.state`` beside ``NAME.toml``, holds ``lock``, which it and its processes hold
+while they live; ``control``, a socket for requests of a later ``up`` or ``down``; ``status.json``, the state
+of its processes; and for each service ``SERVICE.json``, which the process of that service writes.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ._journal_store import Journal
 from ._system_file import System, read
 from ._system_process import Running
 
-__all__ = ["Supervisor", "ask", "hold"]
+__all__ = ["Supervisor", "acquire_lock", "send_request"]
 
-#: How often the processes are looked at, in seconds.
-LOOK_S = 0.05
+#: The interval between two checks of the processes, in seconds.
+CHECK_S = 0.05
 #: How often inputs that no service of the system writes are pruned, in seconds.
 PRUNE_S = 10.0
 
 
-def hold(state: str) -> int | None:
+def acquire_lock(state: str) -> int | None:
     """Opens the lock of a state directory; None while a process of another run lives."""
     os.makedirs(state, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(state, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -49,8 +49,8 @@ def address(folder: int) -> str:
     return f"/proc/self/fd/{folder}/control"
 
 
-def ask(state: str, what: str) -> dict[str, Any] | None:
-    """Asks the supervisor; nothing when none runs."""
+def send_request(state: str, what: str) -> dict[str, Any] | None:
+    """Sends a request to the supervisor; None when none runs."""
     try:
         folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -76,9 +76,9 @@ class Supervisor:
         self.system = system
         self.lock = lock
         self.running: dict[str, Running] = {}
-        #: Those that are on their way out, in the order in which they are asked.
+        #: Processes that are being stopped, in the order in which they are requested to.
         self.leaving: list[Running] = []
-        #: Those that are started when those have left.
+        #: Processes that are started when those have ended.
         self.coming: list[Running] = []
         self.waiting: list[tuple[socket.socket, dict[str, Any]]] = []
         self.ending = False
@@ -88,7 +88,7 @@ class Supervisor:
 
     # The log.
 
-    def tell(self, name: str, text: str) -> None:
+    def log(self, name: str, text: str) -> None:
         """A line of the log: time, service, text."""
         now = datetime.now(timezone.utc)
         try:
@@ -104,7 +104,7 @@ class Supervisor:
             json.dump({"pid": os.getpid(), "processes": known}, file)
         os.replace(f"{path}.new", path)
 
-    # What is done.
+    # Actions.
 
     def run(self) -> int:
         """Runs until a signal or ``down``, or until no process is left that could run."""
@@ -119,14 +119,14 @@ class Supervisor:
         self.selector.register(woken, selectors.EVENT_READ)
         self.apply(self.system)
         while not (self.ending and not self.leaving):
-            for key, _ in self.selector.select(LOOK_S):
+            for key, _ in self.selector.select(CHECK_S):
                 if key.fileobj is listener:
                     self.answer(listener.accept()[0])
                 else:
                     woken.recv(4096)
-            self.look()
+            self.check()
             if not self.ending and self.is_lost():
-                self.tell(self.title, "nothing is left that could run")
+                self.log(self.title, "nothing is left that could run")
                 self.write_status()
                 return 1
         self.write_status()
@@ -152,9 +152,9 @@ class Supervisor:
         os.close(folder)
         return listener
 
-    def look(self) -> None:
-        changed = [running.look(self.lock) for running in self.running.values()]
-        changed += [running.look(self.lock) for running in self.leaving]
+    def check(self) -> None:
+        changed = [running.check(self.lock) for running in self.running.values()]
+        changed += [running.check(self.lock) for running in self.leaving]
         if self.leaving:
             self.leave()
         elif self.coming and not self.ending:
@@ -200,7 +200,7 @@ class Supervisor:
         if not self.ending:
             self.ending = True
             self.coming.clear()
-            self.tell(self.title, "stopping")
+            self.log(self.title, "stopping")
             self.drain_until_s = time.monotonic() + self.system.drain_s
             leaving = [running for running in self.running.values() if running not in self.leaving]
             self.leaving.extend(leaving)
@@ -216,7 +216,7 @@ class Supervisor:
                 self.running[process.name] = old
                 plan["unchanged"].append(process.name)
                 continue
-            self.running[process.name] = Running(process, system, self.tell)
+            self.running[process.name] = Running(process, system, self.log)
             self.coming.append(self.running[process.name])
             plan["started" if old is None else "restarted"].append(process.name)
             if old is not None:
@@ -250,7 +250,7 @@ class Supervisor:
             except UsageError as error:
                 reply(link, {"error": str(error)})
                 return
-            self.tell(self.title, "applied")
+            self.log(self.title, "applied")
             self.waiting.append((link, plan))
 
     def prune(self) -> None:
@@ -260,7 +260,7 @@ class Supervisor:
                 continue
             place = os.path.join(self.system.folder, path)
             try:
-                Journal(place, "r").close()  # one that is not there is not made
+                Journal(place, "r").close()  # a missing journal is not created
                 with Journal(place) as journal:
                     journal.prune(
                         bytes=options.retain_bytes,
@@ -269,7 +269,7 @@ class Supervisor:
                     )
             except JournalError as error:
                 if os.path.isdir(place):
-                    self.tell(self.title, f"cannot prune: {error}")
+                    self.log(self.title, f"cannot prune: {error}")
 
 
 def reply(link: socket.socket, answer: dict[str, Any]) -> None:

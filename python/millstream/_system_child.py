@@ -1,8 +1,8 @@
 """A process of a system of services whose components are Python: a thread for each of its services.
 
-It is told by one line of JSON on standard input what to run, and that it is to end by the end of that input:
-so it ends also when the supervisor is killed. What each service does it writes to a file of the state
-directory, ``SERVICE.json``. Programs in Rust do the same (``millstream::service::system``).
+It reads one line of JSON from standard input, which names the services to run, and ends at the end of that
+input: so it ends also when the supervisor is killed. It writes the status of each service to a file of the
+state directory, ``SERVICE.json``. Programs in Rust do the same (``millstream::service::system``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from . import _millstream
 from ._command_errors import UsageError
 from ._errors import ServiceError
-from ._service_command import failed, load, told
+from ._service_command import failed, load, print_error
 from ._service_options import Hooks, Retention
 
 __all__ = ["main"]
@@ -55,7 +55,7 @@ class Part(threading.Thread):
             if isinstance(error, Exception):
                 failed(f"service {self.name}", error)
             else:
-                told(f"service {self.name}", f"ended by {type(error).__name__}", 1)
+                print_error(f"service {self.name}", f"ended by {type(error).__name__}", 1)
 
     def serve(self) -> None:
         from .service import serve
@@ -115,8 +115,8 @@ class Part(threading.Thread):
 
 
 class Log:
-    """Standard output or standard error, which goes to the supervisor. When that has been killed, what is
-    printed is lost; it is no fault of the component, whose call is not skipped for it."""
+    """Standard output or standard error, which goes to the supervisor. After that was killed, output
+    is lost; it is no fault of the component, whose call is not skipped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -143,13 +143,13 @@ def main() -> int:
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line:
-        return told("service up", "this program is started by `millstream service up`", 2)
+        return print_error("service up", "this program is started by `millstream service up`", 2)
     order = json.loads(line)
     sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
     try:
         parts = [Part(part) for part in order["services"]]
     except UsageError as error:
-        return told("service up", str(error), 2)
+        return print_error("service up", str(error), 2)
     except ServiceError as error:
         return failed("service up", error)
     asked = threading.Event()
@@ -175,7 +175,7 @@ def main() -> int:
             part.write(order["state"])
         if deadline is not None and time.monotonic() > deadline:
             busy = ", ".join(part.name for part in parts if part.is_alive())
-            told("service up", f"{busy}: the call that it is in does not end", 1)
+            print_error("service up", f"{busy}: the call that it is in does not end", 1)
             sys.stdout.flush()
             os._exit(1)
     for part in parts:

@@ -15,7 +15,7 @@ from typing import Any
 from ._errors import ServiceError
 from ._journal_errors import JournalError
 from ._journal_store import Journal
-from ._system import Supervisor, ask, hold, next_of, service_status
+from ._system import Supervisor, acquire_lock, next_of, send_request, service_status
 from ._system_file import Service, System, read
 
 __all__ = ["add_verbs"]
@@ -49,10 +49,10 @@ def up_verb(options: Any) -> int:
     # While it waits for an earlier run to end, SIGTERM ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     while True:
-        answer = ask(system.state, "apply")
+        answer = send_request(system.state, "apply")
         if answer is not None:
             return applied(answer)
-        lock = hold(system.state)
+        lock = acquire_lock(system.state)
         if lock is not None:
             return Supervisor(system, lock).run()
         # The processes of a supervisor that was killed end by themselves; or another `up` has just begun.
@@ -72,7 +72,7 @@ def applied(answer: dict[str, Any]) -> int:
 
 def down_verb(options: Any) -> int:
     system = read(options.system)
-    if ask(system.state, "down") is None and not is_held(system.state):
+    if send_request(system.state, "down") is None and not is_held(system.state):
         print("nothing is running")
         return 0
     while is_held(system.state):

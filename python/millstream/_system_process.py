@@ -1,4 +1,4 @@
-"""One process of a system as its supervisor sees it: started, watched, started again, stopped."""
+"""One process of a system on the supervisor's side: started, watched, restarted, stopped."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Running:
     or cannot be started), ``stopping`` or ``stopped``.
     """
 
-    def __init__(self, process: Process, system: System, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, process: Process, system: System, log: Callable[[str, str], None]) -> None:
         self.process = process
         self.system = system
-        self.tell = tell
+        self.log = log
         self.state = "stopped"
         self.error: str | None = None
         self.restarts = 0
@@ -76,10 +76,10 @@ class Running:
             self.child.stdin.write(order)
             self.child.stdin.flush()
         except BrokenPipeError:
-            pass  # it has died, which is seen elsewhere
+            pass  # it has died, which is handled elsewhere
 
     def stop(self) -> None:
-        """Asks it to end; kills it when it does not."""
+        """Requests its end; kills it after a limit."""
         if self.child is None:
             self.state = "stopped"
         elif self.state != "stopping":
@@ -105,11 +105,11 @@ class Running:
                 lines, self.rest = [self.rest], b""
             for line in lines:
                 self.last_line = line.decode(errors="replace").rstrip()
-                self.tell(self.name, self.last_line)
+                self.log(self.name, self.last_line)
             if not data:
                 return
 
-    def look(self, keep: int) -> bool:
+    def check(self, keep: int) -> bool:
         """Performs actions that are due; true when its state has changed."""
         now = time.monotonic()
         if self.state == "restarting" and now >= self.due_s:
@@ -123,14 +123,14 @@ class Running:
         if code is None:
             if self.kill_s is not None and now > self.kill_s:
                 self.kill_s = None
-                self.tell(self.name, "does not stop; it is killed")
+                self.log(self.name, "does not stop; it is killed")
                 self.child.kill()
             return False
         self.read()
         self.close()
         if self.state == "stopping":
             self.state = "stopped"
-            self.tell(self.name, "stopped")
+            self.log(self.name, "stopped")
         else:
             self.died(code, now)
         return True
@@ -151,7 +151,7 @@ class Running:
             self.error = f"killed by {signal.Signals(-code).name}"
         else:
             self.error = self.last_line or f"ended with exit code {code}"
-        if code == 2:  # bad usage, which another start does not mend
+        if code == 2:  # bad usage, which a restart does not repair
             self.fail(self.error)
             return
         self.deaths.append(now)
@@ -163,11 +163,11 @@ class Running:
         pause_s = min(policy.longest_s, policy.first_s * 2 ** (len(self.deaths) - 1))
         self.state, self.due_s = "restarting", now + pause_s
         how = self.error if code < 0 else f"ended with exit code {code}"
-        self.tell(self.name, f"{how}; it is started again in {pause_s:g} s")
+        self.log(self.name, f"{how}; it is started again in {pause_s:g} s")
 
     def fail(self, error: str, more: str = "") -> None:
         self.state, self.error = "failed", error
-        self.tell(self.name, f"failed and stays down{more}: {error}")
+        self.log(self.name, f"failed and stays down{more}: {error}")
 
     def status(self) -> dict[str, Any]:
         return {

@@ -75,7 +75,7 @@ def line_of(text: str, place: Place, key: str | None) -> int | None:
 
 
 def same(a: Place, b: Place) -> bool:
-    """Whether two places are one; paths of journals may be written in several ways."""
+    """Whether two paths name one directory; paths of journals may be written in several ways."""
     return a == b or (a[:1] == b[:1] == ("journals",) and [*map(os.path.normpath, a)] == list(b))
 
 

@@ -156,7 +156,7 @@ def one_trial(
             except SimulatedCrash:
                 crashes += 1
                 continue
-            # A sink that hides what it has until that is committed would have no more than this.
+            # A sink that hides output until it is committed would have no more than this.
             for name, committed in rehearsal.committed().items():
                 del outputs[name][committed:]
             return Found(outputs, _millstream.saved_states(state)), crashes
@@ -166,7 +166,7 @@ def compare(whole: Found, found: Found, in_order: bool, crash: str) -> None:
     """Raises for the first difference of a trial from the one without crashes."""
     what = difference(whole, found, in_order)
     if what is not None:
-        raise AssertionError(f"a crash {crash} makes a difference: {what}")
+        raise AssertionError(f"a crash {crash} changes the results: {what}")
 
 
 def difference(whole: Found, found: Found, in_order: bool) -> str | None:
@@ -181,16 +181,16 @@ def difference(whole: Found, found: Found, in_order: bool) -> str | None:
             was, now = expected[at : at + 1], got[at : at + 1]
             if was != now and repr(was) != repr(now):
                 which = "item" if in_order else "in sorted order, item"
-                return f'output "{sink}": {which} {at} is {told(now)} and was {told(was)}'
+                return f'output "{sink}": {which} {at} is {describe_first(now)} and was {describe_first(was)}'
     for step, key in whole.states.keys() | found.states.keys():
         before, after = whole.states.get((step, key)), found.states.get((step, key))
         if before != after and not same_state(before, after):
             place = f'state of step "{step}", key {show(key)}'
-            return f"{place}: it is {told_state(after)} and was {told_state(before)}"
+            return f"{place}: it is {describe_state(after)} and was {describe_state(before)}"
     return None
 
 
-def told(items: list[Any]) -> str:
+def describe_first(items: list[Any]) -> str:
     return show(items[0]) if items else "nothing"
 
 
@@ -205,7 +205,7 @@ def same_state(one: tuple[int, bytes] | None, other: tuple[int, bytes] | None) -
     return shown is not None and shown == _millstream.shown_state(*other)
 
 
-def told_state(state: tuple[int, bytes] | None) -> str:
+def describe_state(state: tuple[int, bytes] | None) -> str:
     if state is None:
         return "nothing"
     shown = _millstream.shown_state(*state)

@@ -40,13 +40,13 @@ else:
         return _TypeVar(name, **kinds)
 
 
-# What a stream carries, its keys, and its late items. Streams only emit items, and a stream of
+# The items of a stream, its keys, and its late items. Streams only emit items, and a stream of
 # `bool` is a stream of `int`, too.
 T_co = TypeVar("T_co", covariant=True, default=Any)
 K_co = TypeVar("K_co", covariant=True, default=Any)
 V_co = TypeVar("V_co", covariant=True, default=Any)
 L_co = TypeVar("L_co", covariant=True, default=Any)
-# What a sink takes. A sink of `object` is a sink of anything.
+# The items that a sink takes. A sink of `object` is a sink of anything.
 T_contra = TypeVar("T_contra", contravariant=True, default=Any)
 # The items of a list that is a sink, which a user reads and writes.
 T = TypeVar("T", default=Any)
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     V = Variable("V")
     R_co = Variable("R_co", covariant=True)
 
-    # What logic that is a class for each key has to be. A context as the last argument is optional, so that
+    # The protocols of logic that is a class for each key. A context as the last argument is optional, so that
     # each method is one of two types of function; `on_end` and `on_timer` may be absent.
 
     class Logic(Protocol[K_contra, V_contra, R_co]):

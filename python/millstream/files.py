@@ -602,7 +602,7 @@ class _Echo:
 
 
 def _csv_rows(fields: Sequence[str] | None, delimiter: str, quote: str) -> tuple[Callable[[Row], str], bytes]:
-    """What makes a line of a row, and the line of the header."""
+    """The function that makes a line of a row, and the line of the header."""
     from csv import writer
 
     names = None if fields is None else _header(fields)

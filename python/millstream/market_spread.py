@@ -22,7 +22,7 @@ __all__ = ["Market", "Order", "Quote", "Result", "spread"]
 
 
 class Quote(ms.Record, format=">B4s21sdd", fields="type symbol time bid offer"):
-    """What is bid and what is asked for a symbol."""
+    """The bid and the offer for a symbol."""
 
     type = 2
 
@@ -38,7 +38,7 @@ class Result(ms.Record, format=">BI6s4sddddQ", fields="side account id symbol qu
 
 
 class Market:
-    """What is known of a symbol. One that was never quoted rejects."""
+    """The latest quote of a symbol. Orders of a symbol that was never quoted are rejected."""
 
     __slots__ = ("bid", "offer", "reject")
 
@@ -47,7 +47,7 @@ class Market:
 
 
 def spread(market: Market, message: Quote | Order) -> Result | None:
-    """A quote changes what is known; an order gives a result if it is rejected."""
+    """A quote updates the state; an order returns a result if it is rejected."""
     if isinstance(message, Quote):
         market.bid = bid = message.bid
         market.offer = offer = message.offer

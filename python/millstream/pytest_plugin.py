@@ -68,7 +68,7 @@ class CallsFile(pytest.File):
 
 
 class Difference(Exception):
-    """What a component did differently, as text."""
+    """The difference of a component's output, as text."""
 
 
 class CallsItem(pytest.Item):

@@ -54,10 +54,10 @@ from ._service_components import (
     interfaces_of,
     keeping,
     made,
+    parameter_types,
     proxy,
     rebuilding,
     timers,
-    wanted,
 )
 from ._service_diff import Effect
 from ._service_inputs import await_inputs, paths_of, print_missing
@@ -485,7 +485,7 @@ def replay(
 def effects(
     component: type, inputs: Path | Sequence[Path], *, out: Path | None = None, on_error: str = "fail"
 ) -> list[Effect]:
-    """What a new component calls at each recorded call of it, in their order; as :func:`replay`."""
+    """The calls that a new component makes at each recorded call, in order; as :func:`replay`."""
     found: list[Effect] = []
 
     def after_call(clock: Clock, recorder: _millstream.Recorder, method: str) -> None:
@@ -497,7 +497,7 @@ def effects(
 
 
 class Enough(BaseException):
-    """Ends a replay: it has made all the calls that were asked for."""
+    """Ends a replay after the requested number of calls."""
 
 
 def recorded(
@@ -541,7 +541,7 @@ def recorded(
 
 
 def output_of(out: Path | None) -> str | None:
-    """The output journal, which may be given by its schedule; something of it must be there."""
+    """The output journal, which may be named by its schedule; one of the two must exist."""
     if out is None:
         return None
     path = os.fspath(out).rstrip("/").removesuffix(".schedule")
@@ -551,7 +551,7 @@ def output_of(out: Path | None) -> str | None:
 
 
 def has_order(component: type, inputs: Sequence[Path], out: Path | None) -> bool:
-    """Whether a replay goes by a recorded order, or needs none: that of an only input without timers."""
+    """Whether a replay follows a recorded order, or needs none: that of an only input without timers."""
     timed = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
     if len(inputs) < 2 and not timed:
         return True
@@ -651,7 +651,7 @@ def check(
         ...     ms.service.check(Desk, folder).passed
         1
     """
-    outputs = [described(kind) for kind in wanted(component).values() if kind is not Clock]
+    outputs = [described(kind) for kind in parameter_types(component).values() if kind is not Clock]
 
     def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
         instance = made(component, recorder.outlet, lambda: clock)

@@ -143,7 +143,7 @@ class Window:
 def _aligned(text: str, length: Seconds, every: Seconds, offset: Seconds) -> Window:
     whole, step = nanos("length", length), nanos("every", every)
     if step > whole:
-        raise FlowUsageError(f"sliding windows begin at least as often as they are long, not every {every!r}")
+        raise FlowUsageError(f"sliding windows must start at least once in each length, not every {every!r}")
     return Window(text, "aligned", whole, step, nanos("offset", offset, 0))
 
 
@@ -252,5 +252,5 @@ def count(items: int) -> Window:
         [(1.0, 2), (12.0, 1)]
     """
     if not isinstance(items, int) or items < 1:
-        raise FlowUsageError(f"a window that counts holds 1 item or more, not {items!r}")
+        raise FlowUsageError(f"a window by number must have 1 item or more, not {items!r}")
     return Window(f"count({items})", "count", items)

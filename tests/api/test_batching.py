@@ -1,4 +1,4 @@
-"""Lists of values, and calls to the outside."""
+"""Lists of values, and calls to external systems."""
 
 import asyncio
 import threading

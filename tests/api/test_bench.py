@@ -1,4 +1,4 @@
-"""The benchmarks of Python flows, made small: every figure is there and is one."""
+"""The benchmarks of Python flows at a small size: every figure is present and a number."""
 
 import json
 import os

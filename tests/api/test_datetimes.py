@@ -28,7 +28,7 @@ ZONES: list[tzinfo] = [
 
 
 def micros(time: datetime) -> int:
-    """What Python says: whole microseconds since 1970, rounded down."""
+    """The value by Python's arithmetic: whole microseconds since 1970, rounded down."""
     return (time - EPOCH) // MICROSECOND
 
 
@@ -72,7 +72,7 @@ def test_datetimes_of_any_zone_are_as_exact_as_python(seed: int) -> None:
     chance = random.Random(seed)
     zones = chance.sample(ZONES, 3)
     items = [chosen(chance, chance.choice(zones)) for _ in range(2000)]
-    # What a zone has said of one second is not taken for another one, nor for the other fold.
+    # The offset of one second is not reused for another second, nor for the other fold.
     for at in range(0, len(items), 5):
         following = items[at].replace(fold=chance.randrange(2))
         items[at + 1 : at + 3] = [following, following.replace(second=chance.randrange(60))]
@@ -142,7 +142,7 @@ def test_subclasses() -> None:
 
 
 class Silent(tzinfo):
-    """A time zone that does not know."""
+    """A time zone without an offset."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         return None

@@ -106,7 +106,7 @@ def test_bad_lines_of_a_source_are_kept_once(tmp_path: Path) -> None:
 
 
 def test_a_sink_of_the_users_own_is_told_of_each_epoch_once(tmp_path: Path) -> None:
-    class Held:
+    class TwoPhaseSink:
         """Two phases: a letter counts when its epoch does."""
 
         def __init__(self) -> None:
@@ -128,7 +128,7 @@ def test_a_sink_of_the_users_own_is_told_of_each_epoch_once(tmp_path: Path) -> N
             return Writer(self, self.writers)
 
     class Writer:
-        def __init__(self, sink: Held, number: int) -> None:
+        def __init__(self, sink: TwoPhaseSink, number: int) -> None:
             self.sink, self.number, self.items = sink, number, []  # type: ignore[var-annotated]
 
         def write_batch(self, letters: list[Any]) -> None:
@@ -145,7 +145,7 @@ def test_a_sink_of_the_users_own_is_told_of_each_epoch_once(tmp_path: Path) -> N
         def close(self) -> None:
             pass
 
-    held = Held()
+    held = TwoPhaseSink()
     flow, out = ms.Flow("held"), ms.testing.collect()
     all_texts = texts(flow)
     for name in ("one", "two"):

@@ -1,4 +1,4 @@
-"""Durable sources: what was read once is not asked of the source again."""
+"""Durable sources: input that was read once is not requested from the source again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream._run import Saving, run_saving
 
 
 class Once(ms.Source):
-    """Gives each number once, as a socket would; goes on when it is asked behind its end."""
+    """Returns each number once, as a socket would; opened at a position after its end, it continues."""
 
     def __init__(self, end: int) -> None:
         self.given = 0
@@ -72,7 +72,7 @@ def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> 
     assert out == ["one", "two", "three"]
     with ms.Journal(tmp_path / "state" / "inputs" / "a%2fb", mode="r") as journal:
         first, *batches, _ended = [record.body for record in journal]
-    assert first[4:8] == bytes(4) and all(batch[:2] == b"\1\0" for batch in batches)
+    assert first[4:8] == bytes(4) and all(batch[:2] == b"\3\0" for batch in batches)
     # How many frames a batch has is up to the pace of the flow.
     kept = b"".join(batches)
     assert kept.index(b"one") < kept.index(b"two") < kept.index(b"three")

@@ -1,4 +1,4 @@
-"""What becomes of a flow whose user code fails, in each of the ways in which it can."""
+"""Flows whose user code fails, in each possible way."""
 
 import sys
 from dataclasses import dataclass

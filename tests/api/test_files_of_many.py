@@ -19,7 +19,7 @@ MOMENTS = ["before", "within", "after"]
 
 
 def crash_often(flow: ms.Flow, state: Path, commits: int = 2, workers: tuple[int, ...] = (1,)) -> int:
-    """Runs until it ends, crashing at each moment of each n-th commit; gives how often it crashed."""
+    """Runs until it ends, crashing at each moment of each n-th commit; returns how often it crashed."""
     for crashes in range(1000):
         try:
             crash = (MOMENTS[crashes % 3], commits)

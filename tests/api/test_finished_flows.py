@@ -1,4 +1,4 @@
-"""A finished flow that is run again with its state goes on with what is new."""
+"""A finished flow that is run again with its state continues with new input."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_windows_joins_and_lists_go_on(tmp_path: Path) -> None:
 
 
 class Growing(ms.Source):
-    """A list that somebody else appends to."""
+    """A list that the test appends to."""
 
     def __init__(self, items: list[str]) -> None:
         self.items = items
@@ -191,7 +191,7 @@ def test_fresh_forgets_and_keeps_its_hands_off_the_state_of_others(tmp_path: Pat
         in refused.stderr
     )
     again = run_program(ours, "--state", state)
-    assert again.returncode == 0 and "nothing new since it came to its end" in again.stderr
+    assert again.returncode == 0 and "no new input since it finished" in again.stderr
     assert run_program(ours, "--fresh").stderr == (
         "millstream run: --fresh needs --state (see millstream run --help)\n"
     )

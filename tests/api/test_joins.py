@@ -209,7 +209,7 @@ def test_a_late_value_is_one_that_is_behind_its_own_key() -> None:
         times = flow.source(name, ms.testing.items(items, 1)).event_time(float, lateness=100)
         return times.key_by(lambda item: "k")
 
-    # Whichever stream is read faster: 12 comes after 40, and 10 and 30 are not that far behind.
+    # Whichever stream is read faster: 12 comes after 40, and 10 and 30 are not that late.
     left, right = timed("left", [10, 40, 12]), timed("right", [30])
     pairs = left.join("near", right, within=10, watermark="key", lateness=25, patience=1000)
     pairs.values().sink("out", out)

@@ -160,7 +160,7 @@ def test_readers_have_a_position(journal: ms.Journal) -> None:
         next(reader)
     with pytest.raises(ms.RecordNotYetError):
         journal.read(501)
-    # An iterator that came to the end goes on when there is more.
+    # An iterator at the end continues when there are new records.
     rest = journal.read(500)
     assert list(rest) == []
     journal.append(b"late")

@@ -1,4 +1,4 @@
-"""Memory that the file system takes away is an exception of the journal; any other fault does what it did."""
+"""A fault of mapped journal memory is an exception of the journal; any other fault has its usual effect."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""What the engine says arrives in `logging` at the level that Python asks for; lines of `millstream run`."""
+"""Events of the engine arrive in `logging` at the level that Python sets; lines of `millstream run`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from millstream._streams.lookups import Cache
 
 
 class Service:
-    """Answers with how often it was asked for a key, and fails when told to."""
+    """Answers with the number of requests for a key, and fails while it is down."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

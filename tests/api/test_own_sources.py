@@ -1,4 +1,4 @@
-"""Sources of one's own: what wakes them, who reads them, positions of any kind."""
+"""User-defined sources: what wakes them, which worker reads them, positions of any type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 class Woken(ms.Source):
-    """Counts how often it is asked; gives what is put into a list."""
+    """Counts its calls; returns the items that a test puts into a list."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -69,7 +69,7 @@ def test_a_source_is_woken_by_another_thread_and_not_polled() -> None:
 
 
 class Reading(ms.Source):
-    """Reads a socket a byte at a time, so that it leaves input behind."""
+    """Reads a socket a byte at a time, so that unread input remains."""
 
     def __init__(self, end: socket.socket, file: Any) -> None:
         self.end = end
@@ -83,7 +83,7 @@ class Reading(ms.Source):
         return self
 
     def next_batch(self) -> list[bytes] | None:
-        # Every other time it looks away: what is there still has to wake it.
+        # Every other call returns nothing: unread input must still wake it.
         self.asleep = not self.asleep
         if self.asleep:
             return []
@@ -164,7 +164,7 @@ def test_a_source_knows_worker_and_number_of_workers(workers: int) -> None:
 
 
 class Pages(ms.Source):
-    """A service that gives pages, each with an opaque token for the next."""
+    """A service that returns pages, each with an opaque token for the next."""
 
     def __init__(self, tokens: list[Any], pages: int) -> None:
         self.tokens = tokens

@@ -1,4 +1,4 @@
-"""Queues in process: what they promise, what they raise, and that Python goes on while they wait."""
+"""Queues in process: their guarantees, their exceptions, and that other threads run while they wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow with a state directory goes on from its last commit."""
+"""A flow with a state directory resumes from its last commit."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_an_epoch_with_few_items_saves_few_keys(tmp_path: Any) -> None:
     ms.run(flow, state=tmp_path, epoch=0)
     with ms.Journal(tmp_path / "epochs", "r") as epochs:
         bodies = [bytes(record.body) for record in epochs]
-    # By kind: what has changed, and what is said anew; before each commit one of them, or nothing.
+    # By kind: changes, and complete states; before each commit one of them, or nothing.
     changed, commit, whole = 1, 4, 5
     kinds = [body[1] for body in bodies]
     commits = [place for place, kind in enumerate(kinds) if kind == commit]

@@ -1,4 +1,4 @@
-"""Objects as states: whatever writes them, a pickle is what is written, and the same object comes back."""
+"""Objects as states: each way to save them writes a pickle, which restores an equal object."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Lines(list[int]):
 
 
 class Halved(Same):
-    """Says itself what is kept of it."""
+    """Defines its own saved form."""
 
     def __init__(self, kept: int) -> None:
         self.kept, self.lost = kept, 0
@@ -104,7 +104,7 @@ class Halved(Same):
 
 
 class Filled(Same):
-    """Is told what was kept of it."""
+    """Receives its saved attributes."""
 
     def __setstate__(self, state: dict[str, int]) -> None:
         vars(self).update(state, told=True)

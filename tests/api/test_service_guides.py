@@ -222,7 +222,7 @@ def test_a_recorded_journal_becomes_a_test_as_the_guide_says(desk: Path) -> None
     python(desk, f"for _ in range(250):\n    {publish.replace(chr(10), chr(10) + '    ')}")
     target = desk / command[1]
     target.parent.mkdir(parents=True)
-    # Each process told the schema before its call.
+    # Each process wrote the schema before its call.
     millstream(desk, *command[0].split())
     assert target.read_text().count("new_order:") == 50
     (target.parent / "component").write_text("../../desk.py:Desk\n")

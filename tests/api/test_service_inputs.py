@@ -1,4 +1,4 @@
-"""What a service refuses at its start: inputs that are missing or wrong, components that lack something."""
+"""Errors at the start of a service: inputs that are missing or wrong, components that lack something."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def test_what_is_no_class_is_no_interface(tmp_path: Path) -> None:
 
 
 def test_time_does_not_pass_for_a_service_that_waits(tmp_path: Path) -> None:
-    """The input is looked for again and again, and none of these looks leaves anything behind."""
+    """The input is looked for repeatedly, and no attempt leaves a file."""
     process = waiting(tmp_path)
     time.sleep(0.3)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["desk.py"]

@@ -1,4 +1,4 @@
-"""How safe the calls of publishers and services are, from Python and the command line."""
+"""The durability options of publishers and services, from Python and the command line."""
 
 from __future__ import annotations
 

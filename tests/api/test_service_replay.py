@@ -1,4 +1,4 @@
-"""A replay is what production did: order of inputs, timers, outputs. And what a diff and a debugger say."""
+"""A replay repeats production: order of inputs, timers, outputs. Also reports of a diff and a debugger."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def calls_of(journal: str, folder: Path) -> list[str]:
 
 
 def test_a_replay_gives_the_outputs_of_production(folder: Path) -> None:
-    """A service of two inputs and two timers is killed again and again while both are written."""
+    """A service of two inputs and two timers is killed repeatedly while both are written."""
     import meter
 
     seed = int(os.environ.get("MILLSTREAM_SEED", random.randrange(1 << 32)))

@@ -1,4 +1,4 @@
-"""A service goes on when its journals have other paths, and when its inputs and timers have changed."""
+"""A service resumes when its journals have other paths, and when its inputs and timers have changed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def calls(out: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def texts(out: Path) -> list[str]:
-    """The calls of a journal as a replay gives them."""
+    """The calls of a journal as a replay returns them."""
     text = ms._millstream.service_export(os.fspath(out), 0, None)
     lines = [document.split("\n", 2)[2] for document in text.split("---\n")] if text else []
     return lines
@@ -270,10 +270,10 @@ def test_ticks_that_a_snapshot_is_without_are_told(tmp_path: Path, capfd: pytest
     book(source, 1, 2, 3)
     drain(desk.Ledger, source, out, rebuild="snapshot")
     run_for("Timed", [source], out, "--rebuild", "snapshot")  # and no snapshot before it is killed
-    ticks = ticks_of(out)
     capfd.readouterr()
     drain(desk.Timed, source, out, rebuild="snapshot")  # repeats them, and makes one
     assert "tick" not in capfd.readouterr().err
+    ticks = ticks_of(out)  # some may have come before that snapshot
     run_for("Timed", [source], out, "--rebuild", "snapshot")
     again = len(ticks_of(out)) - len(ticks)
     capfd.readouterr()
@@ -359,7 +359,7 @@ def test_an_input_whose_effects_may_be_missing_is_not_taken_away(tmp_path: Path)
 
 
 class Quiet(desk.Ledger):  # type: ignore[misc]
-    """A ledger that answers what it is asked for only: the total of account A9."""
+    """A ledger with one output: the total of account A9."""
 
     def book(self, account: str, amount: int) -> None:
         self.entries += amount
@@ -406,7 +406,7 @@ def test_pruned_inputs_are_missed_also_by_a_service_without_outputs(tmp_path: Pa
         ms.ServiceError, match=f"record 0 is needed and has been pruned, the oldest one left is {first}"
     ):
         drain(Quiet, source, out)
-    # Another one begins with what there is, and goes on with it.
+    # A new service begins with the existing records, and resumes with its own state.
     other = tmp_path / "other"
     taken = drain(Quiet, source, other).calls
     assert taken == len(calls(source))

@@ -332,7 +332,7 @@ def test_msgspec_structs_are_arguments(tmp_path: Path) -> None:
 
 
 class Keeping(Desk):
-    """A desk whose state can be kept, and be told from its replies."""
+    """A desk whose state can be saved, and rebuilt from its replies."""
 
     def snapshot(self) -> object:
         return {"total": self.total}
@@ -348,7 +348,7 @@ class Keeping(Desk):
 
 @pytest.mark.parametrize(("rebuild", "repeated"), [("inputs", 5), ("snapshot", 0), ("outputs", 4 + 1)])
 def test_a_state_comes_back_from_where_one_says(tmp_path: Path, rebuild: str, repeated: int) -> None:
-    """What is repeated counts as calls; with outputs, those that were heard, and the last input."""
+    """What is repeated counts as calls; with outputs, the repeated outputs and the last input."""
     orders = ms.publisher(Orders, tmp_path / "orders")
     for number in range(9):
         orders.place(order(f"A-{number}", 2))

@@ -1,4 +1,4 @@
-"""What a file of a system may say, and what is told of its mistakes: file, line, table and key."""
+"""What a system file may contain, and how its errors name file, line, table and key."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ SERVICE = '[services.desk]\ncomponent = "desk:Desk"\nin = "a"\nout = "b"\n'
         ("[services.desk\n", "desk.toml: "),
     ],
 )
-def test_a_mistake_is_told_with_its_place(folder: Path, text: str, told: str) -> None:
+def test_a_mistake_is_reported_with_its_place(folder: Path, text: str, told: str) -> None:
     path = written(folder, text)
     with pytest.raises(UsageError) as error:
         read(path)

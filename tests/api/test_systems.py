@@ -183,7 +183,7 @@ def test_a_system_runs_until_it_is_stopped(system: System) -> None:
     assert [line.split()[:2] for line in table[1:]] == [["adder", "running"], ["doubler", "running"]]
     assert system.stop() == 0
     assert system.doubles() == sums(1, 2, 3)
-    # What is there is told also when nothing runs.
+    # The status names existing records also when nothing runs.
     system.publish(4)
     status = system.status()
     adder, doubler = status["services"]

@@ -126,7 +126,7 @@ VERBS = {
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_times_stay_with_their_items(verb: str, on_error: str, workers: int) -> None:
-    """What goes through any verb, with keys or without, still has its own time."""
+    """Items keep their times through any verb, with keys or without."""
     for keyed_first in (False, True):
         flow, out = ms.Flow(verb), testing.collect()
         timed = flow.source("in", testing.items(range(100), 7)).event_time(lambda n: n + 1000, lateness=100)
@@ -327,7 +327,7 @@ def test_mistakes_are_told() -> None:
         plain.event_time(lambda n: n, idle="x")  # type: ignore[arg-type]
     with pytest.raises(ms.FlowUsageError, match="ttl is a number of seconds above 0"):
         plain.key_by(str).stateful("s", Lives, ttl=0)
-    with pytest.raises(ms.FlowUsageError, match='event_time stands behind "dealt"|stands behind'):
+    with pytest.raises(ms.FlowUsageError, match='event_time is applied after "dealt"|is applied after'):
         plain.redistribute().event_time(lambda n: n)
 
 

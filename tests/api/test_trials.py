@@ -133,12 +133,12 @@ def test_logic_that_forgets_something_is_found() -> None:
         trial(Forgetful)
     said = str(raised.value)
     # Which commit it is depends on when epochs began.
-    assert re.match('a crash before commit . makes a difference: output "out": item . is ', said), said
+    assert re.match('a crash before commit . changes the results: output "out": item . is ', said), said
     assert re.search(r"\('(w.)', 1\)\) and was \('\1', \('\1', .\)\)$", said), said
 
 
 def test_state_outside_of_the_flow_is_found() -> None:
-    with pytest.raises(AssertionError, match='a crash before commit . makes a difference: output "out"'):
+    with pytest.raises(AssertionError, match='a crash before commit . changes the results: output "out"'):
         trial(Outside)
 
 

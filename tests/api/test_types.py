@@ -52,7 +52,7 @@ def test_what_is_right_is_accepted(check: Callable[[Path, Path], Found], tmp_pat
 
 
 def test_what_is_right_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The streams that the types are said of exist: each line of the file is executed."""
+    """The streams in the type assertions exist: each line of the file is executed."""
     monkeypatch.chdir(tmp_path)
     made = runpy.run_path(str(TYPES / "right.py"))
     assert made["flow"].describe().count("\n") > 100

@@ -43,9 +43,9 @@ def totals(stream: ms.KeyedStream, module: ModuleType, timed: bool, **options: A
 
 
 def run(module: ModuleType, state: Path, values: list[int], timed: bool = False, **options: Any) -> list[Any]:
-    """Goes on with the values behind those of the run before; one that does not come to its end."""
+    """Resumes after the values of the previous run, and is stopped before the end of its input."""
     flow, out = ms.Flow("upgraded"), testing.collect()
-    # What is behind the values gives the commits the time to come to them.
+    # The items after the values give the commits time to cover the values.
     script = testing.items([*values, *[None] * 6], 1)
     given = flow.source("in", script).filter(lambda value: value is not None)
     keyed = given.key_by(lambda value: f"key {value % 2}")

@@ -1,4 +1,4 @@
-"""Saved accumulators of windows and a program that has changed: told at the start, or taken up as it says."""
+"""Saved accumulators of windows after a change of the program: refused at the start, or migrated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watermarks of keys, windows and clocks of one's own, joins within windows, and what is said of late
+"""Watermarks of keys, windows and clocks of one's own, joins within windows, and reports of late
 items.
 """
 
@@ -18,7 +18,7 @@ Bounds = list[tuple[int, int]]
 
 
 def items(seed: int, number: int = 600) -> list[Item]:
-    """Keys with delays of their own: the items of some are always behind."""
+    """Keys with delays of their own: the items of some are always late."""
     chance, now, made = random.Random(seed), 0, []
     for n in range(number):
         now += chance.randrange(5)
@@ -156,7 +156,7 @@ def test_a_join_within_windows_survives_a_crash_at_every_commit() -> None:
 
 
 class Halved:
-    """Time that goes on by half a step."""
+    """Time that advances by half a step."""
 
     def __init__(self, partition: str) -> None:
         assert partition
@@ -282,6 +282,6 @@ def test_windows_of_ones_own_and_joins_are_checked() -> None:
     with pytest.raises(ms.FlowUsageError, match="needs times"):
         ms.Flow("plain").source("in", testing.items([1])).key_by(str).window("w", Days())
     left.window("mine", Wrong()).count().sink("out", testing.collect())
-    with pytest.raises(ms.StepError, match="does not hold its item, at 1") as failed:
+    with pytest.raises(ms.StepError, match="does not contain its item, at 1") as failed:
         ms.run(flow)
     assert failed.value.step == "mine"

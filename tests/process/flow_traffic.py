@@ -1,4 +1,4 @@
-"""What the tests that kill flows share: a sender that comes back, recorded input, kills at random moments."""
+"""Shared parts of tests that kill flows: a sender that reconnects, recorded input, random kills."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sender(threading.Thread):
     def connected_after(self, connections: int) -> None:
         """Waits until there has been another connection than the first so many.
 
-        New output alone does not say so: a flow also has recorded input to go on with.
+        New output alone does not say so: a flow also has recorded input to process.
         """
         started = time.monotonic()
         while self.connections <= connections:
@@ -71,7 +71,7 @@ class Sender(threading.Thread):
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Closes the connection behind a whole frame."""
+        """Closes the connection after a complete frame."""
         self.stopping.set()
         self.join(PATIENCE)
         assert not self.is_alive()
@@ -112,7 +112,7 @@ def journal_length(path: Path) -> int:
 
 
 class Killed:
-    """A flow that is killed with -9 at random moments, some of them before it has come back."""
+    """A flow that is killed with -9 at random moments, some of them before it has restarted."""
 
     def __init__(
         self,

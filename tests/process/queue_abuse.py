@@ -71,7 +71,7 @@ def drips(abuser: Abuser) -> None:
 
 
 def wrong_lengths(abuser: Abuser) -> None:
-    """Blocks that are longer or shorter than said, and lengths that are none."""
+    """Blocks that are longer or shorter than declared, and invalid lengths."""
     one = None
     while abuser.goes_on():
         said = abuser.rng.choice(
@@ -130,7 +130,7 @@ def other_protocols(abuser: Abuser) -> None:
 
 
 def never_reads(abuser: Abuser) -> None:
-    """Asks for large items on many connections, and takes no answer."""
+    """Requests large items on many connections, and reads no answer."""
     if one := abuser.connect():
         say(one, b"set unread 0 0 60000\r\n%s\r\n" % bytes(60_000))
         hear(one)

@@ -1,6 +1,6 @@
 """A real `millstream queue serve` process and a plain connection to it, for tests.
 
-What the server says on standard error goes to a file beside its queues and is shown when a test fails. A
+The standard error of the server goes to a file beside its queues and is shown when a test fails. A
 server listens on a free port, and keeps it when it is started again.
 """
 
@@ -94,7 +94,7 @@ class QueueServer:
         self.port = int(said[1])
 
     def wait_for(self, pattern: str, begin: int = 0) -> re.Match[str]:
-        """Until the log has the pattern behind byte `begin`."""
+        """Waits until the log has the pattern after byte `begin`."""
         until = time.monotonic() + START_SECONDS_MAX
         while not (said := re.search(pattern, self.log(begin))):
             assert self.process is not None and self.process.poll() is None, self.log()

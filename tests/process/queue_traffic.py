@@ -24,7 +24,7 @@ def item(name: str, number: int) -> bytes:
 
 
 def check(body: bytes) -> str:
-    """`NAME:NUMBER`, or an AssertionError for an item that nobody sent."""
+    """`NAME:NUMBER`, or an AssertionError for an item that was not sent."""
     name, number, _ = body.decode().split(":", 2)
     assert body == item(name, int(number)), body[:80]
     return f"{name}:{number}"

@@ -81,7 +81,7 @@ def calls(journal: Path) -> list[str]:
 
 
 def expected_calls(folder: Path, inputs: Path) -> list[str]:
-    """What the ledger of `ledger.py` in a folder calls when nothing happens to it."""
+    """The calls of the ledger of `ledger.py` in an uninterrupted run."""
     sys.path.insert(0, str(folder))
     try:
         sys.modules.pop("ledger", None)

@@ -58,7 +58,7 @@ recent.sink("journal", ms.journals.append(disk + "/journal"))
 
 
 class Room:
-    """Takes and gives room on a small file system."""
+    """Allocates and frees space on a small file system."""
 
     def __init__(self, disk: SmallDisk) -> None:
         self.disk = disk

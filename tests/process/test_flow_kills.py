@@ -1,4 +1,4 @@
-"""Flows that are killed with -9 at random moments under load go on: output equals that of an unbroken run.
+"""Flows that are killed with -9 at random moments resume: output equals that of an uninterrupted run.
 
 ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
 """

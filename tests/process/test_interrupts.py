@@ -1,5 +1,5 @@
-"""Ctrl-C on flows with slow steps: the first ends behind the item in hand, the second at once, and a notebook
-is interrupted behind the flow. Handles of flows that were started do the same without signals."""
+"""Ctrl-C on flows with slow steps: the first ends the run after the current item, the second at once, and a
+notebook is interrupted after the flow. Handles of flows that were started do the same without signals."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def test_the_first_signal_ends_behind_the_item_in_hand(tmp_path: Path) -> None:
 def test_the_second_signal_does_not_wait_for_the_item(tmp_path: Path) -> None:
     process = started(FLOW.format(path=str(tmp_path / "lines"), seconds=3600) + RUN)
     process.send_signal(signal.SIGINT)
-    # The first is to be seen before the second comes: the same signal twice is one.
+    # The first must be received before the second is sent: the same signal twice is one.
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)

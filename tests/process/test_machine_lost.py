@@ -1,9 +1,9 @@
-"""The guide "When a machine is lost", run as it stands, and the same again and again with random faults.
+"""The guide "When a machine is lost", run verbatim, and repeatedly with random faults.
 
 Both machines are directories, with a proxy between them that can be closed. In each round, under load, the
-leading machine is killed, stopped (and wakes up when another one leads: a zombie) or cut off, the follower is
-killed too, and the other machine takes over. What a follower has acknowledged is there at the end, as it was
-acknowledged; each entry has its effect once. ``MILLSTREAM_TAKEOVERS`` says how many rounds (default 4). A
+leading machine is killed, stopped (and resumed when another one leads) or disconnected, the follower is
+killed too, and the other machine takes over. Each record that a follower has acknowledged exists unchanged at
+the end; each entry has its effect once. ``MILLSTREAM_TAKEOVERS`` says how many rounds (default 4). A
 failure prints the seed.
 """
 
@@ -211,7 +211,7 @@ def take_over(old: Machine, new: Machine, chance: random.Random, acknowledged: P
     wait_for(lambda: "superseded" in old.log("serve"), "the news")
     for role in ("publisher", "service"):
         if role in old.running:
-            # Those that neither append nor wait do not notice, and harm nobody.
+            # Those that neither append nor wait do not notice, and do no harm.
             assert role == "service" or "superseded by term" in old.ended(role)
     old.kill()
     leader = new.link.address

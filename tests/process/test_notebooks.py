@@ -39,7 +39,7 @@ class Kernel:
         self.manager, self.client = manager.start_new_kernel(startup_timeout=PATIENCE)
 
     def begin(self, code: str) -> str:
-        """Sends a cell; gives the number of the request."""
+        """Sends a cell; returns the number of the request."""
         return str(self.client.execute(code))
 
     def wait_for_output(self, request: str, text: str) -> None:

@@ -123,7 +123,7 @@ SLIPS = {
 
 
 def answer(line: Line, sent: bytes) -> bytes:
-    """All that comes until the answer to `version`, which is cut off: so the connection is usable still."""
+    """The answer without that to a `version` after it, which shows that the connection still works."""
     line.send(sent + VERSION)
     lines: list[bytes] = []
     while not lines or not lines[-1].startswith(b"VERSION "):

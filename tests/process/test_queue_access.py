@@ -1,4 +1,4 @@
-"""Who may come in, and how: TLS, a name and password, sockets that systemd hands over."""
+"""Access to the queue server: TLS, a name and password, sockets that systemd passes."""
 
 import os
 import socket
@@ -45,7 +45,7 @@ def test_tls(serve: Serve, tmp_path: Path) -> None:
         client.sendall(b"set q 0 0 %d\r\n%s\r\nget q\r\nquit\r\n" % (len(large), large))
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert answer == b"STORED\r\nVALUE q 0 500000\r\n" + large + b"\r\nEND\r\n"
-    # Who does not speak TLS is turned away, and others are served.
+    # A client that does not speak TLS is refused, and others are served.
     with plainly(server) as plain:
         plain.sendall(b"version\r\n" * 10)
         assert not plain.recv(100).startswith(b"VERSION")

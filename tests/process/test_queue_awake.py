@@ -1,5 +1,5 @@
 """When the queue server sleeps: with nothing to do, and between the requests of slow clients; hardly ever
-between those of a quick one. Told by how often its thread gave up its core because it had nothing to do."""
+between those of a quick one. Measured by the voluntary context switches of its thread."""
 
 import os
 import re

@@ -24,7 +24,7 @@ SOURCES = Path(__file__).parent / "clients"
 
 
 class Client(Protocol):
-    """What the Python clients have in common; None is a miss."""
+    """The common part of the Python clients; None is a miss."""
 
     def set(self, key: str, value: Any) -> Any: ...
     def get(self, key: str) -> Any: ...
@@ -99,7 +99,7 @@ def test_pylibmc(serve: Serve) -> None:
     port = serve().port
 
     def connect() -> Any:
-        # Its default would give up a wait after some seconds.
+        # By default it abandons a wait after some seconds.
         return pylibmc.Client([f"127.0.0.1:{port}"], binary=False, behaviors={"receive_timeout": 10_000_000})
 
     client: Any = scenes(connect, lambda client: client.disconnect_all(), "libmc")

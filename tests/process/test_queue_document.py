@@ -60,7 +60,7 @@ class Conversation:
         assert re.fullmatch(pattern, heard.decode().rstrip("\r\n")), f"{heard!r} instead of {text!r}"
 
     def end(self) -> None:
-        """Nothing more was said than the document shows."""
+        """The server sent no bytes that the document does not show."""
         for line in self.lines.values():
             if self.has_quit:
                 assert line.file.read() == b""

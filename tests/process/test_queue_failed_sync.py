@@ -3,23 +3,10 @@
 The calls of the system fail by a library that is loaded before the server's own code, see `failing_sync.c`.
 """
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from queue_server import Line, QueueServer, Serve
-
-
-@pytest.fixture
-def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """While the file of this path exists, each sync of a process started by the test fails."""
-    source, library = Path(__file__).with_name("failing_sync.c"), tmp_path / "failing_sync.so"
-    options = ["-shared", "-fPIC", "-Wall", "-Werror", "-pthread"]
-    subprocess.run(["cc", *options, "-o", library, source], check=True)
-    switch = tmp_path / "fail"
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    monkeypatch.setenv("FAIL_SYNC_WHILE", str(switch))
-    return switch
 
 
 def drain(line: Line, queue: str) -> list[bytes]:
@@ -44,7 +31,7 @@ def test_no_set_is_acknowledged_after_a_failed_sync(
         assert line.set("jobs", item) == b"STORED"
     failing.touch()
     said = len(server.log())
-    # What was to be answered is withheld, and the connection ends: a client knows that nothing was promised.
+    # The pending answer is withheld, and the connection ends: nothing was acknowledged to the client.
     assert line.set("jobs", b"lost") == b""
     error = server.wait_for("ERROR.*", said)[0]
     assert 'not acknowledged: queue "jobs": ' in error and "Input/output error" in error
@@ -77,7 +64,7 @@ def test_clients_that_share_a_failed_sync_are_all_refused(
     for number, line in enumerate(lines):
         line.send(b"set jobs 0 0 6\r\nlost-%d\r\n" % number)
     answers = [line.read() for line in lines]
-    # Those whose items were appended before the sync failed lose their connection, the others are told.
+    # Those whose items were appended before the sync failed lose their connection, the others get an error.
     assert answers[0] == b"", answers
     assert all(answer == b"" or b"a sync has failed" in answer for answer in answers), answers
     found = drain(restart(server, monkeypatch), "jobs")

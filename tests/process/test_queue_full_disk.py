@@ -85,7 +85,7 @@ def wait_until(holds: Callable[[], bool], said: str) -> None:
 def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
     kind: str, millstream_bin: Path, disk: Disk
 ) -> None:
-    """The case that was seen: 80 MB, items of 4 KB; fill, take half, kill, take the rest."""
+    """The original failure: 80 MB, items of 4 KB; fill, take half, kill, take the rest."""
     mounted = disk(kind, 80)
     with server(millstream_bin, mounted, "--sync=never") as queues:
         with queues.connect() as line:

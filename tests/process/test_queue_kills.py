@@ -70,7 +70,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
 
 
 class Client:
-    """A process of traffic, which can be killed and begun anew under another name."""
+    """A process of traffic, which can be killed and restarted under another name."""
 
     def __init__(self, role: str, queue: str, server: QueueServer, logs: Path, number: int) -> None:
         self.role, self.queue, self.server, self.number = role, queue, server, number
@@ -92,8 +92,8 @@ class Client:
 
 
 def wait_until_nothing_is_open(server: QueueServer, *queues: str) -> None:
-    """The server has noticed that its dead clients are gone; before that it may rightly pass over what they
-    had."""
+    """The server has noticed that its dead clients are gone; before that it may skip the items
+    that they had opened."""
     with server.connect() as line:
         while any(line.stats().get(f"queue_{queue}_open_transactions", "0") != "0" for queue in queues):
             time.sleep(0.002)

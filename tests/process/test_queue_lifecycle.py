@@ -117,7 +117,7 @@ def test_a_full_queue_refuses_or_drops(settings: str, full: list[bytes], serve: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_under_load_loses_nothing(number: signal.Signals, serve: Serve, tmp_path: Path) -> None:
-    """The server ends with code 0 within its 5 seconds, whoever half-sends, waits, or does not read."""
+    """It ends with code 0 within its 5 seconds, whatever its clients do: half a request, a wait, no read."""
     print(f"MILLSTREAM_SEED={SEED}")
     server = serve("--sync=10ms")
     half, waiting, mute, opener = (server.connect() for _ in range(4))
@@ -177,7 +177,7 @@ def test_siberites_consumer_groups_are_warned_of_once(serve: Serve) -> None:
 
 
 def damage(folder: Path, queue: str, item: bytes) -> Path:
-    """Changes one byte of an item where it lies in its file."""
+    """Changes one byte of an item in its file."""
     for path in sorted((folder / queue).iterdir()):
         data = path.read_bytes() if path.is_file() else b""
         if item in data:
@@ -211,7 +211,7 @@ def test_a_damaged_queue_stays_closed_and_the_others_open(serve: Serve) -> None:
 
 
 def test_a_torn_tail_is_cut_and_what_follows_is_kept(serve: Serve) -> None:
-    """Without its control page a journal is as after a loss of power: nobody knows how much is whole."""
+    """Without its control page a journal is as after a loss of power: its durable end is unknown."""
     server = serve("--sync=never")
     with server.connect() as line:
         for number in range(5):

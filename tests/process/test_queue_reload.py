@@ -1,5 +1,5 @@
 """`reload` and SIGHUP read everything again that can change while a server runs: configuration, passwords,
-certificates. The answer says what came of it."""
+certificates. The answer states the result."""
 
 import signal
 import socket
@@ -102,7 +102,7 @@ def test_passwords_are_read_again(serve: Serve, tmp_path: Path) -> None:
     known.write_text("ann:secret\ncid:new\nbob:changed\n")
     server.signal(signal.SIGHUP)
     server.wait_for("configuration read")
-    # Whoever's password no longer holds is out, even if it waits; the others stay.
+    # A client whose password is no longer valid is disconnected, even while it waits; the others stay.
     assert bob.file.read() == b""
     assert ann.ask(b"mn") == b"MN"
     for secret, answer in [

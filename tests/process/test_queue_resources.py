@@ -1,4 +1,4 @@
-"""What a server may take of the machine: memory for all queues and connections together, file descriptors, a
+"""The resources of a server: memory for all queues and connections together, file descriptors, a
 burst of connects."""
 
 import re
@@ -110,7 +110,7 @@ def test_a_burst_of_connects_waits_in_a_line_that_is_long_enough(serve: Serve, t
 
 
 def own_memory_bytes(server: QueueServer) -> int:
-    """Without mapped files, which the system can take back."""
+    """Without mapped files, which the system can evict."""
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(re.findall(r"RssAnon:\s+(\d+) kB", status)[0]) * 1024

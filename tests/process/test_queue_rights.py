@@ -52,7 +52,7 @@ def test_pymemcache_is_told_what_it_may_not(serve: Serve, tmp_path: Path) -> Non
     shop, mill = client("shop"), client("mill")
     assert shop.set("orders", b"one") and shop.set("mails-new", b"m")
     assert mill.get("orders/open") == b"one" and mill.get("orders/close") is None
-    # It closes its connection after an error, and would have to say again who it is.
+    # It closes its connection after an error, and would have to authenticate again.
     denied = pymemcache.exceptions.MemcacheClientError
     with pytest.raises(denied, match='"shop" may not read queue "orders"'):
         shop.get("orders")
@@ -154,13 +154,13 @@ def test_one_address_tries_passwords_slowly_and_others_are_not_slowed(serve: Ser
         failures = int(ann.stats()["auth_failures"])
         assert failures < 30, "every password was tried at once"
         server.wait_for(r'127\.0\.0\.2:\d+: wrong password for "ann"; the next one from there')
-        # Each is answered in the end, in its turn, as far as this test waits; nobody is answered twice.
+        # Each is answered in the end, in order, as long as this test waits; no attempt is answered twice.
         answered, _, _ = select.select(attackers, [], [], 20)
         assert answered[0].recv(100) == b"CLIENT_ERROR authentication failure\r\n"
         assert int(ann.stats()["auth_failures"]) < 60
     for attacker in attackers:
         attacker.close()
-    # Whoever is in stays in, and the right password comes in from the same address, a little later.
+    # Authenticated connections stay, and the right password works from the same address, a little later.
     with socket.create_connection(("127.0.0.1", server.port), 20, ("127.0.0.2", 0)) as client:
         client.sendall(b"set auth 0 0 14\r\nann ann-secret\r\nmn\r\nquit\r\n")
         assert client.makefile("rb").read() == b"STORED\r\nMN\r\n"

@@ -59,7 +59,7 @@ def test_a_queue_with_a_few_items_takes_little_and_says_how_much(serve: Serve) -
         held = disk_bytes(server.folder / "small")
         assert held <= 64 << 10
         assert int(line.stats()["queue_small_logsize"]) == held
-        # Larger and then empty and not used: what it took comes back, and its descriptors.
+        # Larger and then empty and not used: its space and its descriptors are freed.
         before = descriptors(server)
         for _ in range(200):
             assert line.set("small", bytes(100_000)) == b"STORED"

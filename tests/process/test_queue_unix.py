@@ -1,4 +1,4 @@
-"""The queue server behind a Unix socket: clients, the file of the socket, systemd, the verbs."""
+"""The queue server on a Unix socket: clients, the file of the socket, systemd, the verbs."""
 
 import os
 import signal
@@ -117,7 +117,7 @@ def test_the_verbs(serve: Serve, run: Run, path: Path) -> None:
 
 
 def test_a_socket_from_systemd(millstream_bin: Path, tmp_path: Path, path: Path) -> None:
-    """systemd has made the file, and removes it: whoever may write to it, it has said."""
+    """systemd creates and removes the file, and sets its permissions."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()

@@ -1,6 +1,6 @@
-"""Services that are killed with -9 at random moments under load do as if they had not been.
+"""Services that are killed with -9 at random moments under load have the outputs of an uninterrupted run.
 
-The publisher goes on meanwhile. ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A
+The publisher runs meanwhile. ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A
 failure prints the seed.
 """
 
@@ -28,7 +28,7 @@ def test_a_ledger_is_killed_and_books_each_entry_once(tmp_path: Path, rebuild: s
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     source, inputs, out = tmp_path / "ledger.py", tmp_path / "entries", tmp_path / "balances"
-    # State comes back from outputs only where they say all of it: then no entry is quiet.
+    # State is rebuilt from outputs only where they contain all of it: then each entry has an output.
     source.write_text(f"QUIET = {0 if rebuild == 'outputs' else 1}\n{LEDGER}")
     component = f"{source}:Ledger"
     entries = ms.publisher(Entries, inputs)

@@ -70,7 +70,7 @@ def test_either_machine_is_killed_and_each_entry_is_booked_once(
     publish(entries, chance, 10)
     address = f"127.0.0.1:{free_port()}"
     run = ("service", "run", "ledger.py:Ledger", "--in", copy, "--wait-for-inputs", "--out", out)
-    # In no order: who comes first waits for the others.
+    # In no order: a process that starts first waits for the others.
     roles = [
         Role(tmp_path, "journal", "serve", "--listen", address, inputs),
         Role(tmp_path, "journal", "follow", address, copy),

@@ -92,7 +92,7 @@ class Prices(Protocol):
 
 
 class PricesToo(Protocol):
-    """One that Rust reads: what it does not know is passed over."""
+    """An interface that Rust reads: a method that it does not know is skipped."""
 
     def price(self, venue: str, symbol: str, value: float) -> None: ...
 

@@ -94,7 +94,7 @@ TIMERS: dict[str, set[str]] = {
 
 
 class Entries(Protocol):
-    """What is booked, for the publisher."""
+    """The interface of the ledger, for the publisher."""
 
     def book(self, source: str, number: int) -> None: ...
 
@@ -110,7 +110,7 @@ class Life:
         self.kind, self.next_kind = "Books", chance.choice([*TIMERS])
 
     def move(self) -> None:
-        """Copies the folder, or moves it; what is left behind is not used again."""
+        """Copies the folder, or moves it; the old directory is not used again."""
         self.moves += 1
         to = self.root / str(self.moves)
         if self.chance.random() < 0.5:

@@ -1,4 +1,4 @@
-"""The commands of the guide to two machines, run as they stand."""
+"""The commands of the guide to two machines, run verbatim."""
 
 import os
 import subprocess

@@ -65,7 +65,7 @@ impl Program {
     /// `stop` is raised.
     ///
     /// # Errors
-    /// What the verb said on standard error.
+    /// The standard error of the verb.
     pub fn run_json(&self, args: &[String], stop: &AtomicBool) -> Result<Value, String> {
         self.run_json_until(args, || stop.load(Ordering::Relaxed))
     }
@@ -73,7 +73,7 @@ impl Program {
     /// As [`run_json`](Self::run_json), interrupted when `stop` says so.
     ///
     /// # Errors
-    /// What the verb said on standard error.
+    /// The standard error of the verb.
     pub fn run_json_until(
         &self,
         args: &[String],
@@ -181,7 +181,7 @@ impl Receiver {
     /// Waits for its end and returns its report.
     ///
     /// # Errors
-    /// What it said on standard error.
+    /// Its standard error.
     pub fn report(mut self) -> Result<Value, String> {
         let mut text = String::new();
         if let Some(stdout) = &mut self.child.stdout {

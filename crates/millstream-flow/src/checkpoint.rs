@@ -1,14 +1,14 @@
-//! Recovery: a flow that is killed goes on from its last committed epoch.
+//! Recovery: a flow that is killed resumes from its last committed epoch.
 //!
-//! With [`Options::recovery`](crate::Options) a run is divided into *epochs*, which are the timestamps of
-//! the engine. When an epoch ends, each source notes its positions. An operator has an epoch behind it when
-//! all its inputs have (alignment: what comes of a later epoch until then waits); it hands over the keys
-//! that changed and what its sinks have prepared. A background thread (`commit`) writes all of that to
-//! one journal (`store`), and the epoch counts once the commit behind it is durable.
+//! With [`Options::recovery`](crate::Options) a run is divided into *epochs*, which are the timestamps of the
+//! engine. When an epoch ends, each source records its positions. An operator completes an epoch when all its
+//! inputs have completed it (alignment: input of a later epoch waits until then); it passes the keys that
+//! changed and the tokens of its sinks to a background thread. That thread (`commit`) writes all of it to one
+//! journal (`store`), and the epoch counts once its commit record is durable.
 //!
-//! Invariant: state, times, source positions and output are always those of the same epoch. What came after the
-//! last commit is cut off when the flow starts again, from the state journal and from the sinks, and
-//! happens again.
+//! Invariant: states, times, source positions and output always belong to the same epoch. What follows the last
+//! commit is truncated when the flow starts again, from the state journal and from the sinks, and is processed
+//! again.
 //!
 //! ```
 //! use millstream_flow::{Emit, Flow, Options, Recovery, codec, files};
@@ -26,27 +26,28 @@
 //!     .sink("out", codec::encode(files::write(&output), codec::display));
 //! let mut options = Options::default();
 //! options.recovery = Some(Recovery::new(&state));
-//! flow.run(options)?; // after kill -9 the same line goes on where the flow was
+//! flow.run(options)?; // after kill -9 the same line resumes the flow
 //! assert_eq!(std::fs::read_to_string(&output).unwrap(), "a 1\nb 1\na 2\n");
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 //!
-//! Asynchronous barrier snapshots (Carbone et al., 2015) have the same idea; here the barrier is the
-//! progress that timely tracks anyway.
+//! Asynchronous barrier snapshots (Carbone et al., 2015) use the same idea; here the barrier is the progress
+//! that timely tracks already.
 
 mod begin;
 mod commit;
 pub mod durable;
 pub mod json;
-mod of_worker;
 pub mod pack;
 mod part;
+mod per_worker;
 mod record;
 mod recovery;
 mod resume;
 mod sinks;
 mod sources;
 mod store;
+mod stored_position;
 
 pub use record::{Commit, SinkMark, SourceMark, TimeMark};
 pub use store::Saved;
@@ -56,8 +57,8 @@ pub use crate::state::codec::{BoxedCodec, Codec, Codecs, StateCodec};
 pub use crate::state::restore::{Restore, SavedKey};
 pub(crate) use begin::{FlowParts, ResumedRun, resume};
 pub(crate) use commit::Committer;
-pub use of_worker::OfWorker;
 pub(crate) use part::{CommitNotice, EpochPart, PartitionPosition, WorkerCheckpoint};
+pub use per_worker::PerWorker;
 pub use recovery::{Crash, Recovery};
 pub(crate) use resume::Resume;
 pub(crate) use sinks::{ErasedSink, SinkOf, Sinks, WriterId, dead_letters_of, erased_sink};

@@ -1,28 +1,28 @@
-//! Clocks: the engine's own, and the one that says what *processing time* is.
+//! Clocks: the clock of the engine, and the clock of *processing time*.
 //!
-//! The engine's own clock is `CLOCK_MONOTONIC`, as plain nanoseconds, because they are compared with
-//! those of other processes of the same machine: a sender's schedule, a receiver's arrival.
+//! The engine's clock is `CLOCK_MONOTONIC`, in plain nanoseconds, because its times are compared with those of
+//! other processes on the same machine: a sender's schedule, a receiver's arrival.
 //!
-//! Processing time is what windows and timers go by that do not follow the times of the items. Its
-//! clock is handed in with the run: [`WallClock`], or one that a test moves by hand
-//! ([`testing::VirtualClock`](crate::testing::VirtualClock)). Wherever a clock jumps to, a worker's
-//! processing time never goes back.
+//! Windows and timers that do not follow event time follow processing time. Its clock is passed to the run:
+//! [`WallClock`], or one that a test sets ([`testing::VirtualClock`](crate::testing::VirtualClock)). If the
+//! clock is set back, the processing time of a worker does not decrease.
 
 pub use millstream_journal::clock::monotonic_ns as now_ns;
 use millstream_journal::clock::wall_ns;
 
-/// What says which processing time it is.
+/// A clock of processing time.
 pub trait Clock: Send + Sync + 'static {
-    /// Nanoseconds since 1970.
+    /// Returns the time in nanoseconds since 1970.
     fn time_ns(&self) -> i64;
-    /// How many real nanoseconds a worker may sleep before it looks whether the clock shows `at`.
+    /// Returns how long a worker may sleep, in real nanoseconds, before it checks again whether the clock has
+    /// reached `at`.
     fn wait_ns(&self, at: i64) -> u64 {
         at.saturating_sub(self.time_ns()).max(0) as u64
     }
 }
 
-/// The time of day when the clock was made, and from then on the time that has passed. Who sets the
-/// machine's clock back or forward changes nothing.
+/// The time of day when the clock is created, plus the time that has passed since. Setting the machine's clock
+/// does not change it.
 pub struct WallClock {
     wall: i64,
     start: u64,

@@ -10,8 +10,8 @@ mod format;
 pub mod generator;
 pub mod journals;
 pub mod numbered;
+pub mod shared_log;
 pub mod stdout;
 pub mod tcp;
-pub mod together;
 
 pub use ext::SourceExt;

@@ -1,6 +1,6 @@
-//! What an item of a Rust flow must be.
+//! The requirements on the items of a Rust flow.
 
-/// What an item of a Rust flow must be: cloneable (a stream may be used twice), sendable to
-/// another worker, and free of borrowed data.
+/// An item of a Rust flow: cloneable (a stream may be used twice), sendable to another worker, and free of
+/// borrowed data.
 pub trait Data: Clone + Send + 'static {}
 impl<T: Clone + Send + 'static> Data for T {}

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a flow, worded for the person who reads it.
+//! The errors of a flow.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -8,21 +8,21 @@ use std::path::PathBuf;
 /// The cause of a failure: any error that can cross threads.
 pub type Cause = Box<dyn StdError + Send + Sync>;
 
-/// A step, source or sink failed on an item.
+/// The failure of a step, source or sink.
 #[derive(Debug)]
 pub struct Failure {
     /// The name of the step.
     pub step: String,
-    /// The key in whose state the step worked, as text.
+    /// The key whose state the step was processing, as text.
     pub key: Option<String>,
     /// The item, as text, shortened.
     pub item: Option<String>,
-    /// What the step said.
+    /// The error of the step.
     pub cause: Cause,
 }
 
 impl Failure {
-    /// A failure of `step` that concerns no single item.
+    /// Creates a failure of `step` that concerns no single item.
     pub fn new(step: impl Into<String>, cause: impl Into<Cause>) -> Self {
         Failure {
             step: step.into(),
@@ -58,13 +58,13 @@ impl StdError for Failure {
     }
 }
 
-/// Why a flow could not be built or did not end well.
+/// The reason why a flow could not be built or failed.
 ///
-/// Its `Debug` is its text: a `main` that returns it shows one clear line.
+/// Its `Debug` output is its message, so that a `main` that returns it shows one clear line.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// Two steps have one name; state and metrics are found by name.
+    /// Two steps have the same name; state and metrics are found by name.
     #[error("flow \"{flow}\": the name \"{name}\" is used by two steps")]
     DuplicateName {
         /// The flow.
@@ -80,22 +80,22 @@ pub enum FlowError {
         /// The kind of the step, `stateful` for instance.
         kind: String,
     },
-    /// Times are given where partitions can still be told apart.
+    /// Times are assigned after partitions were merged or exchanged.
     #[error(
-        "flow \"{flow}\": {kind} stands behind \"{behind}\"; put it before, where each partition has its own watermark"
+        "flow \"{flow}\": {kind} is applied after \"{after}\"; move it before that step, where each partition has its own watermark"
     )]
-    TimeBehind {
+    TimeMisplaced {
         /// The flow.
         flow: String,
         /// `event_time` or `processing_time`.
         kind: String,
         /// The merge or exchange before it.
-        behind: String,
+        after: String,
     },
-    /// A flow without a source has nothing to do.
+    /// The flow has no source.
     #[error("flow \"{0}\" has no source")]
     NoSource(String),
-    /// A stream nobody reads is a mistake in the flow.
+    /// Nothing reads the output of a step.
     #[error("flow \"{flow}\": nothing reads the output of \"{step}\"; end it with a sink")]
     Unread {
         /// The flow.
@@ -103,10 +103,10 @@ pub enum FlowError {
         /// The step whose output is dropped.
         step: String,
     },
-    /// Streams of two flows were joined.
+    /// Streams of two flows were merged or joined.
     #[error("streams of two different flows cannot be merged")]
     ForeignStream,
-    /// A number is outside what the engine takes.
+    /// An argument is outside its allowed range.
     #[error("{0}")]
     Usage(String),
     /// A connector could not be opened.
@@ -114,7 +114,7 @@ pub enum FlowError {
     Open {
         /// What was opened: `source "orders" (tcp listen 127.0.0.1:7001)`.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         cause: Cause,
     },
     /// The state directory cannot be read or written.
@@ -125,9 +125,9 @@ pub enum FlowError {
         /// What is wrong.
         cause: Cause,
     },
-    /// There is state of a step that the flow does not have.
+    /// The state directory has state of a step that the flow does not have.
     #[error(
-        "state in {}: it holds state of {kind} \"{step}\", which flow \"{flow}\" does not have; name it as before, or forget its state with --drop-state \"{step}\"",
+        "state in {}: it contains state of {kind} \"{step}\", which flow \"{flow}\" does not have; restore the name, or remove its state with --drop-state \"{step}\"",
         path.display()
     )]
     Vanished {
@@ -140,48 +140,48 @@ pub enum FlowError {
         /// Its name.
         step: String,
     },
-    /// A step keeps a state that cannot be saved.
+    /// A step has a state that cannot be saved.
     #[error("step \"{step}\": {cause}")]
     Unsaved {
         /// The step.
         step: String,
-        /// Why not.
+        /// The reason.
         cause: Cause,
     },
-    /// What travels between two steps cannot become bytes, in a run in which it must.
-    #[error("items from \"{from}\" to \"{to}\" cannot travel as bytes: {cause}")]
+    /// The items of an edge cannot be encoded, in a run in which they must be.
+    #[error("items from \"{from}\" to \"{to}\" cannot be sent as bytes: {cause}")]
     NoCodec {
         /// The step that sends.
         from: String,
         /// The step that receives.
         to: String,
-        /// Why not, and the remedy.
+        /// The reason, and the remedy.
         cause: Cause,
     },
-    /// A saved state cannot be read by the step whose it is.
+    /// A saved state cannot be read by its step.
     #[error(
-        "state of step \"{step}\", key {key}, cannot be read: {cause}; forget the state of this step with --drop-state \"{step}\""
+        "state of step \"{step}\", key {key}, cannot be read: {cause}; remove the state of this step with --drop-state \"{step}\""
     )]
     Unreadable {
         /// The step.
         step: String,
         /// The key, as text.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         cause: Cause,
     },
-    /// The run was to end here, as if the process had died: asked for by a test.
-    #[error("the flow was ended behind epoch {0}, as a test asked for")]
+    /// A test ended the run here, as if the process had died.
+    #[error("a test ended the flow after epoch {0}")]
     Crashed(u64),
-    /// A crash was not without a trace: found by a [trial](crate::testing::Trial).
-    #[error("a crash {at} makes a difference: {what}")]
+    /// A run with a crash has other results than one without: found by a [trial](crate::testing::Trial).
+    #[error("a crash {at} changes the results: {what}")]
     Differs {
-        /// Where the crash was.
+        /// The point of the crash.
         at: String,
         /// The first difference.
         what: String,
     },
-    /// A step failed while the flow ran.
+    /// A step failed while the flow was running.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// A worker thread panicked: a defect in a step's code, or in Millstream.
@@ -189,13 +189,13 @@ pub enum FlowError {
     Panicked {
         /// The step that ran last on that worker; `commit` for the thread that commits epochs.
         step: String,
-        /// The panic's message.
+        /// The message of the panic.
         message: String,
     },
 }
 
 impl FlowError {
-    /// The error of a panic in `step`, with the panic's payload.
+    /// Creates the error of a panic in `step` from the panic's payload.
     pub(crate) fn panicked(step: String, panic: &(dyn Any + Send)) -> Self {
         let message = panic.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -210,7 +210,7 @@ impl fmt::Debug for FlowError {
     }
 }
 
-/// `text` cut to a length that fits on a line of a log.
+/// Shortens `text` to a length that fits on a line of a log.
 #[must_use]
 pub fn shorten(text: &str) -> String {
     const LONGEST: usize = 200;

@@ -1,11 +1,12 @@
-//! Framing: where one message ends and the next begins in a stream of bytes.
+//! Framing: divides a stream of bytes into messages.
 //!
-//! A [`Framing`] names the rule, a [`Cutter`] applies it to bytes as they come, and [`encode`] is its inverse. Nothing
-//! here reads a socket. The caller reads straight into one `Vec<u8>`, lets the cutter note the span of each complete
-//! payload, and hands the buffer on with its spans as [`Frames`]: a message is never copied between the socket and the
-//! first step of a flow. What was not consumed (at most one frame) is copied to the front of the next buffer.
+//! A [`Framing`] is the rule, a [`Cutter`] applies it to bytes as they arrive, and [`encode`] is its inverse.
+//! Nothing here reads a socket. The caller reads into one `Vec<u8>`, the cutter records the span of each
+//! complete payload, and the caller passes the buffer with its spans on as [`Frames`]: a message is not copied
+//! between the socket and the first step of a flow. Bytes that were not consumed (at most one frame) are copied
+//! to the start of the next buffer.
 //!
-//! The invariant: how the stream was divided into reads never changes the frames, nor the offset that an error names.
+//! Invariant: the division of the stream into reads changes neither the frames nor the offset in an error.
 //!
 //! ```
 //! use millstream_flow::framing::{Cutter, Framing, encode};
@@ -17,7 +18,7 @@
 //!
 //! let mut cutter = Cutter::new(framing, 1024);
 //! let mut spans = Vec::new();
-//! let consumed = cutter.cut(&stream[..9], 0, &mut spans)?; // the second frame has not arrived in full
+//! let consumed = cutter.cut(&stream[..9], 0, &mut spans)?; // the second frame is incomplete
 //! assert_eq!((consumed, spans), (7, vec![(4, 7)]));
 //! # Ok::<(), millstream_flow::framing::FramingError>(())
 //! ```
@@ -44,12 +45,12 @@ pub enum PrefixWidth {
 }
 
 impl PrefixWidth {
-    /// How many bytes the prefix takes.
+    /// The number of bytes of the prefix.
     pub const fn bytes(self) -> usize {
         self as usize
     }
 
-    /// The longest payload that the prefix can announce.
+    /// The longest payload that the prefix can express.
     pub const fn longest(self) -> usize {
         match self {
             Self::U8 => u8::MAX as usize,
@@ -64,9 +65,9 @@ impl PrefixWidth {
 /// As text: `u8`, `u16`, `u16le`, `u32`, `u32le`, `lines`, `fixed:N`. Without `le` a prefix is big-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Each payload has its length in front. The length does not count the prefix.
+    /// Each payload is preceded by its length. The length does not count the prefix.
     Prefix {
-        /// How wide the length is.
+        /// The width of the length.
         width: PrefixWidth,
         /// Whether the most significant byte comes first.
         big_endian: bool,
@@ -85,7 +86,8 @@ impl Framing {
     /// A length prefix of four bytes, big-endian.
     pub const U32: Self = Self::prefix(PrefixWidth::U32, true);
 
-    /// Where the frame whose payload has this span ends in `buffer`, its line end included: the next frame starts there.
+    /// Returns where the frame whose payload has this span ends in `buffer`, including its line end: the next
+    /// frame starts there.
     #[inline]
     pub fn end_of(&self, buffer: &[u8], (_, end): (u32, u32)) -> usize {
         let end = end as usize;
@@ -143,19 +145,19 @@ impl FromStr for Framing {
     }
 }
 
-/// A batch of frames: one buffer of bytes and where the payloads lie in it.
+/// A batch of frames: one buffer of bytes, and the spans of the payloads in it.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
-    /// The bytes as they were read, prefixes and line ends included.
+    /// The bytes as they were read, including prefixes and line ends.
     pub data: Vec<u8>,
     /// Start and end of each payload in `data`, without prefix or line end.
     pub spans: Vec<(u32, u32)>,
-    /// The offset of `data[0]` in the stream: `offset + start` tells where a payload came from.
+    /// The offset of `data[0]` in the stream: `offset + start` is the offset of a payload.
     pub offset: u64,
 }
 
 impl Frames {
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -188,7 +190,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The payload of frame `index`.
+    /// Returns the payload of frame `index`.
     ///
     /// # Panics
     /// If there is no such frame, as indexing a slice does.
@@ -198,7 +200,7 @@ impl Frames {
         &self.data[start as usize..end as usize]
     }
 
-    /// The payloads, in the order of the stream.
+    /// Iterates over the payloads in the order of the stream.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + DoubleEndedIterator + Clone {
         self.spans
@@ -206,8 +208,8 @@ impl Frames {
             .map(|&(start, end)| &self.data[start as usize..end as usize])
     }
 
-    /// Takes the first `count` frames out, or all if there are fewer; the others stay. The bytes before the first frame that
-    /// stays are dropped with the next batch.
+    /// Removes and returns the first `count` frames, or all if there are fewer; the others stay. The bytes
+    /// before the first remaining frame are dropped with the next batch.
     #[must_use]
     pub fn take_first(&mut self, count: usize) -> Self {
         let count = count.min(self.spans.len());
@@ -221,17 +223,17 @@ impl Frames {
         }
     }
 
-    /// Forget bytes and spans, and keep their memory for the next batch.
+    /// Removes all bytes and spans, and keeps their memory for the next batch.
     pub fn clear(&mut self) {
         self.data.clear();
         self.spans.clear();
     }
 }
 
-/// Append `frame` to `out` in the given framing: with its length in front, or a line feed behind.
+/// Appends `frame` to `out` in the given framing: after its length, or followed by a line feed.
 ///
 /// # Errors
-/// The frame cannot be written in this framing so that it is read back as it is. Then `out` is unchanged.
+/// The frame cannot be written in this framing so that it is read back unchanged. Then `out` is unchanged.
 pub fn encode(framing: &Framing, frame: &[u8], out: &mut Vec<u8>) -> Result<(), FramingError> {
     let length = frame.len();
     match *framing {

@@ -1,9 +1,8 @@
-//! Keys and where they live.
+//! Keys, their hashes, and their assignment to workers.
 //!
-//! A key is hashed with XXH3-64 over a canonical encoding, so that every process and language
-//! agrees on it. The low eight bits name one of 256 shards; shards are dealt to workers in turn.
-//! State and rescaling are organised by shard, which is why the number does not depend on the
-//! number of workers.
+//! A key is hashed with XXH3-64 over a canonical encoding, so that all processes and languages compute the same
+//! hash. The low eight bits are the number of one of 256 shards; shards are assigned to workers round-robin.
+//! State and rescaling are organised by shard, so that a key's shard does not depend on the number of workers.
 //!
 //! | key | hash |
 //! |---|---|
@@ -26,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::batch::Data;
 
-/// How many shards there are, in every flow.
+/// The number of shards of every flow.
 pub const SHARDS: usize = 256;
 
 /// The hash of a text key, given as UTF-8.
@@ -59,27 +58,28 @@ pub fn hash_tuple(members: &[u64]) -> u64 {
 pub fn shard(hash: u64) -> usize {
     (hash as usize) % SHARDS
 }
-/// The worker, of `workers`, to which a shard belongs.
+/// Returns the worker, of `workers`, to which a shard belongs.
 #[must_use]
 pub fn worker_of(shard: usize, workers: usize) -> usize {
     shard % workers
 }
 
-/// The key under which a worker keeps what belongs to no key: the first in the shard of the worker's own number.
-/// With fewer workers it finds another one; what the first worker keeps stays there.
+/// Returns the key under which a worker saves state that belongs to no key: the first key in the shard of the
+/// worker's number. With fewer workers another worker restores it; the state of the first worker always stays
+/// there.
 #[must_use]
 pub fn key_of_worker(worker: usize) -> u64 {
     let own = |key: &u64| shard(key.stable_hash()) == worker % SHARDS;
     (0..).find(own).unwrap_or_default()
 }
 
-/// What can be a key: text, bytes, integers, and tuples of them.
+/// A key: text, bytes, an integer, or a tuple of keys.
 pub trait Key: Data + Eq + Hash + Debug {
-    /// The hash that every process and language agrees on.
+    /// Returns the hash, which is the same in all processes and languages.
     fn stable_hash(&self) -> u64;
     /// Appends the key as MessagePack: text, bytes, an integer, or an array of those.
     fn save(&self, out: &mut Vec<u8>);
-    /// Takes a saved key off the front of `bytes`; nothing when it is none of this type.
+    /// Reads a saved key from the start of `bytes`; `None` if it is not of this type.
     fn load(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -106,7 +106,7 @@ pub fn save_integer(number: i128, out: &mut Vec<u8>) {
         out.extend(number.to_be_bytes());
     }
 }
-/// Appends the head of a tuple, whose members follow.
+/// Appends the header of a tuple; its members follow.
 pub fn save_tuple(members: u32, out: &mut Vec<u8>) {
     let _ = rmp::encode::write_array_len(out, members);
 }
@@ -125,7 +125,7 @@ pub enum AnyKey {
 }
 
 impl AnyKey {
-    /// Takes a saved key off the front of `bytes`. Tuples are nested at most 16 deep.
+    /// Reads a saved key from the start of `bytes`. Tuples are nested at most 16 deep.
     #[must_use]
     pub fn load(bytes: &mut &[u8]) -> Option<Self> {
         Self::load_within(bytes, 16)
@@ -185,16 +185,16 @@ impl std::fmt::Display for AnyKey {
     }
 }
 
-/// A saved key as text, for an error.
+/// Formats a saved key for an error.
 #[must_use]
 pub fn show(mut saved: &[u8]) -> String {
     match AnyKey::load(&mut saved) {
         Some(key) => crate::error::shorten(&key.to_string()),
-        None => format!("of {} bytes that are no key", saved.len()),
+        None => format!("of {} bytes that are not a key", saved.len()),
     }
 }
 
-/// The members of a saved tuple of so many.
+/// Reads the header of a saved tuple with a known number of members.
 fn load_tuple(bytes: &mut &[u8], members: u32) -> Option<()> {
     (rmp::decode::read_array_len(bytes).ok()? == members).then_some(())
 }
@@ -213,7 +213,7 @@ impl Key for String {
         }
     }
 }
-/// A key that is loaded lives as long as the process: those of a program are few.
+/// A loaded key is never freed: a program has few keys of this type.
 impl Key for &'static str {
     fn stable_hash(&self) -> u64 {
         hash_text(self.as_bytes())
@@ -250,7 +250,7 @@ impl<const N: usize> Key for [u8; N] {
         Vec::load(bytes)?.try_into().ok()
     }
 }
-/// A key that is loaded lives as long as the process: those of a program are few.
+/// A loaded key is never freed: a program has few keys of this type.
 impl<const N: usize> Key for &'static [u8; N] {
     fn stable_hash(&self) -> u64 {
         hash_bytes(&self[..])
@@ -325,8 +325,8 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
 mod tests {
     use super::*;
 
-    /// Format version 1: saved state is laid out by shard, so that another value here is another
-    /// format. The tests of the Python package hold the same table.
+    /// Format version 1: saved state is arranged by shard, so that a change of a value here is a change of the
+    /// format. The tests of the Python package have the same table.
     #[test]
     fn hashes_are_those_of_format_version_1() {
         for (key, hash) in [
@@ -361,7 +361,7 @@ mod tests {
             let mut rest = &saved[..];
             assert_eq!(K::load(&mut rest), Some(key));
             assert!(rest.is_empty());
-            // Cut anywhere, it is no key.
+            // Cut at any length, it is not a key.
             for cut in 0..saved.len() {
                 assert_eq!(K::load(&mut &saved[..cut]), None);
             }

@@ -1,12 +1,12 @@
 //! Dataflows over streams of events: sources, steps, sinks, and state for each key.
 //!
-//! A flow is described with a fluent interface and run on one thread or several. Steps between
-//! two exchanges are fused: a batch goes through them by plain calls, on one thread. Progress,
-//! threads and the channels between them are those of the `timely` crate.
+//! A flow is described with a fluent interface and runs on one or more threads. Steps between two exchanges are
+//! fused: a batch passes through them by plain calls, on one thread. The `timely` crate provides the progress
+//! tracking, the threads and the channels between them.
 //!
-//! Start with [`Flow`]; the verbs are on [`Stream`] and [`KeyedStream`]; connectors are the
-//! modules [`tcp`], [`files`], [`csv`], [`directory`], [`journals`], [`generator`], [`stdout`] and [`testing`]; own ones implement
-//! [`Source`](source::Source) and [`Sink`](sink::Sink).
+//! Start with [`Flow`]; the methods that add steps are on [`Stream`] and [`KeyedStream`]. The connectors are
+//! the modules [`tcp`], [`files`], [`csv`], [`directory`], [`journals`], [`generator`], [`stdout`] and
+//! [`testing`]; other connectors implement [`Source`](source::Source) and [`Sink`](sink::Sink).
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 pub mod batch;
@@ -20,6 +20,7 @@ pub mod framing;
 pub mod key;
 pub mod operators;
 pub mod policy;
+pub mod position;
 pub(crate) mod push;
 pub mod run;
 pub mod sink;
@@ -31,7 +32,7 @@ pub mod time;
 
 pub use checkpoint::durable;
 pub use connectors::{
-    batched, codec, csv, directory, files, generator, journals, numbered, stdout, tcp, together,
+    batched, codec, csv, directory, files, generator, journals, numbered, shared_log, stdout, tcp,
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};

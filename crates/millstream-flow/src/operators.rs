@@ -1,9 +1,12 @@
-//! The verbs of streams, one a file: what a step does with a batch.
+//! The verbs of streams, and what their steps do with a batch. Simple verbs are together in `verbs` and `keyed`; others have a file each.
+//! Windows and joins are in `time`.
 
+mod aggregates;
 mod batches;
 pub mod calls;
 pub mod collect;
 mod debug;
 pub mod keyed;
 pub mod lookups;
+mod stateful;
 pub mod verbs;

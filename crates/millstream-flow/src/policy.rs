@@ -1,4 +1,4 @@
-//! What happens to an item on which a step fails.
+//! Policies for an item on which a step fails.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -9,12 +9,12 @@ use crate::error::{Cause, Failure, shorten};
 use crate::sink::{Sink, Writer};
 use crate::step::Context;
 
-/// An item that a step failed on, as text, with what the step said.
+/// An item on which a step failed, as text, with the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The step that failed.
     pub step: String,
-    /// The key, where there is one.
+    /// The key, if there is one.
     pub key: Option<String>,
     /// The item.
     pub item: Option<String>,
@@ -28,13 +28,13 @@ impl std::fmt::Display for DeadLetter {
     }
 }
 
-/// What a step does with an item on which it fails.
+/// The policy of a step for an item on which it fails.
 #[derive(Clone, Default)]
 pub enum OnError {
     /// The flow ends with the failure: the default.
     #[default]
     Fail,
-    /// The item is counted (`skipped` in the metrics) and passed over.
+    /// The item is counted (`skipped` in the metrics) and skipped.
     Skip,
     /// As `Skip`, and the item is written to a sink.
     DeadLetter(Arc<dyn Sink<Vec<DeadLetter>>>),
@@ -47,10 +47,10 @@ impl OnError {
     }
 }
 
-/// Failures of which each step tells on standard error; more are only counted.
-const TOLD_MAX: u64 = 10;
+/// The number of failures that each step reports on standard error; further ones are only counted.
+const LOGGED_MAX: u64 = 10;
 
-/// A policy at work: one step, one worker.
+/// The policy of one step on one worker.
 pub struct Policy {
     node: usize,
     skips: bool,
@@ -71,11 +71,11 @@ impl Policy {
         }
     }
 
-    /// Applies the policy to a failure: `Ok` when the item may be passed over.
+    /// Applies the policy to a failure: `Ok` if the item is skipped.
     ///
     /// # Errors
     /// The failure itself, or that of the dead-letter sink.
-    pub fn settle(
+    pub fn apply(
         &mut self,
         key: Option<String>,
         item: Option<String>,
@@ -93,7 +93,7 @@ impl Policy {
             return Err(failure);
         }
         cx.skipped(self.node);
-        if cx.metrics[self.node].skipped <= TOLD_MAX {
+        if cx.metrics[self.node].skipped <= LOGGED_MAX {
             tracing::warn!(
                 step = failure.step.as_str(),
                 key = failure.key.as_deref(),
@@ -115,11 +115,11 @@ impl Policy {
         Ok(())
     }
 
-    /// As `settle`, with the item shown by `Debug`.
+    /// Applies the policy to a failure, with the item formatted by `Debug`.
     ///
     /// # Errors
-    /// As for `settle`.
-    pub fn settle_item(
+    /// As for [`apply`](Self::apply).
+    pub fn apply_to_item(
         &mut self,
         key: Option<&dyn Debug>,
         item: &dyn Debug,
@@ -127,7 +127,7 @@ impl Policy {
         cx: &mut Context,
     ) -> Result<(), Failure> {
         let key = key.map(|key| format!("{key:?}"));
-        self.settle(key, Some(format!("{item:?}")), cause, cx)
+        self.apply(key, Some(format!("{item:?}")), cause, cx)
     }
 }
 
@@ -142,10 +142,10 @@ impl<B: 'static> DeadLetters<B> {
         DeadLetters(writer)
     }
 
-    /// Writes letters, and passes them on at once: bad items are rare.
+    /// Writes letters, and flushes them at once: failed items are rare.
     ///
     /// # Errors
-    /// What the sink says.
+    /// An error of the sink.
     pub fn write(&self, letters: &mut B) -> Result<(), Cause> {
         let mut writer = self.0.borrow_mut();
         writer.write_batch(letters)?;
@@ -153,7 +153,7 @@ impl<B: 'static> DeadLetters<B> {
     }
 }
 
-/// A dead-letter sink has failed.
+/// The error of a failed dead-letter sink.
 pub(crate) fn unwritten(cause: &Cause) -> Cause {
     format!("the dead letter could not be written: {cause}").into()
 }

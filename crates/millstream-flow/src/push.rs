@@ -1,5 +1,5 @@
-//! How a batch goes through a chain of fused steps: each part of the chain takes the batch, works, and passes its output to
-//! the next by a plain call.
+//! The interface between fused steps: each part of a chain receives a batch, processes it, and passes its
+//! output to the next part by a plain call.
 
 use crate::error::Failure;
 use crate::run::context::WorkerContext;
@@ -7,34 +7,34 @@ use crate::time::Watermark;
 
 /// The receiving end of a stream inside one chain of fused steps.
 pub trait Push<B> {
-    /// Takes the items out of `batch`; what is left in it is dropped by the caller.
+    /// Takes the items out of `batch`; the caller drops those that remain.
     ///
     /// # Errors
-    /// The failure of a step further on, which ends the flow.
+    /// The failure of a later step, which ends the flow.
     fn push(&mut self, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure>;
-    /// Sends on what is buffered; called when the source pauses.
+    /// Passes buffered items on; called when the source pauses.
     ///
     /// # Errors
     /// As for `push`.
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure>;
-    /// Event time has come to `mark`; in order with the batches.
+    /// Advances event time to `mark`; in order with the batches.
     ///
     /// # Errors
     /// As for `push`.
     fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure>;
-    /// A turn of the operator begins; processing time may have gone on. Only called where a step
-    /// keeps time.
+    /// Begins a turn of the operator, in which processing time may have advanced. Only called where a step uses
+    /// processing time.
     ///
     /// # Errors
     /// As for `push`.
     fn tick(&mut self, cx: &mut WorkerContext) -> Result<(), Failure>;
-    /// Epoch `epoch` ends; all its batches have been pushed. States that changed and what sinks have
-    /// prepared go to the worker's part of the epoch.
+    /// Ends epoch `epoch` after all its batches have been pushed. Changed states and the tokens of sinks are
+    /// added to the worker's part of the epoch.
     ///
     /// # Errors
-    /// As for `push`; a state that cannot be saved.
+    /// As for `push`, or a state that cannot be saved.
     fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure>;
-    /// All input has been seen: last outputs, then close. It is the end of epoch `epoch` too.
+    /// Ends the chain after all input: emits the last outputs and closes. This also ends epoch `epoch`.
     ///
     /// # Errors
     /// As for `push`.

@@ -1,9 +1,9 @@
-//! Running a flow: worker threads, their loops, stopping and failing.
+//! Runs a flow: worker threads and their loops, stopping and failing.
 //!
-//! A worker alternates between timely steps, in which operators run, and its poller, in which it
-//! sleeps until a socket, another worker or a moment in time wakes it. Before it sleeps it says
-//! so and steps once more: whatever another worker sent before it could see the sign is found by
-//! that step, whatever is sent later comes with a wake-up.
+//! A worker alternates between timely steps, in which operators run, and its poller, in which it sleeps until a
+//! socket, another worker or a deadline wakes it. Before it sleeps it sets a flag and steps once more: that
+//! step finds everything that another worker sent before it could see the flag, and everything sent later comes
+//! with a wake-up.
 
 pub(crate) mod build;
 pub(crate) mod chain;

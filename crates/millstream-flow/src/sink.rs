@@ -7,7 +7,7 @@ use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::Control;
 
-/// A file, directory or journal that a sink writes and nobody else may write.
+/// A file, directory or journal that only this sink may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Where it is.
@@ -57,7 +57,7 @@ pub trait Transactional: Send + Sync {
     /// background.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn sync(&self) -> Result<(), Cause> {
         Ok(())
     }
@@ -65,10 +65,12 @@ pub trait Transactional: Send + Sync {
     /// [`resume`](Self::resume) takes its place.
     ///
     /// # Errors
-    /// What ends the flow.
+    /// An error, which ends the flow.
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
+    /// Nothing more is committed in this run. Called in the background after [`resume`](Self::resume), however the run ends.
+    fn finish(&self) {}
     /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
     /// of each epoch once.
     fn identity(&self) -> Option<usize> {
@@ -95,23 +97,23 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
 }
 
-/// What a writer has prepared, in a sink's own words: a length, the name of a transaction.
+/// What a writer has prepared, in the sink's own format: a length, the name of a transaction.
 pub type Token = Vec<u8>;
 
 /// A sink on one worker.
 pub trait Writer<B> {
-    /// Takes the items out of `batch`. May wait: that is what back-pressure is.
+    /// Writes the items of `batch`, and leaves it empty. May wait: this is back-pressure.
     ///
     /// # Errors
-    /// A receiver that went away, a full disk.
+    /// The receiver is gone, the disk is full.
     fn write_batch(&mut self, batch: &mut B) -> Result<(), Cause>;
-    /// Hands on what is buffered.
+    /// Writes buffered output to the system.
     ///
     /// # Errors
     /// As for `write_batch`.
     fn flush(&mut self) -> Result<(), Cause>;
-    /// An epoch ends: hands on what belongs to it, so that it can be made final or taken back as a whole.
-    /// Gives a token that says how, if the sink can do that. What comes next belongs to later epochs.
+    /// Ends an epoch: writes its output, so that it can be committed or rolled back as a whole. Returns a token for that, if the
+    /// sink supports it. Later batches belong to later epochs.
     ///
     /// # Errors
     /// As for `write_batch`.
@@ -121,8 +123,8 @@ pub trait Writer<B> {
     }
     /// Flushes and closes, at the end of the run, after the last epoch was prepared.
     ///
-    /// Returns a token in the place of the one that was prepared last, where that is not the last word: several writers of one place end at
-    /// different epochs, and the last of them to close knows where it all ends.
+    /// Returns a token that replaces the last prepared one, if necessary: the writers of one file may end at different epochs, and
+    /// the last one to close knows the final length.
     ///
     /// # Errors
     /// As for `write_batch`.

@@ -1,4 +1,4 @@
-//! What a source is: a description that every worker shares, and partitions that one worker reads.
+//! Sources: a description that all workers share, and partitions, each read by one worker.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,20 +11,18 @@ use crate::policy::{OnError, Policy};
 use crate::run::poller::Io;
 use crate::step::Context;
 
-/// Where a partition stands, in its own unit: bytes of a file, items of a list, messages of a
-/// socket. A partition opened at a position goes on behind it.
-pub type Position = u64;
+pub use crate::position::{Position, PositionError};
 
-/// What asking for a batch brought.
+/// The result of asking for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A batch.
     Batch,
-    /// Nothing now; see [`Partition::next_awake`].
+    /// No input now; see [`Partition::next_awake`].
     Idle,
-    /// Nothing any more.
+    /// The end of the input.
     End,
-    /// Input that breaks off without an end: the flow fails, as it would at a crash.
+    /// The input breaks off without an end: the flow fails, as in a crash.
     Abort,
 }
 
@@ -43,61 +41,49 @@ pub trait Source<B>: Send + Sync + 'static {
     fn partitions(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
-    /// Opens a partition, at its start or after `resume`. [`Io::place`] says for which worker.
+    /// Opens a partition, at its start or after `resume`: what [`Partition::position`] returned at the last commit. [`Io::place`]
+    /// says for which worker.
     ///
     /// # Errors
-    /// A port in use, a file that cannot be read.
+    /// A port in use, a file that cannot be read, a position that the source cannot read (a [`PositionError`]).
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause>;
-    /// As [`open`](Self::open), after a position that is not a number: what [`Partition::place`] returned at the last commit.
-    ///
-    /// # Errors
-    /// As for `open`.
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        _place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.open(partition, resume, io)
-    }
-    /// What the engine must know of the source to read it.
+    /// What the engine needs to know of the source to read it.
     fn settings(&self) -> SourceSettings {
         SourceSettings::default()
     }
-    /// What the source keeps over runs, apart from the positions of its partitions.
+    /// What the source keeps across runs, apart from the positions of its partitions.
     fn resumable(&self) -> Option<&dyn Resumable> {
         None
     }
-    /// The same source with `frames` in the place of what it reads, in which items are written as `kind`
-    /// says, for a [rehearsal](crate::Rehearsal). A source that cannot make its items of that returns nothing.
+    /// The same source with `frames` as its input, in which items are written as `kind` defines, for a
+    /// [rehearsal](crate::Rehearsal). `None` if the source cannot make its items of that.
     fn over(&self, _frames: Arc<dyn Source<Frames>>, _kind: Kind) -> Option<Arc<dyn Source<B>>> {
         None
     }
 }
 
-/// What the engine must know of a source to read it.
+/// What the engine needs to know of a source to read it.
 #[derive(Clone, Default)]
 pub struct SourceSettings {
     /// The files that it reads, which no sink of the flow may write.
     pub inputs: Vec<PathBuf>,
-    /// How many items a batch of this source has at most where steps see it; `None`: as many as the source puts into it, and
-    /// no more than a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is divided. See
+    /// The largest number of items in a batch that steps see. `None`: as many as the source puts into it, and at most what
+    /// a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is divided. See
     /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
     pub batch_size_max: Option<usize>,
-    /// What becomes of input of which no item can be made: see [`Events::poison`].
+    /// The policy for input from which no item can be made: see [`Events::poison`].
     pub on_error: OnError,
 }
 
-/// A source that keeps more over runs than the positions of its partitions: a list of files, a cursor, recorded input.
+/// A source that keeps more across runs than the positions of its partitions: a list of files, a cursor, recorded input.
 pub trait Resumable: Send + Sync {
-    /// A run begins, and nothing is open. A source that is to be notified of commits returns what to notify. Where a flow was
-    /// killed after its last commit, before the source was notified, it is notified now, and no partition is opened.
+    /// Begins a run, before any partition is open. A source that needs to know of commits returns a [`Recording`]. If a flow was
+    /// killed after its last commit, before the source was notified, the run notifies it now.
     ///
     /// # Errors
     /// A run without a state directory, for a source that needs one.
@@ -111,7 +97,7 @@ pub trait Resumable: Send + Sync {
     }
 }
 
-/// Forwards every verb of a source to the one that a pointer leads to.
+/// Forwards every method of a source through a pointer.
 macro_rules! forward_source {
     ($pointer:ident) => {
         impl<B: 'static> Source<B> for $pointer<dyn Source<B>> {
@@ -124,19 +110,10 @@ macro_rules! forward_source {
             fn open(
                 &self,
                 partition: usize,
-                resume: Option<Position>,
+                resume: Option<&Position>,
                 io: &Io,
             ) -> Result<Box<dyn Partition<B>>, Cause> {
                 (**self).open(partition, resume, io)
-            }
-            fn open_at(
-                &self,
-                partition: usize,
-                resume: Option<Position>,
-                place: Option<&[u8]>,
-                io: &Io,
-            ) -> Result<Box<dyn Partition<B>>, Cause> {
-                (**self).open_at(partition, resume, place, io)
             }
             fn settings(&self) -> SourceSettings {
                 (**self).settings()
@@ -174,7 +151,7 @@ pub struct Beginning<'a> {
     pub partitions: &'a dyn Fn() -> Result<Vec<String>, Cause>,
     /// Whether the flow had come to its end: sources that have ended are asked for what is new.
     pub had_ended: bool,
-    /// Whether what was saved of the source is to be forgotten.
+    /// Whether to remove the saved data of the source.
     pub forget: bool,
     /// Processing time; nanoseconds since 1970.
     pub time_ns: i64,
@@ -190,14 +167,14 @@ pub trait Recording: Send + Sync {
     /// unless the run does without.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn sync(&self) -> Result<(), Cause> {
         Ok(())
     }
-    /// An epoch counts in which the partitions stood at these positions. Called in the background.
+    /// An epoch is committed; these are the positions of the partitions in it. Called in the background.
     ///
     /// # Errors
-    /// What ends the flow.
+    /// An error, which ends the flow.
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause>;
 }
 
@@ -206,25 +183,22 @@ pub trait Partition<B> {
     /// Puts the next items into the empty `batch`, no more than [`Events::limit`] allows. Never waits.
     ///
     /// # Errors
-    /// What ends the flow. Input that only one client can have spoiled is counted, not raised.
+    /// An error, which ends the flow. Input that only one client can have spoiled is counted, not raised.
     fn next_batch(&mut self, batch: &mut B, cx: &mut Events<'_>) -> Result<Next, Cause>;
     /// After [`Next::Idle`]: when to ask again, in nanoseconds of the engine's clock; `None` when
     /// a watched socket will say so.
     fn next_awake(&self) -> Option<u64> {
         None
     }
-    /// The position behind the last batch.
-    fn position(&self) -> Position;
-    /// The same where a number cannot say it, as bytes of the source's own; it is what [`Source::open_at`] is given.
+    /// The position after the last batch, which [`Source::open`] receives when the flow resumes. A durable source is asked after
+    /// each batch, others at the end of each epoch.
     ///
     /// # Errors
-    /// What ends the flow: it cannot be written.
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        Ok(None)
-    }
+    /// An error, which ends the flow.
+    fn position(&self) -> Result<Position, Cause>;
 }
 
-/// Where a partition reports what is no batch.
+/// Receives what a partition reports besides batches.
 pub struct Events<'a> {
     pub(crate) cx: &'a mut Context,
     pub(crate) clock: &'a dyn Clock,
@@ -234,24 +208,24 @@ pub struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// How many items the next batch has at most, from 1: about as many as the steps handle in a millisecond. A batch with more
-    /// is handed on in parts, and its epoch cannot be committed before the last of them, as the position of the partition is
-    /// that behind the batch.
+    /// The largest number of items for the next batch, from 1: about as many as the steps handle in a millisecond. A larger batch
+    /// is divided, and its epoch cannot be committed before the last part, as the position of the partition is that after
+    /// the whole batch.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit.max(1)
     }
-    /// Whether nothing that sources have handed on is on its way any more, but for what this chain has not flushed.
+    /// Whether no batch of a source is in flight, apart from those that this chain has not flushed.
     #[must_use]
     pub fn quiet(&self) -> bool {
         self.cx.control.quiet()
     }
-    /// No item can be made of a piece of input, `item` in words: what becomes of it is up to [`SourceSettings::on_error`].
+    /// Reports input from which no item can be made, `item` as text. [`SourceSettings::on_error`] decides what happens.
     ///
     /// # Errors
     /// The policy is to fail; a dead letter could not be written.
     pub fn poison(&mut self, item: Option<String>, cause: Cause) -> Result<(), Cause> {
-        Ok(self.policy.settle(None, item, cause, self.cx)?)
+        Ok(self.policy.apply(None, item, cause, self.cx)?)
     }
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source, and logged as a warning.

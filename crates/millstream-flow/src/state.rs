@@ -1,13 +1,12 @@
-//! State for each key that knows time: what windows, joins and logic with timers stand on.
+//! Keyed state with timers, the basis of windows, joins and logic with timers.
 //!
-//! A [`KeyLogic`] says what a step does for one key: with an item, and when a moment has come that the
-//! key waits for. [`Keyed`] holds the states of all keys of one worker and an agenda of which key waits
-//! for what. The state of a key is whole in itself; the agenda is an index that could be made anew
-//! from the states at any time.
+//! A [`KeyLogic`] defines what a step does for one key: with an item, and at a moment for which the key has a
+//! timer. [`Keyed`] contains the states of all keys of one worker and an agenda of their timers. The state of a
+//! key is complete without the agenda, which is an index that could be rebuilt from the states at any time.
 //!
-//! Invariant: before a key is handed an item it has seen all its moments up to the watermark at that
-//! item. With one partition this makes the order of items and moments of a key the same for any size
-//! of batches and number of workers: that in which they would come one by one.
+//! Invariant: before a key receives an item, all its timers up to the watermark at that item have fired. With
+//! one partition this makes the order of items and timers of a key independent of the size of batches and the
+//! number of workers: it is the order in which they would occur one by one.
 
 mod agenda;
 pub(crate) mod changes;
@@ -24,7 +23,7 @@ pub use changes::{Changes, REMOVED};
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
 pub use restore::{Restore, SavedKey};
-pub use timers::{Attended, AttendedCodec, Due, Timer, Timers, Ttl};
+pub use timers::{Due, Timer, Timers, Ttl, WithTimers, WithTimersCodec};
 
 pub(crate) use logic::ByLogic;
 pub(crate) use plain::Plain;
@@ -44,38 +43,38 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// The moment that does not come.
+    /// The moment that never occurs.
     pub const NEVER: Moment = Moment {
         event: NEVER,
         processing: NEVER,
     };
 }
 
-/// Where what comes out of a key goes.
+/// The receiver of the outputs of keys.
 pub trait Outputs<K, O, I> {
-    /// An output, at a time, behind a watermark.
+    /// Emits an output at a time, after a watermark.
     fn result(&mut self, key: &K, output: Timed<O>);
-    /// An item that came too late.
+    /// Emits an item that was too late.
     fn late(&mut self, key: &K, item: Timed<I>);
 }
 
-/// What a step does for one key.
+/// The behaviour of a step for one key.
 pub trait KeyLogic<K>: 'static {
-    /// What is kept for a key.
+    /// The state of a key.
     type State: 'static;
-    /// What goes in.
+    /// The input items.
     type In: 'static;
-    /// What comes out.
+    /// The outputs.
     type Out: 'static;
-    /// What can go wrong.
+    /// The error of a function of the user.
     type Error;
 
-    /// The state of a key at its first item.
+    /// Creates the state of a key at its first item.
     ///
     /// # Errors
-    /// The failure of a function of the user's, as for all verbs below.
+    /// The failure of a function of the user, as for all methods below.
     fn open(&mut self, key: &K) -> Result<Self::State, Self::Error>;
-    /// An item. `at.event` is the watermark at the item.
+    /// Processes an item. `at.event` is the watermark at the item.
     ///
     /// # Errors
     /// As for `open`.
@@ -87,8 +86,8 @@ pub trait KeyLogic<K>: 'static {
         at: Moment,
         out: &mut impl Outputs<K, Self::Out, Self::In>,
     ) -> Result<(), Self::Error>;
-    /// Time has come to `until`, and the key waits for a moment before or at it. What has been done
-    /// when it fails is not done again.
+    /// Fires the timers of the key up to `until`; there is at least one. If it fails, the effects until then
+    /// are kept and not repeated.
     ///
     /// # Errors
     /// As for `open`.
@@ -99,7 +98,7 @@ pub trait KeyLogic<K>: 'static {
         until: Moment,
         out: &mut impl Outputs<K, Self::Out, Self::In>,
     ) -> Result<(), Self::Error>;
-    /// All input has ended. If it fails and the state is not empty, it is called again.
+    /// Ends the key after all input has ended. If it fails and the state is not empty, it is called again.
     ///
     /// # Errors
     /// As for `open`.
@@ -110,16 +109,17 @@ pub trait KeyLogic<K>: 'static {
         at: Moment,
         out: &mut impl Outputs<K, Self::Out, Self::In>,
     ) -> Result<(), Self::Error>;
-    /// Whether what `on_end` gives is given once, whether or not the flow goes on in another run: it leaves nothing in
-    /// the state. What others give at the end belongs to one run, and their states are kept as they were before.
-    fn gives_once(&self) -> bool {
+    /// Whether the output of `on_end` is emitted only once, even if the flow resumes in another run: it leaves
+    /// nothing in the state. For other logics the output at the end belongs to one run, and their states are
+    /// saved as they were before it.
+    fn ends_once(&self) -> bool {
         false
     }
-    /// The next moments that the key waits for.
+    /// Returns the next moments for which the key has a timer.
     fn next(&self, state: &Self::State) -> Moment;
-    /// True when there is nothing to keep: the key is forgotten.
+    /// True if the state is empty: the key is removed.
     fn is_empty(&self, state: &Self::State) -> bool;
-    /// How states are saved, with the codecs of the types that are announced.
+    /// Returns the codec of the states, from the codecs of the announced types.
     ///
     /// # Errors
     /// A type that cannot be saved.

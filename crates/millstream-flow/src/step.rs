@@ -1,7 +1,7 @@
-//! A step: what it does with a batch, and what it sees while it works.
+//! The step: its operation on a batch, and the context in which it runs.
 //!
-//! A step implements [`Step::apply`], and the other verbs where it needs them. A step that keeps state over epochs also
-//! implements [`Stateful`], and returns itself from [`Step::stateful`].
+//! A step implements [`Step::apply`], and other methods where it needs them. A step with state that outlives an
+//! epoch also implements [`Stateful`], and returns itself from [`Step::stateful`].
 //!
 //! ```
 //! use millstream_flow::step::{Context, Step};
@@ -35,22 +35,22 @@ use crate::run::metrics::StepMetrics;
 use crate::state::{Changes, Restore};
 use crate::time::{BEFORE_ALL, NEVER};
 
-/// What a step sees while it works: its worker, the times, its counters, and when it is to be woken.
+/// The context of a running step: its worker, the times, its counters, and its next wake-up.
 pub struct Context {
     /// This worker's number, from 0.
     pub worker: usize,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
-    /// When the current batch was complete at its source; nanoseconds of the engine's clock.
+    /// The time at which the current batch was complete at its source; nanoseconds of the engine's clock.
     pub stamp: u64,
     /// Stop, failure and waits outside the engine, shared by all workers.
     pub control: Arc<Control>,
-    /// The node at work.
+    /// The running node.
     pub(crate) current: usize,
     pub(crate) metrics: Vec<StepMetrics>,
     pub(crate) floor: i64,
     pub(crate) now: i64,
-    /// The next moment in processing time for which a step has asked in this turn.
+    /// The earliest moment in processing time that a step has requested in this turn.
     pub(crate) deadline: i64,
     /// The number of the first epoch of this run, in a run with epochs.
     pub(crate) first_epoch: Option<u64>,
@@ -76,94 +76,94 @@ impl Context {
         }
     }
 
-    /// The number of the running epoch among all epochs of the flow, after `ended` epochs of this run. There are no
-    /// epochs without a state directory.
+    /// Returns the number of the running epoch among all epochs of the flow, after `ended` epochs of this run.
+    /// `None` without a state directory, because there are no epochs.
     #[must_use]
     pub fn epoch_after(&self, ended: u64) -> Option<u64> {
         self.first_epoch.map(|first| first + ended)
     }
 
-    /// Processing time when this turn of the operator began; nanoseconds since 1970. It is read for
-    /// steps that [keep time](Step::keeps_time), and never goes back.
+    /// Returns the processing time at which this turn of the operator began; nanoseconds since 1970. It is read
+    /// for steps that [use processing time](Step::keeps_time), and never decreases.
     #[must_use]
     pub fn now(&self) -> i64 {
         self.now
     }
 
-    /// How far all others than the partition of the current batch let event time come. The watermark
-    /// at an item is the lesser of this and the item's own.
+    /// Returns the event time up to which all partitions except that of the current batch have advanced. The
+    /// watermark at an item is the lesser of this and the item's own.
     #[must_use]
     pub fn floor(&self) -> i64 {
         self.floor
     }
 
-    /// Asks for a [`Step::tick`] once processing time has come to `at`. It holds until the next tick,
-    /// in which a step asks again for what it still waits for.
+    /// Requests a [`Step::tick`] when processing time has reached `at`. The request is valid until the next
+    /// tick, in which a step requests the next one.
     pub fn wake_at(&mut self, at: i64) {
         self.deadline = self.deadline.min(at);
     }
 
-    /// The name of the step at work.
+    /// Returns the name of the running step.
     #[must_use]
     pub fn step_name(&self) -> String {
         self.metrics[self.current].name.clone()
     }
 
-    /// Counts items of the current step that came too late.
+    /// Counts items of the current step that were too late.
     pub fn late(&mut self, items: usize) {
         self.metrics[self.current].late += items as u64;
     }
 
-    /// Counts an item that step `node` passed over.
+    /// Counts an item that step `node` skipped.
     pub(crate) fn skipped(&mut self, node: usize) {
         self.metrics[node].skipped += 1;
     }
 }
 
-/// A step of a flow, on one worker: batches in, batches out.
+/// A step of a flow on one worker: batches in, batches out.
 pub trait Step<I, O>: 'static {
-    /// Works on `input` and appends to `output`.
+    /// Processes `input` and appends the results to `output`.
     ///
     /// # Errors
     /// The failure that ends the flow; a step that may skip items does so itself.
     fn apply(&mut self, input: &mut I, output: &mut O, cx: &mut Context) -> Result<(), Failure>;
-    /// Event time has come to `at`: no item before it is expected. Append what that brings about; the
-    /// watermark itself goes on behind it.
+    /// Advances event time to `at`: no item before it is expected. Appends the resulting output; the watermark
+    /// itself is passed on after it.
     ///
     /// # Errors
     /// As for `apply`.
     fn watermark(&mut self, _at: i64, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    /// True for a step that goes by processing time and wants [`tick`](Step::tick).
+    /// True for a step that uses processing time and needs [`tick`](Step::tick).
     fn keeps_time(&self) -> bool {
         false
     }
-    /// A turn of the operator begins, at the processing time [`Context::now`]: append what that brings
-    /// about, and ask with [`Context::wake_at`] for the next moment.
+    /// Begins a turn of the operator, at the processing time [`Context::now`]: appends the resulting output,
+    /// and requests the next tick with [`Context::wake_at`].
     ///
     /// # Errors
     /// As for `apply`.
     fn tick(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    /// All input has been seen: append what is still to come.
+    /// Appends the last output after all input.
     ///
     /// # Errors
     /// As for `apply`.
     fn end(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    /// All input of this run has been seen, and its last epoch is about to be saved: append what is emitted once, whether or
-    /// not the flow resumes in another run. What [`end`](Self::end) appends later belongs to this run alone, and is
-    /// not part of any state. Only called in a run with epochs.
+    /// Appends the output that is emitted once, after all input of this run, and before the last epoch is
+    /// saved, whether or not the flow resumes in another run. The output that [`end`](Self::end) appends later
+    /// belongs to this run alone, and is not part of any state. Only called in a run with epochs.
     ///
     /// # Errors
     /// As for `apply`.
     fn drain(&mut self, _output: &mut O, _cx: &mut Context) -> Result<(), Failure> {
         Ok(())
     }
-    /// The state of the step, if it keeps any over epochs.
+    /// Returns the state of the step, if it has state that outlives an epoch.
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
         None
     }
@@ -171,13 +171,13 @@ pub trait Step<I, O>: 'static {
 
 /// The state of a step, as a run with a state directory saves and restores it.
 pub trait Stateful {
-    /// An epoch ends: write the keys whose state has changed since the last one.
+    /// Writes the keys whose state has changed since the last epoch.
     ///
     /// # Errors
     /// A state that cannot be saved, with its key.
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure>;
-    /// A run with recovery begins: take up what was saved. Called once, before anything else; from then
-    /// on changes are to be noted.
+    /// Restores the saved state at the beginning of a run with recovery. Called once, before anything else;
+    /// from then on changes must be recorded.
     ///
     /// # Errors
     /// A state that cannot be read, or is of a type that cannot be saved.

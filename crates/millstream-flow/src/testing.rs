@@ -1,5 +1,5 @@
-//! What tests of flows are made of: sources that follow a script, sinks that are lists, a clock that is
-//! moved by hand, and trials of a flow with a crash at every point.
+//! Tools for tests of flows: sources that follow a script, sinks that are lists, a clock that a test sets, and
+//! trials of a flow with a crash at every point.
 
 mod clock;
 mod collected;

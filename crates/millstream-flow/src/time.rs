@@ -1,16 +1,15 @@
-//! Event time: items that know when they happened, and watermarks that say how far time has come.
+//! Event time: items with the times at which they happened, and watermarks: how far event time has advanced.
 //!
-//! [`event_time`](crate::Stream::event_time) makes `Stream<Timed<T>>` of `Stream<T>`. Behind each
-//! partition of a source its *watermark* follows the latest time seen, by the lateness that is
-//! allowed: no item before it is expected any more. The watermarks of partitions, workers and merged
-//! streams are joined by their minimum and travel among the items, in order.
+//! [`event_time`](crate::Stream::event_time) makes a `Stream<Timed<T>>` from a `Stream<T>`. The *watermark* of
+//! each partition of a source is its latest time minus the allowed lateness: no item before it is expected any
+//! more. The watermark of several partitions, workers or merged streams is the minimum of theirs. Watermarks
+//! are sent between the items, in order.
 //!
-//! Invariant: an item carries the watermark that its own partition had just before it. Whether it is
-//! late is judged by that, and not by how far other partitions happen to be. So the answer does not
-//! depend on the size of batches, on the number of workers or on who was faster; and since the joined
-//! watermark is never ahead of a partition's own, what is not late always arrives in time. (The
-//! exception is a partition that was left out because it was idle.) The idea of watermarks is that of
-//! MillWheel (Akidau et al., VLDB 2013).
+//! Invariant: an item has the watermark that its own partition had just before it. Whether it is late depends
+//! on that watermark, and not on the progress of other partitions. So the result does not depend on the size of
+//! batches, the number of workers or the speed of partitions; and because the joined watermark is never ahead
+//! of a partition's own, an item that is not late always arrives in time. (The exception is a partition that
+//! was excluded because it was idle.) The idea of watermarks is that of MillWheel (Akidau et al., VLDB 2013).
 
 pub mod assign;
 pub mod join;
@@ -21,15 +20,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Before all times: the watermark of a partition that has said nothing yet.
+/// Before all times: the watermark of a partition that has sent none yet.
 pub const BEFORE_ALL: i64 = i64::MIN;
-/// After all times: the deadline of what waits for nothing.
+/// After all times: the deadline of a step without timers.
 pub const NEVER: i64 = i64::MAX;
 
-/// A value with its time. It can be used like the value itself.
+/// A value with its time. It dereferences to the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Timed<T> {
-    /// When it happened: nanoseconds since an epoch of the flow's own choice.
+    /// The time at which it happened: nanoseconds since an epoch that the flow chooses.
     pub time: i64,
     /// The watermark of its partition just before it.
     pub watermark: i64,
@@ -38,7 +37,7 @@ pub struct Timed<T> {
 }
 
 impl<T> Timed<T> {
-    /// Another value at the same time.
+    /// Replaces the value and keeps the time.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Timed<U> {
         Timed {
             time: self.time,
@@ -61,7 +60,7 @@ impl<T> DerefMut for Timed<T> {
     }
 }
 
-/// How event time follows the times of the items.
+/// The options of event time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTime {
     pub(crate) lateness: i64,
@@ -69,15 +68,15 @@ pub struct EventTime {
 }
 
 impl EventTime {
-    /// How far behind the latest item of its partition an item may be; nothing unless told otherwise.
+    /// Sets how much earlier than the latest item of its partition an item may be. The default is zero.
     #[must_use]
     pub fn lateness(mut self, lateness: Duration) -> Self {
         self.lateness = nanos(lateness);
         self
     }
 
-    /// After how long without items a partition no longer holds back the others. Unless told
-    /// otherwise they wait for it.
+    /// Sets the time without items after which other partitions no longer wait for a partition. By default they
+    /// always wait for it.
     #[must_use]
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = Some(nanos(idle));
@@ -85,47 +84,47 @@ impl EventTime {
     }
 }
 
-/// A duration in nanoseconds.
+/// Converts a duration to nanoseconds.
 #[must_use]
 pub fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// What somebody who sends items says about the times of those to come.
+/// The watermark of one sender of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermark {
     /// No item before this is expected.
     pub at: i64,
-    /// Whether to wait for the sender.
+    /// The state of the sender.
     pub sender: Sender,
 }
 
-/// What a sender of watermarks is doing.
+/// The state of a sender of watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// It is waited for.
+    /// Receivers wait for it.
     Live,
-    /// It has been silent for too long and holds nobody back.
+    /// It has been silent for too long, and receivers do not wait for it.
     Idle,
-    /// It has sent everything.
+    /// It has sent all its items.
     Ended,
 }
 
 impl Watermark {
-    /// The watermark of a sender that has said nothing yet.
+    /// The watermark of a sender that has sent none yet.
     pub const UNKNOWN: Watermark = Watermark {
         at: BEFORE_ALL,
         sender: Sender::Live,
     };
 
-    /// The watermark of a sender that has nothing to send.
+    /// The watermark of a sender without items.
     pub(crate) const NOTHING: Watermark = Watermark {
         at: BEFORE_ALL,
         sender: Sender::Ended,
     };
 
-    /// The watermark of all senders together: the least of those that are live. When all have ended
-    /// nothing is held back, and time has come as far as it did anywhere.
+    /// Joins the watermarks of all senders: the minimum of those that are live. If all have ended, the maximum
+    /// of all.
     pub(crate) fn join(all: impl Iterator<Item = Watermark>) -> Watermark {
         let mut least: Option<i64> = None;
         let mut furthest = BEFORE_ALL;
@@ -154,7 +153,8 @@ impl Watermark {
         }
     }
 
-    /// How far the others let time come: an item of one sender meets timers up to this.
+    /// Returns the event time up to which all other senders have advanced: an item of one sender fires timers
+    /// up to it.
     pub(crate) fn floor(others: impl Iterator<Item = Watermark>) -> i64 {
         others
             .filter(|mark| mark.sender == Sender::Live)
@@ -164,7 +164,7 @@ impl Watermark {
     }
 }
 
-/// The watermarks of several senders, joined.
+/// The joined watermark of several senders.
 pub(crate) struct Watermarks {
     senders: Vec<Watermark>,
     joined: Watermark,
@@ -178,18 +178,18 @@ impl Watermarks {
         }
     }
 
-    /// Takes in what one sender says; gives the joined watermark if that changes it.
-    pub(crate) fn hear(&mut self, sender: usize, mark: Watermark) -> Option<Watermark> {
+    /// Sets the watermark of one sender; returns the joined watermark if it changes.
+    pub(crate) fn update(&mut self, sender: usize, mark: Watermark) -> Option<Watermark> {
         self.senders[sender] = mark;
         let mut joined = Watermark::join(self.senders.iter().copied());
-        // Who comes back from being idle may be behind; time does not go back for it.
+        // A sender that was idle may have an earlier watermark; time does not decrease.
         joined.at = joined.at.max(self.joined.at);
         let changed = joined != self.joined;
         self.joined = joined;
         changed.then_some(joined)
     }
 
-    /// How far all senders but one let time come.
+    /// Returns the event time up to which all senders but one have advanced.
     pub(crate) fn floor(&self, sender: usize) -> i64 {
         let others = self.senders.iter().enumerate();
         Watermark::floor(
@@ -209,31 +209,31 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_live_sender_decides_and_time_never_goes_back() {
+    fn the_slowest_live_sender_decides_and_time_never_decreases() {
         let mut marks = Watermarks::new(vec![Watermark::UNKNOWN; 3]);
-        assert_eq!(marks.hear(0, mark(10, Sender::Live)), None);
-        assert_eq!(marks.hear(1, mark(5, Sender::Live)), None);
+        assert_eq!(marks.update(0, mark(10, Sender::Live)), None);
+        assert_eq!(marks.update(1, mark(5, Sender::Live)), None);
         assert_eq!(
-            marks.hear(2, mark(7, Sender::Live)),
+            marks.update(2, mark(7, Sender::Live)),
             Some(mark(5, Sender::Live))
         );
         assert_eq!(marks.floor(1), 7);
         assert_eq!(
-            marks.hear(1, mark(5, Sender::Idle)),
+            marks.update(1, mark(5, Sender::Idle)),
             Some(mark(7, Sender::Live))
         );
-        assert_eq!(marks.hear(1, mark(6, Sender::Live)), None);
+        assert_eq!(marks.update(1, mark(6, Sender::Live)), None);
         assert_eq!(
-            marks.hear(2, mark(8, Sender::Ended)),
+            marks.update(2, mark(8, Sender::Ended)),
             None,
             "sender 1 is at 6, which time has passed"
         );
         assert_eq!(
-            marks.hear(1, mark(20, Sender::Ended)),
+            marks.update(1, mark(20, Sender::Ended)),
             Some(mark(10, Sender::Live))
         );
         assert_eq!(
-            marks.hear(0, mark(11, Sender::Ended)),
+            marks.update(0, mark(11, Sender::Ended)),
             Some(mark(20, Sender::Ended))
         );
         assert_eq!(marks.floor(0), NEVER);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::format::control::Control;
 use crate::format::files;
 use crate::format::frame::Kind;
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::{self, Mark, Segment};
 use crate::mutex::lock;
 use crate::options::Options;
@@ -42,7 +43,7 @@ pub(crate) struct Core<S: Storage> {
     presence: Presence,
     /// When the path was examined last, in ns of the host's clock.
     presence_checked_ns: AtomicU64,
-    /// Why nothing is read or appended any more.
+    /// The error of every further read and append.
     failure: OnceLock<Failure>,
     /// The count of faults of this process when this opening last searched its own and found none.
     faults_elsewhere: AtomicU64,
@@ -51,7 +52,10 @@ pub(crate) struct Core<S: Storage> {
 /// The interval between checks that the directory is still there.
 const PRESENCE_CHECK: Duration = Duration::from_secs(1);
 
-/// Why an opening is of no use any more.
+/// How long a segment may be held by calls of other threads that read no record.
+const IN_USE_MAX: Duration = Duration::from_secs(1);
+
+/// Why an opening can no longer be used.
 enum Failure {
     Fault {
         path: PathBuf,
@@ -201,7 +205,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The result of an operation, unless the file system has failed under it: then it means nothing.
+    /// The result of an operation, or an error if the file system has failed meanwhile, which makes the result invalid.
     pub fn checked<T>(&self, result: Result<T>) -> Result<T> {
         self.check()?;
         result
@@ -267,7 +271,7 @@ impl<S: Storage> Core<S> {
         PRESENCE_CHECK.saturating_sub(self.options.host.monotonic().saturating_sub(last))
     }
 
-    /// Make sure that the directory is still at its path; if it was examined lately, that must do.
+    /// Check that the directory is still at its path, unless it was checked recently.
     pub fn check_presence(&self) -> Result<()> {
         match self.until_presence_check().is_zero() {
             true => self.check_presence_now(),
@@ -275,7 +279,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Make sure that the directory is still at its path.
+    /// Check that the directory is still at its path.
     pub fn check_presence_now(&self) -> Result<()> {
         if self.options.host.has_threads() {
             let now = self.options.host.monotonic().as_nanos() as u64;
@@ -330,6 +334,36 @@ impl<S: Storage> Core<S> {
         let segment = Arc::new(segment);
         segments.insert(segment.number(), Arc::downgrade(&segment));
         segment
+    }
+
+    /// Calls `change` while none but its `owners` holds the segment `number`, and no reader can come to it. The calls of other threads, such
+    /// as a sync, hold a segment for a moment.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] when others hold it for longer; those of `change`.
+    pub fn exclusively<T>(
+        &self,
+        number: u64,
+        owners: usize,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let host = &self.options.host;
+        let begun = host.monotonic();
+        loop {
+            let segments = lock(&self.segments);
+            let holders = segments.get(&number).map_or(0, Weak::strong_count);
+            if holders <= owners {
+                // What the last holder has read, it has read before it dropped the segment.
+                fence(Ordering::Acquire);
+                return change();
+            }
+            drop(segments);
+            if !host.has_threads() || host.monotonic().saturating_sub(begun) > IN_USE_MAX {
+                let path = self.storage.path(&segment::name(number));
+                return Err(Error::InUse { path });
+            }
+            pause();
+        }
     }
 
     /// Forget the segments from `number` on: their files are gone.
@@ -414,11 +448,9 @@ impl<S: Storage> Core<S> {
             return Ok(Some(time_ns));
         }
         let start = segment.data_start();
-        match segment.head(start) {
+        match Published::at(segment, start) {
             Ok(None) => Ok(None),
-            Ok(Some(head)) if segment.is_sound(start, head, base) => {
-                Ok(Some(segment.time_ns(start)))
-            }
+            Ok(Some(frame)) if frame.is_sound(base) => Ok(Some(frame.time_ns())),
             Ok(Some(_)) => Err(self.damage(segment, start, "a frame does not match its checksum")),
             Err(what) => Err(self.damage(segment, start, what)),
         }
@@ -562,11 +594,8 @@ impl<S: Storage> Core<S> {
     pub fn time_of(&self, sequence: u64) -> Result<u64> {
         let segment = self.locate(sequence)?;
         let (base, mark) = (self.base(&segment)?, self.find(&segment, sequence)?);
-        let head = segment.head(mark.offset);
-        match head {
-            Ok(Some(head)) if segment.is_sound(mark.offset, head, sequence) && base <= sequence => {
-                Ok(segment.time_ns(mark.offset))
-            }
+        match Published::at(&segment, mark.offset) {
+            Ok(Some(frame)) if frame.is_sound(sequence) && base <= sequence => Ok(frame.time_ns()),
             _ => Err(self.damage(&segment, mark.offset, "a frame does not match its checksum")),
         }
     }
@@ -583,7 +612,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// Have on disk what files there are.
+    /// Make the names of the files durable.
     pub fn sync_names(&self) -> Result<()> {
         self.storage.sync_names().map_err(|source| Error::Io {
             verb: "sync",
@@ -597,7 +626,7 @@ impl<S: Storage> Core<S> {
         self.attempt_sync(segment, || segment.region().sync(from, to))
     }
 
-    /// [`sync`](Self::sync) by a function that does something else before.
+    /// [`sync`](Self::sync) with the function that does it.
     pub fn attempt_sync(
         &self,
         segment: &Segment<S::Region>,
@@ -642,4 +671,12 @@ impl<S: Storage> Core<S> {
             Ok(())
         }
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no call says when another thread drops a segment"
+)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
 }

@@ -32,7 +32,7 @@ pub enum Error {
     NotAJournal {
         /// The directory or file.
         path: PathBuf,
-        /// What gave it away.
+        /// What was found instead of a journal.
         why: String,
     },
     /// The journal was written by a newer version of the format.
@@ -60,7 +60,7 @@ pub enum Error {
     DiskFull {
         /// The segment that could not be made.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation guarantees nothing, a
@@ -176,6 +176,13 @@ pub enum Error {
         /// The journal.
         path: PathBuf,
     },
+    /// A reader or a [pinned record](crate::PinnedRecord) of this opening holds the segment in which a cut would clear records. Nothing was
+    /// dropped; drop the reader or the record first.
+    #[error("{}: nothing was cut: a reader or a pinned record of this opening holds the segment; drop it first", path.display())]
+    InUse {
+        /// The segment.
+        path: PathBuf,
+    },
     /// The process forked. A child opens the journal itself.
     #[error("{}: this journal was opened before a fork; open it again in the child", path.display())]
     Forked {
@@ -210,7 +217,7 @@ pub enum Error {
     },
     /// Another reader has the cursor.
     #[error("{}: cursor \"{name}\" is in use by another reader", path.display())]
-    CursorTaken {
+    CursorInUse {
         /// The journal.
         path: PathBuf,
         /// The cursor.

@@ -7,5 +7,6 @@ pub(crate) mod control;
 pub(crate) mod files;
 pub(crate) mod frame;
 pub(crate) mod index;
+pub(crate) mod published;
 pub(crate) mod sealed;
 pub(crate) mod segment;

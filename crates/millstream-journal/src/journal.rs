@@ -190,12 +190,16 @@ impl<S: Storage> Journal<S> {
         self.core().checked(prune::prune(self.core(), retention))
     }
 
-    /// Drop the records from `sequence` on, so that the next record gets this number. The remaining records are durable afterwards. Other
-    /// readers of this journal whose position is after the cut get [`Error::NotYet`].
+    /// Drop the records from `sequence` on, so that the next record gets this number. The remaining records are durable afterwards.
+    ///
+    /// A cut clears the records of the segment in which it begins, so no reader and no [pinned record](crate::PinnedRecord) of this opening
+    /// may hold that segment. Segments after it are removed; a pinned record of these keeps its body. Openings that only read are not
+    /// excluded: their readers whose position is after the cut get [`Error::NotYet`], and a body that one of them has borrowed across the
+    /// cut may read as zeros or as a later record.
     ///
     /// # Errors
-    /// [`Error::NotExclusive`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a full disk nothing is dropped: the intent
-    /// of a cut needs a block.
+    /// [`Error::NotExclusive`]; [`Error::InUse`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a full disk nothing is
+    /// dropped: the intent of a cut needs a block.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });

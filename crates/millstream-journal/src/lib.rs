@@ -54,12 +54,12 @@ mod sync;
 
 pub use append::writer::{Claim, Writer};
 pub use copies::identity::Identity;
-pub use copies::term::{Standing, Term};
+pub use copies::term::{Leadership, Term};
 pub use error::{Error, Result};
 pub use host::Host;
 pub use journal::Journal;
 pub use options::{Options, Retention, Sync};
-pub use read::cursor::{Cursor, Share};
+pub use read::cursor::{Cursor, CursorMode};
 pub use read::cursor_file::CursorInfo;
 pub use read::info::Info;
 pub use read::pinned::PinnedRecord;

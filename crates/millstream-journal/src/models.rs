@@ -1,8 +1,8 @@
-//! The real writer and the real reader in every interleaving of their loads and stores, with every value that a load may give: see
+//! The real writer and the real reader in every interleaving of their loads and stores, with every value that a load may return: see
 //! [`modelled`](crate::storage::modelled).
 //!
 //! A model has two processes, so each has an opening of its own, and shares with the other what is mapped and nothing else. Threads are
-//! changed in the middle at most [`PREEMPTIONS`] times in a run. Each model has controls: an order of things that is wrong, which must be found.
+//! preempted at most [`PREEMPTIONS`] times in a run. Each model has controls: a wrong order of operations, which must be found.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// A bug, for as long as this lives.
+/// A planted bug, until this is dropped.
 struct Planted;
 
 impl Planted {
@@ -92,7 +92,7 @@ fn body(sequence: u64) -> Vec<u8> {
 }
 
 /// Look for records `looks` times; those that are there must be complete and in order.
-fn look(reader: &mut Reader<Modelled>, looks: usize) {
+fn poll_records(reader: &mut Reader<Modelled>, looks: usize) {
     for _ in 0..looks {
         let sequence = reader.position();
         if let Some(record) = reader.next().expect("nothing is damaged") {
@@ -108,7 +108,7 @@ fn publish(orders: Orders) {
         let [one, other] = two_processes(orders, &[]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
-            look(&mut reader, 3);
+            poll_records(&mut reader, 3);
         });
         let writer = one.writer().expect("it was made before");
         for sequence in 0..2 {
@@ -149,9 +149,9 @@ fn a_batch_is_seen_as_a_whole() {
         let [one, other] = two_processes(Orders::default(), &[]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
-            look(&mut reader, 1);
+            poll_records(&mut reader, 1);
             if reader.position() == 1 {
-                look(&mut reader, 1);
+                poll_records(&mut reader, 1);
                 assert_eq!(reader.position(), 2, "half a batch");
             }
         });
@@ -163,14 +163,14 @@ fn a_batch_is_seen_as_a_whole() {
     });
 }
 
-/// A claim is given up, and a record is appended where it was.
+/// A claim is abandoned, and a record is appended at its offset.
 #[test]
 fn a_claim_that_was_given_up_is_never_seen() {
     check(|| {
         let [one, other] = two_processes(Orders::default(), &[]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
-            look(&mut reader, 3);
+            poll_records(&mut reader, 3);
         });
         let writer = one.writer().expect("it was made before");
         writer.claim(40).expect("there is room").fill(0xFF);
@@ -189,7 +189,7 @@ fn roll() {
                 .next()
                 .expect("it is sound")
                 .expect("it was there before");
-            look(&mut reader, 3);
+            poll_records(&mut reader, 3);
         });
         let writer = one.writer().expect("it was made before");
         for sequence in 1..3 {

@@ -1,7 +1,7 @@
 //! Opening: find out which processes have the journal open, recover if there are none, and join.
 //!
 //! Every opening that may write shares a lock on the control file. The opening that can have that lock exclusively is the first one, and
-//! recovers. An exclusive opening keeps it. Readers take no lock, since what writers do does not conflict with reading.
+//! recovers. An exclusive opening keeps it. Readers take no lock, since writing does not conflict with reading.
 
 use std::io;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::recover;
 use crate::storage::{Access, Hold, Storage};
 
 /// An opening and the lock that prevents a recovery by others.
-pub(crate) struct Opened<S: Storage> {
+pub(crate) struct Opening<S: Storage> {
     pub core: Core<S>,
     pub lock: Option<S::Lock>,
 }
 
 /// Open the journal in `storage`.
-pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opening<S>> {
     let opened = take_part(storage.clone(), options);
     // The result is worthless if a file could not be read, or a store failed.
     if let Some(fault) = storage.fault() {
@@ -36,7 +36,7 @@ pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opened<S>
     opened
 }
 
-fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opening<S>> {
     options.check()?;
     if options.read_only {
         return read(storage, options);
@@ -46,7 +46,7 @@ fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
     Ok(opened)
 }
 
-fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<S>> {
+fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opening<S>> {
     prepare(&storage, &options)?;
     let start = options.host.monotonic();
     let mut pause = Duration::from_micros(100);
@@ -79,7 +79,7 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
         {
             let segment_bytes = control.segment_bytes();
             let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
-            return Ok(Opened {
+            return Ok(Opening {
                 core,
                 lock: Some(shared),
             });
@@ -91,7 +91,7 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opened<
     }
 }
 
-/// Returns a journal of an earlier version its identity. One that cannot be stored, on a full disk, is derived again at the next opening.
+/// Assigns an identity to a journal of an earlier version. One that cannot be stored, on a full disk, is derived again at the next opening.
 fn ensure_identity<S: Storage>(core: &Core<S>) -> Result<()> {
     // A damaged one is an error for those that ask for it.
     if !matches!(identity::read(&core.storage), Ok(None)) {
@@ -149,12 +149,12 @@ fn prepare<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         .map_err(|source| failed("make", storage, source))
 }
 
-fn taken_over<S: Storage>(storage: S, options: Options, alone: S::Lock) -> Result<Opened<S>> {
+fn taken_over<S: Storage>(storage: S, options: Options, alone: S::Lock) -> Result<Opening<S>> {
     let control = Control::create(&storage)?;
     control.set_owner(std::process::id());
     let segment_bytes = control.segment_bytes();
     let core = Core::new(storage, options, Some(control), None, segment_bytes)?;
-    Ok(Opened {
+    Ok(Opening {
         core,
         lock: Some(alone),
     })
@@ -192,7 +192,7 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         .and_then(|()| check(storage, &control))
         .inspect_err(|_| control.poison())?;
     control.end_recovery(&plan.facts, storage.mount());
-    if term::standing(storage)?.superseded_by.is_some() {
+    if term::leadership(storage)?.superseded_by.is_some() {
         control.supersede();
     }
     check(storage, &control)
@@ -207,7 +207,7 @@ fn check<S: Storage>(storage: &S, control: &Control<S::Region>) -> Result<()> {
 }
 
 /// Open for reading: beside those that write, or as a recovery would leave the journal.
-fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
+fn read<S: Storage>(storage: S, options: Options) -> Result<Opening<S>> {
     if let Some(control) = Control::open(&storage, Access::Read)?
         && control.is_live(&storage, options.host.boot())
     {
@@ -219,7 +219,7 @@ fn read<S: Storage>(storage: S, options: Options) -> Result<Opened<S>> {
             Core::new(storage, options, Some(control), None, segment_bytes)?.with_confirmed(known);
         // A format that is too new, or a tail that is missing, is an error now and not at the first record.
         core.segment(core.tail_segment())?;
-        return Ok(Opened { core, lock: None });
+        return Ok(Opening { core, lock: None });
     }
     planned(storage, options, None)
 }
@@ -229,7 +229,7 @@ fn planned<S: Storage>(
     storage: S,
     options: Options,
     left: Option<&Control<S::Region>>,
-) -> Result<Opened<S>> {
+) -> Result<Opening<S>> {
     let plan = recover::plan(&storage, left, &options)?;
     if plan.is_new() {
         return Err(Error::NotFound {
@@ -238,7 +238,7 @@ fn planned<S: Storage>(
     }
     let segment_bytes = plan.facts.segment_bytes;
     let core = Core::new(storage, options, None, Some(plan), segment_bytes)?;
-    Ok(Opened { core, lock: None })
+    Ok(Opening { core, lock: None })
 }
 
 fn failed<S: Storage>(verb: &'static str, storage: &S, source: io::Error) -> Error {

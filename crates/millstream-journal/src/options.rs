@@ -20,9 +20,9 @@ const FIRST_SEQUENCE_MAX: u64 = 1 << 63;
 /// In every mode it survives the death of any process as soon as `append` has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When the kernel likes to, within half a minute or so.
+    /// When the kernel writes pages back, typically within 30 seconds.
     Never,
-    /// In the background, so that a loss of power costs at most what this time brought.
+    /// In the background, so that a loss of power loses at most the records acknowledged within this time.
     Every(Duration),
     /// Before `append` returns. Appends at the same time share one sync.
     Always,

@@ -1,7 +1,7 @@
 //! Whether the process that had a writer's slot is gone, although a child that it forked still holds the lock of the slot.
 //!
 //! A number alone does not say. A killed process keeps its number until its parent has waited for it, and afterwards another process may
-//! get it. So a slot also holds the start time of its process. Nothing is concluded from what cannot be read: where `/proc` is missing,
+//! get it. So a slot also holds the start time of its process. A value that cannot be read proves nothing: where `/proc` is missing,
 //! hides other users' processes or shows those of another namespace, a process is gone only when its number is free.
 
 use rustix::io::Errno;
@@ -10,24 +10,24 @@ use rustix::process::{Pid, test_kill_process};
 /// When a process started, in one word: clock ticks since the machine started, and in the upper bits where these mean the same. 0 is
 /// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Started(pub u64);
+pub(crate) struct StartTime(pub u64);
 
 const TICKS_BITS: u32 = 48;
 
-impl Started {
-    pub const UNKNOWN: Started = Started(0);
+impl StartTime {
+    pub const UNKNOWN: StartTime = StartTime(0);
 
     fn new(clock: u64, ticks: u64) -> Self {
-        Started(clock << TICKS_BITS | ticks & ((1 << TICKS_BITS) - 1))
+        StartTime(clock << TICKS_BITS | ticks & ((1 << TICKS_BITS) - 1))
     }
 
     /// Of this process.
     pub fn own() -> Self {
-        look(std::process::id()).map_or(Self::UNKNOWN, |found| found.started)
+        lookup(std::process::id()).map_or(Self::UNKNOWN, |found| found.started)
     }
 
     /// Whether the two are known, by the same clock, and differ.
-    fn is_another(self, other: Started) -> bool {
+    fn is_another(self, other: StartTime) -> bool {
         let comparable = self != Self::UNKNOWN
             && other != Self::UNKNOWN
             && self.0 >> TICKS_BITS == other.0 >> TICKS_BITS;
@@ -36,26 +36,26 @@ impl Started {
 }
 
 /// Whether the process with this number in this namespace, which started then, is gone.
-pub(crate) fn is_gone(number: u32, started: Started) -> bool {
+pub(crate) fn is_gone(number: u32, started: StartTime) -> bool {
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return false;
     };
     if test_kill_process(pid) == Err(Errno::SRCH) {
         return true;
     }
-    look(number).is_some_and(|found| found.is_dead || found.started.is_another(started))
+    lookup(number).is_some_and(|found| found.is_dead || found.started.is_another(started))
 }
 
 /// A process as `/proc` shows it.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct ProcessState {
     /// It has ended, and its parent has not waited for it yet.
     is_dead: bool,
-    started: Started,
+    started: StartTime,
 }
 
 /// The process of that number, where `/proc` shows this namespace and this process may look.
-fn look(number: u32) -> Option<Found> {
+fn lookup(number: u32) -> Option<ProcessState> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     if !is_of_this_namespace(&status) {
         return None;
@@ -79,16 +79,16 @@ fn clock() -> u64 {
 }
 
 /// Reads a line of `/proc/PID/stat`. The name of the program, in parentheses, may hold anything.
-fn parse(stat: &str, clock: u64) -> Option<Found> {
+fn parse(stat: &str, clock: u64) -> Option<ProcessState> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let state = *fields.first()?;
     // The first thread of a process can end before the others: then the threads are counted.
     let threads: u64 = fields.get(17)?.parse().ok()?;
     let ticks = fields.get(19)?.parse().ok()?;
-    Some(Found {
+    Some(ProcessState {
         is_dead: matches!(state, "Z" | "X" | "x") && threads <= 1,
-        started: Started::new(clock, ticks),
+        started: StartTime::new(clock, ticks),
     })
 }
 
@@ -108,11 +108,11 @@ mod tests {
         assert!(!found("S", 1).is_dead && !found("R", 3).is_dead);
         assert!(found("Z", 1).is_dead && !found("Z", 2).is_dead);
         let started = found("S", 1).started;
-        assert_eq!(started, Started::new(5, 777));
-        assert!(started.is_another(Started::new(5, 778)));
+        assert_eq!(started, StartTime::new(5, 777));
+        assert!(started.is_another(StartTime::new(5, 778)));
         assert!(!started.is_another(started));
-        assert!(!started.is_another(Started::new(6, 778)), "another clock");
-        assert!(!started.is_another(Started::UNKNOWN));
+        assert!(!started.is_another(StartTime::new(6, 778)), "another clock");
+        assert!(!started.is_another(StartTime::UNKNOWN));
         for wrong in ["", "42 (x", "42 (x) S 1 2"] {
             assert_eq!(parse(wrong, 5), None);
         }
@@ -128,11 +128,11 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_is_not_gone_and_would_be_with_another_start() {
-        let own = Started::own();
-        assert_ne!(own, Started::UNKNOWN);
+        let own = StartTime::own();
+        assert_ne!(own, StartTime::UNKNOWN);
         assert!(!is_gone(std::process::id(), own));
-        assert!(!is_gone(std::process::id(), Started::UNKNOWN));
-        assert!(is_gone(std::process::id(), Started(own.0 + 1)));
+        assert!(!is_gone(std::process::id(), StartTime::UNKNOWN));
+        assert!(is_gone(std::process::id(), StartTime(own.0 + 1)));
         assert!(!is_gone(0, own), "no number at all");
     }
 }

@@ -1,10 +1,10 @@
-//! The seam to external systems: files of fixed length that are mapped memory, in one directory.
+//! The interface to the file system: memory-mapped files of fixed length in one directory.
 //!
 //! Every byte and word that this crate stores into a file goes through [`Region::store`], [`Region::publish`], [`Region::exchange`] or a
 //! claimed slice, so that a simulation sees each of them in order and can compute what a disk would hold if the power failed in between.
 //! Names are relative to the journal's directory.
 //!
-//! [`Mapped`] is real, [`Simulated`] lives in memory and can lose power, [`Failing`] refuses on purpose.
+//! [`Mapped`] is real, [`Simulated`] lives in memory and can lose power, [`Failing`] injects faults.
 
 use std::io;
 use std::path::PathBuf;
@@ -34,9 +34,9 @@ pub enum Access {
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// With others that share it.
+    /// Shared with other holders.
     Shared,
-    /// Alone.
+    /// Exclusive.
     Exclusive,
 }
 
@@ -54,7 +54,7 @@ pub struct Fault {
 /// Numbers that distinguish a directory from another one that gets its name later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// The directory: its device, inode, time of birth and mount, of which none else has all four.
+    /// The directory: its device, inode, time of birth and mount, all four of which no other directory has.
     pub directory: [u64; 4],
     /// The same of the file that processes share, when there is one.
     pub shared: Option<[u64; 4]>,
@@ -79,7 +79,7 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// A lock that is released when dropped, and when its process dies.
     type Lock: Send + Sync + 'static;
 
-    /// Where `name` is, for messages.
+    /// The path of `name`, for messages.
     fn path(&self, name: &str) -> PathBuf;
     /// Make the directory and its folders (`writers`, `cursors`).
     ///
@@ -194,7 +194,7 @@ pub trait Region: Send + Sync + 'static {
         reason = "the memory is shared with other processes: there is no unique owner"
     )]
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8];
-    /// A claimed slice has been filled. A simulation takes note.
+    /// A claimed slice has been filled. A simulation records it.
     ///
     /// # Safety
     /// The caller has [claimed](Self::claim) these bytes and has no slice of them any more, and no other thread or process stores to them.
@@ -205,11 +205,11 @@ pub trait Region: Send + Sync + 'static {
     /// # Errors
     /// An error of the system. The bytes must then be taken for lost.
     fn sync(&self, from: u64, to: u64) -> io::Result<()>;
-    /// Have the pages of these bytes in memory, so that touching them does not fault; a hint.
+    /// Load the pages of these bytes into memory, so that touching them does not fault; a hint.
     fn populate(&self, from: u64, to: u64);
     /// Release the pages of these bytes, which this process will hardly touch again; they are loaded again when it does. A hint.
     fn release(&self, _from: u64, _to: u64) {}
-    /// Have these bytes in the processor's cache, ready to be stored to; a hint.
+    /// Load these bytes into the processor's cache, ready to be stored to; a hint.
     #[inline]
     fn prefetch(&self, _from: u64, _to: u64) {}
     /// Sleep until the word's lower half is no longer `seen`, a process [wakes](Self::wake), or the time is over. May return early.

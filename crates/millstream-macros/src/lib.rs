@@ -1,7 +1,7 @@
-//! What the compiler writes for a service: how its arguments go into a record and out of it, and its publisher and dispatcher.
+//! Macros of services: they write the encoding and decoding of arguments, and the publisher and the dispatcher of an interface.
 //!
-//! Each macro is there twice. One refers to `::millstream_wire`, for crates that use the wire crate itself; its twin
-//! refers to `::millstream::wire`, and the crate `millstream` re-exports it under the plain name.
+//! Each macro has two forms. One refers to `::millstream_wire`, for crates that use the wire crate itself. The other refers to
+//! `::millstream::wire`, and the crate `millstream` exports it under the plain name.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -27,8 +27,8 @@ pub fn wire(input: TokenStream) -> TokenStream {
     expand(wire::derive(input.into(), &quote!(::millstream_wire)))
 }
 
-/// The twin of [`Wire`](derive@Wire) for users of the crate `millstream`.
-#[doc(hidden)]
+/// Makes a struct or an enum a value of records, as [`Wire`](derive@Wire) does, for users of the crate `millstream`, which exports it
+/// as `millstream::Wire`.
 #[proc_macro_derive(MillstreamWire, attributes(wire))]
 pub fn millstream_wire(input: TokenStream) -> TokenStream {
     expand(wire::derive(input.into(), &quote!(::millstream::wire)))
@@ -46,8 +46,8 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand(interface::interface(arguments.into(), item.into(), &path))
 }
 
-/// The twin of [`macro@interface`] for users of the crate `millstream`.
-#[doc(hidden)]
+/// Makes a trait the interface of a service, as [`macro@interface`] does, for users of the crate `millstream`, which exports it as
+/// `millstream::interface`.
 #[proc_macro_attribute]
 pub fn millstream_interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let path = quote!(::millstream::wire);

@@ -1,4 +1,4 @@
-//! `event_time` and `processing_time`: where Python objects get their times.
+//! `event_time` and `processing_time`: steps that assign times to Python objects.
 
 use millstream_flow::assign::{Assign, PartitionTime};
 use millstream_flow::batch::Batch;
@@ -16,7 +16,7 @@ use crate::policy::OnErrorOption;
 use crate::step::{Kernel, Shape, Tags, is_failed};
 use crate::time::to_nanos_with;
 
-/// Times by a function of the user's.
+/// Times by a function of the user.
 pub(crate) struct ByKernel {
     kernel: Kernel,
     moments: Moments,

@@ -1,13 +1,15 @@
-//! What travels between the steps of a Python flow: a list of values and, after `key_by`, a list of
-//! keys of the same length beside it, so that no pair is made for an item. Behind `event_time` each
+//! The batches between the steps of a Python flow: a list of values and, after `key_by`, a list of
+//! keys of the same length beside it, so that no pair is made for an item. After `event_time` each
 //! value has its time beside it too, as plain numbers.
 //!
 //! Invariant: a batch is the only owner of its lists. A step may hand its list to the user's code.
 
+mod codec;
+mod engine;
+
 use std::ops::Deref;
 
 use millstream_flow::Timed;
-use millstream_flow::batch::Batch;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -17,7 +19,7 @@ use crate::gil::locked;
 #[derive(Clone, Default)]
 pub(crate) struct Times {
     pub(crate) stamps: Vec<Timed<()>>,
-    /// True where they were given as datetimes: the windows of these values are between datetimes then.
+    /// True for times from datetimes: the windows of these values then begin and end with datetimes.
     pub(crate) datetimes: bool,
 }
 
@@ -60,7 +62,7 @@ impl PyBatch {
         }
     }
 
-    /// A batch of these keys and values, which are equally many.
+    /// A batch of these keys and values, which have the same number.
     pub(crate) fn keyed(keys: Option<Bound<'_, PyList>>, values: Bound<'_, PyList>) -> Self {
         PyBatch {
             keys: keys.map(Bound::unbind),
@@ -101,46 +103,6 @@ impl Clone for PyBatch {
                 times: self.times.clone(),
                 right: self.right,
                 len: self.len,
-            }
-        })
-    }
-}
-
-impl Batch for PyBatch {
-    fn len(&self) -> usize {
-        self.len
-    }
-    fn clear(&mut self) {
-        *self = PyBatch::default();
-    }
-    fn take_first(&mut self, count: usize) -> Self {
-        if count >= self.len {
-            return std::mem::take(self);
-        }
-        let (len, keys, values) = (self.len, self.keys.take(), self.values.take());
-        let mut times = self.times.take();
-        let rest_times = times.as_mut().map(|times| {
-            let rest = times.stamps.split_off(count);
-            times.like(rest)
-        });
-        locked(|py| {
-            let part = |list: &Option<Py<PyList>>, from: usize, to: usize| {
-                let list = list.as_ref()?.bind(py);
-                Some(list.get_slice(from, to).unbind())
-            };
-            *self = PyBatch {
-                keys: part(&keys, count, len),
-                values: part(&values, count, len),
-                times: rest_times,
-                right: self.right,
-                len: len - count,
-            };
-            PyBatch {
-                keys: part(&keys, 0, count),
-                values: part(&values, 0, count),
-                times,
-                right: self.right,
-                len: count,
             }
         })
     }

@@ -1,15 +1,15 @@
-//! Steps written in Python that go by processing time: `map_async`.
+//! Steps written in Python that use processing time: `map_async`.
 //!
 //! The step is an object (`millstream/_async_calls.py`) with `take(keys, values, now)`, `tick(now)` and
 //! `end()`. Each returns keys (or None) and values to send on; after each the object's `wake` is the time at which
-//! it wants its next tick, in seconds of processing time, and `bad` holds its failures. `close()`
+//! the next tick is due, in seconds of processing time, and `bad` holds its failures. `close()`
 //! is called when the flow is over, however it ended.
 //!
 //! Values that it has taken and not returned yet are its state: `waiting()` returns pairs of key and value, `take_up`
 //! takes them back. They are saved under a key of the worker's own, so that they find another worker
 //! where there are fewer.
 
-use millstream_flow::checkpoint::{Changes, OfWorker, Restore, pack};
+use millstream_flow::checkpoint::{Changes, PerWorker, Restore, pack};
 use millstream_flow::error::Cause;
 use millstream_flow::step::{Context, Stateful, Step};
 use millstream_flow::stream::Making;
@@ -37,7 +37,7 @@ type Bad<'py> = (
 pub(crate) struct AsyncCalls {
     object: Py<PyAny>,
     policy: ErrorHandler,
-    saved: OfWorker,
+    saved: PerWorker,
 }
 
 impl AsyncCalls {
@@ -53,7 +53,7 @@ impl AsyncCalls {
         Ok(AsyncCalls {
             object,
             policy,
-            saved: OfWorker::new(making.worker),
+            saved: PerWorker::new(making.worker),
         })
     }
 
@@ -89,7 +89,7 @@ impl AsyncCalls {
 }
 
 impl AsyncCalls {
-    /// What has been taken and not given: a list of pairs, nothing if there are none.
+    /// The values taken and not returned: a list of pairs; `None` without any.
     fn waiting(&self, py: Python<'_>) -> Result<Option<Vec<u8>>, Failure> {
         let wrong = |error| Failure::new(self.policy.step.clone(), cause(error));
         let waiting = self.object.bind(py).call_method0(intern!(py, "waiting"));

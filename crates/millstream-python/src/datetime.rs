@@ -1,10 +1,10 @@
 //! The moment that a Python `datetime` names, as whole microseconds since 1970.
 //!
-//! The fields are read as integers and the offset of the time zone is subtracted, so that no float is
-//! between the two: the result is `(time - datetime(1970, 1, 1, tzinfo=utc)) // timedelta(microseconds=1)`
-//! of Python, exactly. A `datetime` itself is read where it is stored. An object of a subclass is asked for
-//! its attributes: a subclass may define them anew (`pandas.Timestamp` does), and whatever it keeps below the
-//! microsecond does not count.
+//! The fields are read as integers and the offset of the time zone is subtracted, without
+//! floats: the result is `(time - datetime(1970, 1, 1, tzinfo=utc)) // timedelta(microseconds=1)`
+//! of Python, exactly. A `datetime` itself is read where it is stored. The attributes of an object of a
+//! subclass are read: a subclass may redefine them (`pandas.Timestamp` does). Digits below the
+//! microsecond are ignored.
 
 use jiff::civil;
 use pyo3::exceptions::PyValueError;
@@ -21,7 +21,7 @@ use crate::show::show;
 const EPOCH: civil::DateTime = civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// Reads datetimes one after the other, and asks a time zone only once for those of one second.
+/// Reads datetimes in order, and calls a time zone only once for those of one second.
 #[derive(Default)]
 pub(crate) struct Moments {
     has_read: bool,
@@ -72,8 +72,8 @@ impl Moments {
         }
     }
 
-    /// How far a plain `datetime` is ahead of UTC, in microseconds; none without a time zone. `second` is what
-    /// its clock shows.
+    /// The offset of a plain `datetime` from UTC, in microseconds; `None` without a time zone. `second` is its
+    /// local time.
     fn offset_of(&mut self, time: &Bound<'_, PyDateTime>, second: i64) -> PyResult<Option<i64>> {
         let py = time.py();
         let Some(zone) = time.get_tzinfo() else {

@@ -35,7 +35,7 @@ impl Divide {
         })
     }
 
-    /// Divides a batch by the answers of the kernel.
+    /// Divides a batch by the results of the kernel.
     pub(crate) fn apply(
         &mut self,
         input: &mut PyBatch,
@@ -57,7 +57,7 @@ impl Divide {
     }
 }
 
-/// Divides lists by a list of verdicts; a value with the verdict `None` has failed and is gone.
+/// Divides lists by a list of verdicts; a value with the verdict `None` has failed and is dropped.
 fn split<'py>(
     keys: Option<&Bound<'py, PyList>>,
     values: &Bound<'py, PyList>,

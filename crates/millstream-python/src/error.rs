@@ -1,4 +1,4 @@
-//! Errors on their way between Python and the engine.
+//! Conversion of errors between Python and the engine.
 //!
 //! A Python exception travels through the engine as the cause of a failure and comes out of `run`
 //! as it went in: as the `__cause__` of a `StepError`, with the traceback of the user's code.
@@ -23,9 +23,9 @@ use crate::show::type_name;
 
 /// A Python exception as the cause of a failure.
 #[derive(Debug)]
-pub(crate) struct Raised(pub(crate) PyErr);
+pub(crate) struct PythonError(pub(crate) PyErr);
 
-impl fmt::Display for Raised {
+impl fmt::Display for PythonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         locked(|py| {
             let value = self.0.value(py);
@@ -39,11 +39,11 @@ impl fmt::Display for Raised {
     }
 }
 
-impl std::error::Error for Raised {}
+impl std::error::Error for PythonError {}
 
 /// An exception as a cause.
 pub(crate) fn cause(error: PyErr) -> Box<dyn std::error::Error + Send + Sync> {
-    Box::new(Raised(error))
+    Box::new(PythonError(error))
 }
 
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -62,7 +62,7 @@ pub(crate) fn usage(py: Python<'_>, message: &str) -> PyErr {
     make(py, "FlowUsageError", message)
 }
 
-/// True for a mistake in how a flow is described, which some are found only while it runs.
+/// True for a mistake in the description of a flow, also one that is found only while it runs.
 pub(crate) fn is_usage(error: &PyErr, py: Python<'_>) -> bool {
     static USAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = USAGE.import(py, "millstream._errors", "FlowUsageError");
@@ -81,7 +81,7 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
         FlowError::Crashed(_) => make(py, "SimulatedCrash", &message),
         FlowError::Unreadable { cause, .. } => {
             let error = make(py, "FlowError", &message);
-            let raised = cause.downcast::<Raised>().ok();
+            let raised = cause.downcast::<PythonError>().ok();
             error.set_cause(py, raised.map(|raised| raised.0));
             error
         }
@@ -90,7 +90,7 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
 }
 
 fn step_error(py: Python<'_>, failure: Failure, message: &str) -> PyErr {
-    let original = match failure.cause.downcast::<Raised>() {
+    let original = match failure.cause.downcast::<PythonError>() {
         Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => return raised.0,
         Ok(raised) => Some(raised.0),
         Err(_) => None,
@@ -111,7 +111,7 @@ fn open_error(
     cause: Box<dyn std::error::Error + Send + Sync>,
     message: &str,
 ) -> PyErr {
-    match cause.downcast::<Raised>() {
+    match cause.downcast::<PythonError>() {
         Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => raised.0,
         Ok(raised) => {
             let error = make(py, "FlowError", message);
@@ -165,7 +165,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         | E::IsCopy { path }
         | E::Locked { path, .. }
         | E::TooManyWriters { path, .. }
-        | E::CursorTaken { path, .. } => ("JournalBusyError", (None, Some(path), None)),
+        | E::CursorInUse { path, .. } => ("JournalBusyError", (None, Some(path), None)),
         E::Poisoned { path } => ("JournalPoisonedError", (None, Some(path), None)),
         E::ReadOnly { path } => ("JournalReadOnlyError", (None, Some(path), None)),
         E::Forked { path } => ("JournalForkedError", (None, Some(path), None)),
@@ -241,7 +241,7 @@ pub(crate) fn queue(py: Python<'_>, error: QueueError) -> PyErr {
     make_queue(py, name, (message, errno_of(&error), stored))
 }
 
-/// The number that the system gave, if it is at the bottom of it.
+/// The error number of the system, if the cause is an error of the system.
 fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -267,12 +267,12 @@ fn make_queue<'py>(
     make_of(py, "millstream._queue_errors", name, arguments)
 }
 
-/// Something wrong with a service, its interfaces or its journals.
+/// An error of a service, its interfaces or its journals.
 pub(crate) fn service_error(py: Python<'_>, error: &dyn fmt::Display) -> PyErr {
     make(py, "ServiceError", &error.to_string())
 }
 
-/// The exception for why a call could not be published.
+/// The exception for a call that could not be published.
 pub(crate) fn service_cause(
     py: Python<'_>,
     cause: Box<dyn std::error::Error + Send + Sync>,
@@ -300,7 +300,7 @@ pub(crate) fn service_failed_test(py: Python<'_>, error: TestError) -> PyErr {
     }
 }
 
-/// Whether an exception ends a program instead of telling of a fault: Ctrl-C, `sys.exit`, leaving the debugger.
+/// Whether an exception ends a program instead of reporting a fault: Ctrl-C, `sys.exit`, leaving the debugger.
 pub(crate) fn interrupts(py: Python<'_>, error: &PyErr) -> bool {
     let quit = || {
         let class = py.import("bdb").and_then(|bdb| bdb.getattr("BdbQuit"));
@@ -318,7 +318,7 @@ pub(crate) fn raised(py: Python<'_>, cause: Box<dyn std::error::Error + Send + S
         },
         Err(cause) => cause,
     };
-    match cause.downcast::<Raised>() {
+    match cause.downcast::<PythonError>() {
         Ok(raised) => raised.0,
         Err(cause) => service_error(py, &cause),
     }
@@ -332,11 +332,11 @@ fn service_raised(
     let raised = cause.and_then(|cause| match cause.downcast::<CallError>() {
         Ok(call) => match *call {
             CallError::Component { cause, .. } | CallError::Interrupted { cause } => {
-                cause.downcast::<Raised>().ok()
+                cause.downcast::<PythonError>().ok()
             }
             _ => None,
         },
-        Err(cause) => cause.downcast::<Raised>().ok(),
+        Err(cause) => cause.downcast::<PythonError>().ok(),
     });
     let raised = raised.map(|raised| raised.0);
     match raised {

@@ -1,4 +1,4 @@
-//! Clocks of the user's: objects in Python that tell the time of a partition.
+//! Clocks of the user: objects in Python that define the event time of a partition.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ impl Clock {
     }
 }
 
-/// Times by clocks of the user's.
+/// Times by clocks of the user.
 pub(crate) struct ByClocks {
     make: Py<PyAny>,
     clocks: HashMap<usize, Clock>,

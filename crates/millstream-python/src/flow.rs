@@ -9,7 +9,7 @@ use crate::policy::OnErrorOption;
 use crate::saving::objects;
 use crate::source;
 
-/// A flow; `millstream.Flow` is its face.
+/// A flow, wrapped by `millstream.Flow`.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Flow {
     pub(crate) engine: Engine,

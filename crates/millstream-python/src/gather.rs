@@ -1,7 +1,7 @@
 //! All values of a key in a batch as one, for `stateful_batch`.
 //!
 //! The values of a key become one list, where the first of them was. Its time is the latest of theirs, and the watermark at
-//! it that at the first of them, so that nothing that is due after a value comes before it.
+//! it that at the first of them, so that no timer fires before a value that precedes it.
 
 use millstream_flow::step::{Context, Step};
 use millstream_flow::{Failure, Timed};
@@ -12,7 +12,7 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// Makes lists of the values of each key.
+/// Collects the values of each key into lists.
 pub(crate) struct Gather;
 
 fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {

@@ -1,8 +1,8 @@
-//! The interpreter lock: every place that takes it or lets it go.
+//! The interpreter lock: all code that acquires or releases it.
 //!
 //! A worker thread is attached to the interpreter for its whole life, so that its thread state is
-//! made once, and lets the lock go at once. Each turn of an operator takes the lock and keeps it for
-//! all steps fused into that operator. Inside a turn the lock is let go only around native work that
+//! made once, and releases the lock at once. Each turn of an operator takes the lock and keeps it for
+//! all steps fused into that operator. Inside a turn the lock is released only around native work that
 //! may wait: reading a socket or a file, writing to one. A worker that sleeps holds nothing.
 
 use std::sync::Arc;

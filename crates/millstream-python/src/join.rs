@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_flow::Failure;
-use millstream_flow::join::{How, Join, Pair};
+use millstream_flow::join::{Join, JoinKind, Pair};
 use millstream_flow::step::{Context, Step};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,10 +13,10 @@ use crate::batch::PyBatch;
 
 /// A join as Python describes it: partners, which come out alone, and nanoseconds: how near partners
 /// are, how long a key is kept, lateness and patience of a watermark for each key.
-pub(crate) type Described = (String, String, u64, Option<u64>, Option<(u64, Option<u64>)>);
+pub(crate) type JoinOptions = (String, String, u64, Option<u64>, Option<(u64, Option<u64>)>);
 
 /// A join as Python describes it.
-pub(crate) fn join((partners, how, within, ttl, per_key): Described) -> PyResult<Join> {
+pub(crate) fn join((partners, how, within, ttl, per_key): JoinOptions) -> PyResult<Join> {
     let join = match partners.as_str() {
         "latest" => Join::latest(),
         "lookup" => Join::lookup(),
@@ -24,9 +24,9 @@ pub(crate) fn join((partners, how, within, ttl, per_key): Described) -> PyResult
         other => return Err(PyValueError::new_err(format!("no such join: {other}"))),
     };
     let join = match how.as_str() {
-        "inner" => join.how(How::Inner),
-        "left" => join.how(How::Left),
-        "full" => join.how(How::Full),
+        "inner" => join.how(JoinKind::Inner),
+        "left" => join.how(JoinKind::Left),
+        "full" => join.how(JoinKind::Full),
         other => return Err(PyValueError::new_err(format!("no such join: {other}"))),
     };
     let time = Duration::from_nanos;

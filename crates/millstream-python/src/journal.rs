@@ -1,7 +1,7 @@
 //! `Journal`: a durable log in a directory.
 //!
-//! The interpreter lock is let go around everything that may wait: opening, a sync, another writer, a new segment, the next records
-//! of a reader. A short append that has nothing to wait for keeps it, because letting it go costs as much as the append.
+//! The interpreter lock is released around everything that may wait: opening, a sync, another writer, a new segment, the next records
+//! of a reader. A short append that need not wait keeps it, because releasing it costs as much as the append.
 
 pub(crate) mod body;
 mod cursor;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use millstream_journal::{self as engine, Error, Options, Retention, Share, Sync};
+use millstream_journal::{self as engine, CursorMode, Error, Options, Retention, Sync};
 use millstream_replication::{Followers, ReplicationError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ const AT_ONCE_BYTES: usize = 32 << 10;
 /// How many items of an iterable are appended in one batch.
 const BATCH: usize = 4096;
 
-/// How long it is waited for a follower before signals are looked after.
+/// How long a wait for followers lasts before signals are handled.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A durable, memory-mapped log of records in a directory, which any process of the machine may append to and read.
@@ -74,7 +74,7 @@ impl Journal {
         Ok(JournalReader::new(reader, stop, waiting, &open))
     }
 
-    /// The sequence numbers that a slice means. Negative ones count from the end; numbers that do not exist are skipped.
+    /// The sequence numbers of a slice. Negative ones count from the end; numbers that do not exist are skipped.
     fn slice(&self, py: Python<'_>, slice: &Bound<'_, PySlice>) -> PyResult<(u64, u64)> {
         let step = slice.getattr("step")?;
         if !step.is_none() && !step.eq(1)? {
@@ -114,7 +114,7 @@ impl Journal {
     }
 }
 
-/// Seconds as the engine takes them: none is never, zero is always.
+/// The sync policy for a number of seconds: `None` is never, zero is always.
 pub(crate) fn sync_of(seconds: Option<f64>) -> PyResult<Sync> {
     Ok(match seconds {
         None => Sync::Never,
@@ -123,7 +123,7 @@ pub(crate) fn sync_of(seconds: Option<f64>) -> PyResult<Sync> {
     })
 }
 
-/// Waits until so many followers have the record `sequence`, without the interpreter lock, and lets signals come in between.
+/// Waits until so many followers have the record `sequence`, without the interpreter lock, and handles signals meanwhile.
 pub(crate) fn wait_followed(
     py: Python<'_>,
     of_journal: &mut Followers,
@@ -469,9 +469,9 @@ impl Journal {
     fn cursor(&self, py: Python<'_>, name: &str, shared: bool) -> PyResult<JournalCursor> {
         let open = self.opened(py)?;
         let share = if shared {
-            Share::Shared
+            CursorMode::Shared
         } else {
-            Share::Exclusive
+            CursorMode::Exclusive
         };
         let cursor = unlocked(|| open.journal.cursor(name, share));
         Ok(JournalCursor::new(

@@ -1,4 +1,4 @@
-//! The states of a kernel on their method to the journals of a run with recovery.
+//! Saves the states of a kernel into the journals of a run with recovery.
 
 use std::cell::Cell;
 
@@ -24,15 +24,15 @@ use crate::show::show;
 
 /// The states of a kernel, which is their owner, and which of them have changed in this epoch.
 ///
-/// Invariant: kernels never remove a state, so that the place of a key in the dictionary is the number of its
-/// birth.
+/// Invariant: kernels never remove a state, so that the position of a key in the dictionary is the order of its
+/// insertion, its *birth*.
 pub(crate) struct KernelStates {
     states: Py<PyDict>,
-    /// The keys of the first so many states.
+    /// The keys of the states seen so far, in order of insertion.
     keys: Keys,
     /// The keys that were touched, unless all count as changed.
     changed: Py<PySet>,
-    /// The places of keys in `states`, of the first so many.
+    /// The positions in `states` of these keys.
     births: Py<PyDict>,
     tracking: ChangeTracking,
 }
@@ -45,19 +45,19 @@ struct ChangeTracking {
     all: bool,
     /// Items in this epoch.
     items: usize,
-    /// After so many items a large part of all keys had changed, when that was measured last.
+    /// The number of items after which a large part of all keys had changed, at the last measurement.
     enough: usize,
-    /// For so many further epochs that is assumed.
+    /// The number of further epochs for which that is assumed.
     granted: u32,
 }
 
-/// From so many parts of all on, changed keys are no longer distinguished from the others.
+/// The part of all keys from which on changed keys are no longer distinguished from the others.
 const ALL_FROM: usize = 4;
-/// For so many epochs that is not measured again.
+/// The number of epochs for which that is not measured again.
 const GRANTED: u32 = 7;
 
 impl ChangeTracking {
-    /// Counts items, after which so many keys of all have changed, as far as they are distinguished.
+    /// Counts items, given the number of changed keys and of all keys, while changed keys are distinguished.
     fn count(&mut self, items: usize, changed: usize, keys: usize) {
         self.items += items;
         if !self.all && changed * ALL_FROM >= keys {
@@ -94,7 +94,7 @@ impl KernelStates {
             };
             uncollected(from, load)?;
             let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
-            // Keys that came from other workers have other places there.
+            // Keys of other workers have other positions there.
             let misplaced = if from.moved() { saved.len() } else { 0 };
             Ok(KernelStates {
                 states: states.clone().unbind(),
@@ -138,7 +138,7 @@ impl KernelStates {
             self.keys.learn(states, step)?;
             let mut block = Block::new(step, &self.keys, states, changes);
             if self.tracking.all {
-                block.changes.begin_anew(cx.worker, cx.workers);
+                block.changes.supersede(cx.worker, cx.workers);
                 let mut births = 0..;
                 for states in in_lists(states).map_err(wrong)? {
                     for (state, born) in states.map_err(wrong)?.iter().zip(&mut births) {
@@ -147,7 +147,7 @@ impl KernelStates {
                 }
             } else {
                 let births = self.births.bind(py);
-                for (born, key) in from_place(states, births.len()).map_err(wrong)? {
+                for (born, key) in keys_from(states, births.len()).map_err(wrong)? {
                     births.set_item(key, born).map_err(wrong)?;
                 }
                 for key in changed.iter() {
@@ -167,7 +167,7 @@ impl KernelStates {
     }
 }
 
-/// Takes up a key with its state.
+/// Adds a key with its state.
 fn load_into(
     states: &Bound<'_, PyDict>,
     entry: &SavedKey,
@@ -191,21 +191,21 @@ fn load_into(
     load().map_err(|error: Cause| from.unreadable(entry, error))
 }
 
-/// The keys of a dictionary from a place on, with their places.
-fn from_place<'py>(
+/// The keys of a dictionary from a position on, with their positions.
+fn keys_from<'py>(
     states: &Bound<'py, PyDict>,
-    place: usize,
+    position: usize,
 ) -> PyResult<impl Iterator<Item = (usize, Bound<'py, PyAny>)>> {
-    // Those before it are not gone through.
+    // The keys before it are not iterated.
     let backwards = states.call_method0(intern!(states.py(), "__reversed__"))?;
-    let keys = backwards.try_iter()?.take(states.len() - place);
+    let keys = backwards.try_iter()?.take(states.len() - position);
     let mut keys = keys.collect::<PyResult<Vec<_>>>()?;
     keys.reverse();
-    Ok((place..).zip(keys))
+    Ok((position..).zip(keys))
 }
 
-/// The values of a dictionary, so many at once: lists are made in a loop that does little else, so that the processor fetches several
-/// objects at once, and they are still near when they are looked at.
+/// The values of a dictionary in chunks: a loop that only builds a list lets the processor fetch several
+/// objects at once, and they are still in the cache when they are written.
 fn in_lists<'py>(
     states: &Bound<'py, PyDict>,
 ) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyList>>>> {
@@ -224,7 +224,7 @@ fn in_lists<'py>(
     }))
 }
 
-/// Keys as they are written, by their births: to write a state, its key need not be fetched.
+/// Encoded keys, by their births: to write a state, its key need not be fetched.
 #[derive(Default)]
 struct Keys {
     bytes: Vec<u8>,
@@ -233,12 +233,12 @@ struct Keys {
 }
 
 impl Keys {
-    /// Takes up the keys that were born since.
+    /// Adds the keys inserted since the last call.
     fn learn(&mut self, states: &Bound<'_, PyDict>, step: &str) -> Result<(), Failure> {
         if self.ends.len() == states.len() {
             return Ok(());
         }
-        let born = from_place(states, self.ends.len());
+        let born = keys_from(states, self.ends.len());
         for (_, key) in born.map_err(|error| Failure::new(step, cause(error)))? {
             let learned = stable_hash(&key).and_then(|hash| {
                 save_key(&key, &mut self.bytes)?;
@@ -263,12 +263,12 @@ impl Keys {
     }
 }
 
-/// States on their method, some at once: the parts of all are fetched before the first of them is looked at. Objects lie
-/// anywhere in memory, and the processor waits for several at once where it has nothing else to do in between.
+/// Saves some states at once: the parts of all are fetched before the first of them is written. Objects are spread
+/// over memory, and the processor fetches several at once if no other work is between the loads.
 ///
-/// It does not where it reads what it has just written in other pieces: then all that was written before has to reach the cache first,
-/// and the counts of references and the records are far from there. So what is kept for an entry is a few words, and results
-/// that have room for an error are asked whether they hold one, and not moved.
+/// A load that follows a store of another width to the same bytes must wait until all earlier stores reach the cache (failed store
+/// forwarding), which delays reference counts and records. So an entry is a few words, and results that may hold an error are
+/// examined in place, not moved.
 struct Block<'a, 'py> {
     step: &'a str,
     keys: &'a Keys,
@@ -300,7 +300,7 @@ impl<'a, 'py> Block<'a, 'py> {
         }
     }
 
-    /// The state of the key that was born as this one.
+    /// The state of the key with this birth.
     fn add(&mut self, born: usize, state: Bound<'py, PyAny>) -> Result<(), Failure> {
         self.entries.push((born, state));
         match self.entries.len() {
@@ -321,7 +321,7 @@ impl<'a, 'py> Block<'a, 'py> {
             let parts = &self.parts[start..*end];
             let failed = Cell::new(None);
             let (key, shard) = self.keys.get(*born);
-            // What has failed is noted.
+            // The failure is stored.
             let _ = self.changes.put(
                 shard,
                 *born as u64,
@@ -346,7 +346,7 @@ impl<'a, 'py> Block<'a, 'py> {
     }
 
     fn failure(&self, born: usize, error: PyErr) -> Failure {
-        let key = from_place(self.states, born).ok();
+        let key = keys_from(self.states, born).ok();
         let key = key.and_then(|mut keys| keys.next());
         Failure {
             key: key.map(|(_, key)| show(&key)),

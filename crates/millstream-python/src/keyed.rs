@@ -1,4 +1,4 @@
-//! State for each key that knows time, on Python objects: the engine's table of keys, with Python
+//! Keyed state with event time, on Python objects: the engine's table of keys, with Python
 //! objects as keys and values.
 
 use std::cell::Cell;
@@ -97,7 +97,7 @@ impl Key for PyKey {
     }
 }
 
-/// What a value is to the logic of a step: the object, or the object and its side of a join.
+/// The value that the logic of a step receives: the object, or the object and its side of a join.
 pub(crate) trait Item: Sized {
     fn of(value: Py<PyAny>, right: bool) -> Self;
     fn object(self) -> Py<PyAny>;
@@ -127,7 +127,7 @@ impl Item for Side<Py<PyAny>, Py<PyAny>> {
     }
 }
 
-/// Lists of keys, values and times in the making.
+/// Lists of keys, values and times under construction.
 #[derive(Default)]
 struct Lists {
     keys: Vec<Py<PyAny>>,
@@ -164,7 +164,7 @@ impl Lists {
     }
 }
 
-/// What came out in one call of the engine.
+/// The outputs of one call of the engine.
 struct Out<'a, 'py> {
     py: Python<'py>,
     results: &'a mut Lists,
@@ -193,7 +193,7 @@ pub(crate) struct PyKeyed<L: KeyLogic<PyKey>> {
     common: PyKey,
 }
 
-/// What is special about a step.
+/// The properties of a step.
 #[derive(Clone, Copy)]
 pub(crate) struct Traits {
     /// Keys may wait for moments in processing time.
@@ -307,7 +307,7 @@ where
                 results: &mut self.results,
                 late: &mut self.late,
             };
-            match self.keyed.settle_all(cx.now(), &mut out) {
+            match self.keyed.drain(cx.now(), &mut out) {
                 Ok(()) => return Ok(()),
                 Err((key, error)) => {
                     self.policy

@@ -1,7 +1,7 @@
 //! `millstream._millstream`: the native half of the Python package.
 //!
 //! The fluent API, with its documentation, is Python (`python/millstream`); it describes a flow with
-//! the few verbs of `pipe`, and the engine of `millstream-flow` runs it. One file for each Python
+//! the verbs of `pipe`, and the engine of `millstream-flow` runs it. One file for each Python
 //! class; all handling of the interpreter lock is in `gil`, all mapping of errors in `error`.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -7,7 +7,7 @@ use millstream_flow::Timed;
 use millstream_flow::checkpoint::{BoxedCodec, Codecs};
 use millstream_flow::error::Cause;
 use millstream_flow::state::{
-    Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Ttl, may_follow, times_of,
+    Due, KeyLogic, Moment, Outputs, Timer, Ttl, WithTimers, WithTimersCodec, may_follow, times_of,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -37,7 +37,7 @@ struct Call {
     requests: Vec<KeyRequest>,
 }
 
-/// What a call of a stateful class learns of its key: the time, the watermark, and timers.
+/// The context of a call of a stateful class: the time, the watermark, and the timers of the key.
 ///
 /// Example:
 ///     >>> import millstream as ms
@@ -102,7 +102,7 @@ impl KeyContext {
         seconds_or_none(self.call().time)
     }
 
-    /// How far event time has come, in seconds; None before it has begun.
+    /// The watermark of event time, in seconds; None before the first.
     #[getter]
     fn watermark(&self) -> Option<f64> {
         seconds_or_none(self.call().at.event)
@@ -301,7 +301,7 @@ impl PyLogic {
     }
 
     /// Applies the requests of the call.
-    fn apply_requests(&self, py: Python<'_>, held: &mut Attended<Py<PyAny>>) {
+    fn apply_requests(&self, py: Python<'_>, held: &mut WithTimers<Py<PyAny>>) {
         let mut call = self.context.bind(py).get().call();
         for request in call.requests.drain(..) {
             match request {
@@ -316,7 +316,7 @@ impl PyLogic {
     fn call<O: Outputs<PyKey, Py<PyAny>, Py<PyAny>>>(
         &mut self,
         key: &PyKey,
-        held: &mut Attended<Py<PyAny>>,
+        held: &mut WithTimers<Py<PyAny>>,
         (time, watermark, at, fires): (i64, i64, Moment, Option<Timer>),
         out: &mut O,
         call: impl for<'py> FnOnce(
@@ -390,13 +390,13 @@ fn emit(
 }
 
 impl KeyLogic<PyKey> for PyLogic {
-    type State = Attended<Py<PyAny>>;
+    type State = WithTimers<Py<PyAny>>;
     type In = Py<PyAny>;
     type Out = Py<PyAny>;
     type Error = PyErr;
 
     fn open(&mut self, _: &PyKey) -> PyResult<Self::State> {
-        locked(|py| Ok(Attended::new(self.make.bind(py).call0()?.unbind())))
+        locked(|py| Ok(WithTimers::new(self.make.bind(py).call0()?.unbind())))
     }
 
     fn on_item(
@@ -481,7 +481,7 @@ impl KeyLogic<PyKey> for PyLogic {
         if matches!(self.calls, Calls::Function(_) | Calls::Returning(_)) {
             return Ok(());
         }
-        // It has its last turn once, whether or not it fails.
+        // The last call is made once, whether or not it fails.
         held.discarded = true;
         let when = (at.event, at.event, at, None);
         self.call(key, held, when, out, |logic, context, methods| {
@@ -505,6 +505,6 @@ impl KeyLogic<PyKey> for PyLogic {
 
     fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
         let made = locked(|py| StateMaker::by(py, &self.make));
-        Ok(Box::new(AttendedCodec(made)))
+        Ok(Box::new(WithTimersCodec(made)))
     }
 }

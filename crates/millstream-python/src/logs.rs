@@ -1,4 +1,4 @@
-//! What the native half logs, on its way to Python's `logging`.
+//! Passes the log events of the native half to Python's `logging`.
 //!
 //! Invariant: a thread that logs never waits for the interpreter. An event below the level of the loggers costs one comparison; one
 //! above it is text in a queue, from which a separate thread passes it to Python. A full queue drops events and logs their number.
@@ -102,12 +102,12 @@ fn begin() -> PyResult<()> {
         .name("millstream-logs".to_owned())
         .spawn(move || read(&receiver))?;
     *queue = Some((process, sender));
-    // The program `millstream` may have a log of its own: then that is where it goes.
+    // The program `millstream` may have a subscriber of its own, which then stays.
     let _ = tracing::subscriber::set_global_default(Bridge);
     Ok(())
 }
 
-/// Does native work without the interpreter lock, and waits until Python has its events.
+/// Does native work without the interpreter lock, and waits until its events have reached Python.
 pub(crate) fn flushed<R>(work: impl FnOnce() -> R) -> R {
     let done = unlocked(work);
     flush();

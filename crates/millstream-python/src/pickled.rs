@@ -169,7 +169,7 @@ fn take_entries<'py>(items: &Bound<'py, PyDict>, parts: &mut Vec<Bound<'py, PyAn
     parts.extend(items.iter().flat_map(|(key, value)| [key, value]));
 }
 
-/// A dictionary of keys and values in turns; false when one is more than a plain value.
+/// A dictionary from alternating keys and values; false when one is more than a plain value.
 fn entries(parts: &[Bound<'_, PyAny>], out: &mut Vec<u8>) -> bool {
     out.extend([EMPTY_DICT, MARK]);
     let written = parts.iter().all(|part| plain(part, out));
@@ -200,7 +200,7 @@ pub(crate) enum Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
-    /// What an object is; `None` when it is more, or no such number or text.
+    /// The plain value of an object; `None` for other objects, and for numbers and texts out of range.
     pub(crate) fn of(value: &'a Bound<'_, PyAny>) -> Option<Self> {
         Some(if value.is_none() {
             Plain::None

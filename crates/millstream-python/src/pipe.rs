@@ -1,4 +1,4 @@
-//! A stream of batches under construction: the few verbs on which all others stand.
+//! A stream of batches under construction: the basic verbs, from which all others are built.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,16 +24,16 @@ use crate::error::{cause, to_python};
 use crate::event_clock::ByClocks;
 use crate::gather::Gather;
 use crate::gil::locked;
-use crate::join::{Described as JoinDescribed, ToTheRight, Tuples, join};
+use crate::join::{JoinOptions, ToTheRight, Tuples, join};
 use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::OnErrorOption;
 use crate::route::ByKey;
 use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
-use crate::window::{Described, Make, PyAggregate, REVIVING, choosing, copy, window};
+use crate::window::{AggregateKind, PyAggregate, REVIVING, WindowOptions, choosing, copy, window};
 
-/// A stream; `millstream.Stream` and `millstream.KeyedStream` are its faces.
+/// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct Pipe {
@@ -106,7 +106,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
         let handling = on_error.clone();
-        let pipe = self.pipe.step(known(kind), name, move |making| {
+        let pipe = self.pipe.step(static_name(kind), name, move |making| {
             Kernel::make(&make, shape, &on_error, making)
         });
         let pipe = handling.of(pipe);
@@ -284,7 +284,7 @@ impl Pipe {
     fn window(
         &self,
         name: &str,
-        described: Described,
+        described: WindowOptions,
         windower: Option<Py<PyAny>>,
         kind: String,
         functions: Vec<Option<Py<PyAny>>>,
@@ -296,7 +296,7 @@ impl Pipe {
         let handling = on_error.clone();
         let make = move |datetimes: &Rc<Cell<bool>>| {
             let made = functions.get(REVIVING).and_then(Option::as_ref);
-            let make = Make::read(&kind, &functions)?;
+            let make = AggregateKind::read(&kind, &functions)?;
             Ok(PyAggregate::new(make, made, datetimes))
         };
         let step = if described.ordered {
@@ -309,7 +309,7 @@ impl Pipe {
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
-    /// A step that is an object of `make` and is called by processing time.
+    /// A step that is an object from `make` and is called by processing time.
     fn ticking(
         &self,
         py: Python<'_>,
@@ -320,7 +320,7 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let on_error = OnErrorOption::read(on_error)?;
         let handling = on_error.clone();
-        let pipe = self.pipe.step(known(kind), name, move |making| {
+        let pipe = self.pipe.step(static_name(kind), name, move |making| {
             AsyncCalls::make(&make, &on_error, making)
         });
         let pipe = handling.of(pipe);
@@ -328,7 +328,7 @@ impl Pipe {
     }
 
     /// Lists of at most `most` values, of each key where there are keys; after `wait` nanoseconds of
-    /// processing time a list is given as it is.
+    /// processing time a shorter list is emitted.
     fn collect(
         &self,
         py: Python<'_>,
@@ -361,12 +361,12 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
-    /// Joins the two streams that were brought together here, of which one is marked as the right one.
+    /// Joins the two merged streams, of which one is marked as the right one.
     /// Returns pairs and late items.
     fn join(
         &self,
         name: &str,
-        described: JoinDescribed,
+        described: JoinOptions,
         timed: bool,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<(Pipe, Pipe)> {
@@ -390,7 +390,7 @@ impl Pipe {
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
-    /// Brings streams together; with `by_key`, each item on the worker of its key.
+    /// Merges streams; with `by_key`, each item on the worker of its key.
     #[staticmethod]
     fn gather(
         py: Python<'_>,
@@ -406,9 +406,9 @@ impl Pipe {
         let pipe = if by_key {
             let route: Arc<dyn Fn() -> Box<dyn millstream_flow::Route<PyBatch>> + Send + Sync> =
                 Arc::new(|| Box::new(ByKey));
-            Engine::gather(known(kind), name, &streams, Some(route))
+            Engine::gather(static_name(kind), name, &streams, Some(route))
         } else {
-            Engine::gather(known(kind), name, &streams, None)
+            Engine::gather(static_name(kind), name, &streams, None)
         };
         Pipe { pipe }.checked(py)
     }
@@ -434,8 +434,8 @@ impl Pipe {
     }
 }
 
-/// The kinds of steps, as the engine wants them: names that live for ever.
-fn known(kind: &str) -> &'static str {
+/// The kinds of steps, as the engine wants them: names with a static lifetime.
+fn static_name(kind: &str) -> &'static str {
     const KINDS: [&str; 21] = [
         "enrich_cached",
         "stateful_batch",

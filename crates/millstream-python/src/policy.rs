@@ -58,7 +58,7 @@ impl OnErrorOption {
         !matches!(self, OnErrorOption::Fail)
     }
 
-    /// The policy of the step that `pipe` comes out of: its dead letters take part in recovery.
+    /// The policy of the step whose output is `pipe`: its dead letters take part in recovery.
     pub(crate) fn of<B: Batch>(&self, pipe: Engine<B>) -> Engine<B> {
         if let OnErrorOption::DeadLetter(sink) = self {
             let (name, sink) = (String::new(), sink.clone());
@@ -137,7 +137,7 @@ impl ErrorHandler {
         let again = error.clone_ref(py);
         let settled = self
             .policy
-            .settle(key.map(show), described, cause(error), cx);
+            .apply(key.map(show), described, cause(error), cx);
         // A decoder fails in the name of its source.
         settled.map_err(|failure| Failure {
             step: self.step.clone(),

@@ -1,7 +1,7 @@
 //! `Queues`: durable queues in a folder, used in this process.
 //!
-//! The interpreter lock is let go around every call of the queues: each may wait for a sync, for an item, or for another thread
-//! that has the queues.
+//! The interpreter lock is released around every call of the queues: each may wait for a sync, for an item, or for another thread
+//! that uses the queues.
 
 mod open_item;
 mod queue;
@@ -22,7 +22,7 @@ pub(crate) use queue::Queue;
 use crate::error::{queue as to_python, queues_closed};
 use crate::gil::unlocked;
 
-/// A folder while it is open, as the objects that use it share it.
+/// An open folder, shared by the objects that use it.
 pub(crate) struct OpenQueues {
     open: RwLock<Option<engine::Queues>>,
     path: PathBuf,
@@ -35,7 +35,7 @@ impl OpenQueues {
         open.clone().ok_or_else(|| queues_closed(py, &self.path))
     }
 
-    /// Where it is.
+    /// The path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -43,8 +43,8 @@ impl Body {
 }
 
 thread_local! {
-    /// The bytes for the record that this thread is making. Calling the class without an argument is
-    /// the fastest way to make an instance of a Python subclass, so the bytes go another way.
+    /// The bytes for the record that this thread is creating. Calling the class without an argument is
+    /// the fastest way to create an instance of a Python subclass, so the bytes are passed here.
     static PENDING: Cell<Option<Body>> = const { Cell::new(None) };
 }
 

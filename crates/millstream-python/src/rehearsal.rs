@@ -9,7 +9,7 @@ use millstream_flow::checkpoint::{Saved, json};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
-use millstream_flow::replay::{At, Replay};
+use millstream_flow::replay::{Point, Replay};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::state::codec::MESSAGE_PACK;
 use millstream_flow::{FlowError, Rehearsal as Engine};
@@ -24,9 +24,9 @@ use crate::saving::load_key;
 use crate::sink::{AnySink, ListSink, NamedSink, append_frame};
 use crate::source::Script;
 
-/// What is to be replayed: the source (none for a state directory), the place, and whether that is a plain
-/// journal; where it begins and ends, and how batches are divided.
-type Described = (
+/// The input of a replay: the source (none for a state directory), the directory, and whether that is a plain
+/// journal; its first and last record, and how batches are divided.
+type ReplayInput = (
     Vec<(Option<String>, PathBuf, bool)>,
     Option<(bool, u64)>,
     Option<(bool, u64)>,
@@ -34,7 +34,7 @@ type Described = (
 );
 
 /// Substitutes for the sources and sinks of a flow: scripts by the name of the source, or recorded input;
-/// sinks that are made when they are met.
+/// sinks that are created at their first use.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Rehearsal {
     pub(crate) engine: Arc<Engine>,
@@ -51,7 +51,7 @@ impl Rehearsal {
         py: Python<'_>,
         inputs: Vec<(String, Bound<'_, Script>)>,
         make_sink: Py<PyAny>,
-        replay: Option<Described>,
+        replay: Option<ReplayInput>,
     ) -> PyResult<Self> {
         let mut engine = Engine::new();
         for (name, script) in inputs {
@@ -79,7 +79,7 @@ impl Rehearsal {
         Ok(Rehearsal { engine, lists })
     }
 
-    /// How many items of each list its sink was committed to be committed, by the name of the sink.
+    /// How many items of each list are committed, as confirmed by a later commit, by the name of the sink.
     fn committed(&self) -> BTreeMap<String, usize> {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let committed = lists
@@ -89,7 +89,7 @@ impl Rehearsal {
     }
 }
 
-fn read_replay((recordings, from, to, batch): Described) -> Result<Replay, FlowError> {
+fn read_replay((recordings, from, to, batch): ReplayInput) -> Result<Replay, FlowError> {
     let mut replay = Replay::new();
     for (source, path, plain) in recordings {
         replay = match (source, plain) {
@@ -99,8 +99,8 @@ fn read_replay((recordings, from, to, batch): Described) -> Result<Replay, FlowE
         };
     }
     let at = |(is_time, number)| match is_time {
-        true => At::Time(number),
-        false => At::Sequence(number),
+        true => Point::Time(number),
+        false => Point::Sequence(number),
     };
     if let Some(from) = from {
         replay = replay.from(at(from));
@@ -127,7 +127,7 @@ impl Source<Frames> for Framed {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Ok(Box::new(FramedPartition {
@@ -161,7 +161,7 @@ impl Partition<Frames> for FramedPartition {
     fn next_awake(&self) -> Option<u64> {
         self.script.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.script.position()
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn shown_state(how: u8, written: &[u8]) -> Option<String> {
 /// The step, the key, how its state is written, and the state.
 type SavedState = (String, Py<PyAny>, u8, Py<PyBytes>);
 
-/// What is saved in a state directory.
+/// The saved states in a state directory.
 #[pyfunction]
 pub(crate) fn saved_states(py: Python<'_>, dir: PathBuf) -> PyResult<Vec<SavedState>> {
     let failed = |error| to_python(py, error);

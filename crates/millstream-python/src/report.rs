@@ -1,4 +1,4 @@
-//! What a run did: the metrics of each step.
+//! The report of a run: the metrics of each step.
 
 use millstream_flow::metrics::Report as Engine;
 use pyo3::prelude::*;

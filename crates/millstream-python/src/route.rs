@@ -1,7 +1,7 @@
 //! Keys: which objects can be one, and to which worker each belongs.
 //!
 //! A key is a `str`, `bytes`, `int` (a `bool` counts as one) or a tuple of them, hashed as in Rust
-//! (`millstream_flow::key`), so that all processes and both languages agree where it lives.
+//! (`millstream_flow::key`), so that all processes and both languages agree on its worker.
 
 use millstream_flow::Failure;
 use millstream_flow::key::{hash_bytes, hash_integer, hash_text, hash_tuple, shard, worker_of};

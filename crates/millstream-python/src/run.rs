@@ -33,7 +33,7 @@ pub(crate) struct Stopper {
 }
 
 impl Stopper {
-    /// Whether it was asked.
+    /// Whether a stop was requested.
     pub(crate) fn is_stopped(&self) -> bool {
         let held = self.control.lock();
         held.unwrap_or_else(PoisonError::into_inner).0
@@ -55,13 +55,13 @@ impl Stopper {
         Stopper::default()
     }
 
-    /// Whether it was asked.
+    /// Whether a stop was requested.
     #[getter]
     fn stopped(&self) -> bool {
         self.is_stopped()
     }
 
-    /// Whether no thread of the flow is left; true of what has none.
+    /// Whether no thread of the flow is left; true where there was none.
     #[getter]
     fn ended(&self) -> bool {
         let held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl Stopper {
         control.is_none_or(|control| control.ended_within(Duration::ZERO))
     }
 
-    /// Asks it to drain and end.
+    /// Requests a drain and an end.
     fn stop(&self) {
         let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         held.0 = true;
@@ -79,7 +79,7 @@ impl Stopper {
     }
 }
 
-/// Where a run keeps its state, and how.
+/// The state directory of a run, and its options.
 #[derive(FromPyObject)]
 pub(crate) struct Saving {
     dir: PathBuf,
@@ -90,21 +90,21 @@ pub(crate) struct Saving {
     fresh: bool,
 }
 
-/// Where a test crashes the run: after a commit, or at a named moment of it.
+/// The point at which a test crashes the run: after a commit, or at a named moment of it.
 #[derive(FromPyObject)]
 enum Moment {
-    Behind(u64),
+    After(u64),
     Named(String, u64),
 }
 
 impl Moment {
     fn read(self, py: Python<'_>) -> PyResult<Crash> {
         match self {
-            Moment::Behind(commit) => Ok(Crash::Behind(commit)),
+            Moment::After(commit) => Ok(Crash::After(commit)),
             Moment::Named(name, commit) => match &*name {
                 "before" => Ok(Crash::Before(commit)),
                 "within" => Ok(Crash::Within(commit)),
-                "after" => Ok(Crash::Behind(commit)),
+                "after" => Ok(Crash::After(commit)),
                 _ => Err(usage(
                     py,
                     &format!("there is no moment \"{name}\" of a commit"),
@@ -236,7 +236,7 @@ const PUBLISH: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Handle {
     control: Arc<Control>,
-    /// Empty once it was waited for to the end.
+    /// Empty after a wait that has seen the end.
     running: Mutex<Option<Running>>,
 }
 
@@ -253,19 +253,19 @@ impl Handle {
         self.control.stop();
     }
 
-    /// Waits so many seconds at most for the end; true when it has come.
+    /// Waits at most this many seconds for the end; true when the flow has ended.
     fn ended_within(&self, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds)?;
         Ok(gil::unlocked(|| self.control.ended_within(limit)))
     }
 
-    /// The metrics as last published; none once the flow was waited for to the end.
+    /// The metrics as last published; none after a wait that has seen the end.
     fn report(&self) -> Option<Report> {
         let running = gil::unlocked(|| self.running().as_ref().map(Running::report));
         running.map(Report::new)
     }
 
-    /// The report of a flow that has ended, or its error; none if it was asked for before.
+    /// The report of a flow that has ended, or its error; none if it was returned before.
     fn finish(&self, py: Python<'_>) -> PyResult<Option<Report>> {
         let Some(running) = gil::unlocked(|| self.running().take()) else {
             return Ok(None);

@@ -29,11 +29,11 @@ pub(crate) fn objects() -> Codec<Py<PyAny>> {
 
 /// How the states of a step are saved and read, by the function that makes them.
 pub(crate) struct StateMaker {
-    /// It makes a state: one that restores itself is made first.
+    /// The function that creates a state: one that restores itself is created first.
     pub(crate) make: Py<PyAny>,
-    /// What `millstream/_revival.py` does with a state that was read.
+    /// The function of `millstream/_revival.py` for a state that was read.
     finish: Option<Py<PyAny>>,
-    /// The type whose objects need nothing done.
+    /// The type whose objects need no conversion.
     plain: Option<Py<PyAny>>,
     /// Classes have other names than when they were saved.
     renamed: bool,
@@ -106,7 +106,7 @@ pub(crate) fn save_plain(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// How objects of the type of this one are written, which is asked for once.
+/// How objects of the type of this one are written; looked up once.
 pub(crate) fn pickle_method_of<'py>(
     object: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PickleMethod>> {
@@ -178,7 +178,7 @@ pub(crate) fn read(
     read.call1((how, bytes, make)).map(Bound::unbind)
 }
 
-/// Takes an object off the front.
+/// Reads an object from the front.
 pub(crate) fn load_object(
     py: Python<'_>,
     from: &mut &[u8],
@@ -251,7 +251,7 @@ pub(crate) fn save_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()
     Ok(())
 }
 
-/// A key as Python has it.
+/// A key as a Python object.
 pub(crate) fn load_key<'py>(py: Python<'py>, key: &AnyKey) -> PyResult<Bound<'py, PyAny>> {
     Ok(match key {
         AnyKey::Text(text) => PyString::new(py, text).into_any(),

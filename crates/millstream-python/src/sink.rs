@@ -25,9 +25,9 @@ use crate::gil::locked;
 use crate::show::show;
 
 /// A sink at work on one worker.
-pub(crate) type Opened = Box<dyn Writer<PyBatch>>;
+pub(crate) type OpenWriter = Box<dyn Writer<PyBatch>>;
 
-/// Any sink that a Python flow may end in.
+/// Any sink of a Python flow.
 #[derive(Clone)]
 pub(crate) enum AnySink {
     Bytes(Arc<ByteSink>),
@@ -67,7 +67,7 @@ impl AnySink {
         }
     }
 
-    /// The kind and the place, for people.
+    /// The kind and the destination, for people.
     pub(crate) fn describe(&self) -> String {
         match self {
             AnySink::Bytes(sink) => sink.describe(),
@@ -83,7 +83,7 @@ impl AnySink {
         name: &str,
         worker: usize,
         control: &Arc<Control>,
-    ) -> Result<Opened, Cause> {
+    ) -> Result<OpenWriter, Cause> {
         match self {
             AnySink::Bytes(sink) => sink.open(name, worker, control),
             AnySink::Keyed(sink) => sink.open(name, worker, control),
@@ -114,7 +114,7 @@ impl Sink<PyBatch> for NamedSink {
     fn describe(&self) -> String {
         self.sink.describe()
     }
-    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Opened, Cause> {
+    fn open(&self, worker: usize, control: &Arc<Control>) -> Result<OpenWriter, Cause> {
         self.sink.open(&self.name, worker, control)
     }
     fn output(&self, recovery: bool) -> Option<Output> {
@@ -129,46 +129,42 @@ impl Sink<PyBatch> for NamedSink {
     }
 }
 
+impl NamedSink {
+    /// The engine's sink, if it takes part in commits.
+    fn of_engine(&self) -> Option<&dyn Transactional> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().transactional(),
+            AnySink::Keyed(sink) => sink.engine().transactional(),
+            AnySink::List(_) | AnySink::Object(_) => None,
+        }
+    }
+}
+
 impl Transactional for NamedSink {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {
-            AnySink::Bytes(sink) => match sink.engine().transactional() {
-                Some(sink) => sink.resume(tokens),
-                None => Ok(None),
-            },
-            AnySink::Keyed(sink) => match sink.engine().transactional() {
-                Some(sink) => sink.resume(tokens),
-                None => Ok(None),
-            },
             AnySink::List(list) => list.resume(tokens),
             AnySink::Object(object) => object::resume(object, tokens),
+            AnySink::Bytes(_) | AnySink::Keyed(_) => self
+                .of_engine()
+                .map_or(Ok(None), |sink| sink.resume(tokens)),
         }
     }
     fn sync(&self) -> Result<(), Cause> {
-        match &self.sink {
-            AnySink::Bytes(sink) => match sink.engine().transactional() {
-                Some(sink) => sink.sync(),
-                None => Ok(()),
-            },
-            AnySink::Keyed(sink) => match sink.engine().transactional() {
-                Some(sink) => sink.sync(),
-                None => Ok(()),
-            },
-            AnySink::List(_) | AnySink::Object(_) => Ok(()),
-        }
+        self.of_engine().map_or(Ok(()), Transactional::sync)
     }
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         match &self.sink {
-            AnySink::Bytes(sink) => match sink.engine().transactional() {
-                Some(sink) => sink.commit(epoch, tokens),
-                None => Ok(()),
-            },
-            AnySink::Keyed(sink) => match sink.engine().transactional() {
-                Some(sink) => sink.commit(epoch, tokens),
-                None => Ok(()),
-            },
             AnySink::List(list) => list.commit(tokens),
             AnySink::Object(object) => object::commit(object, epoch, tokens),
+            AnySink::Bytes(_) | AnySink::Keyed(_) => self
+                .of_engine()
+                .map_or(Ok(()), |sink| sink.commit(epoch, tokens)),
+        }
+    }
+    fn finish(&self) {
+        if let Some(sink) = self.of_engine() {
+            sink.finish();
         }
     }
     fn identity(&self) -> Option<usize> {

@@ -11,7 +11,7 @@ mod reading;
 mod script;
 
 use millstream_flow::SourceExt;
-use millstream_flow::durable::Keep;
+use millstream_flow::durable::Retain;
 use millstream_flow::{Flow, Pipe};
 use pyo3::prelude::*;
 
@@ -60,7 +60,7 @@ pub(crate) fn add(
 fn add_durable(
     flow: &Flow,
     source: &Bound<'_, PyAny>,
-    keep: Keep,
+    keep: Retain,
     reading: &Reading<'_>,
 ) -> PyResult<Pipe<PyBatch>> {
     let (name, batch_size) = (reading.name, reading.batch_size);

@@ -56,7 +56,7 @@ impl Shape {
 
 /// The first argument of a kernel, beside the values.
 pub(crate) struct Tags<'a, 'py> {
-    /// What the kernel is called with.
+    /// The arguments of the kernel.
     tags: Option<&'a Bound<'py, PyList>>,
     /// The keys, for errors.
     keys: Option<&'a Bound<'py, PyList>>,
@@ -74,7 +74,7 @@ impl<'a, 'py> Tags<'a, 'py> {
         }
     }
 
-    /// The key that a tag stands for.
+    /// The key of a tag.
     fn key_of(&self, tag: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if !self.positions {
             return Some(tag);
@@ -323,7 +323,7 @@ pub(crate) fn is_failed(object: &Bound<'_, PyAny>) -> bool {
     failed.is_ok_and(|failed| object.is(failed))
 }
 
-/// Finds keys and times again by the positions that came out.
+/// Finds keys and times by the positions in the output.
 fn restore<'py>(
     positions: &Bound<'py, PyList>,
     keys: Option<&Bound<'py, PyList>>,
@@ -343,7 +343,7 @@ fn restore<'py>(
     Ok(PyBatch::keyed(own, values).at(Some(times.like(kept))))
 }
 
-/// The position of the item that an iterator of a list gave last.
+/// The position of the item that an iterator of a list returned last.
 fn position(items: &Bound<'_, PyIterator>, length: usize) -> Option<usize> {
     let left = items
         .call_method0("__length_hint__")

@@ -2,7 +2,7 @@
 //!
 //! A time is a number of seconds since an epoch of the user's choice, or a `datetime` with a time zone.
 //! A number with a fraction counts to the microsecond: a float resolves that in this
-//! century, so that a time comes back as it went in.
+//! century, so that a time survives the conversion both ways.
 
 use millstream_flow::Timed;
 use millstream_flow::time::{BEFORE_ALL, NEVER};
@@ -68,7 +68,7 @@ fn from_micros(micros: i64) -> Option<i64> {
 /// Seconds of nanoseconds.
 pub(crate) fn seconds(nanos: i64) -> f64 {
     if nanos % 1000 == 0 {
-        // As exact as it came in.
+        // As exact as the input.
         (nanos / 1000) as f64 / 1e6
     } else {
         nanos as f64 / 1e9

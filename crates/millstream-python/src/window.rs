@@ -1,5 +1,5 @@
-//! What windows make of Python objects: the built-in aggregates without a call into Python for plain
-//! numbers, and functions of the user's.
+//! Aggregates of windows on Python objects: built-in ones, without a call into Python for plain
+//! numbers, and functions of the user.
 
 use millstream_flow::Window;
 use millstream_flow::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
@@ -22,7 +22,7 @@ use crate::time::{moment_or_none, seconds, to_nanos};
 
 /// Windows as Python describes them: an object with these attributes.
 #[derive(FromPyObject)]
-pub(crate) struct Described {
+pub(crate) struct WindowOptions {
     kind: String,
     /// Nanoseconds or items.
     numbers: [u64; 3],
@@ -34,7 +34,7 @@ pub(crate) struct Described {
 }
 
 /// Windows as Python describes them.
-pub(crate) fn window(described: &Described) -> PyResult<Window> {
+pub(crate) fn window(described: &WindowOptions) -> PyResult<Window> {
     let [first, second, third] = described.numbers;
     let time = Duration::from_nanos;
     let window = match described.kind.as_str() {
@@ -69,7 +69,7 @@ pub(crate) fn choosing(windower: Py<PyAny>) -> Choose<PyErr> {
                 let (start, end) = (to_nanos(&start)?, to_nanos(&end)?);
                 if !(start..end).contains(&time) {
                     return Err(PyValueError::new_err(format!(
-                        "the window {} does not hold its item, at {}",
+                        "the window {} does not contain its item, at {}",
                         show(&window),
                         seconds(time)
                     )));
@@ -86,8 +86,8 @@ pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
     locked(|py| value.clone_ref(py))
 }
 
-/// What is to be made of the values.
-pub(crate) enum Make {
+/// The result that a window computes of its values.
+pub(crate) enum AggregateKind {
     Count,
     Sum,
     Min,
@@ -109,7 +109,7 @@ pub(crate) struct Functions {
 /// The index of the function of an aggregate that restores saved accumulators: see `millstream/_revival.py`.
 pub(crate) const REVIVING: usize = 4;
 
-impl Make {
+impl AggregateKind {
     /// Reads a name and functions.
     pub(crate) fn read(kind: &str, functions: &[Option<Py<PyAny>>]) -> PyResult<Self> {
         let none = || locked(|py| py.None());
@@ -118,14 +118,14 @@ impl Make {
             given.map_or_else(none, |f| locked(|py| f.clone_ref(py)))
         };
         Ok(match kind {
-            "count" => Make::Count,
-            "sum" => Make::Sum,
-            "min" => Make::Min,
-            "max" => Make::Max,
-            "mean" => Make::Mean,
-            "collect" => Make::Collect,
-            "reduce" => Make::Reduce(function(0)),
-            "functions" => Make::Functions(Functions {
+            "count" => AggregateKind::Count,
+            "sum" => AggregateKind::Sum,
+            "min" => AggregateKind::Min,
+            "max" => AggregateKind::Max,
+            "mean" => AggregateKind::Mean,
+            "collect" => AggregateKind::Collect,
+            "reduce" => AggregateKind::Reduce(function(0)),
+            "functions" => AggregateKind::Functions(Functions {
                 initial: function(0),
                 add: function(1),
                 merge: function(2),
@@ -152,7 +152,7 @@ pub(crate) enum Acc {
 }
 
 impl Acc {
-    /// A plain number as one, anything else as the object it is.
+    /// A plain number, or else the object.
     fn of(value: &Bound<'_, PyAny>) -> Self {
         if let Ok(float) = value.cast_exact::<PyFloat>() {
             return Acc::Float(float.value());
@@ -253,7 +253,7 @@ impl StateCodec<Py<PyAny>> for Values {
     }
 }
 
-/// An object, as it is to be in this run.
+/// Loads a saved object in the form that this run uses.
 fn load_by(made: Option<&StateMaker>, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
     match made {
         Some(made) => made.load(from),
@@ -292,7 +292,7 @@ impl Acc {
 
     fn load(py: Python<'_>, from: &mut &[u8], made: Option<&StateMaker>) -> Result<Self, Cause> {
         let object = |from: &mut &[u8]| (objects().load)(from);
-        // What is no list is the number or the nothing itself.
+        // Anything else than a list is the number or `nil` itself.
         let Ok(members) = pack::take_list(&mut &**from) else {
             let value = object(from)?;
             return Ok(match value.is_none(py) {
@@ -324,18 +324,22 @@ type EdgeKey = (i64, i64, bool);
 
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
-    make: Make,
-    /// The last edges asked for: most keys have the same windows.
+    make: AggregateKind,
+    /// The most recent edges: most keys have the same windows.
     edges: Option<(EdgeKey, Py<PyAny>, Py<PyAny>)>,
-    /// What is done with accumulators, or values in order, that were saved.
+    /// The functions for saved accumulators, or saved values in order.
     made: Option<Rc<StateMaker>>,
-    /// Whether times have come as datetimes.
+    /// Whether times were datetimes.
     datetimes: Rc<Cell<bool>>,
 }
 
 impl PyAggregate {
     /// `made`, if it is there, makes accumulators and has a `revival` for those that were saved.
-    pub(crate) fn new(make: Make, made: Option<&Py<PyAny>>, datetimes: &Rc<Cell<bool>>) -> Self {
+    pub(crate) fn new(
+        make: AggregateKind,
+        made: Option<&Py<PyAny>>,
+        datetimes: &Rc<Cell<bool>>,
+    ) -> Self {
         PyAggregate {
             make,
             edges: None,
@@ -364,17 +368,17 @@ impl PyAggregate {
         Ok((first, last))
     }
 
-    /// Takes in a value, or the accumulator of later values: for these aggregates it is the same.
+    /// Adds a value, or the accumulator of later values: for these aggregates it is the same.
     fn combine(&self, py: Python<'_>, acc: &mut Acc, value: Acc) -> PyResult<()> {
         if matches!(acc, Acc::Empty) {
             *acc = value;
             return Ok(());
         }
         match &self.make {
-            Make::Sum | Make::Mean => *acc = acc.plus(py, &value)?,
-            Make::Min if value.before(py, acc)? => *acc = value,
-            Make::Max if acc.before(py, &value)? => *acc = value,
-            Make::Reduce(f) => {
+            AggregateKind::Sum | AggregateKind::Mean => *acc = acc.plus(py, &value)?,
+            AggregateKind::Min if value.before(py, acc)? => *acc = value,
+            AggregateKind::Max if acc.before(py, &value)? => *acc = value,
+            AggregateKind::Reduce(f) => {
                 let made = f.bind(py).call1((acc.object(py)?, value.object(py)?))?;
                 *acc = Acc::Object(made.unbind());
             }
@@ -400,10 +404,10 @@ impl Aggregate for PyAggregate {
 
     fn initial(&mut self) -> PyResult<Acc> {
         Ok(match &self.make {
-            Make::Count => Acc::Int(0),
-            Make::Collect => Acc::List(Vec::new()),
-            Make::Mean => Acc::Mean(Box::new(Acc::Empty), 0),
-            Make::Functions(functions) => {
+            AggregateKind::Count => Acc::Int(0),
+            AggregateKind::Collect => Acc::List(Vec::new()),
+            AggregateKind::Mean => Acc::Mean(Box::new(Acc::Empty), 0),
+            AggregateKind::Functions(functions) => {
                 let made = locked(|py| functions.initial.bind(py).call0().map(Bound::unbind));
                 Acc::Object(made?)
             }
@@ -413,19 +417,21 @@ impl Aggregate for PyAggregate {
 
     fn add(&mut self, acc: &mut Acc, value: Py<PyAny>) -> PyResult<()> {
         match (&self.make, acc) {
-            (Make::Count, Acc::Int(count)) => *count += 1,
-            (Make::Collect, Acc::List(list)) => list.push(value),
-            (Make::Functions(functions), Acc::Object(acc)) => {
+            (AggregateKind::Count, Acc::Int(count)) => *count += 1,
+            (AggregateKind::Collect, Acc::List(list)) => list.push(value),
+            (AggregateKind::Functions(functions), Acc::Object(acc)) => {
                 *acc = locked(|py| {
                     let made = functions.add.bind(py).call1((&*acc, value))?;
                     PyResult::Ok(made.unbind())
                 })?;
             }
-            (Make::Mean, Acc::Mean(sum, count)) => {
+            (AggregateKind::Mean, Acc::Mean(sum, count)) => {
                 locked(|py| self.combine(py, sum, Acc::of(value.bind(py))))?;
                 *count += 1;
             }
-            (Make::Reduce(_), acc) => locked(|py| self.combine(py, acc, Acc::Object(value)))?,
+            (AggregateKind::Reduce(_), acc) => {
+                locked(|py| self.combine(py, acc, Acc::Object(value)))?
+            }
             (_, acc) => locked(|py| self.combine(py, acc, Acc::of(value.bind(py))))?,
         }
         Ok(())
@@ -433,19 +439,19 @@ impl Aggregate for PyAggregate {
 
     fn merge(&mut self, acc: &mut Acc, later: &Acc) -> PyResult<()> {
         locked(|py| match (&self.make, acc, later) {
-            (Make::Count, Acc::Int(count), Acc::Int(later)) => {
+            (AggregateKind::Count, Acc::Int(count), Acc::Int(later)) => {
                 *count += later;
                 Ok(())
             }
-            (Make::Collect, Acc::List(list), Acc::List(later)) => {
+            (AggregateKind::Collect, Acc::List(list), Acc::List(later)) => {
                 list.extend(later.iter().map(|value| value.clone_ref(py)));
                 Ok(())
             }
-            (Make::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
+            (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
                 Ok(())
             }
-            (Make::Mean, Acc::Mean(sum, count), Acc::Mean(other, more)) => {
+            (AggregateKind::Mean, Acc::Mean(sum, count), Acc::Mean(other, more)) => {
                 *count += more;
                 self.combine(py, sum, other.copy(py)?)
             }
@@ -458,7 +464,7 @@ impl Aggregate for PyAggregate {
             let (start, end) = self.edges(py, bounds)?;
             let early = PyBool::new(py, bounds.early);
             let value = match &self.make {
-                Make::Functions(Functions {
+                AggregateKind::Functions(Functions {
                     result: Some(result),
                     ..
                 }) => {

@@ -78,7 +78,7 @@ pub struct Salvaged {
 
 /// The last record of a remaining item.
 #[derive(Clone, Copy)]
-struct Left {
+struct RemainingRecord {
     position: u64,
     place: RecordPlace,
     /// The number of deliveries, and the time of the first failure.
@@ -90,7 +90,7 @@ struct Left {
 pub struct Salvage {
     journal: Journal,
     /// By the item's id.
-    left: BTreeMap<u64, Left>,
+    left: BTreeMap<u64, RemainingRecord>,
     lost: Vec<Lost>,
     item_bytes_max: usize,
 }
@@ -176,7 +176,7 @@ impl Salvage {
 /// The state after the records so far.
 #[derive(Default)]
 struct State {
-    left: BTreeMap<u64, Left>,
+    left: BTreeMap<u64, RemainingRecord>,
     lost: Vec<Lost>,
     item_bytes_max: usize,
 }
@@ -212,7 +212,7 @@ impl State {
 
     fn add(&mut self, id: u64, body: &[u8], position: u64, place: RecordPlace, deliveries: u32) {
         self.item_bytes_max = self.item_bytes_max.max(body.len());
-        let left = Left {
+        let left = RemainingRecord {
             position,
             place,
             deliveries,

@@ -1,4 +1,4 @@
-//! What can go wrong between a leader and its followers.
+//! The errors of leaders and followers.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_journal as journal;
 
-/// Why a leader does not let a follower follow.
+/// Why a leader refuses a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -19,14 +19,14 @@ pub enum Reason {
     OtherJournal = 3,
     /// The copy holds records that are not the leader's.
     Diverged = 4,
-    /// What the copy needs next has been pruned.
+    /// The next record of the copy has been pruned.
     Pruned = 5,
-    /// The follower's name is no name.
+    /// The follower's name is not valid.
     Name = 6,
-    /// The leader cannot now, and may be able to later.
+    /// The leader cannot serve the follower now, and may be able to later.
     Trouble = 7,
     /// Another follower is connected under the name.
-    Taken = 8,
+    InUse = 8,
     /// The leader is superseded: another copy was promoted.
     Superseded = 9,
 }
@@ -35,7 +35,7 @@ impl Reason {
     #[cfg(feature = "link")]
     pub(super) fn of(byte: u8) -> Self {
         use Reason::{
-            Diverged, Name, OtherJournal, Pruned, Secret, Superseded, Taken, Trouble,
+            Diverged, InUse, Name, OtherJournal, Pruned, Secret, Superseded, Trouble,
             UnknownJournal,
         };
         let all = [
@@ -45,7 +45,7 @@ impl Reason {
             Diverged,
             Pruned,
             Name,
-            Taken,
+            InUse,
             Superseded,
         ];
         all.into_iter()
@@ -64,7 +64,7 @@ pub enum ReplicationError {
     /// The connection.
     #[error("{verb}: {source}")]
     Connection {
-        /// What was tried: `cannot connect to 10.0.0.7:7600`.
+        /// The operation: `cannot connect to 10.0.0.7:7600`.
         verb: String,
         /// The error of the system.
         source: io::Error,
@@ -72,7 +72,7 @@ pub enum ReplicationError {
     /// The other side has closed the connection.
     #[error("the other side has closed the connection{hint}")]
     Closed {
-        /// What it may mean.
+        /// A possible reason.
         hint: &'static str,
     },
     /// Nothing was received for too long.
@@ -81,7 +81,7 @@ pub enum ReplicationError {
         /// How long.
         waited: Duration,
     },
-    /// What came is not what a leader or follower says.
+    /// A message that violates the protocol.
     #[error("the other side does not follow the protocol: {what}")]
     Protocol {
         /// What was wrong.
@@ -114,7 +114,7 @@ pub enum ReplicationError {
     NotACopy {
         /// The directory.
         path: PathBuf,
-        /// What else could be done.
+        /// A suggestion.
         hint: &'static str,
     },
     /// The leader is in an older term than the copy.
@@ -124,7 +124,7 @@ pub enum ReplicationError {
         path: PathBuf,
         /// The leader's term.
         theirs: u64,
-        /// The newest that is known here.
+        /// The newest term that is known here.
         ours: u64,
     },
     /// The journal is no copy: it leads, or did.
@@ -166,9 +166,9 @@ pub enum ReplicationError {
         sequence: u64,
         /// How many have it.
         followers: usize,
-        /// How many were asked for.
+        /// How many were required.
         wanted: usize,
-        /// How long was waited.
+        /// The time waited.
         waited: Duration,
     },
 }
@@ -179,13 +179,13 @@ impl ReplicationError {
         ReplicationError::Protocol { what: what.into() }
     }
 
-    /// Whether the same may succeed later, without anybody doing anything here.
+    /// Whether the same call may succeed later without intervention on this machine.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,
             Self::Protocol { .. } => true,
-            Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::Taken),
+            Self::Refused { reason, .. } => matches!(reason, Reason::Trouble | Reason::InUse),
             Self::Journal(error) => matches!(error, journal::Error::DiskFull { .. }),
             _ => false,
         }

@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use millstream_journal::{Journal, Options, Share};
+//! use millstream_journal::{Journal, Options, CursorMode};
 //! use millstream_replication::Followers;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let journal = Journal::open(folder.path().join("orders"), Options::default())?;
 //! let sequence = journal.writer()?.append(b"buy 100")?;
 //! // What `millstream journal serve` does when the follower "backup" has acknowledged:
-//! journal.cursor("follower.backup", Share::Shared)?.set(sequence + 1)?;
+//! journal.cursor("follower.backup", CursorMode::Shared)?.set(sequence + 1)?;
 //!
 //! let mut followers = Followers::of(&journal);
 //! followers.wait(sequence, 1, Some(Duration::from_secs(5)))?;
@@ -23,19 +23,19 @@
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Cursor, Error, Journal, Share};
+use millstream_journal::{Cursor, CursorMode, Error, Journal};
 
 use super::error::ReplicationError;
 
-/// What the names of the cursors begin with.
+/// The prefix of the cursors' names.
 pub(super) const PREFIX: &str = "follower.";
-/// How long the first and the longest pause between two looks are.
+/// The first and the longest pause between two polls.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// How often it is looked for followers that are new.
+/// The interval between two checks for new followers.
 const LIST_EVERY_NS: u64 = 20_000_000;
 
-/// The followers of a journal, as far as they have ever acknowledged anything.
+/// The followers of a journal that have acknowledged any record.
 pub struct Followers {
     journal: Journal,
     cursors: Vec<Cursor>,
@@ -64,7 +64,7 @@ impl Followers {
         Ok(ours.collect())
     }
 
-    /// Wait until so many followers have acknowledged the record `sequence`, and with it all before; without a `limit` for ever.
+    /// Wait until so many followers have acknowledged the record `sequence`, and all before; without a `limit` forever.
     ///
     /// # Errors
     /// [`millstream_journal::Error::Superseded`] when another copy was promoted.
@@ -84,9 +84,9 @@ impl Followers {
                 return Ok(());
             }
             if self.journal.is_superseded()
-                && let Some(by) = self.journal.standing()?.superseded_by
+                && let Some(by) = self.journal.leadership()?.superseded_by
             {
-                let (path, term) = (self.journal.path(), self.journal.standing()?.term);
+                let (path, term) = (self.journal.path(), self.journal.leadership()?.term);
                 return Err(Error::Superseded { path, term, by }.into());
             }
             let now = monotonic_ns();
@@ -124,9 +124,9 @@ impl Followers {
             if !info.name.starts_with(PREFIX) {
                 continue;
             }
-            match self.journal.cursor(&info.name, Share::Shared) {
+            match self.journal.cursor(&info.name, CursorMode::Shared) {
                 // It is being removed this moment.
-                Err(Error::CursorTaken { .. }) => {}
+                Err(Error::CursorInUse { .. }) => {}
                 cursor => cursors.push(cursor?),
             }
         }
@@ -136,13 +136,13 @@ impl Followers {
 }
 
 #[cfg(feature = "link")]
-/// Forget all followers of a journal: what they have acknowledged to another leader says nothing here, and holds up no retention.
+/// Removes all followers of a journal: their acknowledgements to another leader are not valid here, and must not delay retention.
 pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
     for info in journal.cursors()? {
         if info.name.starts_with(PREFIX) {
             match journal.remove_cursor(&info.name) {
-                // Somebody is waiting for it, and finds out.
-                Err(Error::CursorTaken { .. }) => {}
+                // The process that holds the cursor finds out by itself.
+                Err(Error::CursorInUse { .. }) => {}
                 removed => removed?,
             }
         }

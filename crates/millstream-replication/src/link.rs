@@ -37,15 +37,15 @@ use crate::{error, followers};
 
 pub use follow::{FollowOptions, Followed, follow};
 pub use promote::{Promoted, promote};
-pub use rejoin::{Part, Rejoin, RejoinOptions};
+pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
 pub use secret::Secret;
 pub use serve::{ServeOptions, serve};
 pub use served::with_companions;
 pub use tls::{FollowerTls, LeaderTls};
 
-/// After so many heartbeats of silence the other side is taken for dead.
+/// After this many heartbeats of silence the other side is considered dead.
 const DEAD_AFTER: u32 = 10;
-/// How long the other side may take to end a connection.
+/// The time that the other side has to end a connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Why a service cannot start or go on.
+//! Why a service cannot start or continue.
 
 use millstream_journal::Error as JournalError;
 use millstream_wire::{Cause, WireError};
@@ -15,7 +15,7 @@ pub enum ServiceError {
     Wire(#[from] Box<WireError>),
     /// Another service writes to the output journal.
     #[error("{output}: another service is running on this output journal")]
-    Taken {
+    InUse {
         /// The output journal.
         output: String,
     },
@@ -51,7 +51,7 @@ pub enum ServiceError {
         /// Calls that it did not make again.
         missing: u64,
     },
-    /// The record at which the service has to go on is not among its inputs.
+    /// The record from which the service must resume is not in its inputs.
     #[error(
         "{output}: its last record is an effect of record {sequence} of {journal}, which is not there"
     )]
@@ -60,13 +60,13 @@ pub enum ServiceError {
         output: String,
         /// The input journal.
         journal: String,
-        /// The record that is not there.
+        /// The missing record.
         sequence: u64,
     },
-    /// Records that are needed have been pruned: to rebuild the state from, or that the service has not taken yet.
+    /// Records that the service needs have been pruned: for the state, or not taken yet.
     #[error(
-        "{journal}: record {needed} is needed and has been pruned, the oldest one left is {first}; bring the records back from a copy \
-         of the journal, or, if they may be missed, say skip_pruned (--skip-pruned)"
+        "{journal}: record {needed} is needed and has been pruned, the oldest one left is {first}; restore the records from a copy \
+         of the journal, or, if they are not needed, set skip_pruned (--skip-pruned)"
     )]
     Pruned {
         /// The input journal.
@@ -84,7 +84,7 @@ pub enum ServiceError {
         /// The other one.
         second: String,
     },
-    /// A record of an earlier version names an input by a path that leads nowhere.
+    /// A record of an earlier version names an input by a path that does not exist.
     #[error(
         "the recorded input {journal} may be any of {inputs}: an earlier version recorded paths only; start the service once with the \
          inputs and from the directory that it had, then change them"
@@ -95,15 +95,15 @@ pub enum ServiceError {
         /// The inputs that it may be.
         inputs: String,
     },
-    /// The last input with effects is none any more, and it is not known whether all of its effects are there.
+    /// The last input with effects was removed from the service, and it is not known whether all of its effects are recorded.
     #[error(
         "{output}: its last record is an effect of record {sequence} of {journal}, which is no input any more and may have further \
-         effects; start the service once more with that input, and stop it, before taking the input away"
+         effects; start the service once more with that input, and stop it, before removing the input"
     )]
     Unfinished {
         /// The output journal.
         output: String,
-        /// The input that was taken away.
+        /// The input that was removed.
         journal: String,
         /// The record.
         sequence: u64,
@@ -123,7 +123,7 @@ pub enum ServiceError {
     },
     /// A journal that a record names is not found.
     #[error(
-        "{named_by} names the journal {journal}, which is neither there, nor beside it, nor in the folders that were given (--journals)"
+        "{named_by} names the journal {journal}, which is neither there, nor beside it, nor in the given folders (--journals)"
     )]
     Unknown {
         /// Its path when the record was written.
@@ -140,9 +140,9 @@ pub enum ServiceError {
     /// An input is a journal that the service writes to.
     #[error("{input} and {written} are one journal: a service cannot read what it writes itself")]
     SameJournal {
-        /// The input, as it was given.
+        /// The input, as the caller named it.
         input: String,
-        /// The output or the dead letters, as they were given.
+        /// The output or the dead letters, as the caller named them.
         written: String,
     },
     /// An input holds calls, but of none of the component's interfaces.
@@ -167,7 +167,7 @@ pub enum ServiceError {
         /// The interfaces of the component.
         expected: String,
     },
-    /// What snapshots, rebuilding from outputs and followers need.
+    /// Snapshots, rebuilding from outputs and followers need an output journal.
     #[error(
         "snapshots, a state from outputs, and followers need an output journal, and this service has none"
     )]
@@ -180,7 +180,7 @@ pub enum ServiceError {
         /// Why not.
         cause: Cause,
     },
-    /// A snapshot cannot be taken back.
+    /// A snapshot cannot be restored.
     #[error("{journal}, record {sequence}: {cause}")]
     Snapshot {
         /// The journal of snapshots.
@@ -190,7 +190,7 @@ pub enum ServiceError {
         /// Why not.
         cause: Cause,
     },
-    /// The state of the component cannot be kept.
+    /// The state of the component cannot be saved.
     #[error("{output}: no snapshot could be made: {cause}")]
     Unkept {
         /// The output journal of the service.

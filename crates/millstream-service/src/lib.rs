@@ -1,13 +1,13 @@
 //! Services: components whose inputs and outputs are method calls, every one recorded and replayable.
 //!
-//! A component is a plain struct. It implements the traits through which it is called, and calls the traits that it was given. Around it a
-//! [`Service`] reads the calls from journals and records what the component calls in another journal, each with its *lineage*: the
+//! A component is a plain struct. It implements the traits through which it is called, and calls the traits of its outputs. A
+//! [`Service`] reads the calls from journals and records the calls that the component makes in another journal, each with its *lineage*: the
 //! input that it is an effect of.
 //!
 //! - Each input has its effect once. After a crash, the lineage of the last output holds the position of the component. Its state is
-//!   rebuilt by calling it again with all inputs up to there, while its outputs, which are there already, are held back. A
-//!   [`Snapshot`] makes that short; a component that can, is rebuilt from its outputs ([`Setup::rebuild_from`]).
-//! - The component sees the recorded time only ([`Clock`]), so that the same inputs give the same outputs whenever they are run.
+//!   rebuilt by calling it again with all inputs up to there, while its outputs, which are recorded already, are suppressed. A
+//!   [`Snapshot`] shortens that; some components can be rebuilt from their outputs ([`Setup::rebuild_from`]).
+//! - The component sees the recorded time only ([`Clock`]), so that the same inputs yield the same outputs in every run.
 //! - Several inputs, and periodic calls, are taken in an order that is recorded in a journal of its own, the *schedule*.
 //!
 //! ```
@@ -66,7 +66,7 @@ mod timers;
 
 pub use error::ServiceError;
 pub use inputs::calls::{Calls, Content};
-pub use inputs::inlet::Taken;
+pub use inputs::inlet::Outcome;
 pub use outputs::current::Clock;
 pub use outputs::outlet::{Outlet, publisher};
 pub use recorded::snapshot::Snapshot;

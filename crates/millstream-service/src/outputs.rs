@@ -1,4 +1,4 @@
-//! The outputs of a service: the input that is being taken, the calls that it causes, and the inputs that failed.
+//! The outputs of a service: the current input, the calls that it causes, and the inputs that failed.
 
 pub(crate) mod current;
 pub(crate) mod dead;

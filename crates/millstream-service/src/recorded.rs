@@ -1,4 +1,4 @@
-//! What a service records beside its output, and reads when it starts: the schedule, snapshots, the last input.
+//! Journals beside the output, which a service reads when it starts: the schedule, snapshots, the last input.
 
 pub(crate) mod resume;
 pub(crate) mod schedule;

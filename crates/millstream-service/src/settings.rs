@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use millstream_journal::{Journal, Wait};
 
-/// What becomes of an input that does not fit its schema, or with which the component fails.
+/// What happens to an input that does not fit its schema, or with which the component fails.
 #[derive(Clone, Default)]
 pub enum OnError {
     /// The service ends with the error.
@@ -22,15 +22,15 @@ pub enum OnError {
 pub struct Settings {
     /// How it waits for input. With several inputs, `Block` backs off, as it cannot sleep on all of them.
     pub wait: Wait,
-    /// What becomes of an input that cannot be taken.
+    /// What happens to an input that cannot be taken.
     pub on_error: OnError,
-    /// Whether the state depends on earlier inputs. Then a start brings it back: from a [snapshot](crate::Setup::snapshots), from the component's
-    /// [own outputs](crate::Setup::rebuild_from), else by calling it with all inputs again. Without, it continues at once.
+    /// Whether the state depends on earlier inputs. Then a start restores it: from a [snapshot](crate::Setup::snapshots), from the component's
+    /// [own outputs](crate::Setup::rebuild_from), else by calling it with all inputs again. If false, it continues at once.
     pub rebuild: bool,
-    /// Do without records that were pruned before they were taken, or that the state is to be rebuilt from. The service starts with the oldest
-    /// records that are left; its state is what these make of it.
+    /// Whether to skip records that were pruned before they were taken, or that a rebuild of the state needs. The service starts with the oldest
+    /// existing records, and its state reflects only these.
     pub skip_pruned: bool,
-    /// The timers that an earlier version has counted, in alphabetical order for a component in Python, else in the order in which they
+    /// The timers that an earlier version has recorded by number, in alphabetical order for a component in Python, else in the order in which they
     /// were added: for the first start of this version, if the timers have changed.
     pub old_timers: Option<Vec<String>>,
     /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256 inputs ahead of them, and
@@ -51,7 +51,7 @@ impl Default for Settings {
     }
 }
 
-/// What a runner has done since it was started, the rebuilding of state included.
+/// The counts of a runner since it was started, the rebuilding of state included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Report {
     /// Calls of the component by records.
@@ -64,7 +64,7 @@ pub struct Report {
     pub dead_letters: u64,
 }
 
-/// Tells a runner on another thread to stop.
+/// Stops a runner on another thread.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 

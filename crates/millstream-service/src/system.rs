@@ -36,8 +36,8 @@
 //! ```
 //!
 //! The program reads from standard input one line of JSON that lists the services to run, each on a thread of its own, and ends at the end of
-//! that input: so it ends also when the supervisor is killed. What each service does it writes to a file of the state directory,
-//! which is what `millstream service status` shows.
+//! that input: so it ends also when the supervisor is killed. It writes the status of each service to a file of the state directory,
+//! which `millstream service status` shows.
 
 mod log;
 mod order;
@@ -80,7 +80,7 @@ struct Running {
 }
 
 impl Program {
-    /// A program that knows no components yet.
+    /// A program without components.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -149,7 +149,7 @@ impl Program {
     }
 }
 
-/// What standard input says first.
+/// The first line of standard input.
 fn read_order() -> Result<Order, Cause> {
     let mut line = String::new();
     if !io::stdin().is_terminal() {
@@ -161,7 +161,7 @@ fn read_order() -> Result<Order, Cause> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Looks after the services until all have ended; false when one has failed.
+/// Supervises the services until all have ended; false when one has failed.
 fn watch(
     running: &mut [Running],
     asked: &AtomicBool,

@@ -4,11 +4,11 @@
 //! - `in.yaml`: the calls of the test.
 //! - `out.yaml`: what the component is expected to call, in order.
 //!
-//! Each is a stream of YAML documents, a call each. `at` is when the call comes; a document with nothing else lets time go on. A [`Trial`]
+//! Each is a stream of YAML documents, a call each. `at` is when the call comes; a document with nothing else advances the time. A [`Trial`]
 //! calls the timers that come due until then. `update` rewrites what is expected; documents that stay the same keep their text,
 //! and comments their places.
 //!
-//! Agitated, a test is run again with its calls a little wrong (`agitate`). Each variant whose outputs differ from
+//! With `agitate`, a test is run again with small changes to its calls. Each variant whose outputs differ from
 //! `out.yaml` has its own file in the folder `agitated`.
 
 mod agitate;
@@ -35,10 +35,10 @@ pub struct Mode {
     pub agitate: bool,
 }
 
-/// What came of a folder.
+/// The result of a folder.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many runs came out as expected: the test itself and its variants.
+    /// How many runs had the expected outputs: the test itself and its variants.
     pub passed: usize,
     /// What differs: the file, and the difference as text.
     pub failed: Vec<(PathBuf, String)>,
@@ -57,7 +57,7 @@ pub enum TestError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file does not hold calls of the interface.
@@ -99,7 +99,7 @@ pub fn check(
     mut run: impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
 ) -> Result<Outcome, TestError> {
     let test = Test::read(folder, inputs)?;
-    let found = test.found(&mut run)?;
+    let found = test.actual_outputs(&mut run)?;
     let mut outcome = Outcome::default();
     let path = folder.join("out.yaml");
     compare(&path, &found, outputs, mode, &mut outcome)?;
@@ -142,7 +142,7 @@ pub fn check_variant(
         path: folder.join("in.yaml"),
         name: name.to_owned(),
     })?;
-    let found = test.found(&mut run)?;
+    let found = test.actual_outputs(&mut run)?;
     let mode = Mode {
         update,
         agitate: true,
@@ -168,8 +168,8 @@ impl<'a> Test<'a> {
         })
     }
 
-    /// What the component calls in the test itself.
-    fn found(
+    /// The calls of the component in the test itself.
+    fn actual_outputs(
         &self,
         run: &mut impl FnMut(&[Call], &[Call]) -> Result<Vec<Call>, Cause>,
     ) -> Result<Vec<String>, TestError> {
@@ -182,7 +182,7 @@ impl<'a> Test<'a> {
         Ok(texts(&found))
     }
 
-    /// Runs a variant; without a file of its own it is expected to come out as the test itself.
+    /// Runs a variant; without a file of its own it must have the outputs of the test itself.
     fn agitate(
         &self,
         variant: &Variant,
@@ -234,7 +234,7 @@ fn calls(path: &Path, interfaces: &[Schema], optional: bool) -> Result<Vec<Call>
     let documents = documents(&text).map_err(fault)?;
     let full = documents.iter().filter(|document| !document.is_empty());
     full.map(|document| match document.only_time().map_err(fault)? {
-        // Nobody has a method without a name.
+        // No component has a method without a name.
         Some(at) => Ok(Call {
             at: Some(at),
             method: String::new(),
@@ -265,7 +265,7 @@ fn file_error(path: &Path, source: std::io::Error) -> TestError {
     }
 }
 
-/// Compares what came out with a file, or rewrites the file.
+/// Compares the outputs with a file, or rewrites the file.
 fn compare(
     path: &Path,
     found: &[String],

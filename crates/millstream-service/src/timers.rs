@@ -1,13 +1,13 @@
 //! When timers fire: at the multiples of their periods, counted from 1970.
 //!
-//! A running service calls a timer at each multiple. After a pause, in which several multiples have passed, it calls it once. There is no
-//! clock in here: the runner asks with the time of the machine, a test with its own time, so that both follow one rule.
+//! A running service calls a timer at each multiple. After a pause, in which several multiples have passed, it calls it once. This module reads no clock:
+//! the runner passes the time of the machine, a test its own time, so that both follow one rule.
 
 use std::time::Duration;
 
 use millstream_wire::Cause;
 
-/// A method that is called every so often.
+/// A method that is called periodically.
 pub(super) struct Timer<C> {
     pub name: String,
     pub period_ns: i64,

@@ -24,7 +24,7 @@ pub struct Adapter {
     scratch: Vec<u8>,
 }
 
-/// What becomes of a value.
+/// How a value is converted.
 #[derive(Debug, Clone, PartialEq)]
 enum Plan {
     Copy,

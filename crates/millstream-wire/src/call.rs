@@ -154,7 +154,7 @@ fn read_arguments(node: &Node, method: &Method, schema: &Schema) -> Result<Vec<(
     }
 }
 
-/// The schemas of a journal, learnt from its notes.
+/// The schemas of a journal, from its notes.
 #[derive(Debug, Default, Clone)]
 pub struct Catalog {
     schemas: HashMap<u32, Arc<Schema>>,

@@ -12,7 +12,7 @@ use crate::value::Value;
 pub(crate) const RESERVED: &str = "at";
 
 impl Schema {
-    /// Makes a schema of its parts.
+    /// Creates a schema from its parts.
     ///
     /// # Errors
     /// [`WireError::Schema`] says which name or type is wrong.

@@ -36,7 +36,7 @@ pub trait Decode<'a>: Sized {
     }
 }
 
-/// Reads a value that is all there is in `bytes`.
+/// Reads a value that takes up all of `bytes`.
 ///
 /// # Errors
 /// As [`Decode::decode`]; bytes that follow.

@@ -111,7 +111,7 @@ impl Document {
         Err(root.fault("there is no method"))
     }
 
-    /// The time that it says, in nanoseconds since 1970, where that is all it says; nothing for a call.
+    /// The time, in nanoseconds since 1970, of a document with nothing else; `None` for a call.
     ///
     /// # Errors
     /// It is no moment, or the document is no mapping.
@@ -125,7 +125,7 @@ impl Document {
         }
     }
 
-    /// The call that it is.
+    /// Parses the call.
     ///
     /// # Errors
     /// [`WireError::Text`] with the line of the file.

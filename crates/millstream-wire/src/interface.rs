@@ -35,7 +35,7 @@
 //! # Ok::<(), millstream_wire::Cause>(())
 //! ```
 //!
-//! What cannot be a record does not compile:
+//! A method that cannot be a record does not compile:
 //! ```compile_fail
 //! #[millstream_wire::interface]
 //! trait Lookup {
@@ -101,7 +101,7 @@ pub enum CallError {
         /// The error that it returned.
         cause: Cause,
     },
-    /// The component was interrupted, by a signal or from a debugger. That is no fault of the record, which is neither skipped nor set
+    /// The component was interrupted, by a signal or from a debugger. The record is not at fault: it is neither skipped nor set
     /// aside.
     #[error("{cause}")]
     Interrupted {
@@ -135,7 +135,7 @@ impl CallError {
     }
 }
 
-/// Where published calls go: a journal, a list, a text.
+/// The destination of published calls: a journal, a list, a text.
 pub trait Transport {
     /// Receives the schema of calls to come, before the first of them.
     ///
@@ -182,7 +182,7 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
         })
     }
 
-    /// Whether everything has been published since the last look.
+    /// Whether everything has been published since the last check.
     ///
     /// # Errors
     /// Why it has not; the calls since then are lost.
@@ -190,7 +190,7 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Where the calls go.
+    /// The transport of the calls.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
@@ -252,12 +252,12 @@ struct Recorded {
 }
 
 impl Recorder {
-    /// The calls since the last look.
+    /// Returns and removes the calls since the last call of this or [`text`](Self::text).
     pub fn take(&self) -> Vec<Call> {
         std::mem::take(&mut self.recorded().calls)
     }
 
-    /// The calls since the last look, as YAML.
+    /// Returns and removes the same calls as YAML.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<String> = self.take().iter().map(Call::to_text).collect();

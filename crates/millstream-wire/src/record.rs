@@ -1,8 +1,8 @@
 //! The body of a record: two MessagePack values, one after the other.
 //!
-//! 1. Where it comes from: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]). In some calls
+//! 1. The cause: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]). In some calls
 //!    `[input, sequence, after ns, calls]`, which also says when that record was taken ([`Take`]).
-//! 2. What it is. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
+//! 2. The contents. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
 //!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
 //!
 //! ```
@@ -26,7 +26,7 @@ use crate::unpack::Unpacker;
 /// The length of a lineage with a [`Take`].
 const LINEAGE_AND_TAKE: usize = 4;
 
-/// Which record of which input a call is an effect of.
+/// The input record that a call is an effect of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lineage {
     /// The number of the input; an [`Input`](Note::Input) note of the same journal names it.
@@ -53,7 +53,7 @@ pub struct InputName {
     pub identity: Option<u128>,
 }
 
-/// Which method a call calls.
+/// The method of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The id of the schema.
@@ -64,7 +64,7 @@ pub struct Head {
     pub arguments: usize,
 }
 
-/// A record that is no call.
+/// A record that is not a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
@@ -99,7 +99,7 @@ pub enum Note {
 pub enum Record<'a> {
     /// A call: its cause (nothing when it came from an external system), its method, its arguments.
     Call(Option<Lineage>, Head, Unpacker<'a>),
-    /// Something about the journal, for [`Note::from_bytes`].
+    /// A note, for [`Note::from_bytes`].
     Note(&'a [u8]),
 }
 
@@ -136,7 +136,7 @@ impl Lineage {
 }
 
 impl Take {
-    /// Reads the body of a record as far as the take of its cause. Nothing where it is not measured.
+    /// Reads the body of a record as far as the take of its cause. `None` where it is not measured.
     ///
     /// # Errors
     /// The first part is not one of a record.
@@ -189,7 +189,7 @@ impl Head {
     /// How many bytes a head takes at most.
     pub const SIZE_MAX: usize = 5 + 5 + 9;
 
-    /// Writes the head of the second part; the arguments are to follow.
+    /// Writes the head of the second part; the caller writes the arguments after it.
     ///
     /// # Errors
     /// No space.

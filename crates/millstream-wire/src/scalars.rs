@@ -1,4 +1,4 @@
-//! Two kinds of value that Rust has no type of its own for: moments and decimal numbers.
+//! Two types that the standard library lacks: moments and decimal numbers.
 
 use std::borrow::Cow;
 use std::fmt;

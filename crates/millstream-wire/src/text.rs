@@ -1,6 +1,6 @@
-//! Values as YAML and back, led by their types.
+//! Values as YAML and back, guided by their types.
 //!
-//! A struct is a mapping of its fields; a field that is nothing, or has its default, may be left out. A variant without
+//! A struct is a mapping of its fields; an optional field without a value, or a field that has its default, may be left out. A variant without
 //! fields is its name, one with fields a mapping of its name to them. Bytes are base64, moments RFC 3339.
 //! The text is written by `saphyr`.
 

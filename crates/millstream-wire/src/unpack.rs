@@ -3,7 +3,7 @@
 //! An [`Unpacker`] takes any form of a number that holds its value, so that a field may become wider. It never panics for any bytes, and
 //! reads nested values at most [`DEPTH_MAX`] levels deep.
 //!
-//! Its methods are always inlined: then the fields of a record are read by straight code. An order of 28 fields takes 100 ns so,
+//! Its methods are always inlined: then the fields of a record are read by straight code. An order of 28 fields takes 100 ns,
 //! and 139 ns when the compiler decides.
 //!
 //! ```
@@ -250,7 +250,7 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// Bytes, where they lie.
+    /// Bytes, borrowed from the record.
     #[inline(always)]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = match self.marker()? {
@@ -357,7 +357,7 @@ impl<'a> Unpacker<'a> {
         matches!(self.bytes.first(), Some(0x90..=0x9f | 0xdc | 0xdd))
     }
 
-    /// Passes over one value of any kind and returns its bytes.
+    /// Skips one value of any kind and returns its bytes.
     pub fn skip(&mut self) -> Result<&'a [u8]> {
         let start = self.bytes;
         let mut values = 1usize;

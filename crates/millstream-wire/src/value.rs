@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Reads a value that is all there is in `bytes`.
+    /// Reads a value that takes up all of `bytes`.
     ///
     /// # Errors
     /// The bytes are no value of this type.
@@ -83,7 +83,7 @@ impl Value {
         pack(self, out, ty, schema, 0)
     }
 
-    /// What kind of value this is, as an error says it.
+    /// The name of the kind of value, for errors.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

@@ -10,8 +10,8 @@
 //! | `flow` | [`flow`] | dataflows on `timely` |
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
-//! | `queue-server` | `queue::server` | the server of the queues, with TLS |
-//! | `replication` | `replication` | live copies of journals on other machines, with TLS |
+//! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
+//! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |
 //!
 //! The program `millstream` is in the crate `millstream-cli`.
 //!
@@ -33,6 +33,7 @@
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
 pub use millstream_journal as journal;
+#[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
 #[cfg(feature = "queue")]
 pub use millstream_queue as queue;

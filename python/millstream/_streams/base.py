@@ -68,7 +68,7 @@ class PlainBase(StreamMakers, Generic[T_co]):
 
 
 class KeyedBase(StreamMakers, Generic[K_co, V_co]):
-    """The pipes of a keyed stream: several until a step brings them together.
+    """The pipes of a keyed stream: several until a step merges them.
 
     ``placed`` is whether each item is on the worker of its key.
     """

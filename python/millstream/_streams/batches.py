@@ -1,6 +1,6 @@
 """``stateful_batch``: state for each key, called with all values of the key in a batch."""
 
-# ruff: noqa: B905 - keys and values are equally many.
+# ruff: noqa: B905 - keys and values have the same number.
 from __future__ import annotations
 
 from .. import _kernels, _logic

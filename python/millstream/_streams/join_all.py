@@ -57,7 +57,7 @@ def _tagged(place: int) -> Callable[[Any], tuple[int, Any]]:
 
 
 class Sides:
-    """The values of one key that each of the streams has given."""
+    """The values of one key, by the stream that they came from."""
 
     __slots__ = ("emit", "insert", "seen")
 

@@ -1,4 +1,4 @@
-"""The verbs of keyed streams that bring several of them together by their keys."""
+"""The verbs of keyed streams that join several of them by their keys."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
                 values of the same key alone.
             lateness: with ``watermark="key"``: how many seconds a value may be older than the newest value
                 of its key.
-            patience: with ``watermark="key"``: how many seconds the watermark of a silent key stays behind
-                that of the partitions. None: a silent key waits until the input ends.
+            patience: with ``watermark="key"``: how many seconds the watermark of a silent key
+                trails that of the partitions. None: a silent key waits until the input ends.
 
         Returns:
             The keyed stream of the pairs ``(own, other)``.
@@ -241,8 +241,8 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
                 values of the same key alone.
             lateness: with ``watermark="key"``: how many seconds a value may be older than the newest value
                 of its key.
-            patience: with ``watermark="key"``: how many seconds the watermark of a silent key stays behind
-                that of the partitions. None: a silent key waits until the input ends.
+            patience: with ``watermark="key"``: how many seconds the watermark of a silent key
+                trails that of the partitions. None: a silent key waits until the input ends.
 
         Returns:
             The keyed stream of the pairs ``(value, row)``.
@@ -400,7 +400,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
     def _per_key(
         self, name: str, watermark: str, lateness: Seconds, patience: Seconds | None
     ) -> tuple[int, int | None] | None:
-        """Lateness and patience of a watermark for each key, in nanoseconds, if there is to be one."""
+        """Lateness and patience of a watermark for each key, in nanoseconds; None for one of the source."""
         window_options.watermark_or_raise(f'the join "{name}"', watermark, lateness, patience)
         if watermark == "key" and not self._timed:
             raise FlowUsageError(

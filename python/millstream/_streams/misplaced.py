@@ -79,6 +79,6 @@ class Verbs:
         def __getattr__(self, name):
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
             for cls in KINDS.values():
-                if isinstance(self, cls) and (told := hint(cls.__name__, name)):
-                    said = f"{said}: {told}"
+                if isinstance(self, cls) and (suggestion := hint(cls.__name__, name)):
+                    said = f"{said}: {suggestion}"
             raise AttributeError(said, name=name, obj=self)

@@ -43,7 +43,7 @@ class PlainVerbs(PlainBase[T_co]):
         callable_or_raise(kind, f)
         tolerant = on_error != "fail"
         if self._timed and (tolerant or kind not in ("map", "inspect")):
-            # Where a value may be left out, times are found again by position.
+            # Where a value may be dropped, times are found by position.
             kernel = _kernels.keyed(_kernels.PRODUCE[kind](f), tolerant)
             return self._new_stream(self._pipe.step(kind, name or "", "produce", kernel, on_error), True)
         pipe = self._pipe.step(kind, name or "", "values", make(f, tolerant), on_error)

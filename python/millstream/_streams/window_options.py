@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def checked_or_raise(
     window: object, early: object, watermark: object, lateness: object, patience: object
 ) -> bool:
-    """Whether the windows need times; raises for an object that is no window, or an option that is none."""
+    """Whether the windows need times; raises for an object that is no window, or an invalid option."""
     from ..windows import Window
 
     known = isinstance(window, Window)
@@ -33,7 +33,7 @@ def checked_or_raise(
 
 
 def watermark_or_raise(what: str, watermark: object, lateness: object, patience: object) -> None:
-    """Raises for what is no watermark, and for options that only a watermark of each key has."""
+    """Raises for an unknown watermark, and for options that only a watermark for each key has."""
     if watermark not in ("partition", "key"):
         raise FlowUsageError(f'{what}: watermark is "partition" or "key", not {watermark!r}')
     if watermark == "partition" and (lateness != 0 or patience is not None):

@@ -64,7 +64,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         return self._new_late(outcome[0], stream._timed, outcome[1])
 
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
-        """The function that merges; sliding windows and sessions cannot do without."""
+        """The function that merges; sliding windows and sessions require it."""
         kind, numbers, _, ordered, _ = self._described
         whole = kind in ("count", "chosen") or (kind == "aligned" and numbers[0] == numbers[1])
         if merge is not None:
@@ -76,7 +76,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     def _reviving(
         self, init: Callable[[], Any], aliases: Aliases | None, migrate: Migrate | None
     ) -> Callable[[], Any]:
-        """What is done with what was saved: accumulators, or values where they are kept for their order."""
+        """The rules for saved state: accumulators, or values where they are kept for their order."""
         if self._described.ordered:
             return _revival.reading(aliases, migrate)
         return _revival.reviving(init, init, aliases, migrate, strict=False)

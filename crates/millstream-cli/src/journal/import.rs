@@ -136,7 +136,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// All of it survives a loss of power before it is said to be there.
+    /// Syncs all records before they are reported as imported.
     fn end(mut self) -> Outcome<Report> {
         let writer = match self.writer.take() {
             Some(writer) => writer,

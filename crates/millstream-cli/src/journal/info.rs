@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use millstream_journal::{Info, Standing};
+use millstream_journal::{Info, Leadership};
 use serde::Serialize;
 
 use super::open::open_to_read;
@@ -62,12 +62,12 @@ struct Cursor {
 /// Tell.
 pub(super) fn run(args: &Args) -> Outcome {
     let journal = open_to_read(&args.dir)?;
-    let report = Report::of(journal.info()?, journal.standing()?);
+    let report = Report::of(journal.info()?, journal.leadership()?);
     Ok(report::print(&report, &report.to_string(), args.json)?)
 }
 
 impl Report {
-    fn of(info: Info, standing: Standing) -> Self {
+    fn of(info: Info, leadership: Leadership) -> Self {
         let cursors = info.cursors.into_iter().map(|cursor| Cursor {
             name: cursor.name,
             behind: info.next.saturating_sub(cursor.position),
@@ -86,9 +86,9 @@ impl Report {
             last_time: info.times_ns.map(|(_, last)| moment::show(last)),
             cursors: cursors.collect(),
             writers: info.writers,
-            term: standing.term,
-            superseded_by: standing.superseded_by,
-            is_copy: standing.is_copy,
+            term: leadership.term,
+            superseded_by: leadership.superseded_by,
+            is_copy: leadership.is_copy,
             path: info.path,
         }
     }

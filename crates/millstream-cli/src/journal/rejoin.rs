@@ -10,7 +10,7 @@ use crate::log;
 use crate::outcome::Outcome;
 use crate::report;
 use crate::stop::Stop;
-use millstream_replication::{Part, Rejoin, RejoinOptions};
+use millstream_replication::{JournalPlan, Rejoin, RejoinOptions};
 
 /// The options of `millstream journal rejoin`.
 #[derive(clap::Args, Debug)]
@@ -69,7 +69,7 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         tls,
     };
     let rejoin = Rejoin::plan(&options, &stop.flag())?;
-    let reports: Vec<_> = rejoin.parts().into_iter().map(Report::of).collect();
+    let reports: Vec<_> = rejoin.plans().into_iter().map(Report::of).collect();
     let lossy: Vec<_> = reports.iter().filter(|report| report.dropped > 0).collect();
     if !lossy.is_empty() && !args.yes {
         let lines: Vec<_> = lossy.iter().map(|report| report.text(false)).collect();
@@ -82,7 +82,7 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
 }
 
 impl Report {
-    fn of(part: Part) -> Self {
+    fn of(part: JournalPlan) -> Self {
         Report {
             path: part.dir,
             term: part.term,

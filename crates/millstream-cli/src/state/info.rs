@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use millstream_flow::checkpoint::Commit;
-use serde::Serialize;
+use millstream_flow::source::Position;
+use serde::{Serialize, Serializer};
 
 use super::saved::SavedState;
 use crate::moment;
@@ -51,7 +52,9 @@ struct Step {
 struct Source {
     name: String,
     partition: String,
-    position: u64,
+    /// A number, or text where it is bytes of the source's own.
+    #[serde(serialize_with = "number_or_text")]
+    position: Position,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,6 +63,14 @@ struct Sink {
     worker: usize,
     /// The committed length of the output, for a sink that is truncated by length.
     length: Option<u64>,
+}
+
+/// A position as a number where it is one, else as people see it.
+fn number_or_text<S: Serializer>(position: &Position, to: S) -> Result<S::Ok, S::Error> {
+    match position.number() {
+        Some(number) => to.serialize_u64(number),
+        None => to.collect_str(position),
+    }
 }
 
 /// Tell.

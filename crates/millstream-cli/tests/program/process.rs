@@ -105,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// The report, the exit code, and what was said on stderr after the first line.
+    /// The report, the exit code, and stderr after the first line.
     pub fn end(mut self) -> (Value, Option<i32>, String) {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();

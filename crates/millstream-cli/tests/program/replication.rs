@@ -426,7 +426,7 @@ fn nobody_else_appends_to_a_copy_and_one_name_is_one_follower() {
     // A consumer of the copy keeps its own cursor in it.
     let consumer = Journal::open(&copy, Options::default()).unwrap();
     let cursor = consumer
-        .cursor("consumer", millstream_journal::Share::Exclusive)
+        .cursor("consumer", millstream_journal::CursorMode::Exclusive)
         .unwrap();
     cursor.set(10).unwrap();
     append(&orders, &lines(10, 10));

@@ -192,7 +192,7 @@ fn a_follower_whose_disk_is_full_goes_on_when_there_is_room() {
     until("the full disk", || {
         follower.said().contains("the disk is full")
     });
-    // It is said once, however often it was tried, and the leader goes on.
+    // The error is logged once, for any number of attempts, and the leader continues.
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(
         follower.said().matches("the disk is full").count(),

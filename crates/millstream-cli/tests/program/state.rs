@@ -155,7 +155,10 @@ fn what_is_not_there_is_said_in_one_line() {
     flow(&out, items(&["a"])).run(recovery(&dir)).unwrap();
     let (dir, none) = (text(&dir), text(folder.path()));
     for (args, said) in [
-        (&["info", none][..], "no flow has kept its state here"),
+        (
+            &["info", none][..],
+            "it is not the state directory of a flow",
+        ),
         (
             &["keys", dir, "sum"],
             "no step \"sum\" has state; those that have are \"book\", \"count\"",

@@ -13,10 +13,10 @@ use crate::error::FlowError;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
 
-/// Those of them that are to be told of commits, and what to tell.
+/// The recordings of the sources of a run, which are notified of commits, with the nodes of their sources.
 pub(crate) type Recordings = Vec<(NodeId, Arc<dyn Recording>)>;
 
-/// A flow, as recovery sees it.
+/// The parts of a flow that recovery needs.
 pub(crate) struct FlowParts<'a> {
     pub(crate) nodes: &'a [Node],
     pub(crate) sources: &'a Sources,
@@ -24,7 +24,7 @@ pub(crate) struct FlowParts<'a> {
     pub(crate) codecs: &'a Codecs,
 }
 
-/// What a run with a state directory begins with.
+/// The state with which a run with a state directory begins.
 pub(crate) struct ResumedRun {
     pub(crate) store: Store,
     pub(crate) resume: Resume,
@@ -32,9 +32,11 @@ pub(crate) struct ResumedRun {
     pub(crate) recordings: Recordings,
 }
 
-/// Opens the state directory, checks that it is of this flow, and takes the sinks back to the last commit.
-/// A first run commits an epoch of its own before it reads anything, so that sinks know where they began. A flow that was
-/// killed between its last commit and telling its sinks and sources is settled here, and that is its end.
+/// Opens the state directory, checks that it belongs to this flow, and rolls the sinks back to the last commit.
+///
+/// A first run commits an epoch of its own before it reads any input, so that sinks know their initial state.
+/// If a flow was killed between its last commit and the notification of its sinks and sources, they are
+/// notified here, and this run ends.
 pub(crate) fn resume(
     flow: &str,
     parts: &FlowParts<'_>,
@@ -45,9 +47,9 @@ pub(crate) fn resume(
     let mut store = Store::open(&options.dir, options.sync)?;
     let mut commit = store.saved().commit().cloned().unwrap_or_default();
     let first = store.saved().commit().is_none();
-    // What an earlier version wrote has no name, and is of the flow that opens it first.
+    // Earlier versions wrote no name: such a state belongs to the flow that opens it first.
     let adopted = !first && commit.flow.is_empty();
-    own(flow, &mut commit, options)?;
+    check_owner(flow, &mut commit, options)?;
     let mut changes = Vec::new();
     for step in &options.drop {
         changes.push(record::drop_step(step));
@@ -60,23 +62,23 @@ pub(crate) fn resume(
     let recordings = begin(parts, &commit, options, (workers, time_ns))?;
     // A sink that has resumed has one state, whatever each worker had prepared.
     let sinks = parts.sinks.resume(parts.nodes, &commit)?;
-    // Where a sink began that has joined the flow has to be known before it is written to.
+    // The initial state of a sink that is new in the flow must be committed before the sink is written to.
     let joined = sinks
         .iter()
         .any(|new| commit.sinks.iter().all(|mark| mark.sink != new.sink));
     commit.sinks = sinks;
-    let ends_here = commit.unsettled;
+    let ends_here = commit.notify_pending;
     let moved = !first && workers != commit.workers;
     if first || adopted || joined || options.fresh || !changes.is_empty() {
         commit.epoch += 1;
         commit.time_ns = time_ns;
         commit.workers = workers;
-        store.append(changes, &commit)?;
+        store.commit(changes, &commit)?;
     }
-    if commit.unsettled {
-        tell_sources(&recordings, parts.nodes, &commit)?;
-        commit.unsettled = false;
-        store.append(Vec::new(), &commit)?;
+    if commit.notify_pending {
+        notify_sources(&recordings, parts.nodes, &commit)?;
+        commit.notify_pending = false;
+        store.commit(Vec::new(), &commit)?;
     }
     let codecs = parts.codecs.clone();
     let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
@@ -91,17 +93,17 @@ pub(crate) fn resume(
     })
 }
 
-/// Forgets all that is saved; gives the records that say so.
+/// Removes all saved state from a commit; returns the records that remove it from the journal.
 fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> Vec<Vec<u8>> {
     commit.sources.clear();
     commit.sinks.clear();
     commit.watermarks.clear();
-    (commit.finished, commit.unsettled) = (false, false);
+    (commit.finished, commit.notify_pending) = (false, false);
     commit.processing_ns = 0;
     steps.map(record::drop_step).collect()
 }
 
-/// Forgets what a commit says of a step.
+/// Removes the state of a step, source or sink from a commit.
 fn forget(commit: &mut Commit, step: &str) {
     commit.sources.retain(|mark| mark.source != step);
     commit.sinks.retain(|mark| mark.sink != step);
@@ -110,11 +112,12 @@ fn forget(commit: &mut Commit, step: &str) {
 
 fn positions<'a>(marks: impl IntoIterator<Item = &'a SourceMark>) -> Vec<(&'a str, Position)> {
     let marks = marks.into_iter();
-    marks.map(|m| (m.partition.as_str(), m.position)).collect()
+    let positions = marks.map(|mark| (mark.partition.as_str(), mark.position.clone()));
+    positions.collect()
 }
 
-/// Tells the sources that an epoch counts.
-pub(crate) fn tell_sources(
+/// Notifies the sources that an epoch is committed.
+pub(crate) fn notify_sources(
     recordings: &Recordings,
     nodes: &[Node],
     commit: &Commit,
@@ -123,6 +126,8 @@ pub(crate) fn tell_sources(
         let this = &nodes[*node];
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
+        // The position that a source had before it became durable is none of its recorded input.
+        let marks = marks.filter(|mark| mark.recorded == recording.is_durable());
         recording
             .commit(&positions(marks))
             .map_err(|cause| open_error(this, cause))?;
@@ -130,7 +135,7 @@ pub(crate) fn tell_sources(
     Ok(())
 }
 
-/// Tells the sources that a run begins.
+/// Notifies the sources that a run begins.
 fn begin(
     parts: &FlowParts<'_>,
     commit: &Commit,
@@ -159,7 +164,7 @@ fn begin(
         let recording = recording.map_err(|cause| open_error(this, cause))?;
         if !recorded.is_empty() && !recording.as_ref().is_some_and(|it| it.is_durable()) {
             let cause = format!(
-                "it was durable, and where it stood is known of its recorded input only; make it durable again, or forget the \
+                "it was durable, and its position is known in its recorded input only; make it durable again, or forget the \
                  source with --drop-state \"{}\"",
                 this.name
             );
@@ -170,8 +175,9 @@ fn begin(
     Ok(recordings)
 }
 
-/// Finds whether the state is of another flow, which may have steps of the same names.
-fn own(flow: &str, commit: &mut Commit, options: &Recovery) -> Result<(), FlowError> {
+/// Checks that the state belongs to this flow, and not to another one that may have steps of the same names. A
+/// state without a name takes the name of this flow.
+fn check_owner(flow: &str, commit: &mut Commit, options: &Recovery) -> Result<(), FlowError> {
     if commit.flow.is_empty() {
         flow.clone_into(&mut commit.flow);
     }
@@ -188,7 +194,7 @@ fn own(flow: &str, commit: &mut Commit, options: &Recovery) -> Result<(), FlowEr
     })
 }
 
-/// Finds what is saved and no longer in the flow.
+/// Checks that every step, source and sink with saved state is still in the flow.
 fn check(
     flow: &str,
     parts: &FlowParts<'_>,

@@ -1,8 +1,8 @@
 //! The background thread that ends epochs and commits them.
 //!
-//! It raises the epoch when it is time and no other is under way, gathers the parts of all operators of
-//! all workers, and appends them with a commit when the last one has come. At most two epochs are not
-//! committed at any time: the one whose parts are being gathered and the one that runs.
+//! It raises the epoch when it is due and no other one is in progress, collects the parts of all operators of
+//! all workers, and appends them with a commit when the last part has arrived. At most two epochs are
+//! uncommitted at any time: the one whose parts are being collected and the one that is running.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use super::begin::{Recordings, tell_sources};
+use super::begin::{Recordings, notify_sources};
 use super::record::{Commit, SinkMark, SourceMark};
 use super::sinks::Sinks;
 use super::store::Store;
@@ -20,10 +20,10 @@ use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
 
-/// The pace of epochs that are to take no time.
+/// The length of an epoch if the configured length is zero.
 const PACE_NS: u64 = 100_000;
-/// How often the thread looks whether the flow has failed.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which the thread checks whether the flow has failed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Commits the epochs of a run.
 pub(crate) struct Committer {
@@ -36,32 +36,32 @@ pub(crate) struct Committer {
     pub(crate) flow: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Sinks,
-    /// What sources keep that are to be told of commits.
+    /// The recordings of sources, which are notified of commits.
     pub(crate) recordings: Recordings,
     pub(crate) options: Recovery,
     pub(crate) control: Arc<Control>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) workers: usize,
-    /// How many operators each worker has.
+    /// The number of operators of each worker.
     pub(crate) roots: usize,
 }
 
-/// What has been handed over and is not committed.
-struct Gathered {
+/// The parts of epochs that are not committed yet.
+struct PendingParts {
     parts: BTreeMap<u64, Vec<EpochPart>>,
-    /// How many operators have no more to hand over.
+    /// The number of operators that will send no more parts.
     ended: usize,
     workers_ended: usize,
     /// Whether all sources have ended.
     drained: bool,
-    /// The epoch that is to be committed next, counted from the beginning of the run.
-    next: u64,
+    /// The epoch that is committed next, counted from the beginning of the run.
+    epoch_of_run: u64,
     commits: u64,
 }
 
 impl Committer {
-    /// Works until all workers have ended. An error, or a panic in a sink or source, fails the flow: a run without commits must
-    /// not go on.
+    /// Runs until all workers have ended. An error, or a panic in a sink or source, fails the flow: a run
+    /// cannot continue without commits.
     pub(crate) fn run(mut self, notices: &Receiver<CommitNotice>) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work(notices)));
         let outcome =
@@ -69,50 +69,55 @@ impl Committer {
         if let Err(error) = outcome {
             self.control.fail(error);
         }
+        self.sinks.finish();
     }
 
     fn work(&mut self, notices: &Receiver<CommitNotice>) -> Result<(), FlowError> {
-        let mut gathered = Gathered {
+        let mut pending = PendingParts {
             parts: BTreeMap::new(),
             ended: 0,
             workers_ended: 0,
             drained: false,
-            next: 0,
+            epoch_of_run: 0,
             commits: 0,
         };
         let mut since = now_ns();
         let had_ended = self.commit.finished;
-        while gathered.workers_ended < self.workers {
+        while pending.workers_ended < self.workers {
             let left = self.left(since);
-            if gathered.drained && self.control.epoch() == gathered.next {
-                gathered.drained = false;
+            if pending.drained && self.control.epoch() == pending.epoch_of_run {
+                pending.drained = false;
                 self.end(had_ended);
-            } else if left.is_zero() && self.control.epoch() == gathered.next {
+            } else if left.is_zero() && self.control.epoch() == pending.epoch_of_run {
                 since = now_ns();
                 self.control.raise_epoch();
             }
-            let wait = if left.is_zero() { LOOK } else { left.min(LOOK) };
+            let wait = if left.is_zero() {
+                CHECK_INTERVAL
+            } else {
+                left.min(CHECK_INTERVAL)
+            };
             match notices.recv_timeout(wait) {
-                Ok(CommitNotice::Part(part)) => gathered.take(part),
-                Ok(CommitNotice::WorkerEnded) => gathered.workers_ended += 1,
-                Ok(CommitNotice::Drained) => gathered.drained = self.control.is_drained(),
+                Ok(CommitNotice::Part(part)) => pending.add(part),
+                Ok(CommitNotice::WorkerEnded) => pending.workers_ended += 1,
+                Ok(CommitNotice::Drained) => pending.drained = self.control.is_drained(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while !self.control.aborted() && gathered.is_whole(self.roots * self.workers) {
-                self.commit(&mut gathered)?;
+            while !self.control.aborted() && pending.is_complete(self.roots * self.workers) {
+                self.commit(&mut pending)?;
             }
         }
         Ok(())
     }
 
-    /// All sources have ended. Where the flow had come to its end before, and there was nothing new for it, it has
-    /// given what it gives at its end.
+    /// Ends the run after all sources have ended. A flow that had finished before, and has no new input, has
+    /// already emitted its final output, so it is suspended instead.
     fn end(&self, had_ended: bool) {
         if had_ended && !self.control.has_input() {
             tracing::info!(
                 flow = self.flow.as_str(),
-                "flow \"{}\": nothing new since it came to its end",
+                "flow \"{}\": no new input since it finished",
                 self.flow
             );
             self.control.suspend();
@@ -121,7 +126,7 @@ impl Committer {
         }
     }
 
-    /// How long the running epoch still takes.
+    /// The time until the running epoch ends.
     fn left(&self, since: u64) -> Duration {
         let length = match self.options.epoch.as_nanos() as u64 {
             0 => PACE_NS,
@@ -130,23 +135,26 @@ impl Committer {
         Duration::from_nanos((since + length).saturating_sub(now_ns()))
     }
 
-    fn commit(&mut self, gathered: &mut Gathered) -> Result<(), FlowError> {
-        let parts = gathered.parts.remove(&gathered.next).unwrap_or_default();
-        let all = gathered.ended == self.roots * self.workers && gathered.parts.is_empty();
+    fn commit(&mut self, pending: &mut PendingParts) -> Result<(), FlowError> {
+        let parts = pending
+            .parts
+            .remove(&pending.epoch_of_run)
+            .unwrap_or_default();
+        let all = pending.ended == self.roots * self.workers && pending.parts.is_empty();
         let mut next = self.commit.clone();
         let mut changes = Vec::new();
         for part in parts {
-            self.book(&part, &mut next);
+            self.add_part(&part, &mut next);
             changes.extend(part.changes);
         }
         let ends = all && self.control.phase() == Phase::Ending;
-        // A flow that had come to its end has not gone on before there is something new for it.
+        // A flow that had finished stays finished until it has new input.
         next.finished = ends || (self.commit.finished && !self.control.has_input());
-        next.unsettled = ends;
-        // Time that goes on where nothing else happens has brought about nothing.
+        next.notify_pending = ends;
+        // If only the times have advanced, nothing needs to be committed.
         let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
-        let epoch = self.base + 1 + gathered.next;
-        gathered.next += 1;
+        let epoch = self.base + 1 + pending.epoch_of_run;
+        pending.epoch_of_run += 1;
         if !same {
             next.epoch = epoch;
             next.workers = self.workers;
@@ -159,20 +167,20 @@ impl Committer {
                     .sync()
                     .map_err(|cause| open_error(&self.nodes[*node], cause))?;
             }
-            gathered.commits += 1;
-            self.crash(Crash::Before(gathered.commits))?;
-            self.store.append(changes, &next)?;
+            pending.commits += 1;
+            self.crash(Crash::Before(pending.commits))?;
+            self.store.commit(changes, &next)?;
             self.commit = next;
-            self.crash(Crash::Within(gathered.commits))?;
+            self.crash(Crash::Within(pending.commits))?;
             self.sinks.commit(&self.nodes, &self.commit)?;
-            tell_sources(&self.recordings, &self.nodes, &self.commit)?;
-            self.crash(Crash::Behind(gathered.commits))?;
-            self.settle()?;
+            notify_sources(&self.recordings, &self.nodes, &self.commit)?;
+            self.crash(Crash::After(pending.commits))?;
+            self.confirm_end()?;
         }
         Ok(())
     }
 
-    /// Ends the run here, if a test wants that.
+    /// Ends the run here if a test asks for it.
     fn crash(&self, at: Crash) -> Result<(), FlowError> {
         match self.options.crash == Some(at) {
             true => Err(FlowError::Crashed(self.commit.epoch)),
@@ -180,26 +188,25 @@ impl Committer {
         }
     }
 
-    /// Takes what an operator has handed over into the next commit.
-    fn book(&self, part: &EpochPart, next: &mut Commit) {
+    /// Adds the part of an operator to the next commit.
+    fn add_part(&self, part: &EpochPart, next: &mut Commit) {
         let source = &self.nodes[part.root].name;
         let mut recordings = self.recordings.iter();
         let recorded = recordings.any(|(node, this)| *node == part.root && this.is_durable());
-        for standing in &part.positions {
+        for partition in &part.positions {
             let known = next
                 .sources
                 .iter_mut()
-                .find(|mark| mark.source == *source && mark.partition == standing.partition);
+                .find(|mark| mark.source == *source && mark.partition == partition.partition);
             match known {
                 Some(mark) => {
-                    (mark.position, mark.recorded) = (standing.position, recorded);
-                    mark.place.clone_from(&standing.place);
+                    mark.position.clone_from(&partition.position);
+                    mark.recorded = recorded;
                 }
                 None => next.sources.push(SourceMark {
                     source: source.clone(),
-                    partition: standing.partition.clone(),
-                    position: standing.position,
-                    place: standing.place.clone(),
+                    partition: partition.partition.clone(),
+                    position: partition.position.clone(),
                     recorded,
                 }),
             }
@@ -234,28 +241,29 @@ impl Committer {
         }
     }
 
-    /// Behind the last commit: nothing is left to do for whoever starts the flow again.
-    fn settle(&mut self) -> Result<(), FlowError> {
-        if self.commit.unsettled {
-            self.commit.unsettled = false;
-            self.store.append(Vec::new(), &self.commit)?;
+    /// After the last commit, records that sinks and sources were notified of it: the next start has nothing
+    /// left to do.
+    fn confirm_end(&mut self) -> Result<(), FlowError> {
+        if self.commit.notify_pending {
+            self.commit.notify_pending = false;
+            self.store.commit(Vec::new(), &self.commit)?;
         }
         Ok(())
     }
 }
 
-impl Gathered {
-    fn take(&mut self, part: EpochPart) {
+impl PendingParts {
+    fn add(&mut self, part: EpochPart) {
         if part.last {
             self.ended += 1;
         }
         self.parts.entry(part.epoch).or_default().push(part);
     }
 
-    /// Whether all operators have the next epoch behind them. Once the first has ended in it all will end, and what
-    /// they give at the end counts as a whole.
-    fn is_whole(&self, operators: usize) -> bool {
-        let Some(parts) = self.parts.get(&self.next) else {
+    /// Whether all operators have completed the next epoch. Once one operator has ended in it, all will end,
+    /// and their final output is committed together.
+    fn is_complete(&self, operators: usize) -> bool {
+        let Some(parts) = self.parts.get(&self.epoch_of_run) else {
             return false;
         };
         let lasts = parts.iter().any(|part| part.last);

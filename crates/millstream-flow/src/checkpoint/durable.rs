@@ -1,10 +1,10 @@
-//! Durable sources: what a source gives is recorded in the state directory before it is processed.
+//! Durable sources: the input of a source is recorded in the state directory before it is processed.
 //!
-//! [`SourceExt::durable`](crate::SourceExt::durable) makes any source replayable, a TCP socket for instance. Each batch is appended, in one
-//! piece, to the journal `STATE/inputs/NAME`; a run that resumes first takes what was recorded behind the last
-//! commit from there, then asks the source for more.
+//! [`SourceExt::durable`](crate::SourceExt::durable) makes any source replayable, a TCP socket for instance. Each batch is one record of the
+//! journal `STATE/inputs/NAME`. A run that resumes first processes the records after the last commit, then asks the source
+//! for more.
 //!
-//! Invariant: a batch is processed only once it is recorded. So the records are the input of the flow, all of it,
+//! Invariant: a batch is processed only once it is recorded. So the records are the complete input of the flow,
 //! in the order in which each partition was processed.
 //!
 //! ```
@@ -30,8 +30,9 @@
 //!
 //! The bytes are drawn in `docs/journal-format.md`.
 
+mod directory;
+mod input_position;
 mod partition;
-mod place;
 mod record;
 mod recorded;
 mod recorder;
@@ -46,8 +47,8 @@ use crate::run::poller::Io;
 use crate::source::{Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings};
 
 pub use crate::batch::{Kind, Raw};
-pub(crate) use place::unescape;
-pub use place::{Keep, escape, inputs, place};
+pub(crate) use directory::unescape;
+pub use directory::{Retain, escape, inputs, recorded_input_dir};
 pub use record::RecordedBatch;
 pub use recorded::Recorded;
 
@@ -58,8 +59,8 @@ use refill::Refill;
 /// A source whose input is recorded before it is processed. Made by [`SourceExt::durable`](crate::SourceExt::durable).
 pub struct Durable<S> {
     source: S,
-    keep: Keep,
-    /// What records the input of the current run.
+    keep: Retain,
+    /// The recorder of the current run.
     recorder: Mutex<Weak<Recorder>>,
 }
 
@@ -69,14 +70,14 @@ impl<S> Durable<S> {
     pub fn new(source: S) -> Self {
         Durable {
             source,
-            keep: Keep::default(),
+            keep: Retain::default(),
             recorder: Mutex::default(),
         }
     }
 
     /// Keeps recorded input for longer than it is needed.
     #[must_use]
-    pub fn keep(mut self, keep: Keep) -> Self {
+    pub fn keep(mut self, keep: Retain) -> Self {
         self.keep = keep;
         self
     }
@@ -92,29 +93,19 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         let recorder = lock(&self.recorder).upgrade();
         let recorder =
             recorder.ok_or("a durable source is opened by a run with a state directory")?;
-        let behind = recorder.behind(partition, resume, place)?;
-        let (position, place) = (behind.standing.position, behind.standing.place.as_deref());
-        let source = match behind.ended {
+        let start = recorder.resume(partition, resume)?;
+        let source = match start.ended {
             true => None,
-            false => Some(self.source.open_at(partition, position, place, io)?),
+            false => Some(self.source.open(partition, start.position.as_ref(), io)?),
         };
         Ok(Box::new(DurablePartition::new(
-            recorder, partition, source, behind,
+            recorder, partition, source, start,
         )))
     }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {

@@ -1,7 +1,7 @@
-//! Saved keys and states as JSON, for who looks into them without the flow.
+//! Saved keys and states as JSON, for programs that read them without the flow.
 //!
-//! JSON has less than MessagePack. Bytes become `{"hex": "..."}`; a key of a map that is no text becomes
-//! the text of its JSON; an integer that JSON's numbers cannot hold becomes text.
+//! JSON has fewer types than MessagePack. Bytes become `{"hex": "..."}`; a map key that is not text becomes the
+//! text of its JSON; an integer outside the range of JSON's numbers becomes text.
 //!
 //! ```
 //! use millstream_flow::checkpoint::json;
@@ -18,11 +18,12 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::key::AnyKey;
 
-/// Shows what another language wrote, given how and its bytes; nothing when that is none of its own.
+/// Renders a value that another language wrote, from its extension type and its bytes; `None` if the bytes are
+/// not of that language.
 pub type Show<'a> = &'a dyn Fn(u8, &[u8]) -> Option<String>;
 
-/// A state that is MessagePack, or nothing when it is not. An object of another language that stands in it is
-/// `{"repr": "..."}` if `show` knows it, else `{"written": ..., "hex": "..."}`.
+/// Converts a state from MessagePack; `None` if the bytes are not MessagePack. An object of another language
+/// inside it becomes `{"repr": "..."}` if `show` recognises it, else `{"written": ..., "hex": "..."}`.
 #[must_use]
 pub fn state(bytes: &[u8], show: Show<'_>) -> Option<Value> {
     let mut rest = bytes;
@@ -31,7 +32,7 @@ pub fn state(bytes: &[u8], show: Show<'_>) -> Option<Value> {
     rest.is_empty().then_some(value)
 }
 
-/// A key: text, a number, `{"hex": "..."}` for bytes, or a list.
+/// Converts a key to text, a number, `{"hex": "..."}` for bytes, or a list.
 #[must_use]
 pub fn key(key: &AnyKey) -> Value {
     match key {
@@ -42,20 +43,20 @@ pub fn key(key: &AnyKey) -> Value {
     }
 }
 
-/// Bytes.
+/// Converts bytes to `{"hex": "..."}`.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> Value {
     json!({ "hex": digits(bytes) })
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 #[must_use]
 pub fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn integer(number: i128) -> Value {
-    // Larger numbers are cut to 64 bits of precision by nearly all who read JSON.
+    // Most readers of JSON round larger numbers to 64-bit floats.
     match (i64::try_from(number), u64::try_from(number)) {
         (Ok(number), _) => Value::from(number),
         (_, Ok(number)) => Value::from(number),
@@ -63,7 +64,7 @@ fn integer(number: i128) -> Value {
     }
 }
 
-/// A value of any type on its way from MessagePack to JSON.
+/// A value of any type, on its way from MessagePack to JSON.
 #[derive(Clone, Copy)]
 struct AnyValue<'a>(Show<'a>);
 
@@ -87,7 +88,7 @@ impl<'de> Deserialize<'de> for Extension {
                 f.write_str("an extension")
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Extension, A::Error> {
-                let short = || serde::de::Error::custom("an extension breaks off");
+                let short = || serde::de::Error::custom("an extension is truncated");
                 let kind = from.next_element::<i8>()?.ok_or_else(short)?;
                 let bytes = from.next_element_seed(Bytes)?.ok_or_else(short)?;
                 Ok(Extension(kind as u8, bytes))
@@ -97,7 +98,7 @@ impl<'de> Deserialize<'de> for Extension {
     }
 }
 
-/// Bytes, and not a list of numbers.
+/// Bytes that are not a list of numbers.
 struct Bytes;
 
 impl<'de> DeserializeSeed<'de> for Bytes {
@@ -153,7 +154,7 @@ impl<'de> Visitor<'de> for AnyValue<'_> {
     fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         from.deserialize_any(self)
     }
-    // In MessagePack only an extension is one.
+    // In MessagePack only an extension is a newtype struct.
     fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         let Extension(kind, bytes) = Extension::deserialize(from)?;
         Ok(match (self.0)(kind, &bytes) {
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_shown_with_their_names() {
+    fn states_are_converted_with_their_names() {
         let account = Account {
             name: "ann",
             balance: 1.5,
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown() {
+    fn keys_are_converted() {
         let tuple = AnyKey::Tuple(vec![
             AnyKey::Text("a".to_owned()),
             AnyKey::Bytes(vec![0, 16]),

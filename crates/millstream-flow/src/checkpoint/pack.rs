@@ -1,5 +1,5 @@
-//! What steps keep around the values of their keys, as MessagePack: lists of a known or unknown length, and
-//! numbers.
+//! Encodes what steps store around the values of their keys as MessagePack: lists of a known or unknown length,
+//! numbers and flags.
 //!
 //! ```
 //! use millstream_flow::checkpoint::pack;
@@ -16,7 +16,7 @@
 
 use crate::error::Cause;
 
-/// Appends the head of a list, whose members follow.
+/// Appends the header of a list; its members follow.
 pub fn list(members: usize, out: &mut Vec<u8>) {
     // Writing to memory does not fail, here and below.
     let _ = rmp::encode::write_array_len(out, u32::try_from(members).unwrap_or(u32::MAX));
@@ -27,23 +27,23 @@ pub fn integer(number: i64, out: &mut Vec<u8>) {
     let _ = rmp::encode::write_sint(out, number);
 }
 
-/// Appends true or false.
+/// Appends a boolean.
 pub fn flag(flag: bool, out: &mut Vec<u8>) {
     let _ = rmp::encode::write_bool(out, flag);
 }
 
-/// Takes the head of a list; gives how many members follow.
+/// Reads the header of a list; returns the number of members that follow.
 ///
 /// # Errors
-/// There is none, here and below.
+/// The bytes are not a list.
 pub fn take_list(from: &mut &[u8]) -> Result<usize, Cause> {
     Ok(rmp::decode::read_array_len(from)? as usize)
 }
 
-/// Takes the head of a list of so many members.
+/// Reads the header of a list with a known number of members.
 ///
 /// # Errors
-/// The list has another length, too.
+/// The bytes are not a list, or it has another length.
 pub fn take_members(members: usize, from: &mut &[u8]) -> Result<(), Cause> {
     match take_list(from)? {
         found if found == members => Ok(()),
@@ -51,26 +51,26 @@ pub fn take_members(members: usize, from: &mut &[u8]) -> Result<(), Cause> {
     }
 }
 
-/// Takes a number.
+/// Reads a number.
 ///
 /// # Errors
-/// There is none.
+/// The bytes are not a number.
 pub fn take_integer(from: &mut &[u8]) -> Result<i64, Cause> {
     Ok(rmp::decode::read_int(from)?)
 }
 
-/// Takes a number of things.
+/// Reads a number that is 0 or greater.
 ///
 /// # Errors
-/// It is less than nothing, too.
+/// The bytes are not a number, or it is negative.
 pub fn take_count(from: &mut &[u8]) -> Result<u64, Cause> {
     Ok(take_integer(from)?.try_into()?)
 }
 
-/// Takes true or false.
+/// Reads a boolean.
 ///
 /// # Errors
-/// There is neither.
+/// The bytes are not a boolean.
 pub fn take_flag(from: &mut &[u8]) -> Result<bool, Cause> {
     Ok(rmp::decode::read_bool(from)?)
 }

@@ -1,4 +1,4 @@
-//! What an operator contributes to an epoch, and how it reaches the committer.
+//! The part of an operator in an epoch, and its way to the committer.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -7,17 +7,16 @@ use super::record::TimeMark;
 use super::resume::Resume;
 use super::sinks::WriterId;
 use crate::describe::node::NodeId;
+use crate::source::Position;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionPosition {
     pub(crate) partition: String,
-    pub(crate) position: u64,
-    /// The position where a number cannot express it.
-    pub(crate) place: Option<Vec<u8>>,
+    pub(crate) position: Position,
 }
 
-/// What an operator contributes to an epoch that ends.
+/// The part of one operator in an epoch that ends.
 #[derive(Default)]
 pub(crate) struct EpochPart {
     /// The operator.
@@ -25,17 +24,17 @@ pub(crate) struct EpochPart {
     pub(crate) worker: usize,
     /// The epoch that it has ended.
     pub(crate) epoch: u64,
-    /// True when no other will follow.
+    /// True if no other part of this operator follows.
     pub(crate) last: bool,
     /// Positions of partitions of the source, if it is one.
     pub(crate) positions: Vec<PartitionPosition>,
-    /// How far event time has come, for steps and for partitions of sources.
+    /// The event times of steps and of partitions of sources.
     pub(crate) watermarks: Vec<TimeMark>,
-    /// How far processing time has come on this worker.
+    /// The processing time of this worker.
     pub(crate) now: i64,
     /// The keys that changed, as records.
     pub(crate) changes: Vec<Vec<u8>>,
-    /// What the sinks have prepared.
+    /// The tokens that the sinks have prepared.
     pub(crate) tokens: Vec<(WriterId, Vec<u8>)>,
     /// The next moment in processing time that the operator waits for.
     pub(crate) deadline: i64,
@@ -51,9 +50,9 @@ pub(crate) enum CommitNotice {
     Drained,
 }
 
-/// What one worker contributes to the epochs of a run.
+/// The parts of one worker in the epochs of a run.
 pub(crate) struct WorkerCheckpoint {
-    /// The part of the operator at work.
+    /// The part of the operator that runs now.
     pub(crate) part: EpochPart,
     /// What the run resumed from.
     pub(crate) resume: Arc<Resume>,

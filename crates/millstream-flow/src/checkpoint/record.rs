@@ -5,61 +5,90 @@
 //! | version | kind |                                                             |
 //! +---------+------+-------------------------------------------------------------+
 //!      1       1     state: group u8, length of name u16, name of the step, entries
-//!              2     rebase: group u8; what was said of this group before is void
-//!              3     drop: name of the step; what was said of it before is void
+//!              2     rebase: group u8; earlier records of this group are superseded
+//!              3     drop: name of the step; earlier records of it are superseded
 //!              4     commit: MessagePack; all before it counts
-//!              5     whole: as state, in version 2; what was said of this step in this group before is void
+//!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
 //!
+//! position of a source in a commit: an integer, or in version 3 binary: Position::encode
 //! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
-//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else it says how the
-//! state is written (see [`codec`](super::codec)). Keys are MessagePack.
+//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else the encoding of the
+//! state (see [`codec`](super::codec)). Keys are MessagePack.
 
 use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, VERSION_OF_WHOLE, WHOLE};
+use super::stored_position;
+use crate::source::Position;
+use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE};
 
 const REBASE: u8 = 2;
 const DROP: u8 = 3;
 const COMMIT: u8 = 4;
+/// The version of a commit with a position that is not a number, and the newest that this program reads.
+const VERSION_OF_POSITIONS: u8 = 3;
 
-/// Where a partition of a source stood.
+/// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredMark")]
 pub struct SourceMark {
     /// The name of the source.
     pub source: String,
     /// The name of the partition.
     pub partition: String,
     /// Its position.
-    pub position: u64,
+    #[serde(serialize_with = "stored_position::write")]
+    pub position: Position,
     /// True for a durable source: the position is that of a record of its input.
-    #[serde(default)]
     pub recorded: bool,
-    /// Its position where a number cannot say it: bytes of the source's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Vec<u8>>,
 }
 
-/// What a sink had prepared on one worker.
+/// A mark as it is saved, of this version or an earlier one.
+#[derive(Deserialize)]
+struct StoredMark {
+    source: String,
+    partition: String,
+    #[serde(deserialize_with = "stored_position::read")]
+    position: Position,
+    #[serde(default)]
+    recorded: bool,
+    /// Up to version 2 a position that is not a number, without a version of its own.
+    #[serde(default)]
+    place: Option<Vec<u8>>,
+}
+
+impl From<StoredMark> for SourceMark {
+    fn from(stored: StoredMark) -> Self {
+        let place = stored.place.map(|bytes| Position::bytes(0, bytes));
+        SourceMark {
+            source: stored.source,
+            partition: stored.partition,
+            position: place.unwrap_or(stored.position),
+            recorded: stored.recorded,
+        }
+    }
+}
+
+/// The token that a sink has prepared on one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkMark {
     /// The name of the sink.
     pub sink: String,
     /// The worker.
     pub worker: usize,
-    /// What the sink called it.
+    /// The token, in the sink's own format.
     pub token: Vec<u8>,
 }
 
-/// How far event time had come.
+/// The event time of a step or of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeMark {
-    /// The name of a step that goes by times, or of a source whose items are given times.
+    /// The name of a step that uses event time, or of a source whose items are assigned times.
     pub step: String,
-    /// The partition of a source, with `#n` behind it where it is given times n + 1 times; nothing for a
+    /// The partition of a source, followed by `#n` where times are assigned to it n + 1 times; empty for a
     /// step.
     pub partition: String,
     /// The watermark; nanoseconds.
@@ -67,7 +96,7 @@ pub struct TimeMark {
 }
 
 impl TimeMark {
-    /// How far event time had come for a step.
+    /// The event time of a step.
     pub(crate) fn of_step(step: String, at: i64) -> Self {
         TimeMark {
             step,
@@ -77,38 +106,39 @@ impl TimeMark {
     }
 }
 
-/// The end of an epoch that counts.
+/// The end of an epoch that is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The number of the epoch. Each is greater than the one before, but for the second commit of the last: see `unsettled`.
+    /// The number of the epoch. Each is greater than the one before, except for the second commit of the last
+    /// epoch: see `notify_pending`.
     pub epoch: u64,
-    /// How many workers there were.
+    /// The number of workers of the run.
     pub workers: usize,
-    /// When it was written; nanoseconds since 1970.
+    /// The time of the commit; nanoseconds since 1970.
     pub time_ns: i64,
-    /// True when the flow had come to its end.
+    /// True if the flow has finished.
     pub finished: bool,
-    /// True when the flow had come to its end, and nobody knows whether its sinks and sources were told. Once they were, the same
-    /// commit follows without this.
-    #[serde(default)]
-    pub unsettled: bool,
-    /// Where the sources stood.
+    /// True if the flow has finished, and its sinks and sources may not have been notified of it. After they
+    /// are notified, the same commit follows without this flag. It is `unsettled` in the record.
+    #[serde(default, rename = "unsettled")]
+    pub notify_pending: bool,
+    /// The positions of the sources.
     pub sources: Vec<SourceMark>,
-    /// What the sinks had prepared.
+    /// The tokens that the sinks have prepared.
     pub sinks: Vec<SinkMark>,
-    /// How far event time had come.
+    /// The event times of steps and sources.
     #[serde(default)]
     pub watermarks: Vec<TimeMark>,
-    /// How far processing time had come; nanoseconds since 1970, 0 where nothing goes by it.
+    /// The processing time; nanoseconds since 1970, 0 if no step uses it.
     #[serde(default)]
     pub processing_ns: i64,
-    /// The name of the flow; nothing in what earlier versions wrote.
+    /// The name of the flow; empty in records of earlier versions.
     #[serde(default)]
     pub flow: String,
 }
 
 impl Commit {
-    /// The same with the times of another.
+    /// The same commit with the times of another one.
     pub(crate) fn at_the_times_of(&self, other: &Commit) -> Commit {
         Commit {
             watermarks: other.watermarks.clone(),
@@ -118,13 +148,13 @@ impl Commit {
     }
 }
 
-/// A record as it is read.
+/// A record in decoded form.
 pub(crate) enum Record<'a> {
     State {
         group: usize,
         step: &'a str,
         entries: &'a [u8],
-        /// What was said of the step in this group before is void.
+        /// True if this record supersedes all earlier ones of the step in this group.
         whole: bool,
     },
     Rebase {
@@ -141,7 +171,8 @@ pub(crate) enum Record<'a> {
 pub(crate) struct Entry<'a> {
     pub(crate) shard: usize,
     pub(crate) tag: u8,
-    /// Keys that are given in an order are given in that of these numbers.
+    /// The creation number of the key: keys that are emitted in an order are emitted in the order of these
+    /// numbers.
     pub(crate) born: u64,
     pub(crate) key: &'a [u8],
     pub(crate) state: &'a [u8],
@@ -179,14 +210,14 @@ fn take_u32(bytes: &mut &[u8]) -> Option<usize> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record; an error says what is wrong with it.
+    /// Decodes a record; an error says what is wrong with it.
     pub(crate) fn read(mut body: &'a [u8]) -> Result<Self, String> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_WHOLE {
+        if version > VERSION_OF_POSITIONS {
             return Err(format!(
-                "version {version}, this program reads {VERSION_OF_WHOLE}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION_OF_POSITIONS}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
@@ -227,24 +258,29 @@ pub(crate) fn is_commit(body: &[u8]) -> bool {
     body.get(1) == Some(&COMMIT)
 }
 
-/// A record that voids what was said of a group.
+/// Encodes a record that supersedes the earlier records of a group.
 pub(crate) fn rebase(group: usize) -> Vec<u8> {
     vec![VERSION, REBASE, group as u8]
 }
 
-/// A record that voids what was said of a step.
+/// Encodes a record that removes the state of a step.
 pub(crate) fn drop_step(step: &str) -> Vec<u8> {
     [&[VERSION, DROP], step.as_bytes()].concat()
 }
 
-/// A record that makes all before it count.
+/// Encodes a record that commits all records before it.
 pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    let mut body = vec![VERSION, COMMIT];
+    let mut marks = commit.sources.iter();
+    let version = match marks.all(|mark| mark.position.number().is_some()) {
+        true => VERSION,
+        false => VERSION_OF_POSITIONS,
+    };
+    let mut body = vec![version, COMMIT];
     rmp_serde::encode::write_named(&mut body, commit)?;
     Ok(body)
 }
 
-/// The entries of a record of state.
+/// The entries of a state record.
 pub(crate) struct Entries<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Entries<'a> {
@@ -283,7 +319,7 @@ impl<'a> Iterator for Entries<'a> {
         if entry.is_none() {
             self.0 = &[];
         }
-        Some(entry.ok_or_else(|| "an entry breaks off".to_owned()))
+        Some(entry.ok_or_else(|| "an entry is truncated".to_owned()))
     }
 }
 
@@ -292,24 +328,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_that_says_nothing_of_it_is_settled() {
+    fn a_commit_without_the_flag_is_not_pending() {
         let body = [&[VERSION, COMMIT], &b"\x86\xa5epoch\x07\xa7workers\x01"[..]].concat();
         let rest = b"\xa7time_ns\x09\xa8finished\xc3\xa7sources\x90\xa5sinks\x90";
         let Ok(Record::Commit(old)) = Record::read(&[&body, &rest[..]].concat()) else {
             panic!("it is a commit");
         };
-        assert!((old.epoch, old.finished, old.unsettled) == (7, true, false));
-        let unsettled = Commit {
-            unsettled: true,
+        assert!((old.epoch, old.finished, old.notify_pending) == (7, true, false));
+        let ended = Commit {
+            notify_pending: true,
             ..old
         };
-        let written = commit(&unsettled).expect("it is written");
+        let written = commit(&ended).expect("it is written");
         let read = Record::read(&written);
-        assert!(matches!(read, Ok(Record::Commit(read)) if read == unsettled));
+        assert!(matches!(read, Ok(Record::Commit(read)) if read == ended));
     }
 
     #[test]
-    fn entries_come_back_by_group() {
+    fn entries_are_read_by_group() {
         let mut changes = Changes::new("count");
         for shard in [3usize, 19, 4] {
             let put: Result<(), ()> = changes.put(
@@ -354,7 +390,7 @@ mod tests {
             .map(|entry| entry.expect("whole"))
             .collect();
         assert_eq!((read[1].tag, read[1].state), (REMOVED, &b""[..]));
-        // Cut anywhere, a record is an error or has fewer entries; nothing panics.
+        // Cut at any length, a record is an error or has fewer entries; nothing panics.
         for cut in 0..records[0].len() {
             if let Ok(Record::State { entries, .. }) = Record::read(&records[0][..cut]) {
                 assert!(Entries(entries).filter(Result::is_ok).count() < 2);

@@ -1,9 +1,9 @@
-//! Where a run keeps its state, how often it commits, and what it forgets.
+//! The options of recovery: the state directory, the length of an epoch, what is removed at the start.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a run keeps its state, and how often.
+/// The state directory of a run, and the length of its epochs.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     pub(crate) dir: PathBuf,
@@ -14,34 +14,34 @@ pub struct Recovery {
     pub(crate) crash: Option<Crash>,
 }
 
-/// Where a run ends, as if the process had died. For tests.
+/// The point at which a run ends as if the process had died. For tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// All that belongs to the n-th commit has been done, and nothing of it is committed.
+    /// The n-th commit is prepared, and its record is not written.
     Before(u64),
-    /// The n-th commit counts, and no sink has been told.
+    /// The n-th commit is written, and no sink is notified.
     Within(u64),
-    /// The n-th commit counts, and all sinks have been told.
-    Behind(u64),
+    /// The n-th commit is written, and all sinks are notified.
+    After(u64),
 }
 
 impl Crash {
-    /// The same moment around each commit, in the order in which they come.
-    pub const MOMENTS: [fn(u64) -> Crash; 3] = [Crash::Before, Crash::Within, Crash::Behind];
+    /// The points around each commit, in the order in which they occur.
+    pub const MOMENTS: [fn(u64) -> Crash; 3] = [Crash::Before, Crash::Within, Crash::After];
 }
 
 impl std::fmt::Display for Crash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Crash::Before(n) => write!(f, "before commit {n}"),
-            Crash::Within(n) => write!(f, "at commit {n}, before the sinks were told"),
-            Crash::Behind(n) => write!(f, "behind commit {n}"),
+            Crash::Within(n) => write!(f, "at commit {n}, before the sinks were notified"),
+            Crash::After(n) => write!(f, "after commit {n}"),
         }
     }
 }
 
 impl Recovery {
-    /// Keeps state in the directory `dir`; an epoch takes a second.
+    /// Keeps state in the directory `dir`, with epochs of one second.
     #[must_use]
     pub fn new(dir: impl AsRef<Path>) -> Self {
         Recovery {
@@ -53,43 +53,43 @@ impl Recovery {
             crash: None,
         }
     }
-    /// How long an epoch takes. With none at all each source reads one batch in an epoch: for tests.
+    /// Sets the length of an epoch. With zero each source reads one batch in an epoch: for tests.
     #[must_use]
     pub fn epoch(mut self, epoch: Duration) -> Self {
         self.epoch = epoch;
         self
     }
-    /// Whether a commit waits until it survives a loss of power, as it does unless told otherwise. What is
-    /// committed survives the death of the process in any case.
+    /// Sets whether a commit waits until it survives a loss of power, which is the default. A committed epoch
+    /// survives the death of the process in any case.
     #[must_use]
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self
     }
-    /// Where the state is kept.
+    /// Returns the state directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
-    /// Forgets what is saved of a step, source or sink.
+    /// Removes the saved state of a step, source or sink.
     #[must_use]
     pub fn drop_state(mut self, step: &str) -> Self {
         self.drop.push(step.to_owned());
         self
     }
-    /// Forgets all that is saved of the flow, and begins anew. A directory that holds the state of another flow is an
-    /// error, and nothing is forgotten.
+    /// Removes all saved state of the flow, which starts from nothing. If the directory holds the state of
+    /// another flow, this is an error, and nothing is removed.
     #[must_use]
     pub fn fresh(mut self) -> Self {
         self.fresh = true;
         self
     }
-    /// Ends the run with an error behind its n-th commit, as if the process had died. For tests.
+    /// Ends the run with an error after its n-th commit, as if the process had died. For tests.
     #[must_use]
     pub fn crash_after(self, commits: u64) -> Self {
-        self.crash(Crash::Behind(commits))
+        self.crash(Crash::After(commits))
     }
-    /// Ends the run with an error at a moment of its n-th commit, as if the process had died. For tests.
+    /// Ends the run with an error at a point of its n-th commit, as if the process had died. For tests.
     #[must_use]
     pub fn crash(mut self, at: Crash) -> Self {
         self.crash = Some(at);

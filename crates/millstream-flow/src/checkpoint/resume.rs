@@ -1,42 +1,41 @@
-//! What a run resumes from: positions, states and times of the last commit.
+//! The point from which a run resumes: positions, states and times of the last commit.
 
 use std::collections::HashMap;
 
 use super::record::{Commit, SourceMark};
 use super::store::Saved;
 use crate::error::FlowError;
+use crate::source::Position;
 use crate::state::codec::Codecs;
 use crate::state::restore::{SavedKey, SavedStates};
 use crate::time::BEFORE_ALL;
 
-/// What a run resumes from.
+/// The point from which a run resumes.
 pub(crate) struct Resume {
-    /// What is saved, in a run that saves what its steps know.
+    /// The saved states, in a run that saves the state of its steps.
     saved: Option<Saved>,
-    positions: HashMap<(String, String), u64>,
-    places: HashMap<(String, String), Vec<u8>>,
+    positions: HashMap<(String, String), Position>,
     watermarks: HashMap<(String, String), i64>,
-    /// How far processing time had come: it does not go back from one run to the next.
+    /// The processing time at the last commit: it never decreases from one run to the next.
     pub(crate) processing_ns: i64,
     /// The epoch before the first of this run.
     pub(crate) epoch: u64,
-    /// True when the run before was killed between its last commit and its end: this one is its end.
+    /// True if the run before was killed between its last commit and its end: this run ends at once.
     pub(crate) ends_here: bool,
-    /// True when shards are on other workers than before.
+    /// True if shards have moved to other workers since the run before.
     pub(crate) moved: bool,
-    /// True when each source reads one batch in an epoch.
+    /// True if each source reads one batch in an epoch.
     pub(crate) lockstep: bool,
     /// The types whose values can be saved.
     pub(crate) codecs: Codecs,
 }
 
 impl Resume {
-    /// For a run that begins with nothing and saves nothing, and still goes from epoch to epoch.
+    /// The start of a run that has no saved state and saves none, and still has epochs.
     pub(crate) fn nothing(codecs: Codecs) -> Self {
         Resume {
             saved: None,
             positions: HashMap::new(),
-            places: HashMap::new(),
             watermarks: HashMap::new(),
             processing_ns: BEFORE_ALL,
             epoch: 0,
@@ -47,19 +46,17 @@ impl Resume {
         }
     }
 
-    /// For a run that goes on after `commit`.
+    /// The start of a run that resumes from `commit`.
     pub(crate) fn of_commit(commit: &Commit, saved: Saved, codecs: Codecs) -> Self {
         let of = |mark: &SourceMark| (mark.source.clone(), mark.partition.clone());
         let sources = commit.sources.iter();
-        let positions = sources.clone().map(|mark| (of(mark), mark.position));
-        let places = sources.filter_map(|mark| Some((of(mark), mark.place.clone()?)));
+        let positions = sources.map(|mark| (of(mark), mark.position.clone()));
         let watermarks = commit.watermarks.iter();
         let watermarks =
             watermarks.map(|mark| ((mark.step.clone(), mark.partition.clone()), mark.at));
         Resume {
             saved: Some(saved),
             positions: positions.collect(),
-            places: places.collect(),
             watermarks: watermarks.collect(),
             processing_ns: commit.processing_ns,
             epoch: commit.epoch,
@@ -70,18 +67,18 @@ impl Resume {
         }
     }
 
-    /// Whether steps save what they know.
+    /// Whether steps save their state.
     pub(crate) fn saves(&self) -> bool {
         self.saved.is_some()
     }
 
-    /// Where a partition of a source stood.
-    pub(crate) fn position(&self, source: &str, partition: &str) -> Option<u64> {
+    /// The saved position of a partition of a source.
+    pub(crate) fn position(&self, source: &str, partition: &str) -> Option<&Position> {
         let key = (source.to_owned(), partition.to_owned());
-        self.positions.get(&key).copied()
+        self.positions.get(&key)
     }
 
-    /// Gives partitions of a source that were saved under other names those names, so that they resume.
+    /// Gives saved partitions of a source their present names, so that they resume.
     pub(crate) fn rename(
         &self,
         source: &str,
@@ -104,13 +101,7 @@ impl Resume {
         }
     }
 
-    /// The same where a number cannot say it.
-    pub(crate) fn place(&self, source: &str, partition: &str) -> Option<&[u8]> {
-        let key = (source.to_owned(), partition.to_owned());
-        self.places.get(&key).map(Vec::as_slice)
-    }
-
-    /// How far event time had come for a step, or for a partition to which it gives times.
+    /// The saved event time of a step, or of a partition to which it assigns times.
     pub(crate) fn watermark(&self, step: &str, partition: &str) -> i64 {
         let key = (step.to_owned(), partition.to_owned());
         self.watermarks.get(&key).copied().unwrap_or(BEFORE_ALL)

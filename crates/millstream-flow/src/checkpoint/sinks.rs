@@ -1,6 +1,7 @@
-//! The sinks of a flow, as recovery sees them: those at the ends of streams, and those of dead letters.
+//! The sinks of a flow, for recovery: those at the ends of streams, and those of dead letters.
 //!
-//! Invariant: a sink is notified of an epoch once, with what all its writers have prepared, however many steps write to it.
+//! Invariant: a sink is notified of an epoch once, with the tokens of all its writers, however many steps write
+//! to it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
 use crate::sink::{Sink, Token};
 
-/// Who writes to a sink: the node that ends a stream, or a step with dead letters.
+/// A writer of a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriterId {
     pub(crate) node: NodeId,
@@ -33,7 +34,7 @@ impl WriterId {
         }
     }
 
-    /// The name under which what it has prepared is saved.
+    /// The name under which its token is saved.
     pub(crate) fn name(self, nodes: &[Node]) -> String {
         match self.dead_letters {
             true => dead_letters_of(&nodes[self.node].name),
@@ -51,7 +52,7 @@ pub(crate) fn dead_letters_of(step: &str) -> String {
 #[derive(Clone)]
 pub(crate) struct SinkOf {
     pub(crate) writer: WriterId,
-    /// The same for all writers of a sink that several write to.
+    /// The same number for all writers of a sink that several steps write to.
     pub(crate) identity: Option<usize>,
     pub(crate) sink: Arc<dyn ErasedSink>,
 }
@@ -66,7 +67,7 @@ impl Sinks {
         self.0.iter().map(|sink| sink.writer.name(nodes))
     }
 
-    /// Each sink with the names of its writers.
+    /// Each sink, with the names of its writers.
     fn each(&self, nodes: &[Node]) -> Vec<(&SinkOf, Vec<String>)> {
         let mut all: Vec<(&SinkOf, Vec<String>)> = Vec::new();
         for sink in &self.0 {
@@ -80,7 +81,7 @@ impl Sinks {
         all
     }
 
-    /// Takes the sinks back to the last commit; returns what each has prepared now, under the name of its first writer.
+    /// Rolls the sinks back to the last commit; returns the token of each, under the name of its first writer.
     pub(crate) fn resume(
         &self,
         nodes: &[Node],
@@ -100,7 +101,7 @@ impl Sinks {
         Ok(marks)
     }
 
-    /// Makes what was prepared survive a loss of power.
+    /// Makes what the sinks have prepared survive a loss of power.
     pub(crate) fn sync(&self, nodes: &[Node]) -> Result<(), FlowError> {
         for (sink, _) in self.each(nodes) {
             let synced = sink.sink.sync();
@@ -109,7 +110,14 @@ impl Sinks {
         Ok(())
     }
 
-    /// Tells the sinks that an epoch counts.
+    /// Notifies the sinks that nothing more is committed in this run.
+    pub(crate) fn finish(&self) {
+        for sink in &self.0 {
+            sink.sink.finish();
+        }
+    }
+
+    /// Notifies the sinks that an epoch is committed.
     pub(crate) fn commit(&self, nodes: &[Node], commit: &Commit) -> Result<(), FlowError> {
         for (sink, names) in self.each(nodes) {
             let told = sink.sink.commit(commit.epoch, &tokens(commit, &names));
@@ -119,7 +127,7 @@ impl Sinks {
     }
 }
 
-/// What the writers of these names have prepared.
+/// The tokens of the writers with these names.
 fn tokens(commit: &Commit, names: &[String]) -> Vec<Token> {
     let marks = commit.sinks.iter();
     let marks = marks.filter(|mark| names.contains(&mark.sink));
@@ -137,11 +145,12 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
     }
 }
 
-/// A sink of any type of batch, as recovery sees it.
+/// A sink of any type of batch, for recovery.
 pub(crate) trait ErasedSink: Send + Sync {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
+    fn finish(&self);
 }
 
 /// A sink without its type.
@@ -164,6 +173,11 @@ impl<B: 'static> ErasedSink for Erased<B> {
         match self.0.transactional() {
             Some(sink) => sink.commit(epoch, tokens),
             None => Ok(()),
+        }
+    }
+    fn finish(&self) {
+        if let Some(sink) = self.0.transactional() {
+            sink.finish();
         }
     }
 }

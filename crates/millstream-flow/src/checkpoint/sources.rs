@@ -1,4 +1,4 @@
-//! The sources of a flow, whatever the type of their batches, as a run sees them when it begins.
+//! The sources of a flow without the type of their batches, for the beginning of a run.
 
 use std::sync::Arc;
 

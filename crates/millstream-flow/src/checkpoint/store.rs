@@ -1,18 +1,20 @@
-//! The state journal of a flow: what it holds, appending an epoch, rewriting bases, pruning.
+//! The state journal of a flow: its contents, appending an epoch, rewriting bases, pruning.
 //!
-//! One journal, `DIR/epochs`, holds everything. An epoch is a run of records that ends in a commit; what
-//! follows the last commit never happened and is cut when the flow starts. For each group of shards the
-//! index knows which records still count: a base, if there is one, and the changes since. When the changes
-//! have outgrown their base, the group is rewritten as a new base in front of the next epoch's records,
-//! and the journal is pruned up to the oldest record that counts. So a disk holds a small multiple of the
-//! state, however long the flow runs.
+//! One journal, `DIR/epochs`, holds everything. An epoch is a sequence of records that ends in a commit;
+//! records after the last commit do not count and are truncated when the flow starts. For each group of shards
+//! the index knows which records still count: a base, if there is one, and the changes since. When the changes
+//! have outgrown their base, the group is rewritten as a new base before the next epoch's records, and the
+//! journal is pruned up to the oldest record that counts. So the disk usage is a small multiple of the size of
+//! the state, however long the flow runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use millstream_journal::{Cursor, Error, Journal, Options, PinnedRecord, Retention, Share, Writer};
+use millstream_journal::{
+    Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
+};
 
 use super::record::{self, Commit, Entries, Entry, Record};
 use crate::error::{Cause, FlowError};
@@ -23,33 +25,33 @@ use crate::state::restore::SavedKey;
 const SEGMENT_BYTES: u64 = 16 << 20;
 /// The longest record: the largest state of a key, with its key.
 const RECORD_BYTES_MAX: u32 = 12 << 20;
-/// Changes of a group may grow to this before they are held against their base.
+/// Below this size the changes of a group are not compared with its base.
 const CHANGES_BYTES_MIN: u64 = 64 << 10;
-/// Behind the oldest record that counts may lie so much more than the state itself.
+/// The journal may be this much longer, from the oldest record that counts, than the state itself.
 const SLACK_BYTES: u64 = 8 << 20;
-/// A look into a directory begins anew when a flow prunes what it was about to read, so many times.
-const LOOKS_MAX: usize = 100;
-/// The cursor that stands at the oldest record that counts.
+/// The number of attempts to read a directory whose flow prunes records while they are read.
+const READS_MAX: usize = 100;
+/// The cursor at the oldest record that counts.
 const NEEDED: &str = "needed";
 
-/// What counts of one group of shards: the records, oldest first.
+/// The records of one group of shards that count, oldest first.
 #[derive(Clone, Default)]
 struct Group(Vec<Counted>);
 
 #[derive(Clone)]
 struct Counted {
     sequence: u64,
-    /// The place of its step among the names.
+    /// The index of its step among the names.
     name: usize,
     bytes: u64,
-    /// How many bytes the journal had taken before it.
+    /// The number of bytes appended to the journal before it.
     at: u64,
-    /// It says what there is, not what has changed.
+    /// True if it holds all of the state, false if it holds changes.
     base: bool,
 }
 
 impl Group {
-    /// How long the base is, and the changes behind it.
+    /// The length of the base, and of the changes after it.
     fn bytes(&self) -> (u64, u64) {
         self.0
             .iter()
@@ -59,28 +61,28 @@ impl Group {
             })
     }
 
-    /// How many bytes the journal had taken before the first record.
+    /// The number of bytes appended to the journal before the first record.
     fn at(&self) -> Option<u64> {
         self.0.first().map(|record| record.at)
     }
 }
 
-/// What a state journal holds that counts.
+/// The records of a state journal that count.
 #[derive(Clone, Default)]
 pub(crate) struct Index {
     groups: Vec<Group>,
-    /// The names of all steps that ever had state.
+    /// The names of all steps that have ever had state.
     names: Vec<String>,
-    /// Those that have.
+    /// The steps that have state now.
     steps: BTreeSet<String>,
-    /// The record behind which what is said of a step counts, where one was dropped.
+    /// For each dropped step, the record after which its state counts.
     dropped: HashMap<String, u64>,
     commit: Option<Commit>,
     /// The record of the last commit.
     committed: u64,
-    /// All bytes taken so far.
+    /// The number of all bytes appended so far.
     bytes: u64,
-    /// The groups that are being rewritten: what is added to them in this epoch is their base.
+    /// The groups that are being rewritten: the records added to them in this epoch are their base.
     rebasing: [bool; GROUPS],
 }
 
@@ -92,7 +94,7 @@ impl Index {
         }
     }
 
-    /// Takes note of a record.
+    /// Adds a record to the index.
     fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), String> {
         let (at, bytes) = (self.bytes, body.len() as u64);
         self.bytes += bytes;
@@ -133,7 +135,7 @@ impl Index {
         Ok(())
     }
 
-    /// The place of a step among the names.
+    /// The index of a step among the names; adds the step if it is new.
     fn name(&mut self, step: &str) -> usize {
         let known = self.names.iter().position(|name| name == step);
         known.unwrap_or_else(|| {
@@ -142,7 +144,7 @@ impl Index {
         })
     }
 
-    /// Whether what a record says of a step counts.
+    /// Whether the contents of a record for a step count.
     fn counts(&self, sequence: u64, step: &str) -> bool {
         let dropped = self.dropped.get(step);
         self.steps.contains(step) && dropped.is_none_or(|before| sequence > *before)
@@ -157,15 +159,15 @@ impl Index {
             .unwrap_or(self.committed)
     }
 
-    /// How many bytes of records count.
+    /// The number of bytes of the records that count.
     fn live_bytes(&self) -> u64 {
         let groups = self.groups.iter().map(Group::bytes);
         groups.map(|(base, changes)| base + changes).sum()
     }
 
-    /// The groups to be rewritten before so many bytes of changes are appended: those that have outgrown
-    /// their base, for about as many bytes as the changes take; and the one that keeps the journal from
-    /// being pruned.
+    /// The groups to rewrite before `changes` bytes of changes are appended: groups that have outgrown their
+    /// base, for about as many bytes as the changes take; and the group that keeps the journal from being
+    /// pruned.
     fn outgrown(&self, changes: u64) -> Vec<usize> {
         let live = self.live_bytes();
         let groups = self.groups.iter().enumerate();
@@ -189,36 +191,38 @@ impl Index {
     }
 }
 
-/// A reader of what a state directory holds, as of its last commit.
+/// A reader of a state directory, as of its last commit.
 #[derive(Clone)]
 pub struct Saved {
     journal: Journal,
     index: Index,
-    /// The records that count, where a flow at work may prune them while they are looked at.
+    /// The records that count, pinned where a running flow may prune them while they are read.
     kept: Arc<HashMap<u64, PinnedRecord>>,
 }
 
 impl Saved {
-    /// Looks into a state directory without changing it. A flow may be at work on it: what is seen stays
-    /// as it was at the last commit.
+    /// Opens a state directory for reading, without changing it. A flow may run on it: the reader sees the
+    /// state of the last commit at the time of the call.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// There is no state directory, or it is damaged.
     pub fn open(dir: &Path) -> Result<Self, FlowError> {
-        let mut looks = 0;
+        let mut reads = 0;
         loop {
-            looks += 1;
-            match Self::look(dir) {
-                Err(cause) if looks < LOOKS_MAX && is_pruned(&cause) => {}
+            reads += 1;
+            match Self::read(dir) {
+                Err(cause) if reads < READS_MAX && is_pruned(&cause) => {}
                 Err(cause) => return Err(failed(dir, cause)),
                 Ok(saved) => return Ok(saved),
             }
         }
     }
 
-    fn look(dir: &Path) -> Result<Self, Cause> {
+    fn read(dir: &Path) -> Result<Self, Cause> {
         let journal = match Journal::open(path(dir), Options::read_only()) {
-            Err(Error::NotFound { .. }) => return Err("no flow has kept its state here".into()),
+            Err(Error::NotFound { .. }) => {
+                return Err("it is not the state directory of a flow".into());
+            }
             opened => opened?,
         };
         let (index, _) = scan(&journal)?;
@@ -236,7 +240,7 @@ impl Saved {
         })
     }
 
-    /// The last epoch that counts.
+    /// The last commit.
     #[must_use]
     pub fn commit(&self) -> Option<&Commit> {
         self.index.commit.as_ref()
@@ -247,19 +251,19 @@ impl Saved {
         self.index.steps.iter().map(String::as_str)
     }
 
-    /// How many parts the keys of each step are read in.
+    /// The number of parts in which the keys of each step are read.
     pub const PARTS: usize = GROUPS;
 
-    /// How many bytes of records count.
+    /// The number of bytes of the records that count.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.index.live_bytes()
     }
 
-    /// The keys of a step that are in one of the shards that `wanted` picks, in the order of their numbers.
+    /// The keys of a step in the shards that `wanted` selects, in the order of their creation numbers.
     ///
     /// # Errors
-    /// Damage, which is named.
+    /// The journal is damaged; the error names the damage.
     pub fn keys(
         &self,
         step: &str,
@@ -273,8 +277,8 @@ impl Saved {
         Ok(keys)
     }
 
-    /// A part of a step's keys, of [`PARTS`](Self::PARTS), in no order: who reads a large state can tell
-    /// how far it is.
+    /// One of the [`PARTS`](Self::PARTS) parts of a step's keys, unordered, so that a reader of a large state
+    /// can report its progress.
     ///
     /// # Errors
     /// As for [`keys`](Self::keys).
@@ -300,7 +304,7 @@ impl Saved {
         Ok(keys)
     }
 
-    /// Hands over each key of a group that is there, with its step, once; of all steps or of one.
+    /// Calls `each` once with each present key of a group and its step; of all steps or of one.
     fn group(
         &self,
         group: usize,
@@ -319,7 +323,7 @@ impl Saved {
             }
         }
         let mut seen: HashMap<&str, HashSet<&[u8], FixedState>> = HashMap::new();
-        // What was said last of a key is what counts.
+        // The last record of a key counts.
         for (sequence, body) in bodies.iter().rev() {
             let Record::State { step, entries, .. } = Record::read(body)? else {
                 continue;
@@ -339,7 +343,7 @@ impl Saved {
     }
 }
 
-/// The state journal of a flow that runs.
+/// The state journal of a running flow.
 pub(crate) struct Store {
     dir: PathBuf,
     saved: Saved,
@@ -349,7 +353,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the directory, or makes it, and cuts off what follows the last commit.
+    /// Opens the directory, or creates it, and truncates what follows the last commit.
     pub(crate) fn open(dir: &Path, sync: bool) -> Result<Self, FlowError> {
         let open = || {
             if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
@@ -365,7 +369,7 @@ impl Store {
             let (index, end) = scan(&journal)?;
             journal.cut(end)?;
             let writer = journal.writer()?;
-            let needed = journal.cursor(NEEDED, Share::Exclusive)?;
+            let needed = journal.cursor(NEEDED, CursorMode::Exclusive)?;
             Ok(Store {
                 dir: dir.to_owned(),
                 saved: Saved {
@@ -385,17 +389,17 @@ impl Store {
         &self.saved
     }
 
-    /// Appends the changes of an epoch and makes them count.
-    pub(crate) fn append(
+    /// Appends the changes of an epoch and its commit record, and syncs them. Once the commit record is durable, the epoch is committed.
+    pub(crate) fn commit(
         &mut self,
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let done = self.try_append(changes, commit);
+        let done = self.try_commit(changes, commit);
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
-    fn try_append(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
+    fn try_commit(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
@@ -403,6 +407,7 @@ impl Store {
         }
         bodies.extend(changes);
         bodies.push(record::commit(commit)?);
+        // The commit point: the last body is the commit record.
         let range = self.writer.append_many(&bodies)?;
         if self.sync {
             self.writer.sync()?;
@@ -444,7 +449,7 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("epochs")
 }
 
-/// Whether a record was removed before it could be read.
+/// Whether a record was pruned before it could be read.
 fn is_pruned(cause: &Cause) -> bool {
     matches!(cause.downcast_ref(), Some(Error::Pruned { .. }))
 }
@@ -456,7 +461,7 @@ fn failed(dir: &Path, cause: impl Into<Cause>) -> FlowError {
     }
 }
 
-/// Reads the whole journal: the index as of the last commit, and where that ends.
+/// Reads the whole journal: the index as of the last commit, and the sequence number after it.
 fn scan(journal: &Journal) -> Result<(Index, u64), Cause> {
     let mut reader = journal.reader()?;
     let start = reader.position();
@@ -489,7 +494,7 @@ mod tests {
         for worker in 0..2 {
             let mut changes = Changes::new(step);
             if anew {
-                changes.begin_anew(worker, 2);
+                changes.supersede(worker, 2);
             }
             for key in keys.clone().filter(|key| key % 2 == worker as u64) {
                 let shard = key as usize % SHARDS;
@@ -513,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_anew_voids_what_was_said_of_the_step_before() {
+    fn a_complete_state_supersedes_earlier_records_of_the_step() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut store = Store::open(dir.path(), false).expect("it opens");
         let append = |store: &mut Store, epoch, records: [Vec<Vec<u8>>; 2]| {
@@ -522,7 +527,7 @@ mod tests {
                 workers: 2,
                 ..Commit::default()
             };
-            store.append(records.concat(), &commit).expect("it appends");
+            store.commit(records.concat(), &commit).expect("it appends");
         };
         let nothing = Vec::new;
         let first = [
@@ -542,7 +547,8 @@ mod tests {
         let check = |saved: &Saved| {
             assert_eq!(states(saved, "all"), [3; 50]);
             assert_eq!(states(saved, "some"), [&[3][..], &[1; 99]].concat());
-            // One record of each group counts of what was said anew, and empty ones of groups that have no keys left.
+            // Of the rewritten records one of each group counts, and empty ones of groups that have no keys
+            // left.
             let index = &saved.index;
             let of_all = index.names.iter().position(|name| name == "all");
             let records = index.groups.iter().flat_map(|group| &group.0);
@@ -555,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_are_always_said_anew_are_never_rewritten() {
+    fn complete_states_are_not_rewritten() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut store = Store::open(dir.path(), false).expect("it opens");
         for epoch in 1..100 {
@@ -568,7 +574,7 @@ mod tests {
                 },
             );
             let before = store.saved.journal.next().expect("it tells");
-            store.append(records, &commit).expect("it appends");
+            store.commit(records, &commit).expect("it appends");
             let after = store.saved.journal.next().expect("it tells");
             assert_eq!(after - before, count + 1);
         }

@@ -1,7 +1,8 @@
-//! Any source with a largest size of its batches.
+//! Bounds the size of the batches of any source.
 //!
-//! Made by [`SourceExt::batch_size`](crate::SourceExt::batch_size). The engine asks the source for no more items at a time, and divides what it gives all
-//! the same, so a position of the source still stands between two of its own batches.
+//! [`SourceExt::batch_size`](crate::SourceExt::batch_size) creates it. The engine requests no more items at
+//! once from the source, and divides larger batches, so that a position of the source is still between two of
+//! its own batches.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::framing::Frames;
 use crate::run::poller::Io;
 use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 
-/// A source of which steps see at most so many items at once. See [`SourceExt::batch_size`](crate::SourceExt::batch_size).
+/// A source with a largest number of items in a batch. See
+/// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
 #[derive(Clone, Debug)]
 pub struct Batched<S> {
     source: S,
@@ -19,7 +21,7 @@ pub struct Batched<S> {
 }
 
 impl<S> Batched<S> {
-    /// At most `items` items of `source` at once; 0 counts as 1.
+    /// Bounds the batches of `source` to `items` items; 0 counts as 1.
     #[must_use]
     pub fn new(source: S, items: usize) -> Self {
         Batched {
@@ -39,19 +41,10 @@ impl<B, S: Source<B>> Source<B> for Batched<S> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         self.source.open(partition, resume, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.source.open_at(partition, resume, place, io)
     }
     fn over(&self, frames: Arc<dyn Source<Frames>>, kind: Kind) -> Option<Arc<dyn Source<B>>> {
         self.source.over(frames, kind)

@@ -1,8 +1,8 @@
-//! Between bytes and items: decoders behind byte sources, encoders before byte sinks.
+//! Codecs between bytes and items: decoders after byte sources, encoders before byte sinks.
 //!
-//! A decoder sees each frame where it lies in the read buffer and makes an item of it; nothing is
-//! copied that it does not copy. A frame that cannot be decoded is a poison message: the error
-//! says at what offset of its input it stands, and the policy says what becomes of it.
+//! A decoder receives each frame as a slice of the read buffer and makes an item of it; the engine does not
+//! copy the frame. A frame that cannot be decoded is a poison message: the error names its offset in the input,
+//! and the policy decides what happens to it.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::run::poller::Io;
 use crate::sink::{Output, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
-/// A source of items: a source of frames with a decoder. Made by [`decode`].
+/// A source of items: a source of frames with a decoder. [`decode`] creates it.
 pub struct Decoded<S, F> {
     source: S,
     decode: Arc<F>,
     on_error: OnError,
 }
 
-/// Puts a decoder behind a source of frames.
+/// Adds a decoder to a source of frames.
 pub fn decode<S, F, T, E>(source: S, decode: F) -> Decoded<S, F>
 where
     S: Source<Frames>,
@@ -39,7 +39,7 @@ where
 }
 
 impl<S, F> Decoded<S, F> {
-    /// What becomes of a frame that cannot be decoded. The flow fails unless told otherwise.
+    /// Sets the policy for a frame that cannot be decoded. The default is [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
@@ -63,20 +63,11 @@ where
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
         Ok(Box::new(DecodedPartition {
-            inner: self.source.open_at(partition, resume, place, io)?,
+            inner: self.source.open(partition, resume, io)?,
             decode: Arc::clone(&self.decode),
             frames: Frames::default(),
         }))
@@ -142,15 +133,12 @@ where
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.inner.position()
-    }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        self.inner.place()
     }
 }
 
-/// Reads a frame as text.
+/// Decodes a frame as text.
 ///
 /// # Errors
 /// The frame is not UTF-8.
@@ -158,13 +146,13 @@ pub fn text(frame: &[u8]) -> Result<String, std::str::Utf8Error> {
     std::str::from_utf8(frame).map(str::to_owned)
 }
 
-/// A sink of items: an encoder before a sink of frames. Made by [`encode`].
+/// A sink of items: a sink of frames with an encoder. [`encode`] creates it.
 pub struct Encoded<S, F> {
     sink: S,
     encode: Arc<F>,
 }
 
-/// Puts an encoder before a sink of frames; it appends an item's bytes to the buffer.
+/// Adds an encoder to a sink of frames; it appends the bytes of an item to the buffer.
 pub fn encode<S, F, T>(sink: S, encode: F) -> Encoded<S, F>
 where
     S: Sink<Frames>,
@@ -176,10 +164,10 @@ where
     }
 }
 
-/// Writes an item as text; an encoder for [`encode`].
+/// Appends an item as text; an encoder for [`encode`].
 pub fn display<T: Display>(item: &T, out: &mut Vec<u8>) {
     use std::io::Write;
-    // Writing to memory cannot fail; a Display that fails has written what it could.
+    // Writing to memory cannot fail; a `Display` that fails has written a part of its text.
     let _ = write!(out, "{item}");
 }
 

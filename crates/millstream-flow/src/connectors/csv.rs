@@ -1,11 +1,12 @@
 //! CSV files as sources and sinks.
 //!
-//! The rules are those of Python's module `csv`, which are RFC 4180's and more lenient: a field that begins with a quote ends
-//! with the next one that is not doubled, and may hold delimiters and line ends; a quote elsewhere is a character like
-//! others; a record ends with LF, CR LF or CR; empty lines are skipped. Unlike there, a quote that is not closed is an
-//! error, because it is a file that was cut. Parsing is by the crate `csv-core`.
+//! The rules are those of Python's module `csv`, which are those of RFC 4180 and more lenient: a field that
+//! begins with a quote ends with the next quote that is not doubled, and may contain delimiters and line ends;
+//! a quote elsewhere is an ordinary character; a record ends with LF, CR LF or CR; empty lines are skipped.
+//! Unlike in Python, a quote that is not closed is an error, because it shows that the file is truncated. The
+//! crate `csv-core` does the parsing.
 //!
-//! A source stands between records, so that a run resumes with the next one.
+//! A position of a source is between two records, so that a run resumes with the next record.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, codec, csv, testing};
@@ -48,10 +49,10 @@ use crate::run::poller::Io;
 use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 use partition::CsvPartition;
 
-/// The longest record unless told otherwise.
+/// The default for the longest record.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 
-/// A source of rows from CSV files, each a partition. See [`read`].
+/// A source of rows from CSV files, with a partition for each file. See [`read`].
 #[derive(Clone, Debug)]
 pub struct ReadCsv {
     paths: Vec<PathBuf>,
@@ -60,7 +61,7 @@ pub struct ReadCsv {
     max_record_bytes: usize,
 }
 
-/// Reads CSV files; each is a partition of its own. The first record of a file is its header unless told otherwise.
+/// Reads CSV files, with a partition for each file. By default the first record of a file is its header.
 pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadCsv {
     let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
     ReadCsv {
@@ -72,25 +73,26 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadCsv {
 }
 
 impl ReadCsv {
-    /// What tells fields apart.
+    /// Sets the delimiter and the quote.
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
-    /// Where the names of fields come from.
+    /// Sets the source of the field names.
     #[must_use]
     pub fn header(mut self, header: Header) -> Self {
         self.header = header;
         self
     }
-    /// The longest record that is taken for sane; a longer one is an error with its line.
+    /// Sets the longest allowed record; a longer one is an error with its line. The default is 1 MiB.
     #[must_use]
     pub fn max_record(mut self, bytes: usize) -> Self {
         self.max_record_bytes = bytes;
         self
     }
-    /// Makes an item of each row. A row that has another number of fields than there are names does not come to `decode`.
+    /// Decodes each row into an item. A row whose number of fields differs from the number of names is an
+    /// error, and `decode` is not called with it.
     pub fn decode<F, T, E>(self, decode: F) -> DecodedRows<Self, F>
     where
         F: Fn(Row<'_>) -> Result<T, E> + Send + Sync + 'static,
@@ -119,12 +121,15 @@ impl Source<Rows> for ReadCsv {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Rows>>, Cause> {
         let path = &self.paths[partition];
-        let start = resume.map_or(Ok(0), |position| self.resumes_at(path, position));
-        self.open_file(path, start?)
+        let start = match resume {
+            Some(position) => self.resumes_at(path, position.require_number()?)?,
+            None => 0,
+        };
+        self.open_file(path, start)
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
@@ -147,10 +152,10 @@ impl Format<Rows> for ReadCsv {
     fn describe_format(&self) -> String {
         "csv".to_owned()
     }
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+    fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
         grown::row_after(path, position)
     }
-    fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<Rows>>, Cause> {
+    fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<Rows>>, Cause> {
         Ok(Box::new(CsvPartition::open(
             path,
             from,
@@ -161,7 +166,7 @@ impl Format<Rows> for ReadCsv {
     }
 }
 
-/// Writes rows to a file, which is made anew and begins with a row of names, or with nothing where there are no names. The
+/// Writes rows to a file, which is created anew. It begins with a row of `names`, unless there are none. The
 /// encoder before it uses [`append_row`].
 #[must_use]
 pub fn write(path: impl AsRef<Path>, names: &[&str]) -> WriteFile {
@@ -172,7 +177,7 @@ pub fn write(path: impl AsRef<Path>, names: &[&str]) -> WriteFile {
     files::write(path).raw().preamble(&head)
 }
 
-/// Appends a row with its line end, LF; fields that need quotes have them.
+/// Appends a row that ends with LF; fields are quoted where necessary.
 pub fn append_row<F: AsRef<[u8]>>(fields: impl IntoIterator<Item = F>, out: &mut Vec<u8>) {
     let mut writer = Writer::new();
     let mut piece = [0; 256];

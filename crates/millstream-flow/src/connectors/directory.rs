@@ -1,14 +1,15 @@
-//! The files of a directory as a source: all that match a pattern, in sorted order, and those that appear later.
+//! Reads the files of a directory: all that match a pattern, in sorted order, and files that appear later.
 //!
-//! The files are divided among a fixed number of *partitions* by the hash of their names; a partition reads its files one
-//! after the other. Its position counts the bytes of all of them. What file a position lies in is in the list of the files
-//! that were begun (`list`), which a run with a state directory keeps there. So each file is resumed where it was, with any
-//! number of workers.
+//! The files are divided among a fixed number of *partitions* by the hash of their names; a partition reads its
+//! files one after the other. Its position counts the bytes of all its files. The list of the files that were
+//! begun (`list`), which a run with a state directory stores there, maps a position to a file. So each file
+//! resumes at its position, with any number of workers.
 //!
-//! A file is read from its start to its end as that is then. If it has grown when the directory is looked at again, what is new
-//! is read. A file is known by its name and by its first bytes (`beginning`): one that was renamed is a new file, and one with
-//! other first bytes under the name of a file that was read is an error. Files ought to be complete when they appear under
-//! their names: write them under a name that the pattern does not match, or that begins with a dot, and rename them.
+//! A file is read up to the length that it has at that time. If it is longer at the next scan of the directory,
+//! the new bytes are read. A file is identified by its name and its first bytes (`first_bytes`): a renamed file
+//! is a new file, and a file with the name of one that was read, and with other first bytes, is an error. Files
+//! should be complete when they appear under their names: write them under a name that the pattern does not
+//! match, or that begins with a dot, and rename them.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, codec, directory, testing};
@@ -25,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod beginning;
+mod first_bytes;
 mod list;
 
 use std::collections::{HashMap, VecDeque};
@@ -44,10 +45,10 @@ use crate::framing::Framing;
 use crate::run::control::lock;
 use crate::run::poller::Io;
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
-use beginning::Beginning as FirstBytes;
+use first_bytes::FirstBytes;
 use list::{Begun, List};
 
-/// A source of the files of a directory. Made by [`frames`] and [`rows`].
+/// A source of the files of a directory. [`frames`] and [`rows`] create it.
 #[derive(Clone, Debug)]
 pub struct ReadDirectory<F> {
     dir: PathBuf,
@@ -55,20 +56,20 @@ pub struct ReadDirectory<F> {
     partitions: usize,
     poll: Option<Duration>,
     format: F,
-    /// The list of the run that is going on.
+    /// The list of files of the current run.
     list: Arc<Mutex<Weak<Mutex<List>>>>,
 }
 
-/// The frames of all files in `dir` whose names match `pattern`. Lines unless told otherwise.
+/// Reads the frames of all files in `dir` whose names match `pattern`. The default framing is lines.
 ///
-/// In a pattern `*` stands for any characters, `?` for one, `[a-z]` for one of several. With a `/` it is matched with paths
-/// below `dir`, in which `**` stands for any directories: `2024/*.csv`, `**/*.csv`. Names that begin with a dot match only
-/// where the pattern has the dot.
+/// In a pattern `*` matches any characters, `?` one character, `[a-z]` one of several. A pattern with a `/` is
+/// matched with paths relative to `dir`, and `**` in it matches any directories: `2024/*.csv`, `**/*.csv`.
+/// Names that begin with a dot match only where the pattern has the dot.
 pub fn frames(dir: impl AsRef<Path>, pattern: &str) -> ReadDirectory<ReadFiles> {
     ReadDirectory::new(dir, pattern, files::read::<PathBuf>([]))
 }
 
-/// The rows of all CSV files in `dir` whose names match `pattern`, as for [`frames`].
+/// Reads the rows of all CSV files in `dir` whose names match `pattern`, as for [`frames`].
 pub fn rows(dir: impl AsRef<Path>, pattern: &str) -> ReadDirectory<ReadCsv> {
     ReadDirectory::new(dir, pattern, csv::read::<PathBuf>([]))
 }
@@ -84,15 +85,16 @@ impl<F> ReadDirectory<F> {
             list: Arc::default(),
         }
     }
-    /// How many files are read at once, each partition on one worker. 1 unless told otherwise: then all files are read in the
-    /// order of their names. A run that resumes has as many as the one before it.
+    /// Sets the number of partitions, each of which reads one file at a time on one worker. The default is 1:
+    /// all files are read in the order of their names. A run that resumes needs the same number as the run
+    /// before.
     #[must_use]
     pub fn partitions(mut self, partitions: usize) -> Self {
         self.partitions = partitions.max(1);
         self
     }
-    /// Goes on for ever: looks for new files each `poll` once all are read. Otherwise the source ends with the files that were there
-    /// when it began.
+    /// Keeps running after all files are read, and scans for new files at the interval `poll`. By default the
+    /// source ends with the files that exist when it starts.
     #[must_use]
     pub fn follow(mut self, poll: Duration) -> Self {
         self.poll = Some(poll);
@@ -101,13 +103,13 @@ impl<F> ReadDirectory<F> {
 }
 
 impl ReadDirectory<ReadFiles> {
-    /// How frames are told apart.
+    /// Sets the framing of the files.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
         self.format = self.format.framing(framing);
         self
     }
-    /// The longest frame that is taken for sane; a longer one is an error with its offset.
+    /// Sets the longest allowed frame; a longer one is an error with its offset. The default is 1 MiB.
     #[must_use]
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.format = self.format.max_frame(bytes);
@@ -116,25 +118,25 @@ impl ReadDirectory<ReadFiles> {
 }
 
 impl ReadDirectory<ReadCsv> {
-    /// What tells fields apart.
+    /// Sets the delimiter and the quote.
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.format = self.format.dialect(dialect);
         self
     }
-    /// Where the names of fields come from.
+    /// Sets the source of the field names.
     #[must_use]
     pub fn header(mut self, header: Header) -> Self {
         self.format = self.format.header(header);
         self
     }
-    /// The longest record that is taken for sane; a longer one is an error with its line.
+    /// Sets the longest allowed record; a longer one is an error with its line. The default is 1 MiB.
     #[must_use]
     pub fn max_record(mut self, bytes: usize) -> Self {
         self.format = self.format.max_record(bytes);
         self
     }
-    /// Makes an item of each row, as for [`ReadCsv::decode`].
+    /// Decodes each row into an item, as for [`ReadCsv::decode`].
     pub fn decode<D, T, E>(self, decode: D) -> csv::DecodedRows<Self, D>
     where
         D: Fn(csv::Row<'_>) -> Result<T, E> + Send + Sync + 'static,
@@ -146,7 +148,7 @@ impl ReadDirectory<ReadCsv> {
 
 /// A file that matches.
 struct Found {
-    /// Relative to the directory.
+    /// The path relative to the directory.
     name: String,
     length: u64,
     modified: Option<SystemTime>,
@@ -154,13 +156,13 @@ struct Found {
 
 /// The files that match, in the order of their names.
 fn scan(dir: &Path, pattern: &str) -> Result<Vec<Found>, Cause> {
-    // A directory that is not there is a mistake, though no pattern matches anything in it.
+    // A missing directory is an error, though the pattern would simply match nothing in it.
     std::fs::read_dir(dir).map_err(|error| {
         std::io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
     })?;
     let text = dir.to_str();
     let text = text.ok_or_else(|| format!("{}: its name is not UTF-8", dir.display()))?;
-    // Paths that match come without the `./` that the directory may begin with.
+    // Paths that match come without a leading `./` of the directory.
     let dir: PathBuf = Path::new(text)
         .components()
         .filter(|part| *part != Component::CurDir)
@@ -179,7 +181,7 @@ fn scan(dir: &Path, pattern: &str) -> Result<Vec<Found>, Cause> {
     let mut found = Vec::new();
     for path in paths {
         let path = path.map_err(|error| Cause::from(error.to_string()))?;
-        // What has gone since its name was read is not there.
+        // A file that was removed after its name was read does not match.
         let Ok(about) = std::fs::metadata(&path) else {
             continue;
         };
@@ -215,25 +217,25 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         if resume.is_none() {
-            // What is wrong with the directory or the pattern is said before anything is read.
+            // Errors of the directory or the pattern are reported before anything is read.
             scan(&self.dir, &self.pattern)?;
         }
         let list = lock(&self.list).upgrade();
-        // Without a state directory each partition knows its own files only, which is all that it needs.
+        // Without a state directory each partition has a list of its own files, which is sufficient.
         let list = list.unwrap_or_else(|| Arc::new(Mutex::new(List::in_memory(self.partitions))));
-        let mut opened = Lane {
+        let mut opened = DirectoryPartition {
             source: self.clone(),
             partition,
             list,
             waiting: VecDeque::new(),
-            looked: false,
+            scanned: false,
             checked: HashMap::new(),
             current: None,
-            position: resume.unwrap_or(0),
+            position: resume.map_or(Ok(0), Position::require_number)?,
             awake: None,
         };
         let begun = lock(&opened.list).current(partition);
@@ -256,18 +258,18 @@ impl<F: Send + Sync + 'static> Resumable for ReadDirectory<F> {
         let list = List::resume(state_dir, run.source, self.partitions, committed)?;
         let list = Arc::new(Mutex::new(list));
         *lock(&self.list) = Arc::downgrade(&list);
-        Ok(Some(Arc::new(Listing(list))))
+        Ok(Some(Arc::new(ListRecording(list))))
     }
 }
 
-/// The list, as commits see it.
-struct Listing(Arc<Mutex<List>>);
+/// The list of files, which is synced before commits.
+struct ListRecording(Arc<Mutex<List>>);
 
-impl Recording for Listing {
+impl Recording for ListRecording {
     fn sync(&self) -> Result<(), Cause> {
         let file = lock(&self.0).handle()?;
         match file {
-            // Who reads meanwhile is not kept waiting.
+            // The file is synced after the lock is released, so that readers do not wait.
             Some((file, path)) => file
                 .sync_all()
                 .map_err(|error| format!("{}: {error}", path.display()).into()),
@@ -279,33 +281,33 @@ impl Recording for Listing {
     }
 }
 
-/// A file begins with the bytes with which it began when it was read.
-fn compare(beginning: Option<FirstBytes>, path: &Path) -> Result<(), Cause> {
-    match beginning {
-        Some(beginning) => beginning.compare(path),
+/// Checks that a file still begins with the same bytes as when it was read.
+fn compare(first_bytes: Option<FirstBytes>, path: &Path) -> Result<(), Cause> {
+    match first_bytes {
+        Some(first_bytes) => first_bytes.compare(path),
         None => Ok(()),
     }
 }
 
 /// One partition of a directory.
-struct Lane<B, F> {
+struct DirectoryPartition<B, F> {
     source: ReadDirectory<F>,
     partition: usize,
     list: Arc<Mutex<List>>,
-    /// Files that were found and are not begun, and from where on they are to be read.
+    /// Files that were found and are not begun, and the bytes at which they begin.
     waiting: VecDeque<(String, u64)>,
-    /// True when the directory has been looked at.
-    looked: bool,
-    /// When the files were modified whose first bytes were compared, by name.
+    /// True if the directory was scanned.
+    scanned: bool,
+    /// For files whose first bytes were compared, by name: their modification time at that moment.
     checked: HashMap<String, SystemTime>,
     current: Option<(Begun, Box<dyn Partition<B>>)>,
-    /// The position behind the last batch.
-    position: Position,
+    /// The position after the last batch.
+    position: u64,
     awake: Option<u64>,
 }
 
-impl<B, F: Format<B>> Lane<B, F> {
-    /// Opens a file that is listed and begins at the position of this partition.
+impl<B, F: Format<B>> DirectoryPartition<B, F> {
+    /// Opens a file that is in the list, and begins at the current position of this partition.
     fn open(&mut self, begun: Begun) -> Result<(), Cause> {
         let path = self.source.dir.join(&begun.name);
         let file = self.source.format.open_file(&path, begun.from)?;
@@ -317,7 +319,7 @@ impl<B, F: Format<B>> Lane<B, F> {
     fn resume(&mut self, begun: Begun) -> Result<(), Cause> {
         let path = self.source.dir.join(&begun.name);
         let read = begun.from + (self.position - begun.start);
-        compare(begun.beginning, &path)?;
+        compare(begun.first_bytes, &path)?;
         let from = self.source.format.resumes_at(&path, read)?;
         let begun = Begun {
             start: self.position,
@@ -328,16 +330,16 @@ impl<B, F: Format<B>> Lane<B, F> {
         self.open(begun)
     }
 
-    /// Looks for files that are new, or have grown.
-    fn look(&mut self) -> Result<(), Cause> {
-        self.looked = true;
+    /// Scans for files that are new or have grown.
+    fn scan_again(&mut self) -> Result<(), Cause> {
+        self.scanned = true;
         for found in scan(&self.source.dir, &self.source.pattern)? {
             let Found { name, length, .. } = &found;
             if List::partition_of(name, self.source.partitions) != self.partition {
                 continue;
             }
             let begun = lock(&self.list).read_of(self.partition, name);
-            let Some((read, beginning)) = begun else {
+            let Some((read, first_bytes)) = begun else {
                 self.waiting.push_back((found.name, 0));
                 continue;
             };
@@ -349,9 +351,9 @@ impl<B, F: Format<B>> Lane<B, F> {
                 )
                 .into());
             }
-            // A file that is as old as it was when it was last compared has not been replaced.
+            // A file whose modification time is unchanged since it was compared has not been replaced.
             if found.modified.as_ref() != self.checked.get(name) || found.modified.is_none() {
-                compare(beginning, &path)?;
+                compare(first_bytes, &path)?;
                 let modified = found.modified.map(|modified| (name.clone(), modified));
                 self.checked.extend(modified);
             }
@@ -365,7 +367,7 @@ impl<B, F: Format<B>> Lane<B, F> {
     /// Begins the next file, if there is one.
     fn begin_next(&mut self) -> Result<bool, Cause> {
         while let Some((name, from)) = self.waiting.pop_front() {
-            // It may have been removed since it was found; then nothing of it was read.
+            // The file may have been removed since it was found; then nothing of it is read.
             let path = self.source.dir.join(&name);
             if std::fs::metadata(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
                 continue;
@@ -378,7 +380,7 @@ impl<B, F: Format<B>> Lane<B, F> {
                 name,
                 start: self.position,
                 from,
-                beginning: FirstBytes::of(&path)?,
+                first_bytes: FirstBytes::of(&path)?,
             };
             lock(&self.list).begin(self.partition, &begun)?;
             self.open(begun)?;
@@ -388,12 +390,12 @@ impl<B, F: Format<B>> Lane<B, F> {
     }
 }
 
-impl<B, F: Format<B>> Partition<B> for Lane<B, F> {
+impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
     fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
         loop {
             if let Some((begun, file)) = &mut self.current {
                 let next = file.next_batch(batch, events)?;
-                self.position = begun.start + (file.position() - begun.from);
+                self.position = begun.start + (file.position()?.require_number()? - begun.from);
                 if next != Next::End {
                     return Ok(next);
                 }
@@ -405,7 +407,7 @@ impl<B, F: Format<B>> Partition<B> for Lane<B, F> {
             }
             let now = now_ns();
             match self.source.poll {
-                None if self.looked => return Ok(Next::End),
+                None if self.scanned => return Ok(Next::End),
                 Some(_) if self.awake.is_some_and(|at| now < at) => return Ok(Next::Idle),
                 None => {}
                 Some(poll) => {
@@ -413,7 +415,7 @@ impl<B, F: Format<B>> Partition<B> for Lane<B, F> {
                     self.awake = Some(now.saturating_add(poll));
                 }
             }
-            self.look()?;
+            self.scan_again()?;
             if self.waiting.is_empty() && self.source.poll.is_some() {
                 return Ok(Next::Idle);
             }
@@ -422,7 +424,7 @@ impl<B, F: Format<B>> Partition<B> for Lane<B, F> {
     fn next_awake(&self) -> Option<u64> {
         self.awake
     }
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -1,21 +1,22 @@
-//! Verbs that every source has: each wraps the source in another one.
+//! Methods that every source has: each wraps the source in another one.
 
 use crate::batch::Raw;
 use crate::checkpoint::durable::Durable;
 use crate::connectors::batched::Batched;
 use crate::source::Source;
 
-/// Wraps a source: to record its input, or to bound its batches.
+/// Wraps a source to record its input or to bound its batches.
 pub trait SourceExt<B>: Source<B> + Sized {
-    /// This source, its input recorded in the state directory before it is processed: see [`durable`](crate::checkpoint::durable).
+    /// Records the input of this source in the state directory before it is processed: see
+    /// [`durable`](crate::checkpoint::durable).
     fn durable(self) -> Durable<Self>
     where
         B: Raw,
     {
         Durable::new(self)
     }
-    /// This source with at most `items` items in a batch; 0 counts as 1. Smaller batches make for less latency in a step that
-    /// handles a whole batch at once, and cost more for each item.
+    /// Bounds the batches of this source to `items` items; 0 counts as 1. Smaller batches reduce the latency of
+    /// a step that processes a whole batch at once, and cost more time for each item.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, SourceExt, codec, files, testing};

@@ -1,4 +1,4 @@
-//! Files as sources and sinks: lines or frames, read from any position.
+//! Files as sources and sinks: lines or other frames, read from any position.
 
 mod by_key;
 pub(crate) mod grown;
@@ -8,11 +8,11 @@ mod key_name;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::{Control, lock};
@@ -22,21 +22,21 @@ use crate::source::{Events, Next, Partition, Position, Resumable, Source, Source
 
 pub use by_key::{ByKey, KeyedFrames, WriteByKey, by_key, write_by_key};
 
-/// How much of a file is read at once.
+/// The number of bytes of one read.
 const READ_BYTES: usize = 64 << 10;
-/// The longest frame unless told otherwise.
+/// The default for the longest frame.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
-/// A source of frames from files, each a partition. See [`read`].
+/// A source of frames from files, with a partition for each file. See [`read`].
 #[derive(Clone, Debug)]
 pub struct ReadFiles {
     paths: Vec<PathBuf>,
     framing: Framing,
     max_frame_bytes: usize,
-    from: Position,
+    from: u64,
 }
 
-/// Reads files; each is a partition of its own. Lines unless told otherwise.
+/// Reads files, with a partition for each file. The default framing is lines.
 pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadFiles {
     ReadFiles {
         paths: paths
@@ -52,33 +52,33 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadFiles {
 /// The type of a decoder that reads text.
 pub type TextDecoder = fn(&[u8]) -> Result<String, std::str::Utf8Error>;
 
-/// The lines of a text file.
+/// Reads the lines of a text file.
 pub fn lines(path: impl AsRef<Path>) -> Decoded<ReadFiles, TextDecoder> {
     codec::decode(read([path]), codec::text as TextDecoder)
 }
 
 impl ReadFiles {
-    /// How frames are told apart.
+    /// Sets the framing of the files.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
         self.framing = framing;
         self
     }
-    /// The longest frame that is taken for sane; a longer one is an error with its offset.
+    /// Sets the longest allowed frame; a longer one is an error with its offset. The default is 1 MiB.
     #[must_use]
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.max_frame_bytes = bytes;
         self
     }
-    /// Starts at this byte of each file, which must be the first of a frame.
+    /// Starts at this byte of each file, which must be the first byte of a frame.
     #[must_use]
-    pub fn from_position(mut self, position: Position) -> Self {
+    pub fn from_position(mut self, position: u64) -> Self {
         self.from = position;
         self
     }
 }
 
-/// Whether two paths lead to the same file.
+/// Whether two paths refer to the same file.
 pub(crate) fn is_same_file(one: &str, other: &str) -> bool {
     let real = |path: &str| std::fs::canonicalize(path).ok();
     real(one).is_some_and(|path| real(other) == Some(path))
@@ -103,11 +103,11 @@ impl Source<Frames> for ReadFiles {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let path = &self.paths[partition];
-        let start = match resume {
+        let start = match resume.map(Position::require_number).transpose()? {
             Some(position) if position != self.from => self.resumes_at(path, position)?,
             _ => self.from,
         };
@@ -134,13 +134,13 @@ impl Format<Frames> for ReadFiles {
     fn describe_format(&self) -> String {
         self.framing.to_string()
     }
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause> {
+    fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
         match self.framing {
             Framing::Lines => grown::line_after(path, position),
             Framing::Prefix { .. } | Framing::Fixed(_) => grown::byte_after(path, position),
         }
     }
-    fn open_file(&self, path: &Path, start: Position) -> Result<Box<dyn Partition<Frames>>, Cause> {
+    fn open_file(&self, path: &Path, start: u64) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
@@ -161,11 +161,11 @@ impl Format<Frames> for ReadFiles {
 struct FilePartition {
     file: File,
     path: PathBuf,
-    start: Position,
+    start: u64,
     cutter: Cutter,
-    /// The bytes of a frame that is not whole yet.
+    /// The bytes of a frame that is not complete yet.
     tail: Vec<u8>,
-    /// Frames that were read and are left for the next batches.
+    /// Frames that were read and are not passed on yet.
     held: Frames,
     ended: bool,
 }
@@ -194,22 +194,23 @@ impl Partition<Frames> for FilePartition {
         *batch = self.held.take_first(events.limit());
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        match self.held.spans.first() {
+    fn position(&self) -> Result<Position, Cause> {
+        let offset = match self.held.spans.first() {
             Some((start, _)) => self.held_from(*start),
             None => self.read_to(),
-        }
+        };
+        Ok(offset.into())
     }
 }
 
 impl FilePartition {
-    /// The offset in the file of the first byte that was not cut into frames.
-    fn read_to(&self) -> Position {
+    /// The offset in the file of the first byte that is not divided into frames.
+    fn read_to(&self) -> u64 {
         self.start + self.cutter.offset()
     }
 
-    /// The offset in the file of the held frame whose payload starts there in the buffer.
-    fn held_from(&self, start: u32) -> Position {
+    /// The offset in the file of the held frame whose payload starts at `start` in the buffer.
+    fn held_from(&self, start: u32) -> u64 {
         let prefix = match self.cutter.framing() {
             Framing::Prefix { width, .. } => width.bytes() as u64,
             Framing::Fixed(_) | Framing::Lines => 0,
@@ -217,7 +218,7 @@ impl FilePartition {
         self.held.offset + u64::from(start) - prefix
     }
 
-    /// Reads on until there are whole frames, or no more.
+    /// Reads until there are complete frames, or the file ends.
     fn read(&mut self, batch: &mut Frames) -> Result<Next, Cause> {
         while !self.ended {
             let offset = self.read_to();
@@ -232,7 +233,8 @@ impl FilePartition {
                 .read_to_end(&mut batch.data)
                 .map_err(|error| format!("{}: {error}", self.path.display()))?;
             let cut = self.cutter.cut(&batch.data, 0, &mut batch.spans);
-            // The frames in front of a broken one are good: they go first, the error comes next.
+            // The frames before a broken one are valid: they are returned first, and the error with the next
+            // call.
             let used = (self.read_to() - offset) as usize;
             if let Err(error) = cut {
                 if batch.spans.is_empty() {
@@ -262,43 +264,43 @@ impl FilePartition {
 /// A sink of frames into a file. See [`write()`].
 pub struct WriteFile {
     path: PathBuf,
-    /// None: frames are written as they are.
+    /// `None`: frames are written unchanged.
     framing: Option<Framing>,
-    /// What the file begins with.
+    /// The bytes at the beginning of the file.
     preamble: Vec<u8>,
-    /// The file as the workers of the current run share it.
-    file: Mutex<Weak<Mutex<Together<Written>>>>,
-    /// Where a run that resumes goes on.
+    /// The file, which the workers of the current run share.
+    file: CurrentLog<Written>,
+    /// The length at which a run resumes.
     resume: Mutex<Option<u64>>,
 }
 
-/// Writes to a file, which is made anew. Lines unless told otherwise. All workers write to the one
-/// file, batch by batch. With recovery a run that resumes cuts the file back to the last committed epoch
-/// and goes on from there.
+/// Writes to a file, which is created anew. The default framing is lines. All workers write to the one file,
+/// batch by batch. With recovery a run that resumes truncates the file to its length at the last committed
+/// epoch.
 pub fn write(path: impl AsRef<Path>) -> WriteFile {
     WriteFile {
         path: path.as_ref().to_owned(),
         framing: Some(Framing::Lines),
         preamble: Vec::new(),
-        file: Mutex::default(),
+        file: CurrentLog::default(),
         resume: Mutex::default(),
     }
 }
 
 impl WriteFile {
-    /// How frames are told apart.
+    /// Sets the framing of the file.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
         self.framing = Some(framing);
         self
     }
-    /// Frames are written as they are, with nothing between them.
+    /// Writes frames unchanged, with nothing between them.
     #[must_use]
     pub fn raw(mut self) -> Self {
         self.framing = None;
         self
     }
-    /// What the file begins with.
+    /// Sets the bytes at the beginning of the file.
     #[must_use]
     pub fn preamble(mut self, bytes: &[u8]) -> Self {
         self.preamble = bytes.to_owned();
@@ -309,7 +311,26 @@ impl WriteFile {
         format!("{}: {error}", self.path.display()).into()
     }
 
-    /// The file, cut back to `length`.
+    /// Opens the file where the run begins: at its committed length, or empty.
+    fn open_file(&self) -> Result<Written, Cause> {
+        let resume = lock(&self.resume).take();
+        let file = match resume {
+            Some(length) => self.cut(length),
+            None => File::create(&self.path),
+        };
+        let file = file.map_err(|error| self.named(&error))?;
+        let mut written = Written {
+            file: BufWriter::with_capacity(READ_BYTES, file),
+            length: resume.unwrap_or(0),
+            path: self.path.clone(),
+        };
+        if written.length == 0 {
+            written.append(&mut self.preamble.clone())?;
+        }
+        Ok(written)
+    }
+
+    /// Opens the file, truncated to `length`.
     fn cut(&self, length: u64) -> std::io::Result<File> {
         let mut file = OpenOptions::new().write(true).open(&self.path)?;
         file.set_len(length)?;
@@ -327,35 +348,10 @@ impl Sink<Frames> for WriteFile {
         }
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        let mut shared = lock(&self.file);
-        let file = match shared.upgrade() {
-            Some(open) => open,
-            None => {
-                let resume = lock(&self.resume).take();
-                let file = match resume {
-                    Some(length) => self.cut(length),
-                    None => File::create(&self.path),
-                };
-                let mut written = Written {
-                    file: BufWriter::with_capacity(
-                        READ_BYTES,
-                        file.map_err(|error| self.named(&error))?,
-                    ),
-                    length: resume.unwrap_or(0),
-                    path: self.path.clone(),
-                };
-                if written.length == 0 {
-                    written.append(&mut self.preamble.clone())?;
-                }
-                let open = Arc::new(Mutex::new(Together::new(written, control)));
-                *shared = Arc::downgrade(&open);
-                open
-            }
-        };
-        let share = lock(&file).join();
+        let (file, writer) = self.file.join(control, || self.open_file())?;
         Ok(Box::new(FileWriter {
             file,
-            share,
+            writer,
             framing: self.framing.clone(),
             buffer: Vec::new(),
         }))
@@ -384,30 +380,34 @@ impl Transactional for WriteFile {
         if file.len() < length {
             return Err(format!(
                 "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
-                 begin it anew by forgetting the sink",
+                 drop the state of the sink (--drop-state) to start again",
                 self.path.display(),
                 file.len()
             )
             .into());
         }
         *lock(&self.resume) = Some(length);
+        self.file.begin_commits();
         Ok(Some(token_of(length)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let Some(file) = lock(&self.file).upgrade() else {
+        let Some(file) = self.file.get() else {
             return Ok(());
         };
-        // Who writes meanwhile is not kept waiting.
+        // The file is synced after the lock is released, so that writers do not wait.
         let handle = lock(&file).log().file.get_ref().try_clone();
         let synced = handle.and_then(|handle| handle.sync_data());
         synced.map_err(|error| self.named(&error))
     }
+    fn finish(&self) {
+        self.file.end_commits();
+    }
 }
 
-/// The furthest of the lengths that writers of one log have prepared.
+/// Returns the largest of the lengths that the writers of one log have prepared.
 ///
 /// # Errors
-/// A token that is no length.
+/// A token is not a length.
 pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
     let mut furthest = 0;
     for token in tokens {
@@ -418,7 +418,7 @@ pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
     Ok(furthest)
 }
 
-/// The token that says a length or a position, as [`length_of`] reads it: 8 bytes, least significant first.
+/// Encodes a length or a position as a token, as [`length_of`] reads it: 8 bytes, least significant first.
 ///
 /// ```
 /// use millstream_flow::files::{length_of, token_of};
@@ -431,7 +431,7 @@ pub fn token_of(length: u64) -> Token {
     length.to_le_bytes().to_vec()
 }
 
-/// A file that is written.
+/// A file that is open for writing.
 struct Written {
     file: BufWriter<File>,
     length: u64,
@@ -439,13 +439,13 @@ struct Written {
 }
 
 impl Log for Written {
-    type Piece = Vec<u8>;
+    type Batch = Vec<u8>;
 
-    fn append(&mut self, piece: &mut Vec<u8>) -> Result<(), Cause> {
-        let written = self.file.write_all(piece);
+    fn append(&mut self, batch: &mut Vec<u8>) -> Result<(), Cause> {
+        let written = self.file.write_all(batch);
         written.map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.length += piece.len() as u64;
-        piece.clear();
+        self.length += batch.len() as u64;
+        batch.clear();
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
@@ -456,8 +456,8 @@ impl Log for Written {
 }
 
 struct FileWriter {
-    file: Arc<Mutex<Together<Written>>>,
-    share: usize,
+    file: Arc<Mutex<SharedLog<Written>>>,
+    writer: usize,
     framing: Option<Framing>,
     buffer: Vec<u8>,
 }
@@ -471,18 +471,18 @@ impl Writer<Frames> for FileWriter {
                 None => self.buffer.extend_from_slice(frame),
             }
         }
-        lock(&self.file).write(self.share, &mut self.buffer)
+        lock(&self.file).write(self.writer, &mut self.buffer)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         lock(&self.file).flush()?;
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = lock(&self.file).prepare(self.share, epoch)?;
+        let length = lock(&self.file).prepare(self.writer, epoch)?;
         Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.file).leave(self.share)?;
+        let end = lock(&self.file).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

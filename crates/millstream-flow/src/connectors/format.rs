@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use crate::error::Cause;
-use crate::source::{Partition, Position};
+use crate::source::Partition;
 
-/// How a file is read, whatever its name.
+/// Reads the contents of a file, independent of its name.
 pub trait Format<B>: Send + Sync + 'static {
-    /// What the files hold, for people: `lines`.
+    /// Describes the contents for people, for instance `lines`.
     fn describe_format(&self) -> String;
-    /// The byte at which a file resumes that was read up to `position`, and may have grown since.
+    /// Returns the byte at which a file resumes that was read up to `position`, and may have grown since.
     ///
     /// # Errors
     /// The file is shorter than that, or its last record has grown.
-    fn resumes_at(&self, path: &Path, position: Position) -> Result<Position, Cause>;
+    fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause>;
     /// Opens a file at a byte.
     ///
     /// # Errors
-    /// A file that cannot be read.
-    fn open_file(&self, path: &Path, from: Position) -> Result<Box<dyn Partition<B>>, Cause>;
+    /// The file cannot be read.
+    fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<B>>, Cause>;
 }

@@ -1,4 +1,4 @@
-//! A source that makes its items up: for benchmarks, demos and tests of one's own flows.
+//! A source that generates its items: for benchmarks, demos and tests of flows.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::Cause;
 use crate::run::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Source};
 
-/// Items made by a function of their number. See [`from_fn`].
+/// A source whose items a function makes from their numbers. See [`from_fn`].
 pub struct Generator<F> {
     make: Arc<F>,
     rate: Option<f64>,
@@ -16,8 +16,8 @@ pub struct Generator<F> {
     batch: usize,
 }
 
-/// Items `make(0)`, `make(1)`, ... until it gives `None`. With several partitions each has its
-/// own count from 0.
+/// Generates the items `make(0)`, `make(1)`, ... until it returns `None`. Each partition has its own count from
+/// 0.
 ///
 /// ```
 /// use millstream_flow::{Flow, Options, generator, testing};
@@ -38,19 +38,19 @@ pub fn from_fn<T, F: Fn(u64) -> Option<T> + Send + Sync + 'static>(make: F) -> G
 }
 
 impl<F> Generator<F> {
-    /// At most so many items a second for each partition, evenly spread.
+    /// Limits each partition to `per_second` items a second, evenly spaced.
     #[must_use]
     pub fn rate(mut self, per_second: f64) -> Self {
         self.rate = Some(per_second);
         self
     }
-    /// So many partitions, spread over the workers.
+    /// Sets the number of partitions, which are spread over the workers. The default is 1.
     #[must_use]
     pub fn partitions(mut self, partitions: usize) -> Self {
         self.partitions = partitions;
         self
     }
-    /// At most so many items in a batch; 1,024 unless told otherwise.
+    /// Sets the largest number of items in a batch. The default is 1,024.
     #[must_use]
     pub fn batch_size(mut self, items: usize) -> Self {
         self.batch = items.max(1);
@@ -71,14 +71,15 @@ impl<T: Data, F: Fn(u64) -> Option<T> + Send + Sync + 'static> Source<Vec<T>> fo
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
+        let first = resume.map_or(Ok(0), Position::require_number)?;
         Ok(Box::new(Generating {
             make: Arc::clone(&self.make),
-            next: resume.unwrap_or(0),
+            next: first,
             pace: self.rate.map(|rate| (now_ns(), 1e9 / rate)),
-            first: resume.unwrap_or(0),
+            first,
             batch: self.batch,
         }))
     }
@@ -94,7 +95,7 @@ struct Generating<F> {
 
 impl<F> Generating<F> {
     fn due(&self, (start, interval): (u64, f64)) -> u64 {
-        // A rate of nothing makes the second item due at the end of time.
+        // With a rate of 0 the second item is due at the end of time.
         start.saturating_add(((self.next - self.first) as f64 * interval) as u64)
     }
 }
@@ -123,7 +124,7 @@ impl<T: Data, F: Fn(u64) -> Option<T>> Partition<Vec<T>> for Generating<F> {
     fn next_awake(&self) -> Option<u64> {
         self.pace.map(|pace| self.due(pace))
     }
-    fn position(&self) -> Position {
-        self.next
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.next.into())
     }
 }

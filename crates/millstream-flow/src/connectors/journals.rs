@@ -1,5 +1,5 @@
-//! Journals as sources and sinks. With recovery both are exact: a source goes on behind the record it had
-//! read at the commit, a sink cuts the journal back to it.
+//! Journals as sources and sinks. With recovery both are exactly once: a source resumes after the record that it had
+//! read at the commit, and a sink truncates the journal to the commit.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, codec, journals, testing};
@@ -22,11 +22,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use millstream_journal::{Cursor, Journal, Options, Reader, Share, Sync, Writer as Appender};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Sync, Writer as Appender};
 
 use crate::clock::now_ns;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
@@ -34,10 +34,10 @@ use crate::run::poller::Io;
 use crate::sink::{Output, Sink, Token, Transactional, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
 
-/// A batch is ended when it has so many bytes or records.
+/// The number of bytes or records at which a batch ends.
 const BATCH_BYTES: usize = 64 << 10;
 const BATCH_RECORDS: usize = 1024;
-/// How often a source at the end of its journal looks for more.
+/// The interval at which a source at the end of its journal checks for more.
 const LOOK_NS: u64 = 1_000_000;
 
 /// Where a source begins.
@@ -53,10 +53,10 @@ enum From {
 pub struct ReadJournal {
     path: PathBuf,
     from: From,
-    to: Option<Position>,
+    to: Option<u64>,
     follow: bool,
     cursor: Option<String>,
-    /// The cursor as the current run has it.
+    /// The cursor of the current run.
     followed: Arc<Mutex<Weak<Followed>>>,
 }
 
@@ -91,8 +91,8 @@ impl ReadJournal {
         self.from = From::Next;
         self
     }
-    /// Begins where the named cursor stands, and moves it: with recovery to what is committed, else behind what was handed on. So
-    /// retention that keeps what cursors need keeps what this source needs.
+    /// Begins at the named cursor, and moves it: with recovery to the committed position, else to the end of each batch. Retention
+    /// that keeps the records of cursors then keeps the records that this source needs.
     #[must_use]
     pub fn cursor(mut self, name: &str) -> Self {
         self.cursor = Some(name.to_owned());
@@ -104,7 +104,7 @@ impl ReadJournal {
         self.to = Some(sequence);
         self
     }
-    /// Goes on with what is appended later, and never ends by itself.
+    /// Continues with records that are appended later. The source then never ends by itself.
     #[must_use]
     pub fn follow(mut self) -> Self {
         self.follow = true;
@@ -119,24 +119,24 @@ impl Source<Frames> for ReadJournal {
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let journal = Journal::open(&self.path, Options::read_only())?;
         let mut reader = journal.reader()?;
         let followed = self.followed(false)?;
         match (resume, &followed, self.from) {
-            // What was pruned meanwhile is an error: it would be lost without a word.
-            (Some(sequence), ..) => reader.seek(sequence)?,
+            // Records that were pruned meanwhile are an error, or they would be lost in silence.
+            (Some(position), ..) => reader.seek(position.require_number()?)?,
             (None, Some(followed), _) => reader.seek(followed.cursor.position()?)?,
             (None, None, From::Sequence(from)) => reader.seek(from.max(journal.first()?))?,
             (None, None, From::Time(time_ns)) => reader.seek_time(time_ns)?,
             (None, None, From::Next) => reader.seek(journal.next()?)?,
         }
         let end = match (self.to, self.follow) {
-            (Some(to), _) => to,
-            (None, true) => u64::MAX,
-            (None, false) => journal.next()?,
+            (Some(to), _) => Some(to),
+            (None, true) => None,
+            (None, false) => Some(journal.next()?),
         };
         Ok(Box::new(JournalPartition {
             reader,
@@ -174,14 +174,14 @@ impl ReadJournal {
             create: false,
             ..Options::default()
         };
-        let cursor = Journal::open(&self.path, options)?.cursor(name, Share::Exclusive)?;
+        let cursor = Journal::open(&self.path, options)?.cursor(name, CursorMode::Exclusive)?;
         let open = Arc::new(Followed { cursor, at_commits });
         *shared = Arc::downgrade(&open);
         Ok(Some(open))
     }
 }
 
-/// A cursor that goes along with a source.
+/// The cursor of a source.
 #[derive(Debug)]
 struct Followed {
     cursor: Cursor,
@@ -192,7 +192,7 @@ struct Followed {
 impl Recording for Followed {
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
         if let Some((_, position)) = positions.first() {
-            self.cursor.set(*position)?;
+            self.cursor.set(position.require_number()?)?;
         }
         Ok(())
     }
@@ -202,8 +202,15 @@ struct JournalPartition {
     reader: Reader,
     /// The cursor that is moved with each batch.
     followed: Option<Arc<Followed>>,
-    end: u64,
+    /// The number of the first record that is not read, where there is an end.
+    end: Option<u64>,
     awake: u64,
+}
+
+impl JournalPartition {
+    fn has_ended(&self) -> bool {
+        self.end.is_some_and(|end| self.reader.position() >= end)
+    }
 }
 
 impl Partition<Frames> for JournalPartition {
@@ -214,10 +221,7 @@ impl Partition<Frames> for JournalPartition {
         if let Some(followed) = &self.followed {
             followed.cursor.set(self.reader.position())?;
         }
-        while self.reader.position() < self.end
-            && batch.data.len() < BATCH_BYTES
-            && batch.spans.len() < most
-        {
+        while !self.has_ended() && batch.data.len() < BATCH_BYTES && batch.spans.len() < most {
             let Some(record) = self.reader.next()? else {
                 break;
             };
@@ -228,7 +232,7 @@ impl Partition<Frames> for JournalPartition {
         if !batch.spans.is_empty() {
             return Ok(Next::Batch);
         }
-        if self.reader.position() >= self.end {
+        if self.has_ended() {
             return Ok(Next::End);
         }
         self.awake = now_ns() + LOOK_NS;
@@ -237,8 +241,8 @@ impl Partition<Frames> for JournalPartition {
     fn next_awake(&self) -> Option<u64> {
         Some(self.awake)
     }
-    fn position(&self) -> Position {
-        self.reader.position()
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.reader.position().into())
     }
 }
 
@@ -246,22 +250,22 @@ impl Partition<Frames> for JournalPartition {
 pub struct AppendJournal {
     path: PathBuf,
     sync: Sync,
-    /// The journal as the workers of the current run share it.
-    journal: Mutex<Weak<Mutex<Together<Appending>>>>,
+    /// The journal that the workers of the current run share.
+    journal: CurrentLog<Appending>,
 }
 
-/// Appends each frame as a record. With recovery nobody else may write to the journal while the flow runs,
-/// and it is cut back to the last committed epoch when the flow resumes.
+/// Appends each frame as a record. With recovery no other process may write to the journal while the flow runs,
+/// and the journal is truncated to the last committed epoch when the flow resumes.
 pub fn append(path: impl AsRef<Path>) -> AppendJournal {
     AppendJournal {
         path: path.as_ref().to_owned(),
         sync: Sync::Never,
-        journal: Mutex::default(),
+        journal: CurrentLog::default(),
     }
 }
 
 impl AppendJournal {
-    /// When records survive a loss of power; with recovery they do at each commit in any case.
+    /// When records survive a loss of power. With recovery they do at each commit.
     #[must_use]
     pub fn sync(mut self, sync: Sync) -> Self {
         self.sync = sync;
@@ -278,18 +282,12 @@ impl Sink<Frames> for AppendJournal {
         format!("journal {}", self.path.display())
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        let mut shared = lock(&self.journal);
-        let journal = match shared.upgrade() {
-            Some(open) => open,
-            None => {
-                let appender = Journal::open(&self.path, self.options())?.writer()?;
-                let open = Arc::new(Mutex::new(Together::new(Appending(appender), control)));
-                *shared = Arc::downgrade(&open);
-                open
-            }
-        };
-        let share = lock(&journal).join();
-        Ok(Box::new(JournalWriter { journal, share }))
+        let (journal, writer) = self.journal.join(control, || {
+            Ok(Appending(
+                Journal::open(&self.path, self.options())?.writer()?,
+            ))
+        })?;
+        Ok(Box::new(JournalWriter { journal, writer }))
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         // A run with recovery cuts it, and several may append in one without.
@@ -314,29 +312,33 @@ impl Transactional for AppendJournal {
         if !tokens.is_empty() {
             journal.cut(length_of(tokens)?)?;
         }
+        self.journal.begin_commits();
         Ok(Some(token_of(journal.next()?)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let Some(shared) = lock(&self.journal).upgrade() else {
+        let Some(shared) = self.journal.get() else {
             return Ok(());
         };
-        // Who appends meanwhile is not kept waiting.
+        // Outside of the lock: workers can append during the sync.
         let journal = lock(&shared).log().0.journal().clone();
         journal.sync()?;
         Ok(())
     }
+    fn finish(&self) {
+        self.journal.end_commits();
+    }
 }
 
-/// A journal that is appended to.
+/// A journal as a shared log.
 pub struct Appending(pub Appender);
 
 impl Log for Appending {
-    type Piece = Frames;
+    type Batch = Frames;
 
-    fn append(&mut self, piece: &mut Frames) -> Result<(), Cause> {
-        self.0.append_many(piece.iter())?;
-        piece.spans.clear();
-        piece.data.clear();
+    fn append(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        self.0.append_many(batch.iter())?;
+        batch.spans.clear();
+        batch.data.clear();
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
@@ -345,23 +347,23 @@ impl Log for Appending {
 }
 
 struct JournalWriter {
-    journal: Arc<Mutex<Together<Appending>>>,
-    share: usize,
+    journal: Arc<Mutex<SharedLog<Appending>>>,
+    writer: usize,
 }
 
 impl Writer<Frames> for JournalWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
-        lock(&self.journal).write(self.share, batch)
+        lock(&self.journal).write(self.writer, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let next = lock(&self.journal).prepare(self.share, epoch)?;
+        let next = lock(&self.journal).prepare(self.writer, epoch)?;
         Ok(next.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.journal).leave(self.share)?;
+        let end = lock(&self.journal).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

@@ -1,11 +1,12 @@
-//! A TCP sink whose messages are numbered, so that a receiver can drop repeats.
+//! A TCP sink that numbers its messages, so that a receiver can drop duplicates.
 //!
-//! In front of each payload, inside the frame, stand 8 bytes, little-endian: a number below 2^48 that counts the messages of a
-//! worker from 0, and above it, in the upper 16 bits, the worker. With recovery the numbers are part of what is committed: what
-//! is sent again after a crash has the numbers that it had.
+//! Each payload is preceded, inside the frame, by 8 bytes, little-endian: a number below 2^48 that counts the
+//! messages of a worker from 0, and in the upper 16 bits the worker. With recovery the numbers are part of a
+//! commit: messages that are sent again after a crash have the same numbers.
 //!
-//! Invariant: the n-th message of a worker has the number n, in whatever run it is sent. It is the same message only if the flow
-//! gives a worker's outputs in the same order again: with one worker and one partition for each source, or state that makes it so.
+//! Invariant: the n-th message of a worker has the number n, in every run. It is the same message only if the
+//! flow emits a worker's outputs in the same order again: with one worker and one partition for each source, or
+//! with state that fixes the order.
 //!
 //! ```
 //! use millstream_flow::numbered;
@@ -21,13 +22,14 @@ use crate::framing::{Frames, Framing};
 use crate::run::control::{Control, lock};
 use crate::sink::{Sink, Token, Transactional, Writer};
 
-/// How many bytes a number takes.
+/// The number of bytes of a message number.
 pub const NUMBER_BYTES: usize = 8;
 const COUNT_BITS: u32 = 48;
 /// An entry of a token: a worker and its next number.
 const ENTRY_BYTES: usize = 16;
 
-/// The sender (a worker), the number and the payload of a message; `None` if it is too short to have a number.
+/// Returns the sender (a worker), the number and the payload of a message; `None` if it is too short to have a
+/// number.
 #[must_use]
 pub fn parse(message: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (number, payload) = message.split_first_chunk::<NUMBER_BYTES>()?;
@@ -39,15 +41,16 @@ pub fn parse(message: &[u8]) -> Option<(u64, u64, &[u8])> {
     ))
 }
 
-/// A TCP sink that numbers its messages. Made by [`TcpSink::numbered`].
+/// A TCP sink that numbers its messages. [`TcpSink::numbered`] creates it.
 pub struct Numbered {
     sink: TcpSink,
-    /// The next number of workers that have not opened the sink in this run.
+    /// The next numbers of workers that have not opened the sink in this run.
     next: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl TcpSink {
-    /// Numbers the messages, so that a receiver can drop what is sent again after a crash; see the [module](self).
+    /// Numbers the messages, so that a receiver can drop those that are sent again after a crash; see the
+    /// [module](self).
     #[must_use]
     pub fn numbered(self) -> Numbered {
         Numbered::new(self)
@@ -99,7 +102,9 @@ impl Transactional for Numbered {
         for token in tokens {
             let entries = token.chunks_exact(ENTRY_BYTES);
             if !entries.remainder().is_empty() {
-                return Err("what is saved of it are no numbers; forget the sink".into());
+                return Err(
+                    "its saved state is not a list of message numbers; drop the state of the sink (--drop-state)".into(),
+                );
             }
             for entry in entries {
                 let word = |at| u64::from_le_bytes(std::array::from_fn(|i| entry[at + i]));
@@ -120,7 +125,7 @@ struct NumberedWriter {
     inner: Box<dyn Writer<Frames>>,
     worker: u64,
     next: u64,
-    /// The numbers of workers that this run does not have, kept for one that has them again.
+    /// The numbers of workers that this run does not have, kept for a later run that has them.
     absent: BTreeMap<u64, u64>,
     frames: Frames,
 }
@@ -148,7 +153,7 @@ impl Writer<Frames> for NumberedWriter {
         Ok(Some(token(&next)))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        // The token of this worker says all.
+        // The token of this worker is complete.
         self.inner.close()?;
         Ok(None)
     }

@@ -13,7 +13,7 @@ use crate::sink::{Sink, Writer};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stdout;
 
-/// Writes each item's text to standard output, one line an item.
+/// Writes the text of each item to standard output, one line an item.
 #[must_use]
 pub fn stdout<T: std::fmt::Display + 'static>() -> Encoded<Stdout, fn(&T, &mut Vec<u8>)> {
     encode(Stdout, display::<T> as fn(&T, &mut Vec<u8>))

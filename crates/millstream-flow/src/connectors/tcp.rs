@@ -1,11 +1,11 @@
 //! TCP as a source (listening or connecting) and as a sink (connecting).
 //!
-//! A source reads each socket straight into the buffer in which the frames are then cut and
-//! decoded. A sink waits while its receiver is slow; its worker then reads no input, the kernel's
-//! buffers fill, and the senders feel it: that is the back-pressure, and why memory is bounded.
+//! A source reads each socket into the buffer in which the frames are then divided and decoded. A sink waits
+//! while its receiver is slow; its worker then reads no input, the kernel's buffers fill, and the senders
+//! block: this is the back-pressure that bounds memory.
 //!
-//! A client that breaks the framing or goes away inside a frame loses its connection, which is
-//! counted as a fault of the source and reported with the offset; other clients are not touched.
+//! If a client violates the framing or disconnects within a frame, its connection is closed, counted as a fault
+//! of the source and reported with the offset; other clients are not affected.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream as StdStream, ToSocketAddrs};
@@ -23,22 +23,22 @@ use crate::run::poller::{Io, Readiness};
 use crate::sink::{Sink, Token, Writer};
 use crate::source::{Events, Next, Partition, Position, Source};
 
-/// How much of a socket is read at once.
+/// The number of bytes of one read.
 const READ_BYTES: usize = 64 << 10;
-/// The longest frame unless told otherwise.
+/// The default for the longest frame.
 const MAX_FRAME_BYTES: usize = 1 << 20;
-/// How long one attempt to connect may take.
+/// The time limit of one attempt to connect.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// How long a sink waits for a receiver that is not up when a run begins.
+/// The default time for which a sink waits at the start of a run for a receiver that is not up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a listener that could not take a connection waits before it tries again.
+/// The time after which a listener tries again after it could not accept a connection.
 const ACCEPT_PAUSE_NS: u64 = 1_000_000_000;
-/// Connections that a listener takes at once unless told otherwise.
+/// The default for the number of simultaneous connections.
 const MAX_CONNECTIONS: usize = 1024;
 
 #[derive(Clone, Debug)]
 enum Role {
-    /// Take connections; end when so many have come and gone.
+    /// Accepts connections; ends after this many of them have closed.
     Listen {
         until: Option<usize>,
         max_connections: usize,
@@ -56,8 +56,8 @@ pub struct TcpSource {
     bound: Option<Arc<dyn Fn(SocketAddr) + Send + Sync>>,
 }
 
-/// Listens on `address` (`host:port`) and reads frames from all who connect; `u32` lengths in
-/// front unless told otherwise. Endless unless told to end with [`TcpSource::connections`].
+/// Listens on `address` (`host:port`) and reads frames from all clients. The default framing is a `u32` length
+/// before each frame. It is endless unless [`TcpSource::connections`] sets an end.
 #[must_use]
 pub fn listen(address: &str) -> TcpSource {
     let role = Role::Listen {
@@ -67,7 +67,7 @@ pub fn listen(address: &str) -> TcpSource {
     TcpSource::new(address, role)
 }
 
-/// Connects to `address` and reads frames until the other side closes.
+/// Connects to `address` and reads frames until the peer closes.
 #[must_use]
 pub fn connect(address: &str) -> TcpSource {
     TcpSource::new(address, Role::Connect)
@@ -84,19 +84,19 @@ impl TcpSource {
             bound: None,
         }
     }
-    /// How frames are told apart.
+    /// Sets the framing of the stream.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
         self.framing = framing;
         self
     }
-    /// The longest frame that is taken for sane; who sends a longer one is cut off.
+    /// Sets the longest allowed frame; a client that sends a longer one is disconnected. The default is 1 MiB.
     #[must_use]
     pub fn max_frame(mut self, bytes: usize) -> Self {
         self.max_frame_bytes = bytes;
         self
     }
-    /// A listener ends when so many connections have come and gone.
+    /// Ends a listener after this many connections have closed.
     #[must_use]
     pub fn connections(mut self, count: usize) -> Self {
         if let Role::Listen { until, .. } = &mut self.role {
@@ -104,7 +104,8 @@ impl TcpSource {
         }
         self
     }
-    /// Connections that a listener takes at once; further ones wait in the system's queue.
+    /// Sets the number of simultaneous connections of a listener; further ones wait in the system's queue. The
+    /// default is 1,024.
     #[must_use]
     pub fn max_connections(mut self, count: usize) -> Self {
         if let Role::Listen {
@@ -115,7 +116,7 @@ impl TcpSource {
         }
         self
     }
-    /// Tells the address that a listener is bound to: with port 0 the system chooses.
+    /// Calls `call` with the address that a listener is bound to: with port 0 the system chooses the port.
     #[must_use]
     pub fn on_bound(mut self, call: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
         self.bound = Some(Arc::new(call));
@@ -137,7 +138,8 @@ impl TcpSource {
     }
 }
 
-/// Tries all that `address` resolves to with `open`, and tells of the last that failed.
+/// Calls `open` with each address that `address` resolves to, until one succeeds; returns the last error if
+/// none does.
 fn first_of<T>(
     address: &str,
     open: impl Fn(SocketAddr) -> std::io::Result<T>,
@@ -168,7 +170,7 @@ impl Source<Frames> for TcpSource {
     fn open(
         &self,
         _: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {
@@ -198,7 +200,7 @@ impl Source<Frames> for TcpSource {
             held: Frames::default(),
             turn: 0,
             gone: 0,
-            misread: None,
+            first_fault: None,
             frames: 0,
             accept_from: 0,
         }))
@@ -213,11 +215,11 @@ struct Conn {
     cutter: Cutter,
     buffer: Vec<u8>,
     filled: usize,
-    /// Why no more can be read from it.
+    /// The error after which nothing more is read.
     broken: Option<String>,
 }
 
-/// What reading a connection once brought.
+/// The result of one read of a connection.
 enum ReadOnce {
     Frames,
     Nothing,
@@ -226,7 +228,7 @@ enum ReadOnce {
 }
 
 impl Conn {
-    /// One read from the socket; whole frames go to `batch`, which takes over the buffer.
+    /// Reads the socket once; complete frames go to `batch`, which takes the buffer.
     fn read(&mut self, batch: &mut Frames) -> ReadOnce {
         if let Some(what) = &self.broken {
             return ReadOnce::Fault(what.clone());
@@ -260,9 +262,9 @@ impl Conn {
         }
         match (batch.spans.is_empty(), &self.broken) {
             (false, _) => {
-                // The frames in front of a broken one are good.
+                // The frames before a broken one are valid.
                 let used = (self.cutter.offset() - offset) as usize;
-                self.hand_over(batch, used, offset);
+                self.move_frames(batch, used, offset);
                 ReadOnce::Frames
             }
             (true, Some(what)) => ReadOnce::Fault(what.clone()),
@@ -270,8 +272,8 @@ impl Conn {
         }
     }
 
-    /// Gives the buffer to `batch` and keeps the bytes behind the last whole frame.
-    fn hand_over(&mut self, batch: &mut Frames, used: usize, offset: u64) {
+    /// Moves the buffer to `batch` and keeps the bytes after the last complete frame.
+    fn move_frames(&mut self, batch: &mut Frames, used: usize, offset: u64) {
         std::mem::swap(&mut batch.data, &mut self.buffer);
         batch.offset = offset;
         let tail = &batch.data[used..self.filled];
@@ -282,7 +284,7 @@ impl Conn {
         self.filled = tail.len();
     }
 
-    /// The other side has closed; a last line without its end still is a frame.
+    /// Ends the stream after the peer has closed; a last line without a line end is a frame.
     fn close(&mut self, batch: &mut Frames) -> ReadOnce {
         let offset = self.cutter.offset();
         match self
@@ -291,7 +293,7 @@ impl Conn {
         {
             Ok(()) if batch.spans.is_empty() => ReadOnce::Closed,
             Ok(()) => {
-                self.hand_over(batch, self.filled, offset);
+                self.move_frames(batch, self.filled, offset);
                 ReadOnce::Frames
             }
             Err(error) => ReadOnce::Fault(self.about(&error)),
@@ -308,14 +310,14 @@ struct TcpPartition {
     io: Io,
     listener: Option<(TcpListener, Readiness)>,
     conns: Vec<Conn>,
-    /// Frames that were read and are left for the next batches.
+    /// Frames that were read and are not passed on yet.
     held: Frames,
     turn: usize,
     gone: usize,
-    /// What was wrong with the first connection that broke the framing.
-    misread: Option<String>,
+    /// The error of the first connection that violated the framing.
+    first_fault: Option<String>,
     frames: u64,
-    /// When to take connections again after one could not be taken; 0 for now.
+    /// When to accept connections again after one could not be accepted; 0 for now.
     accept_from: u64,
 }
 
@@ -347,7 +349,7 @@ impl TcpPartition {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => readiness.lower(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // For instance too many open files: those who are connected go on.
+                    // For instance too many open files: existing connections are not affected.
                     self.accept_from = now_ns() + ACCEPT_PAUSE_NS;
                     events.fault(&format!("cannot take a connection: {error}"));
                     break;
@@ -391,17 +393,17 @@ impl Partition<Frames> for TcpPartition {
     fn next_awake(&self) -> Option<u64> {
         (self.accept_from > 0).then_some(self.accept_from)
     }
-    fn position(&self) -> Position {
-        self.frames
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.frames.into())
     }
 }
 
 impl TcpPartition {
-    /// One read of a connection that has input.
+    /// Reads once from a connection that has input.
     fn read(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
         self.accept(events)?;
-        // Each ready connection is read once before any is read again. `tried` counts those in a
-        // row that have nothing; flags are raised by edges, so that none may be passed over.
+        // Each ready connection is read once before any is read again. `tried` counts consecutive connections
+        // without input; flags are raised by edges, so that none may be skipped.
         let mut tried = 0;
         while tried < self.conns.len() {
             self.turn += 1;
@@ -415,23 +417,25 @@ impl TcpPartition {
             }
             match conn.read(batch) {
                 ReadOnce::Frames => return Ok(Next::Batch),
-                // Either drained, which lowered the flag, or a piece of a frame: read on.
+                // Either the socket is drained, which lowered the flag, or a part of a frame was read:
+                // continue.
                 ReadOnce::Nothing => {}
                 ended => {
                     if let ReadOnce::Fault(what) = ended {
                         events.fault(&what);
-                        self.misread.get_or_insert(what);
+                        self.first_fault.get_or_insert(what);
                     }
-                    // Another takes its place, and one that waits to be taken may come in.
+                    // The last connection takes its index, and a waiting one may be accepted.
                     self.drop_conn(self.turn);
                     self.accept(events)?;
                     tried = 0;
                 }
             }
         }
-        match (&self.misread, self.over()) {
+        match (&self.first_fault, self.over()) {
             (_, false) => Ok(Next::Idle),
-            // Whoever sent has sent something, and it is lost: that is no good end.
+            // If bytes arrived and none of them formed a message, they are lost: the source must not end
+            // without an error.
             (Some(first), true) if self.frames == 0 => {
                 let framing = &self.source.framing;
                 Err(format!("no message was understood in framing {framing}: {first}").into())
@@ -461,7 +465,7 @@ pub struct TcpSink {
     connect_timeout: Duration,
 }
 
-/// Connects to `address` and writes frames, `u32` lengths in front unless told otherwise. Each
+/// Connects to `address` and writes frames. The default framing is a `u32` length before each frame. Each
 /// worker has a connection of its own.
 #[must_use]
 pub fn send_to(address: &str) -> TcpSink {
@@ -474,22 +478,22 @@ pub fn send_to(address: &str) -> TcpSink {
 }
 
 impl TcpSink {
-    /// How frames are told apart.
+    /// Sets the framing of the stream.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> Self {
         self.framing = framing;
         self
     }
-    /// A lost or refused connection is tried again, with pauses that double from 10 ms to 1 s,
-    /// for as long as `limit`. What was written to the lost connection and not yet read by the
-    /// receiver is lost; a frame is never sent in two halves.
+    /// Reconnects for up to `limit` when a connection is lost or refused, with pauses that double from 10 ms to
+    /// 1 s. Bytes that were written to the lost connection and not read by the receiver are lost; a frame is
+    /// never split over two connections.
     #[must_use]
     pub fn reconnect(mut self, limit: Duration) -> Self {
         self.reconnect = Some(limit);
         self
     }
-    /// How long a run that begins waits for a receiver that is not up yet; 5 s unless told otherwise, not at all with
-    /// zero. An address that means nothing is an error at once.
+    /// Sets how long a run waits at its start for a receiver that is not up. The default is 5 s; with zero it
+    /// does not wait. An invalid address is an error at once.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
@@ -516,19 +520,19 @@ impl Sink<Frames> for TcpSink {
     }
 }
 
-/// Bytes that are gathered before they are written without being asked to.
+/// The number of bytes that are collected before they are written without a flush.
 const WRITE_BYTES: usize = 64 << 10;
-/// How long one wait for a slow receiver lasts before the writer looks whether it is to stop.
+/// The length of one wait for a slow receiver, after which the writer checks whether it must stop.
 const WRITE_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// How long a receiver that has closed, perhaps only its own sending half, may take to refuse the last bytes.
+/// The time for the receiver to refuse the last bytes after it has closed, perhaps only its sending half.
 const REFUSE_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// How long a flow that is asked to stop goes on writing to a receiver that takes nothing.
+/// How long a flow that is stopping continues to write to a receiver that accepts nothing.
 const DRAIN_NS: u64 = 4_000_000_000;
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_LAST: Duration = Duration::from_secs(1);
@@ -537,11 +541,11 @@ struct TcpWriter {
     sink: TcpSink,
     control: Arc<Control>,
     stream: Option<StdStream>,
-    /// Whole frames that are not written yet.
+    /// Complete frames that are not written yet.
     buffer: Vec<u8>,
 }
 
-/// Whether a receiver may be there later.
+/// Whether a receiver may be present later.
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -555,7 +559,7 @@ fn is_absent(error: &std::io::Error) -> bool {
 }
 
 impl TcpWriter {
-    /// Connects; a receiver that is not up is tried again for as long as `limit`, and for as long as lost connections are.
+    /// Connects; tries again for as long as the longer of `limit` and the limit for lost connections.
     fn connect(&mut self, limit: Duration) -> Result<(), Cause> {
         let address = &self.sink.address;
         let began = now_ns();
@@ -595,7 +599,7 @@ impl TcpWriter {
                 continue;
             };
             match stream.write(&self.buffer[written..]) {
-                Ok(0) => return Err(self.lost("it takes no more bytes")),
+                Ok(0) => return Err(self.lost("it accepts no more bytes")),
                 Ok(count) => {
                     written += count;
                     progress = now_ns();
@@ -605,7 +609,7 @@ impl TcpWriter {
                     self.wait_writable();
                     let waited = now_ns() - progress;
                     if self.control.aborted() || (self.control.stopping() && waited > DRAIN_NS) {
-                        return Err(self.lost("it takes no bytes and the flow is to stop"));
+                        return Err(self.lost("it accepts no bytes, and the flow is stopping"));
                     }
                 }
                 Err(error) if self.sink.reconnect.is_some() && !self.control.aborted() => {
@@ -624,19 +628,20 @@ impl TcpWriter {
         Ok(())
     }
 
-    /// Waits a while for the receiver to take more.
+    /// Waits for a limited time until the receiver accepts more.
     fn wait_writable(&self) {
         let Some(stream) = &self.stream else { return };
         let mut polled = [PollFd::new(stream, PollFlags::OUT)];
-        // An interrupted wait is a short one; what is wrong with the socket the next write says.
+        // An interrupted wait is a short one; the next write reports an error of the socket.
         self.control.outside(&mut || {
             let _ = poll(&mut polled, Some(&WRITE_WAIT));
         });
     }
 
-    /// Raises when the receiver has closed and refuses the last bytes: to write them was no error yet.
+    /// Returns an error if the receiver has closed and refuses the last bytes, which were written without an
+    /// error.
     fn refused(&self, stream: &StdStream) -> Result<(), Cause> {
-        // With reconnection it is said that such bytes are lost.
+        // With reconnection the documentation says that such bytes are lost.
         let closed = matches!(stream.peek(&mut [0]), Ok(0));
         if closed && self.sink.reconnect.is_none() {
             let mut polled = [PollFd::new(stream, PollFlags::empty())];
@@ -650,7 +655,7 @@ impl TcpWriter {
         Ok(())
     }
 
-    /// The start of the first frame that was not written whole.
+    /// The start of the first frame that was not written completely.
     fn frame_start(&self, written: usize) -> Result<usize, Cause> {
         let mut cutter = Cutter::new(self.sink.framing.clone(), usize::MAX >> 1);
         Ok(cutter.cut(&self.buffer[..written], 0, &mut Vec::new())?)

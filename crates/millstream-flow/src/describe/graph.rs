@@ -1,9 +1,9 @@
-//! The description of a flow: nodes with names, and how to make each of them on a worker.
+//! The description of a flow: named nodes, and functions that create each of them on a worker.
 //!
-//! A flow is described once, on the thread of whoever writes it, and made anew on each worker
-//! when it runs. The description is a list of *roots* in the order of the flow. A root becomes
-//! one timely operator: a source, or the place where streams come together (an exchange, a
-//! merge). All steps that follow a root are fused into its operator.
+//! A flow is described once, on the thread that builds it, and created again on each worker when it runs. The
+//! description is a list of *roots* in the order of the flow. A root becomes one timely operator: a source, or
+//! a node with inputs from other operators (an exchange, a merge). All steps that follow a root are fused into
+//! its operator.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,14 @@ use crate::sink::{Sink, Transactional};
 use crate::source::Source;
 use crate::testing::rehearsal::Rehearsal;
 
-/// Returns what stands in for a sink in a rehearsal.
-type StandIn = Arc<dyn Fn(&Rehearsal, &str) -> Result<Arc<dyn ErasedSink>, Cause> + Send + Sync>;
+/// Returns the replacement of a sink in a rehearsal.
+type MakeReplacement =
+    Arc<dyn Fn(&Rehearsal, &str) -> Result<Arc<dyn ErasedSink>, Cause> + Send + Sync>;
 
-/// A sink with one of its writers, as it is described.
+/// A sink with one of its writers.
 struct DescribedSink {
     sink: SinkOf,
-    stand_in: StandIn,
+    replacement: MakeReplacement,
 }
 
 #[derive(Default)]
@@ -38,25 +39,25 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
     pub(crate) edges: Vec<DescribedEdge>,
-    /// The sources, as checkpoints see them.
+    /// The sources, for checkpoints.
     sources: Sources,
     sinks: Vec<DescribedSink>,
-    /// The types whose values can become bytes.
+    /// The types whose values can be encoded.
     pub(crate) codecs: Codecs,
     files: Files,
     mistake: Option<Mistake>,
 }
 
-/// What the description cannot mean. It is kept, so that every run tells it.
+/// An error in the description. It is stored, so that every run reports it.
 #[derive(Clone, Copy)]
 pub(crate) enum Mistake {
     /// A step of this kind keeps state and has no name.
     Unnamed(&'static str),
     /// A stream of another flow was joined.
     Foreign,
-    /// A step of this kind gives times behind the node, where partitions have come together.
-    TimeBehind(&'static str, NodeId),
-    /// Something else, in words.
+    /// A step of this kind assigns times after the node, where partitions are merged.
+    TimeMisplaced(&'static str, NodeId),
+    /// Another error, in words.
     Usage(&'static str),
 }
 
@@ -113,7 +114,7 @@ impl Graph {
         let written = Arc::clone(sink);
         let output = Arc::new(move |recovery| written.output(recovery));
         self.files.outputs.push((writer, output));
-        // The dead letters of several steps may go to one sink, which each of them was given.
+        // Several steps may write their dead letters to one sink, and each of them has a reference to it.
         let own = || Arc::as_ptr(sink).cast::<()>() as usize;
         let identity = sink.transactional().and_then(Transactional::identity);
         let identity = identity.or_else(|| writer.dead_letters.then(own));
@@ -124,7 +125,7 @@ impl Graph {
                 identity,
                 sink: erased_sink(Arc::clone(sink)),
             },
-            stand_in: Arc::new(move |rehearsal, name| {
+            replacement: Arc::new(move |rehearsal, name| {
                 Ok(erased_sink(rehearsal.sink_for(name, &*own)?))
             }),
         });
@@ -135,20 +136,20 @@ impl Graph {
         name.clone_into(&mut self.nodes[id].name);
     }
 
-    /// Keeps the first mistake; the fluent calls go on and `check` reports it.
+    /// Records the first error; the fluent calls continue and `check` reports it.
     pub(crate) fn mistake(&mut self, mistake: Mistake) {
         self.mistake.get_or_insert(mistake);
     }
 
-    /// Demands a name for a step that keeps state.
+    /// Requires a name for a step with state.
     pub(crate) fn demand_name(&mut self, kind: &'static str, name: &str) {
         if name.is_empty() {
             self.mistake(Mistake::Unnamed(kind));
         }
     }
 
-    /// The first mistake in the description. Names are compared only here: a default name may
-    /// have been replaced since its step was added.
+    /// Returns the first error in the description. Names are compared only here: a default name may have been
+    /// replaced after its step was added.
     pub(crate) fn check(&self) -> Result<(), FlowError> {
         let flow = self.name.clone();
         match self.mistake {
@@ -160,10 +161,10 @@ impl Graph {
             Some(Mistake::Usage(words)) => {
                 return Err(FlowError::Usage(format!("flow \"{flow}\": {words}")));
             }
-            Some(Mistake::TimeBehind(kind, behind)) => {
+            Some(Mistake::TimeMisplaced(kind, node)) => {
                 let kind = kind.to_owned();
-                let behind = self.nodes[behind].name.clone();
-                return Err(FlowError::TimeBehind { flow, kind, behind });
+                let after = self.nodes[node].name.clone();
+                return Err(FlowError::TimeMisplaced { flow, kind, after });
             }
             None => {}
         }
@@ -178,7 +179,7 @@ impl Graph {
         }
     }
 
-    /// What must hold before the flow can run.
+    /// Checks what must hold before the flow can run.
     fn check_complete(&self) -> Result<(), FlowError> {
         self.check()?;
         if !self.nodes.iter().any(|node| node.kind == "source") {
@@ -199,7 +200,7 @@ impl Graph {
         }
     }
 
-    /// The flow as it is run: checked, and with what stands in for its sources and sinks in a rehearsal.
+    /// Returns the flow for a run: checked, and with the replacements of its sources and sinks in a rehearsal.
     pub(crate) fn plan(
         &self,
         rehearsal: Option<&Rehearsal>,
@@ -209,7 +210,7 @@ impl Graph {
         let (sources, sinks) = match rehearsal {
             Some(rehearsal) => (
                 rehearsal.left(&self.nodes, &self.sources),
-                self.stand_ins(rehearsal)?,
+                self.replacements(rehearsal)?,
             ),
             None => {
                 self.files.check(&self.nodes, recovery)?;
@@ -228,14 +229,15 @@ impl Graph {
         })
     }
 
-    /// What stands in for the sinks, each for one writer.
-    fn stand_ins(&self, rehearsal: &Rehearsal) -> Result<Sinks, FlowError> {
+    /// Returns the replacements of the sinks, each with one writer.
+    fn replacements(&self, rehearsal: &Rehearsal) -> Result<Sinks, FlowError> {
         let mut sinks = Sinks::default();
-        for DescribedSink { sink, stand_in } in &self.sinks {
+        for DescribedSink { sink, replacement } in &self.sinks {
             let writer = sink.writer;
-            let sink = match stand_in(rehearsal, &writer.name(&self.nodes)) {
+            let sink = match replacement(rehearsal, &writer.name(&self.nodes)) {
                 Ok(sink) => sink,
-                // Dead letters of a source that is replaced need no stand-in; others are missed when they are opened.
+                // The dead letters of a source that is replaced need no replacement; for others opening them
+                // reports the error.
                 Err(_) if writer.dead_letters => continue,
                 Err(cause) => return Err(open_error(&self.nodes[writer.node], cause)),
             };
@@ -282,7 +284,7 @@ impl Description {
         json!({"flow": self.flow, "nodes": nodes})
     }
 
-    /// A Mermaid flowchart; a thick arrow is one on which items may change the worker.
+    /// Formats a Mermaid flowchart; a thick arrow is one on which items may move to another worker.
     #[must_use]
     pub fn to_mermaid(&self) -> String {
         let mut text = String::from("flowchart LR\n");
@@ -307,7 +309,7 @@ impl Description {
     }
 }
 
-/// The column of the kinds is at least so wide, that flows without a long one look alike.
+/// The least width of the column of kinds, so that most flows have the same layout.
 const KIND_WIDTH: usize = 9;
 
 impl std::fmt::Display for Description {

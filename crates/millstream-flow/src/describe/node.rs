@@ -1,4 +1,4 @@
-//! One source, step or sink of a flow, and the edges between operators, as they are described.
+//! The nodes of a flow, which are sources, steps and sinks, and the edges between operators.
 
 use crate::batch::Batch;
 use crate::error::{Cause, FlowError};
@@ -9,29 +9,29 @@ pub(crate) type NodeId = usize;
 /// The number of a connection between two timely operators.
 pub(crate) type EdgeId = usize;
 
-/// One source, step or sink, as it is described.
+/// One source, step or sink in the description.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The name: given, or the kind with a number.
+    /// The name that the user gave, or the kind with a number.
     pub name: String,
     /// The kind: `source`, `map`, `stateful`, `sink`, ...
     pub kind: &'static str,
-    /// What more there is to say, for instance the address of a connector.
+    /// Details, for instance the address of a connector.
     pub detail: String,
     /// The nodes whose output this one reads.
     pub inputs: Vec<NodeId>,
-    /// True when items may change the worker before this node.
+    /// True if items may move to another worker before this node.
     pub exchanged: bool,
 }
 
-/// A connection between two operators, as it is described.
+/// A connection between two operators in the description.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DescribedEdge {
     /// The node whose output it carries.
     pub(crate) from: NodeId,
     /// The node that reads it.
     pub(crate) to: NodeId,
-    /// Tells whether its batches can become bytes.
+    /// Checks whether its batches can be encoded.
     codec: fn(&Codecs) -> Result<(), Cause>,
 }
 
@@ -42,12 +42,12 @@ impl DescribedEdge {
         DescribedEdge { from, to, codec }
     }
 
-    /// Checks that the batches of this edge can become bytes.
+    /// Checks that the batches of this edge can be encoded.
     pub(crate) fn check(&self, nodes: &[Node], codecs: &Codecs) -> Result<(), FlowError> {
         (self.codec)(codecs).map_err(|cause| self.no_codec(nodes, cause))
     }
 
-    /// The batches of this edge cannot become bytes.
+    /// Returns the error that the batches of this edge cannot be encoded.
     pub(crate) fn no_codec(&self, nodes: &[Node], cause: Cause) -> FlowError {
         FlowError::NoCodec {
             from: nodes[self.from].name.clone(),
@@ -57,7 +57,7 @@ impl DescribedEdge {
     }
 }
 
-/// Names a connector that could not be opened.
+/// Returns the error of a connector that could not be opened.
 pub(crate) fn open_error(node: &Node, cause: Cause) -> FlowError {
     FlowError::Open {
         what: format!("{} \"{}\" ({})", node.kind, node.name, node.detail),

@@ -1,7 +1,7 @@
-//! Files that one flow would write twice, or read and write.
+//! Finds files that a flow would write twice, or read and write.
 //!
-//! A sink makes its file anew: two sinks on one file would overwrite each other, and a sink on a file that the flow reads would
-//! remove the input. Paths are compared when a run begins, by the files that they lead to.
+//! A sink creates its file anew: two sinks on one file would overwrite each other, and a sink on a file that
+//! the flow reads would destroy the input. Paths are compared when a run begins, after links are resolved.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sink::Output;
 type Inputs = Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>;
 type Outputs = Arc<dyn Fn(bool) -> Option<Output> + Send + Sync>;
 
-/// What the sources and sinks of a flow read and write.
+/// The files that the sources and sinks of a flow read and write.
 #[derive(Clone, Default)]
 pub(crate) struct Files {
     pub(crate) inputs: Vec<(NodeId, Inputs)>,
@@ -33,7 +33,7 @@ impl Files {
             let Some(Output { path, sink }) = output(recovery) else {
                 continue;
             };
-            // Devices and pipes take what they are given.
+            // Several sinks may write to a device or a pipe.
             if path
                 .metadata()
                 .is_ok_and(|about| !about.is_file() && !about.is_dir())
@@ -68,7 +68,7 @@ impl Files {
     }
 }
 
-/// The path of a file that may not be there yet, without links and dots where its directory is there.
+/// Returns the path of a file that may not exist yet, with links and dots resolved where its directory exists.
 fn real(path: &Path) -> PathBuf {
     let found = path.canonicalize().ok();
     let found = found.or_else(|| {

@@ -1,4 +1,4 @@
-//! Flows and streams: the fluent face, for items of any type.
+//! Flows and streams, for items of any type.
 
 use std::sync::Arc;
 
@@ -47,7 +47,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// An empty flow. The name stands in reports and errors.
+    /// Makes an empty flow. Reports and errors show `name`.
+    ///
+    /// ```
+    /// let flow = millstream_flow::Flow::new("orders");
+    /// assert_eq!(flow.name(), "orders");
+    /// ```
     #[must_use]
     pub fn new(name: &str) -> Self {
         Flow {
@@ -55,8 +60,22 @@ impl Flow {
         }
     }
 
-    /// Adds a source; see [`tcp`](crate::connectors::tcp), [`files`](crate::connectors::files),
-    /// [`testing`](crate::testing) and [`generator`](crate::connectors::generator).
+    /// Adds a source, and returns the stream of its batches. `name` names the source in errors, metrics and
+    /// saved positions.
+    ///
+    /// Sources are in [`tcp`](crate::connectors::tcp), [`files`](crate::connectors::files),
+    /// [`generator`](crate::connectors::generator), [`testing`](crate::testing) and the other modules of
+    /// [`connectors`](crate::connectors).
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 2]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn source<B: Batch>(&self, name: &str, source: impl Source<B>) -> Pipe<B> {
         let source: Arc<dyn Source<B>> = Arc::new(source);
         let outlet = Outlet::new();
@@ -71,62 +90,171 @@ impl Flow {
         }
     }
 
-    /// Announces a type whose values become bytes: states that are saved with [recovery](crate::checkpoint), and items
+    /// Announces a type whose values are encoded: states that are saved with [recovery](crate::checkpoint), and items
     /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
     ///
-    /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values that are
-    /// reduced, collected or joined. Items are those of streams that are merged, redistributed or exchanged by key.
-    /// Numbers, text, optional values and lists of them need not be announced, nor what the engine makes of known types:
-    /// a key beside a value, a value with its time, the pairs of a join.
+    /// States are those of [`stateful`](crate::KeyedStream::stateful), logic, accumulators of folds, values
+    /// that are reduced, collected or joined. Items are those of streams that are merged, redistributed or
+    /// exchanged by key. Numbers, text, optional values and lists of them need not be announced, nor types that
+    /// the engine composes of announced ones: a key with a value, a value with its time, the pairs of a join.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, Recovery, testing};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Total {
+    ///     amount: i64,
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("totals"), testing::Collected::new());
+    /// flow.saves::<Total>();
+    /// flow.source("in", testing::items([2, 3]))
+    ///     .key_by(|_| "all")
+    ///     .stateful("total", |_| Total { amount: 0 }, |total, _, n: i64| {
+    ///         total.amount += n;
+    ///         Some(total.amount)
+    ///     })
+    ///     .values()
+    ///     .sink("out", out.sink());
+    /// let state = tempfile::tempdir().expect("a directory is made");
+    /// flow.run(Options { recovery: Some(Recovery::new(state.path())), ..Options::default() })?;
+    /// assert_eq!(out.take(), [2, 5]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn saves<T: Serialize + DeserializeOwned + 'static>(&self) {
         lock(&self.graph).codecs.add::<T>();
     }
 
-    /// Announces a type whose values are written in a way of their own: each as one value of MessagePack.
+    /// Announces a type whose values are encoded by `codec`, each as one value of MessagePack.
+    ///
+    /// For types that do not implement serde's traits; otherwise as [`saves`](Self::saves).
+    ///
+    /// ```
+    /// use millstream_flow::checkpoint::Codec;
+    /// use millstream_flow::{Flow, Options, Recovery, testing};
+    ///
+    /// struct Total(i64);
+    ///
+    /// let (flow, out) = (Flow::new("totals"), testing::Collected::new());
+    /// flow.saves_by(Codec::<Total> {
+    ///     save: |total, out| Ok(rmp_serde::encode::write(out, &total.0)?),
+    ///     load: |from| Ok(Total(rmp_serde::decode::from_read(from)?)),
+    /// });
+    /// flow.source("in", testing::items([2, 3]))
+    ///     .key_by(|_| "all")
+    ///     .stateful("total", |_| Total(0), |total, _, n: i64| {
+    ///         total.0 += n;
+    ///         Some(total.0)
+    ///     })
+    ///     .values()
+    ///     .sink("out", out.sink());
+    /// let state = tempfile::tempdir().expect("a directory is made");
+    /// flow.run(Options { recovery: Some(Recovery::new(state.path())), ..Options::default() })?;
+    /// assert_eq!(out.take(), [2, 5]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn saves_by<T: 'static>(&self, codec: Codec<T>) {
         lock(&self.graph).codecs.put(codec);
     }
 
-    /// The first mistake in the description so far, if there is one.
+    /// Checks the description so far.
     ///
     /// # Errors
-    /// A name used twice, a stateful step without a name, and their like.
+    /// The first mistake: a name that is used twice, a step with state that has no name, and others.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, testing};
+    ///
+    /// let flow = Flow::new("two");
+    /// for _ in 0..2 {
+    ///     flow.source("in", testing::items([1])).sink("out", testing::Collected::new().sink());
+    /// }
+    /// assert!(flow.check().unwrap_err().to_string().contains("in"));
+    /// ```
     pub fn check(&self) -> Result<(), FlowError> {
         lock(&self.graph).check()
     }
 
-    /// The flow's name.
+    /// Returns the name of the flow.
+    ///
+    /// ```
+    /// let flow = millstream_flow::Flow::new("orders");
+    /// assert_eq!(flow.name(), "orders");
+    /// ```
     #[must_use]
     pub fn name(&self) -> String {
         lock(&self.graph).name.clone()
     }
 
-    /// The graph: text with `{}`, and JSON or Mermaid.
+    /// Returns the graph: text by its `Display`, and JSON or Mermaid by its methods.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, testing};
+    ///
+    /// let flow = Flow::new("numbers");
+    /// flow.source("in", testing::items([1])).sink("out", testing::Collected::new().sink());
+    /// assert!(flow.describe().to_string().contains("out"));
+    /// ```
     #[must_use]
     pub fn describe(&self) -> Description {
         lock(&self.graph).describe()
     }
 
-    /// Starts the flow on its own threads.
+    /// Starts the flow on threads of its own. [`Running::wait`] waits for its end, and returns what fails later.
     ///
     /// # Errors
-    /// A mistake in the description. What goes wrong later is told by [`Running::wait`].
+    /// A mistake in the description, as of [`check`](Self::check); an option out of range.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
+    /// let running = flow.start(Options::default())?;
+    /// running.wait()?;
+    /// assert_eq!(out.take(), [1, 2]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn start(&self, options: Options) -> Result<Running, FlowError> {
         start(options, |options| self.plan(options))
     }
 
-    /// Runs the flow to its end: all sources ended, or a stop.
+    /// Runs the flow until all sources have ended, or a stop. Returns the metrics of the run.
     ///
     /// # Errors
     /// A mistake in the description, a connector that cannot be opened, a step that fails.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
+    /// let report = flow.run(Options::default())?;
+    /// assert!(report.step("in").is_some());
+    /// assert_eq!(out.take(), [1, 2]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn run(&self, options: Options) -> Result<Report, FlowError> {
         self.start(options)?.wait()
     }
 
-    /// Runs the flow to its end on the thread that calls, where a debugger sees its steps; with one worker.
+    /// Runs the flow as [`run`](Self::run) with one worker, on the thread that calls, where a debugger sees its steps.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("here"), testing::Collected::new());
+    /// let caller = std::thread::current().id();
+    /// flow.source("in", testing::items([1]))
+    ///     .map(move |_: i64| std::thread::current().id() == caller)
+    ///     .sink("out", out.sink());
+    /// flow.run_here(Options::default())?;
+    /// assert_eq!(out.take(), [true]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn run_here(&self, options: Options) -> Result<Report, FlowError> {
         run_here(options, |options| self.plan(options))
     }
@@ -137,8 +265,8 @@ impl Flow {
     }
 }
 
-/// A stream of batches: what the verbs of [`Stream`] and
-/// [`KeyedStream`](crate::operators::keyed::KeyedStream) stand on.
+/// A stream of batches, of any type. The verbs of [`Stream`] and
+/// [`KeyedStream`](crate::operators::keyed::KeyedStream) are made of its methods.
 pub struct Pipe<B> {
     pub(crate) graph: Shared,
     pub(crate) node: NodeId,
@@ -162,7 +290,33 @@ pub type MakeRoute<B> = Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync>;
 pub type Stream<T> = Pipe<Vec<T>>;
 
 impl<B: Batch> Pipe<B> {
-    /// Adds a step of the caller's own making; `make` is called once on each worker.
+    /// Adds a [`Step`] of the caller's own. `make` is called once on each worker.
+    ///
+    /// `kind` and `name` are shown in errors and metrics. A step without state may have the name `""`.
+    ///
+    /// # Errors
+    /// At the start of a run, the error of `make`.
+    ///
+    /// ```
+    /// use millstream_flow::step::{Context, Step};
+    /// use millstream_flow::{Failure, Flow, Options, testing};
+    ///
+    /// struct AddOne;
+    /// impl Step<Vec<i64>, Vec<i64>> for AddOne {
+    ///     fn apply(&mut self, input: &mut Vec<i64>, output: &mut Vec<i64>, _: &mut Context) -> Result<(), Failure> {
+    ///         output.extend(input.drain(..).map(|n| n + 1));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("sums"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2]))
+    ///     .step("add_one", "", |_making| Ok(AddOne))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 3]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn step<O: Batch, S: Step<B, O>>(
         &self,
         kind: &'static str,
@@ -195,13 +349,29 @@ impl<B: Batch> Pipe<B> {
         }
     }
 
-    /// Announces the sink of the dead letters of the step that this stream comes out of, so that it takes part in recovery: each
-    /// letter is there once, as output is. [`Making::dead_letters`] opens it on the workers.
+    /// Announces the sink of the dead letters of the step that this stream comes out of, so that recovery
+    /// includes it: each letter is written once, as output is. [`Making::dead_letters`] opens the sink on the
+    /// workers.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use millstream_flow::sink::Sink;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("letters"), testing::Collected::new());
+    /// let letters: Arc<dyn Sink<Vec<i64>>> = Arc::new(testing::Collected::new().sink());
+    /// let stream = flow.source("in", testing::items([1])).map(|n: i64| n);
+    /// stream.dead_letters_to(&letters);
+    /// stream.sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn dead_letters_to<D: 'static>(&self, sink: &Arc<dyn Sink<D>>) {
         lock(&self.graph).add_sink(WriterId::dead_letters(self.node), sink);
     }
 
-    /// The same for what becomes of bad items.
+    /// Announces the sink of dead letters of `on_error`, if it has one.
     pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
         if let OnError::DeadLetter(sink) = on_error {
             self.dead_letters_to(sink);
@@ -209,15 +379,50 @@ impl<B: Batch> Pipe<B> {
         self
     }
 
-    /// Names the step that this stream comes out of; errors and metrics show the name.
+    /// Names the step that this stream comes out of. Errors and metrics show the name.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("named"), testing::Collected::new());
+    /// flow.source("in", testing::items([1])).map(|n: i64| n * 10).named("tens").sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert!(flow.describe().to_string().contains("tens"));
+    /// assert_eq!(out.take(), [10]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         lock(&self.graph).rename(self.node, name);
         self
     }
 
-    /// Divides the stream in two: `divide` moves what it picks from the batch to the second
-    /// argument, the rest to the third.
+    /// Divides the stream in two by a function on batches, which `make` makes on each worker.
+    ///
+    /// The function moves the items that it chooses from its first argument to the second, and the rest to
+    /// the third. `name` is shown in errors and metrics.
+    ///
+    /// # Errors
+    /// At the start of a run, the error of `make`. A failure that the function returns ends the run.
+    ///
+    /// ```
+    /// use millstream_flow::step::Context;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("ends"), testing::Collected::new());
+    /// let (first, _rest) = flow.source("in", testing::items([1, 2, 3])).divide("first", |_making| {
+    ///     Ok(|batch: &mut Vec<i64>, yes: &mut Vec<i64>, no: &mut Vec<i64>, _: &mut Context| {
+    ///         for n in batch.drain(..) {
+    ///             if n == 1 { yes.push(n) } else { no.push(n) }
+    ///         }
+    ///         Ok(())
+    ///     })
+    /// });
+    /// first.sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn divide<F>(
         &self,
         name: &str,
@@ -237,7 +442,27 @@ impl<B: Batch> Pipe<B> {
         .halves()
     }
 
-    /// Brings streams together in a new operator, their items routed by `route` if there is one.
+    /// Joins streams to one in a new operator. `route` chooses the worker of each item; without it, items
+    /// stay on their worker.
+    ///
+    /// `streams` has at least one stream. `kind` and `name` are shown in errors and metrics.
+    ///
+    /// # Panics
+    /// When `streams` is empty.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::ForeignStream`] when one of them belongs to another flow.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, Pipe, testing};
+    ///
+    /// let (flow, out) = (Flow::new("both"), testing::Collected::new());
+    /// let both = ["left", "right"].map(|name| flow.source(name, testing::items([7])));
+    /// Pipe::gather("gather", "", &both, None).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [7, 7]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn gather(
         kind: &'static str,
         name: &str,
@@ -279,7 +504,21 @@ impl<B: Batch> Pipe<B> {
         }
     }
 
-    /// This stream and others of the same type as one. Order is kept within each of them.
+    /// Joins this stream and others of the same type to one. The order within each of them is kept.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::ForeignStream`] when one of them belongs to another flow.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("both"), testing::Collected::new());
+    /// let [left, right] = ["left", "right"].map(|name| flow.source(name, testing::items([7])));
+    /// left.merge(&[right]).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [7, 7]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn merge(&self, others: &[Pipe<B>]) -> Pipe<B> {
         let mut streams = vec![self.clone()];
@@ -287,7 +526,18 @@ impl<B: Batch> Pipe<B> {
         Pipe::gather("merge", "", &streams, None)
     }
 
-    /// Ends the stream in a sink. A stream may have several sinks.
+    /// Ends the stream in a sink. `name` names the sink in errors, metrics and saved positions. A stream may
+    /// have several sinks.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2])).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 2]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn sink(&self, name: &str, sink: impl Sink<B>) {
         let sink: Arc<dyn Sink<B>> = Arc::new(sink);
         let node = {
@@ -303,7 +553,15 @@ impl<B: Batch> Pipe<B> {
         }));
     }
 
-    /// The flow of this stream.
+    /// Returns the flow of this stream.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, testing};
+    ///
+    /// let flow = Flow::new("numbers");
+    /// let stream = flow.source("in", testing::items([1]));
+    /// assert_eq!(stream.flow().name(), "numbers");
+    /// ```
     #[must_use]
     pub fn flow(&self) -> Flow {
         Flow {
@@ -313,7 +571,33 @@ impl<B: Batch> Pipe<B> {
 }
 
 impl<A: Batch, B: Batch> Pipe<(A, B)> {
-    /// The two outputs of a step as streams of their own.
+    /// Divides the two outputs of a step into two streams. The items of one that no step reads are dropped.
+    ///
+    /// ```
+    /// use millstream_flow::step::{Context, Step};
+    /// use millstream_flow::{Failure, Flow, Options, testing};
+    ///
+    /// type Both = (Vec<i64>, Vec<String>);
+    /// struct TensAndTexts;
+    /// impl Step<Vec<i64>, Both> for TensAndTexts {
+    ///     fn apply(&mut self, input: &mut Vec<i64>, output: &mut Both, _: &mut Context) -> Result<(), Failure> {
+    ///         output.1.extend(input.iter().map(i64::to_string));
+    ///         output.0.extend(input.drain(..).map(|n| n * 10));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let flow = Flow::new("two");
+    /// let both = flow.source("in", testing::items([1, 2])).step("both", "", |_making| Ok(TensAndTexts));
+    /// let (tens, texts) = both.halves();
+    /// let (numbers, words) = (testing::Collected::new(), testing::Collected::new());
+    /// tens.sink("numbers", numbers.sink());
+    /// texts.sink("words", words.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(numbers.take(), [10, 20]);
+    /// assert_eq!(words.take(), ["1", "2"]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn halves(&self) -> (Pipe<A>, Pipe<B>) {
         let (first, second) = (Outlet::<A>::new(), Outlet::<B>::new());
@@ -359,7 +643,18 @@ impl<B: Batch> Route<B> for InTurn {
 }
 
 impl<B: Batch> Pipe<B> {
-    /// Deals the batches to the workers in turn, so that work on them is shared. Order is lost.
+    /// Sends the batches to the workers in turn, so that all workers share what follows. The order of the
+    /// items is lost.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("shared"), testing::Collected::new());
+    /// flow.source("in", testing::items(0..100)).redistribute().map(|n: i64| n + 1).sink("out", out.sink());
+    /// flow.run(Options { workers: 2, ..Options::default() })?;
+    /// assert_eq!(out.take().iter().sum::<i64>(), 5050);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn redistribute(&self) -> Pipe<B> {
         let route: MakeRoute<B> = Arc::new(|| Box::new(InTurn { next: 0 }));

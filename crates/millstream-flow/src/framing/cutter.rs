@@ -1,22 +1,24 @@
-//! The cutter: bytes as they arrive in, spans of complete payloads out.
+//! The cutter finds the spans of complete payloads in bytes as they arrive.
 //!
-//! It keeps an offset and nothing else of the stream, so that a frame is judged by its bytes alone, never by the reads
-//! that brought them. Each prefix has its own compiled loop: the length is one load and one compare per frame.
+//! Its only state of the stream is an offset, so that frames depend on the bytes alone, not on the reads that
+//! delivered them. Each prefix width has its own compiled loop: the length is one load and one compare per
+//! frame.
 
 use super::{Framing, FramingError, PrefixWidth};
 
-/// Cuts a stream into frames as its bytes arrive.
+/// Divides a stream into frames as its bytes arrive.
 #[derive(Clone, Debug)]
 pub struct Cutter {
     framing: Framing,
     max_frame_bytes: usize,
     offset: u64,
-    // Bytes of the unfinished line that hold no LF, so that a long line in small reads is not searched again and again.
+    // The number of bytes of the unfinished line without LF, so that a long line in small reads is searched
+    // once.
     searched: usize,
 }
 
 impl Cutter {
-    /// A cutter at the start of a stream. A payload over `max_frame_bytes` is an error.
+    /// Creates a cutter at the start of a stream. A payload over `max_frame_bytes` is an error.
     pub fn new(framing: Framing, max_frame_bytes: usize) -> Self {
         Self {
             framing,
@@ -26,23 +28,24 @@ impl Cutter {
         }
     }
 
-    /// The rule by which it cuts.
+    /// Returns the framing.
     pub fn framing(&self) -> &Framing {
         &self.framing
     }
 
-    /// The offset in the stream of the next frame's first byte.
+    /// Returns the offset in the stream of the next frame's first byte.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Cut all complete frames out of `buffer[from..]`, push the spans of their payloads, and return how many bytes they
-    /// took. The next call must start with the first byte that this one did not consume.
+    /// Divides `buffer[from..]` into frames, appends the spans of their payloads, and returns the number of
+    /// bytes of the complete frames. The next call must start with the first byte that this one did not
+    /// consume.
     ///
-    /// Spans are 32 bits wide, so that nothing beyond the first 4 GiB of `buffer` is looked at.
+    /// Spans are 32 bits wide, so that only the first 4 GiB of `buffer` are divided.
     ///
     /// # Errors
-    /// A frame over the limit. The frames in front of it have been cut, and their spans are good.
+    /// A frame is over the limit. The spans of the frames before it are valid.
     #[inline]
     pub fn cut(
         &mut self,
@@ -77,8 +80,8 @@ impl Cutter {
         }
     }
 
-    /// The stream has ended: `rest` is what [`cut`](Self::cut) did not consume, `base` its position in the buffer.
-    /// A last line without a line end is a frame.
+    /// Ends the stream: `rest` are the bytes that [`cut`](Self::cut) did not consume, `base` is their position
+    /// in the buffer. A last line without a line end is a frame.
     ///
     /// # Errors
     /// The last frame is not complete, or a last line is over the limit.
@@ -183,7 +186,7 @@ impl Cutter {
         }
         self.offset += (start - from) as u64;
         self.searched = buffer.len().saturating_sub(start);
-        // One byte more than the limit may still turn out to be the CR of a line end.
+        // One byte over the limit may still be the CR of a line end.
         if self.searched > self.max_frame_bytes.saturating_add(1) {
             return Err(self.too_long(self.searched, self.offset));
         }

@@ -1,4 +1,4 @@
-//! The cutter against a plain model, at every division of the stream into reads.
+//! Tests of the cutter against a plain model, at every division of the stream into reads.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const ALL: [&str; 8] = [
     "u8", "u16", "u16le", "u32", "u32le", "lines", "fixed:1", "fixed:7",
 ];
 
-/// A small generator (xorshift64*), so that a failure repeats from its seed.
+/// A small generator (xorshift64*), so that a failure is repeatable from its seed.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ fn random_frame(framing: &Framing, random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// The model: cut the whole stream, one frame after the other, with no state.
+/// The model: divides the whole stream, one frame after the other, without state.
 fn model(framing: &Framing, stream: &[u8]) -> Result<Vec<Vec<u8>>, FramingError> {
     let mut frames = Vec::new();
     let mut at = 0;
@@ -46,7 +46,7 @@ fn model(framing: &Framing, stream: &[u8]) -> Result<Vec<Vec<u8>>, FramingError>
             have: rest.len(),
             need,
         };
-        let (skip, length, behind) = match framing {
+        let (skip, length, line_end) = match framing {
             Framing::Fixed(length) => (0, *length, 0),
             Framing::Lines => match rest.iter().position(|&byte| byte == b'\n') {
                 Some(end) if end > 0 && rest[end - 1] == b'\r' => (0, end - 1, 2),
@@ -77,12 +77,13 @@ fn model(framing: &Framing, stream: &[u8]) -> Result<Vec<Vec<u8>>, FramingError>
             .get(skip..skip + length)
             .ok_or(truncated(skip + length))?;
         frames.push(payload.to_vec());
-        at += skip + length + behind;
+        at += skip + length + line_end;
     }
     Ok(frames)
 }
 
-/// Cut a stream that arrives in the given pieces, as a source does it: the tail moves to the front of the next buffer.
+/// Divides a stream that arrives in the given pieces, as a source does: the tail moves to the start of the next
+/// buffer.
 fn cut_in_pieces(framing: &Framing, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, FramingError> {
     let mut cutter = Cutter::new(framing.clone(), LIMIT);
     let mut frames = Frames::default();
@@ -104,7 +105,8 @@ fn cut_in_pieces(framing: &Framing, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Fr
     Ok(all)
 }
 
-/// What must not depend on how the stream was divided: all but the length of a line that is still too long.
+/// The part of the outcome that must not depend on the division of the stream: all but the length of a line
+/// that is still too long.
 fn fate(outcome: Result<Vec<Vec<u8>>, FramingError>) -> Result<Vec<Vec<u8>>, String> {
     outcome.map_err(|error| match error {
         FramingError::FrameTooLong { offset, .. } => format!("too long at {offset}"),
@@ -149,7 +151,7 @@ fn frames_do_not_depend_on_how_the_stream_is_divided() {
 }
 
 #[test]
-fn garbage_and_cut_streams_end_as_in_the_model() {
+fn garbage_and_truncated_streams_end_as_in_the_model() {
     for name in ALL {
         let framing: Framing = name.parse().unwrap();
         for seed in 1..=300 {
@@ -223,7 +225,7 @@ fn a_frame_over_the_limit_is_an_error_and_those_before_it_are_kept() {
     );
     line.insert(0, b'x');
     assert!(cut_in_pieces(&Framing::Lines, &[&line]).is_err());
-    // A line that never ends must fail when it passes the limit, not fill the memory.
+    // A line without an end must fail when it exceeds the limit, and not fill the memory.
     assert!(
         Cutter::new(Framing::Lines, LIMIT)
             .cut(&[b'x'; LIMIT + 2], 0, &mut Vec::new())
@@ -237,7 +239,7 @@ fn a_frame_over_the_limit_is_an_error_and_those_before_it_are_kept() {
 }
 
 #[test]
-fn cutting_starts_where_it_is_told() {
+fn cutting_starts_at_the_given_offset() {
     let mut buffer = b"skip".to_vec();
     encode(&Framing::Lines, b"a", &mut buffer).unwrap();
     buffer.extend_from_slice(b"b");
@@ -249,7 +251,7 @@ fn cutting_starts_where_it_is_told() {
 }
 
 #[test]
-fn frames_lie_end_to_end_with_what_is_around_them() {
+fn frames_are_contiguous_with_their_prefixes_and_line_ends() {
     let stream = b"a\n\nb\r\r\n\r\nlast";
     let mut spans = Vec::new();
     let mut cutter = Cutter::new(Framing::Lines, LIMIT);
@@ -266,7 +268,7 @@ fn frames_lie_end_to_end_with_what_is_around_them() {
 }
 
 #[test]
-fn what_would_not_be_read_back_is_not_written() {
+fn frames_that_would_not_be_read_back_are_errors() {
     let mut out = Vec::new();
     for (framing, frame) in [
         (Framing::U8, vec![0; 256]),
@@ -282,7 +284,7 @@ fn what_would_not_be_read_back_is_not_written() {
 }
 
 #[test]
-fn a_framing_is_written_as_it_is_read() {
+fn a_framing_is_formatted_as_it_is_parsed() {
     for name in ALL {
         assert_eq!(name.parse::<Framing>().unwrap().to_string(), name);
     }

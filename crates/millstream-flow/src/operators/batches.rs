@@ -1,7 +1,7 @@
-//! All values of a key in a batch at once: `stateful_batch`.
+//! `stateful_batch`: a function on all values of a key in a batch.
 //!
-//! Which values are in a batch depends on the source and on how fast its input comes, as for `map_batch`. Values of a key
-//! keep their order, and each is in one call.
+//! Which values are in a batch depends on the source and on the rate of its input, as for `map_batch`. Values
+//! of a key keep their order, and each value is in one call.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, testing};
@@ -32,10 +32,36 @@ use crate::operators::keyed::KeyedStream;
 use crate::step::{Context, Step};
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// A function `(state, key, values)` with a state for each key, called with all values that the key has in a batch, of which
-    /// there is one or more. The state is made by `init` at the key's first value.
+    /// Calls `f` with the state of the key, the key and all values that the key has in a batch, of which
+    /// there is one or more.
     ///
-    /// `f` gives any number of outputs: an `Option`, a `Vec`, an array.
+    /// The state of a key is made by `init` at the first value of the key. `name` is the name of the step in
+    /// errors, metrics and saved state. With recovery the type of the state is
+    /// [announced](crate::Flow::saves). `f` returns any number of outputs: an `Option`, a `Vec`, an array.
+    /// The engine decides which values are in one batch.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("sums"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .stateful_batch("sum", |_key| 0, |sum, _key, values: Vec<i64>| {
+    ///         *sum += values.iter().sum::<i64>();
+    ///         Some(*sum)
+    ///     })
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// // The last sum of each key.
+    /// let sums: std::collections::BTreeMap<_, _> = out.take().into_iter().collect();
+    /// assert_eq!(sums, [("a", 4), ("b", 2)].into());
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn stateful_batch<S: Send + 'static, U: Data, I: IntoIterator<Item = U>>(
         &self,
         name: &str,
@@ -48,7 +74,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 }
 
-/// Brings together the values of each key in a batch.
+/// Groups the values of each key in a batch.
 struct Gather<K, V>(IndexMap<K, Vec<V>>);
 
 impl<K: Key, V: Data> Step<Vec<(K, V)>, Vec<(K, Vec<V>)>> for Gather<K, V> {

@@ -1,17 +1,18 @@
-//! Calls to the outside that take their time: `map_async`.
+//! `map_async`: slow calls to external systems.
 //!
-//! Each worker calls an asynchronous function for its items, a bounded number at once, on a runtime of `tokio`: its own, with one
-//! thread, or one that is handed in. When no more calls may begin the worker waits for one to end; that is back-pressure.
+//! Each worker calls an asynchronous function for its items, with a bounded number of calls at once, on a
+//! runtime of `tokio`: its own, with one thread, or one that the caller passes. At the limit the worker waits
+//! for a call to end; this is the back-pressure.
 //!
-//! Invariant: an item is either under way, and then it is saved with each epoch and asked again by the run that resumes, or its
-//! answer has been sent on.
+//! Invariant: a call is either pending, in which case it is saved with each epoch and repeated by a run that
+//! resumes, or its answer has been passed on.
 //!
 //! ```
 //! use millstream_flow::{Calls, Flow, Options, error::Cause, testing};
 //! use std::time::Duration;
 //!
 //! async fn price(symbol: String) -> Result<(String, usize), Cause> {
-//!     tokio::time::sleep(Duration::from_millis(1)).await; // an exchange is asked
+//!     tokio::time::sleep(Duration::from_millis(1)).await; // calls an exchange
 //!     let price = symbol.len() * 10;
 //!     Ok((symbol, price))
 //! }
@@ -46,16 +47,36 @@ use calling::Calling;
 pub use options::Calls;
 use step::{ByKey, WithoutKeys};
 
-/// What may be wrong with how calls are made.
+/// Returns the error in the options of calls, if there is one.
 fn mistake(calls: &Calls) -> Option<Mistake> {
     (calls.concurrency == 0).then_some(Mistake::Usage("map_async makes 1 call or more at once"))
 }
 
 impl<T: Data> Stream<T> {
-    /// As `map`, with an asynchronous function that calls the outside.
+    /// As [`map`](Stream::map), with an asynchronous function that calls an external system.
     ///
-    /// What is under way is saved with each epoch, and asked again after a crash: towards the outside, at least once. With
-    /// recovery the type of the items is [announced](crate::Flow::saves).
+    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be
+    /// under way at once, when a call is repeated, and what happens when it fails.
+    ///
+    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external
+    /// system sees each call at least once. With recovery the type of the items is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `calls` allows none at once.
+    ///
+    /// ```
+    /// use millstream_flow::{Calls, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2]))
+    ///     .map_async("price", Calls::new(), |n: i64| async move { Ok::<_, String>(n * 10) })
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [10, 20]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map_async<U, E, F, Fut>(&self, name: &str, calls: Calls, f: F) -> Stream<U>
     where
         T: Debug,
@@ -80,7 +101,33 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// As [of streams without keys](Stream::map_async); the function is given the value.
+    /// As [`map`](KeyedStream::map), with an asynchronous function that calls an external system.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. `calls` says how many calls may be
+    /// under way at once, when a call is repeated, and what happens when it fails.
+    ///
+    /// Items under way are saved with each epoch, and the calls are made again after a crash: an external
+    /// system sees each call at least once. With recovery the type of the values is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `calls` allows none at once.
+    ///
+    /// ```
+    /// use millstream_flow::{Calls, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .map_async("price", Calls::new(), |n: i64| async move { Ok::<_, String>(n * 10) })
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 10), ("b", 20), ("a", 30)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map_async<U, E, F, Fut>(&self, name: &str, calls: Calls, f: F) -> KeyedStream<K, U>
     where
         V: Debug,

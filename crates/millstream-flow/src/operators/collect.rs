@@ -1,6 +1,6 @@
-//! Lists of items: `collect`, by number and by waiting time.
+//! `collect`: lists of items, limited by number and by waiting time.
 //!
-//! Invariant: each item is in one list, in the order in which the items came.
+//! Invariant: each item is in one list, in the order of arrival.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, testing};
@@ -27,14 +27,14 @@ use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::step::{Context, Stateful, Step};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
-/// The list of a key that is not given yet.
+/// The list of a key that is not emitted yet.
 pub struct List<V> {
     values: Vec<V>,
-    /// When it is given as it is; processing time.
+    /// When it is emitted even if it is not full; processing time.
     due: i64,
 }
 
-/// Lists as the logic of a key; `make` makes what comes out of a list.
+/// Lists as the logic of a key; `make` makes the output from a list.
 pub struct Collecting<V, F> {
     most: usize,
     wait: Option<i64>,
@@ -43,8 +43,8 @@ pub struct Collecting<V, F> {
 }
 
 impl<V, F> Collecting<V, F> {
-    /// Lists of at most `most` values; `wait` nanoseconds of processing time after its first value a list is
-    /// given as it is.
+    /// Creates lists of at most `most` values; `wait` nanoseconds of processing time after its first value a
+    /// list is emitted even if it is not full.
     pub fn new(most: usize, wait: Option<i64>, make: F) -> Self {
         Collecting {
             most,
@@ -54,7 +54,7 @@ impl<V, F> Collecting<V, F> {
         }
     }
 
-    fn give<K, O, E>(
+    fn emit<K, O, E>(
         &self,
         key: &K,
         list: &mut List<V>,
@@ -110,7 +110,7 @@ where
         }
         list.values.push(item.value);
         if list.values.len() >= self.most {
-            self.give(key, list, out)?;
+            self.emit(key, list, out)?;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ where
         out: &mut impl Outputs<K, O, V>,
     ) -> Result<(), E> {
         if list.due <= until.processing {
-            self.give(key, list, out)?;
+            self.emit(key, list, out)?;
         }
         Ok(())
     }
@@ -135,10 +135,10 @@ where
         _: Moment,
         out: &mut impl Outputs<K, O, V>,
     ) -> Result<(), E> {
-        self.give(key, list, out)
+        self.emit(key, list, out)
     }
 
-    fn gives_once(&self) -> bool {
+    fn ends_once(&self) -> bool {
         true
     }
 
@@ -158,7 +158,7 @@ where
     }
 }
 
-/// Writes a list: `[due, values...]`.
+/// The codec of a list: `[due, values...]`.
 struct ListCodec<V>(Codec<V>);
 
 impl<V> StateCodec<List<V>> for ListCodec<V> {
@@ -177,14 +177,34 @@ impl<V> StateCodec<List<V>> for ListCodec<V> {
     }
 }
 
-/// Makes a list of a list.
-type AsItIs<V> = fn(Vec<V>) -> Result<Vec<V>, Cause>;
+/// Returns a list unchanged.
+type Unchanged<V> = fn(Vec<V>) -> Result<Vec<V>, Cause>;
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// Lists of at most `most` values of a key.
+    /// Collects the values of each key in lists of at most `most`.
     ///
-    /// After `wait` of processing time since its first value a list is given as it is; without, it waits
-    /// until it is full or the input has ended.
+    /// `most` is at least 1. `wait` of processing time after its first value a list is passed on as it is;
+    /// without `wait`, when it is full or the input has ended. `name` is the name of the step in errors,
+    /// metrics and saved state. With recovery the type of the values is [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `most` is 0.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .collect("pairs", 2, None)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", vec![1, 3]), ("b", vec![2])]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn collect(
         &self,
@@ -202,13 +222,32 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 }
 
-fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, AsItIs<V>> {
+fn collecting<V>(most: usize, wait: Option<Duration>) -> Collecting<V, Unchanged<V>> {
     Collecting::new(most, wait.map(nanos), Ok)
 }
 
 impl<V: Data> Stream<V> {
-    /// Lists of at most `most` items, on each worker its own; otherwise as
-    /// [of keyed streams](KeyedStream::collect).
+    /// Collects items in lists of at most `most`. Each worker makes lists of its own.
+    ///
+    /// `most` is at least 1. `wait` of processing time after its first item a list is passed on as it is;
+    /// without `wait`, when it is full or the input has ended. `name` is the name of the step in errors,
+    /// metrics and saved state. With recovery the type of the items is [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when `most` is 0.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2, 3]))
+    ///     .collect("pairs", 2, None)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [vec![1, 2], vec![3]]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn collect(&self, name: &str, most: usize, wait: Option<Duration>) -> Stream<Vec<V>> {
         let mut graph = lock(&self.graph);
@@ -229,7 +268,7 @@ impl<V: Data> Stream<V> {
     }
 }
 
-/// The lists of a stream without keys: those of one key of this worker.
+/// The lists of a stream without keys: all items of a worker have one key.
 struct ByWorker<V, S> {
     key: u64,
     step: S,
@@ -238,7 +277,7 @@ struct ByWorker<V, S> {
 }
 
 impl<V, S> ByWorker<V, S> {
-    fn give(&mut self, output: &mut Vec<Vec<V>>) {
+    fn emit(&mut self, output: &mut Vec<Vec<V>>) {
         output.extend(self.lists.drain(..).map(|(_, list)| list));
     }
 }
@@ -255,7 +294,7 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
         self.keyed
             .extend(input.drain(..).map(|value| (self.key, value)));
         self.step.apply(&mut self.keyed, &mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn keeps_time(&self) -> bool {
@@ -263,7 +302,7 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
     }
     fn tick(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.tick(&mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
@@ -271,12 +310,12 @@ impl<V: Data, S: Step<Vec<(u64, V)>, Vec<(u64, Vec<V>)>>> Step<Vec<V>, Vec<Vec<V
     }
     fn drain(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.drain(&mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn end(&mut self, output: &mut Vec<Vec<V>>, cx: &mut Context) -> Result<(), Failure> {
         self.step.end(&mut self.lists, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `inspect_debug`: items on standard error, with the epoch and the worker that they are seen in.
+//! `inspect_debug`: writes items to standard error, with their epoch and worker.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, testing};
@@ -21,8 +21,20 @@ use crate::error::{Failure, FlowError};
 use crate::step::{Context, Stateful, Step};
 
 impl<T: Data + Debug> Stream<T> {
-    /// Writes each item to standard error, as `LABEL epoch=E worker=W: ITEM`; it goes on as it is. Without a state directory
-    /// there are no epochs, and `E` is `-`.
+    /// Writes each item to standard error as `LABEL epoch=E worker=W: ITEM`, and passes it on as it is.
+    /// Without a state directory there are no epochs, and `E` is `-`.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("debug"), testing::Collected::new());
+    /// flow.source("in", testing::items([7]))
+    ///     .inspect_debug("seen")
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [7]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn inspect_debug(&self, label: &str) -> Stream<T> {
         let label = label.to_owned();
@@ -38,7 +50,7 @@ impl<T: Data + Debug> Stream<T> {
 /// Writes items.
 struct Show {
     label: String,
-    /// How many epochs of this run have ended.
+    /// The number of epochs of this run that have ended.
     ended: u64,
 }
 
@@ -53,7 +65,7 @@ impl<T: Data + Debug> Step<Vec<T>, Vec<T>> for Show {
         let epoch = epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         let mut lines = String::new();
         for item in input.iter() {
-            // Writing to memory cannot fail, and a reader of standard error that has gone is no failure of the flow.
+            // Writing to memory cannot fail, and a closed standard error is not a failure of the flow.
             let _ = writeln!(
                 lines,
                 "{} epoch={epoch} worker={}: {item:?}",

@@ -1,8 +1,8 @@
-//! Keyed streams: each item beside its key, and the steps that keep state for each key.
+//! Keyed streams: each item has a key, and steps may keep state for each key.
 //!
-//! A key belongs to one of 256 shards and a shard to one worker (see [`key`](crate::key)), so
-//! that all items of a key meet the same state, in the order in which their source gave them.
-//! Items change the worker once, just before the first step that keeps state.
+//! A key belongs to one of 256 shards and a shard to one worker (see [`key`](crate::key)). All items of a key
+//! therefore use the same state, in the order in which their source returned them. Items are sent to the worker
+//! of their key once, just before the first step that keeps state.
 //!
 //! ```
 //! use millstream_flow::{Emit, Flow, Options, testing};
@@ -20,25 +20,22 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
-use std::fmt::Debug;
-use std::ops::AddAssign;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::batch::{Data, key_and_value, timed};
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::{Key, shard, worker_of};
 use crate::operators::verbs::each;
-use crate::policy::{OnError, Policy};
+use crate::policy::OnError;
 use crate::run::build::Route;
 use crate::run::control::lock;
 use crate::state::codec::Rule;
-use crate::state::{ByLogic, KeyLogic, KeyedStep, Logic, Plain, Ttl};
-use crate::step::{Context, Stateful, Step};
-use crate::time::{Timed, nanos};
+use crate::state::{KeyLogic, KeyedStep};
+use crate::step::Step;
+use crate::time::Timed;
 
-/// When an aggregate gives its value.
+/// When an aggregate passes on its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emit {
     /// Once for each key, when all input has ended; keys in the order of their first item.
@@ -47,10 +44,10 @@ pub enum Emit {
     Each,
 }
 
-/// A stream whose items have a key beside them.
+/// A stream whose items have a key.
 #[derive(Clone)]
 pub struct KeyedStream<K, V> {
-    /// The streams it is made of; several until they are brought together.
+    /// The streams that it is made of; several until an exchange joins them.
     pub(crate) parts: Vec<Stream<(K, V)>>,
     /// True when each item is on the worker of its key.
     placed: bool,
@@ -70,7 +67,23 @@ impl<K: Key, V: Data> Route<Vec<(K, V)>> for ByKey {
 }
 
 impl<T: Data> Stream<T> {
-    /// Gives each item a key; the items themselves stay as they are.
+    /// Adds to each item the key that `f` returns for it. The items do not change.
+    ///
+    /// All items of a key use the same state in the steps that follow. They are sent to the worker of their key just
+    /// before the first step that keeps state.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("words"), testing::Collected::new());
+    /// flow.source("in", testing::items(["tea", "rum"]))
+    ///     .key_by(|word: &&str| word.len() as u64)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(3, "tea"), (3, "rum")]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn key_by<K: Key>(&self, f: impl Fn(&T) -> K + Send + Sync + 'static) -> KeyedStream<K, T> {
         let keyed = each(self, "key_by", move |input: &mut Vec<T>, output| {
             output.extend(input.drain(..).map(|item| (f(&item), item)));
@@ -83,7 +96,7 @@ impl<T: Data> Stream<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// States how the items of a type become bytes that is made of other types.
+    /// Announces how values of a type that is composed of others are encoded.
     pub(crate) fn derive<T: 'static>(&self, rule: Rule<T>) {
         lock(&self.parts[0].graph).codecs.derive(rule);
     }
@@ -117,7 +130,24 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
-    /// Names the last step; of streams that were merged, the exchange in which they come together.
+    /// Names the step that the stream comes out of. Errors and metrics show the name. Of streams that were
+    /// merged, the exchange in which they come together gets the name.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("sums"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .named("amount")
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert!(flow.describe().to_string().contains("amount"));
+    /// assert_eq!(out.take(), [("a", 1), ("b", 2), ("a", 3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         let (stream, placed) = match self.parts.as_slice() {
@@ -130,7 +160,22 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
-    /// One value out for each value in.
+    /// Calls `f` on each value, and passes on what it returns, with the key.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("tens"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .map(|n: i64| n * 10)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 10), ("b", 20), ("a", 30)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map<U: Data>(&self, f: impl Fn(V) -> U + Send + Sync + 'static) -> KeyedStream<K, U> {
         self.with(each(
             &self.joined(),
@@ -141,7 +186,22 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         ))
     }
 
-    /// The values for which `f` is true.
+    /// Passes on the values for which `f` returns true, and drops the others.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("odd"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .filter(|n: &i64| n % 2 == 1)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 1), ("a", 3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn filter(&self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> KeyedStream<K, V> {
         self.with(each(
@@ -154,7 +214,22 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         ))
     }
 
-    /// Any number of values out for each value in.
+    /// Calls `f` on each value, and passes on each item of what it returns, with the key.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("down"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .flat_map(|n: i64| (1..n).rev())
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("b", 1), ("a", 2), ("a", 1)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn flat_map<U: Data, I: IntoIterator<Item = U>>(
         &self,
         f: impl Fn(V) -> I + Send + Sync + 'static,
@@ -170,7 +245,22 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         ))
     }
 
-    /// At most one value out for each value in.
+    /// Calls `f` on each value, and passes on what is in the `Some` that it returns, with the key; for `None` nothing.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("halves"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .filter_map(|n: i64| (n % 2 == 0).then_some(n / 2))
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("b", 1)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn filter_map<U: Data>(
         &self,
         f: impl Fn(V) -> Option<U> + Send + Sync + 'static,
@@ -188,7 +278,25 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         ))
     }
 
-    /// A whole batch of keys and values at once.
+    /// Calls `f` on each batch of keys and values, and passes on the batch that it returns.
+    ///
+    /// The engine decides which items are in one batch, so the result of `f` for an item must not depend on
+    /// the others. `f` must return each key as it is: items are on the workers of their keys.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("negative"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .map_batch(|batch| batch.into_iter().map(|(key, n): (_, i64)| (key, -n)).collect())
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", -1), ("b", -2), ("a", -3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map_batch<U: Data>(
         &self,
         f: impl Fn(Vec<(K, V)>) -> Vec<(K, U)> + Send + Sync + 'static,
@@ -198,7 +306,26 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }))
     }
 
-    /// Looks at each key and value on its way.
+    /// Calls `f` on each key and value, and passes both on as they are.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicI64, Ordering};
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("seen"), testing::Collected::new());
+    /// let seen = Arc::new(AtomicI64::new(0));
+    /// let sum = Arc::clone(&seen);
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .inspect(move |_key, item| drop(sum.fetch_add(item.1, Ordering::Relaxed)))
+    ///     .values()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(seen.load(Ordering::Relaxed), 6);
+    /// assert_eq!(out.take(), [("a", 1), ("b", 2), ("a", 3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn inspect(&self, f: impl Fn(&K, &V) + Send + Sync + 'static) -> KeyedStream<K, V> {
         self.with(each(
@@ -211,15 +338,42 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         ))
     }
 
-    /// Two streams: the values for which `f` is true, and the others. What nobody reads of one of them
-    /// is dropped.
+    /// Divides the stream in two: the values for which `f` returns true, and the others.
+    ///
+    /// The values of a stream that no step reads are dropped.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("large"), testing::Collected::new());
+    /// let keyed = flow.source("in", testing::items([("a", 1), ("b", 5)])).key_by(|item: &(&str, i64)| item.0);
+    /// let (large, _small) = keyed.branch(|item| item.1 > 2);
+    /// large.values().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("b", 5)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn branch(&self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> (Self, Self) {
         let (yes, no) = self.joined().branch(move |(_, value)| f(value));
         (self.with(yes), self.with(no))
     }
 
-    /// This stream and others as one. Order is kept within each of them.
+    /// Joins this stream and others of the same type to one. The order within each of them is kept.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::ForeignStream`] when one of them belongs to another flow.
+    ///
+    /// ```
+    /// use millstream_flow::{Emit, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("both"), testing::Collected::new());
+    /// let [left, right] = ["left", "right"].map(|name| flow.source(name, testing::items([1, 2])).key_by(|n: &i64| *n));
+    /// left.merge(&[right]).count(Emit::End).items().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(1, 2), (2, 2)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn merge(&self, others: &[KeyedStream<K, V>]) -> KeyedStream<K, V> {
         let mut all = vec![self];
@@ -242,14 +396,42 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
-    /// Keys and values as pairs.
+    /// Passes on each key and its value as a pair, in a stream without keys.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 1), ("b", 2), ("a", 3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn items(&self) -> Stream<(K, V)> {
         self.derive(key_and_value::<K, V>);
         self.joined()
     }
 
-    /// The values without their keys.
+    /// Passes on the values without their keys.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("values"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .values()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 2, 3]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn values(&self) -> Stream<V> {
         each(
@@ -261,8 +443,8 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         )
     }
 
-    /// Joins a step that keeps state which belongs to no key: with another number of workers items may come out of it on other
-    /// workers than those of their keys.
+    /// Joins a step that keeps state which belongs to no key: with another number of workers items may come
+    /// out of it on other workers than those of their keys.
     pub(crate) fn keep_anywhere<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
         &self,
         kind: &'static str,
@@ -277,7 +459,7 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         }
     }
 
-    /// Announces where the dead letters of the step go that this stream comes out of.
+    /// Announces the sink of the dead letters of the step that this stream comes out of.
     pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
         let parts = self.parts.into_iter();
         KeyedStream {
@@ -293,224 +475,27 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         name: &str,
         make: impl Fn() -> S + Send + Sync + 'static,
     ) -> KeyedStream<K, U> {
+        self.keep_with(kind, name, move |_| Ok(make()))
+    }
+
+    /// [`keep`](Self::keep), with a function that gets the [`Making`] of the worker.
+    pub(crate) fn keep_with<U: Data, S: Step<Vec<(K, V)>, Vec<(K, U)>>>(
+        &self,
+        kind: &'static str,
+        name: &str,
+        make: impl Fn(&Making<'_>) -> Result<S, FlowError> + Send + Sync + 'static,
+    ) -> KeyedStream<K, U> {
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
         KeyedStream {
-            parts: vec![placed.step(kind, name, move |_| Ok(make()))],
+            parts: vec![placed.step(kind, name, make)],
             placed: true,
         }
-    }
-
-    /// A function `(state, key, value)` with a state for each key, made by `init` at its first item.
-    ///
-    /// `f` gives any number of outputs: an `Option`, a `Vec`, an array.
-    pub fn stateful<S: Send + 'static, U: Data, I: IntoIterator<Item = U>>(
-        &self,
-        name: &str,
-        init: impl Fn(&K) -> S + Send + Sync + 'static,
-        f: impl Fn(&mut S, &K, V) -> I + Send + Sync + 'static,
-    ) -> KeyedStream<K, U> {
-        let (init, f) = (Arc::new(init), Arc::new(f));
-        self.keep("stateful", name, move || {
-            let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            PlainStep {
-                states: Plain::default(),
-                init: move |key: &K| init(key),
-                on_item: move |state: &mut S, key: &K, value: V, out: &mut Vec<(K, U)>| {
-                    out.extend(
-                        f(state, key, value)
-                            .into_iter()
-                            .map(|item| (key.clone(), item)),
-                    );
-                },
-                on_end: |_: &mut S, _: &K, _: &mut Vec<(K, U)>| {},
-            }
-        })
-    }
-
-    /// A [`Logic`] for each key, made by `make` at the key's first item. Its timers are in processing
-    /// time. A key that has had no item for `ttl` of processing time is forgotten.
-    pub fn stateful_with<L: Logic<K, V>>(
-        &self,
-        name: &str,
-        ttl: Option<Duration>,
-        make: impl Fn(&K) -> L + Send + Sync + 'static,
-    ) -> KeyedStream<K, L::Out> {
-        let (make, called) = (Arc::new(make), name.to_owned());
-        let ttl = ttl.map(|ttl| Ttl::Processing(nanos(ttl)));
-        self.keep("stateful", name, move || {
-            let make = Arc::clone(&make);
-            let logic = ByLogic::new(move |key: &K| make(key), ttl);
-            KeyedStep::new(&called, true, logic)
-        })
-    }
-
-    /// As `stateful`, with a function that may fail. The state keeps what the function did to it
-    /// before it failed.
-    pub fn try_stateful<S, U, I, E>(
-        &self,
-        name: &str,
-        on_error: OnError,
-        init: impl Fn(&K) -> S + Send + Sync + 'static,
-        f: impl Fn(&mut S, &K, &V) -> Result<I, E> + Send + Sync + 'static,
-    ) -> KeyedStream<K, U>
-    where
-        V: Debug,
-        S: Send + 'static,
-        U: Data,
-        I: IntoIterator<Item = U>,
-        E: Into<Cause>,
-    {
-        let (init, f, settles) = (Arc::new(init), Arc::new(f), on_error.clone());
-        let placed = self.placed();
-        lock(&placed.graph).demand_name("stateful", name);
-        let stream = placed.step("stateful", name, move |making| {
-            let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            Ok(TryPlainStep {
-                states: Plain::default(),
-                init: move |key: &K| init(key),
-                on_item: move |state: &mut S, key: &K, value: &V, out: &mut Vec<(K, U)>| {
-                    let items = f(state, key, value).map_err(Into::into)?;
-                    out.extend(items.into_iter().map(|item| (key.clone(), item)));
-                    Ok(())
-                },
-                policy: making.policy(&on_error)?,
-            })
-        });
-        KeyedStream {
-            parts: vec![stream.settles_by(&settles)],
-            placed: true,
-        }
-    }
-
-    /// `acc = f(acc, value)` for each key, from `init`.
-    pub fn fold<A: Data + Sync>(
-        &self,
-        name: &str,
-        emit: Emit,
-        init: A,
-        f: impl Fn(&mut A, V) + Send + Sync + 'static,
-    ) -> KeyedStream<K, A> {
-        let read = |acc: &A| Some(acc.clone());
-        self.aggregate("fold", name, emit, move |_| init.clone(), f, read)
-    }
-
-    /// The first value of each key, combined with the later ones by `f`.
-    pub fn reduce(
-        &self,
-        name: &str,
-        emit: Emit,
-        f: impl Fn(V, V) -> V + Send + Sync + 'static,
-    ) -> KeyedStream<K, V> {
-        self.combine("reduce", name, emit, f)
-    }
-
-    /// How many values each key has. Named `count` unless renamed with `named`.
-    #[must_use]
-    pub fn count(&self, emit: Emit) -> KeyedStream<K, u64> {
-        let add = |count: &mut u64, _| *count += 1;
-        self.aggregate("count", "count", emit, |_| 0, add, |count| Some(*count))
-    }
-
-    /// The sum of each key's values.
-    #[must_use]
-    pub fn sum(&self, emit: Emit) -> KeyedStream<K, V>
-    where
-        V: AddAssign,
-    {
-        self.combine("sum", "sum", emit, |mut sum, value| {
-            sum += value;
-            sum
-        })
-    }
-
-    /// The least of each key's values; the earlier of two equal ones.
-    #[must_use]
-    pub fn min(&self, emit: Emit) -> KeyedStream<K, V>
-    where
-        V: PartialOrd,
-    {
-        self.combine("min", "min", emit, |a, b| if b < a { b } else { a })
-    }
-
-    /// The greatest of each key's values; the earlier of two equal ones.
-    #[must_use]
-    pub fn max(&self, emit: Emit) -> KeyedStream<K, V>
-    where
-        V: PartialOrd,
-    {
-        self.combine("max", "max", emit, |a, b| if b > a { b } else { a })
-    }
-
-    fn combine(
-        &self,
-        kind: &'static str,
-        name: &str,
-        emit: Emit,
-        f: impl Fn(V, V) -> V + Send + Sync + 'static,
-    ) -> KeyedStream<K, V> {
-        let fold = move |acc: &mut Option<V>, value| {
-            *acc = Some(match acc.take() {
-                Some(before) => f(before, value),
-                None => value,
-            });
-        };
-        self.aggregate(kind, name, emit, |_| None, fold, Option::clone)
-    }
-
-    /// `f` takes a value in, `read` gives the aggregate; only after an item, so that it is there.
-    fn aggregate<A: Send + 'static, U: Data>(
-        &self,
-        kind: &'static str,
-        name: &str,
-        emit: Emit,
-        init: impl Fn(&K) -> A + Send + Sync + 'static,
-        f: impl Fn(&mut A, V) + Send + Sync + 'static,
-        read: fn(&A) -> Option<U>,
-    ) -> KeyedStream<K, U> {
-        let (init, f) = (Arc::new(init), Arc::new(f));
-        self.keep(kind, name, move || {
-            let (init, f) = (Arc::clone(&init), Arc::clone(&f));
-            PlainStep {
-                states: Plain::default(),
-                init: move |key: &K| init(key),
-                on_item: move |acc: &mut A, key: &K, value: V, out: &mut Vec<(K, U)>| {
-                    f(acc, value);
-                    if emit == Emit::Each {
-                        out.extend(read(acc).map(|result| (key.clone(), result)));
-                    }
-                },
-                on_end: move |acc: &mut A, key: &K, out: &mut Vec<(K, U)>| {
-                    if emit == Emit::End {
-                        out.extend(read(acc).map(|result| (key.clone(), result)));
-                    }
-                },
-            }
-        })
     }
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// A [`Logic`] for each key, made by `make` at the key's first item. Its timers are in event time
-    /// or in processing time. A key is forgotten once event time has gone on by `ttl` since its latest
-    /// item.
-    pub fn stateful_timed<L: Logic<K, V>>(
-        &self,
-        name: &str,
-        ttl: Option<Duration>,
-        make: impl Fn(&K) -> L + Send + Sync + 'static,
-    ) -> KeyedStream<K, Timed<L::Out>> {
-        let (make, called) = (Arc::new(make), name.to_owned());
-        let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
-        let (outputs, _) = self.keep_timed("stateful", name, move || {
-            let make = Arc::clone(&make);
-            let logic = ByLogic::new(move |key: &K| make(key), ttl);
-            KeyedStep::new(&called, true, logic)
-        });
-        outputs
-    }
-
-    /// Joins a step that keeps state for each key and knows time: its outputs, and what came late.
+    /// Joins a step that keeps state for each key and knows time: its outputs, and the items that are late.
     pub(crate) fn keep_timed<U, L>(
         &self,
         kind: &'static str,
@@ -537,81 +522,5 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
                 placed: true,
             },
         )
-    }
-}
-
-/// A step with a state for each key.
-struct PlainStep<K, S, I, F, E> {
-    states: Plain<K, S>,
-    init: I,
-    on_item: F,
-    on_end: E,
-}
-
-impl<K, V, U, S, I, F, E> Step<Vec<(K, V)>, Vec<(K, U)>> for PlainStep<K, S, I, F, E>
-where
-    K: Key,
-    V: Data,
-    U: Data,
-    S: 'static,
-    I: Fn(&K) -> S + 'static,
-    F: Fn(&mut S, &K, V, &mut Vec<(K, U)>) + 'static,
-    E: Fn(&mut S, &K, &mut Vec<(K, U)>) + 'static,
-{
-    fn apply(
-        &mut self,
-        input: &mut Vec<(K, V)>,
-        output: &mut Vec<(K, U)>,
-        _: &mut Context,
-    ) -> Result<(), Failure> {
-        for (key, value) in input.drain(..) {
-            let state = self.states.touch(&key, &self.init);
-            (self.on_item)(state, &key, value, output);
-        }
-        Ok(())
-    }
-    fn end(&mut self, output: &mut Vec<(K, U)>, _: &mut Context) -> Result<(), Failure> {
-        self.states
-            .for_each(|key, state| (self.on_end)(state, key, output));
-        Ok(())
-    }
-    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
-        Some(&mut self.states)
-    }
-}
-
-/// A step with a state for each key and a function that may fail.
-struct TryPlainStep<K, S, I, F> {
-    states: Plain<K, S>,
-    init: I,
-    on_item: F,
-    policy: Policy,
-}
-
-impl<K, V, U, S, I, F> Step<Vec<(K, V)>, Vec<(K, U)>> for TryPlainStep<K, S, I, F>
-where
-    K: Key,
-    V: Data + Debug,
-    U: Data,
-    S: 'static,
-    I: Fn(&K) -> S + 'static,
-    F: Fn(&mut S, &K, &V, &mut Vec<(K, U)>) -> Result<(), Cause> + 'static,
-{
-    fn apply(
-        &mut self,
-        input: &mut Vec<(K, V)>,
-        output: &mut Vec<(K, U)>,
-        cx: &mut Context,
-    ) -> Result<(), Failure> {
-        for (key, value) in input.drain(..) {
-            let state = self.states.touch(&key, &self.init);
-            if let Err(error) = (self.on_item)(state, &key, &value, output) {
-                self.policy.settle_item(Some(&key), &value, error, cx)?;
-            }
-        }
-        Ok(())
-    }
-    fn stateful(&mut self) -> Option<&mut dyn Stateful> {
-        Some(&mut self.states)
     }
 }

@@ -1,8 +1,8 @@
-//! `enrich_cached`: each item with the answer to a question, of which the last ones are kept.
+//! `enrich_cached`: pairs each item with the answer to a question, and caches answers.
 //!
-//! Invariant: an answer serves for `ttl` from when it was given; one that was asked for again in vain serves for `stale`
-//! longer. No more than `size` answers are kept, those used longest ago go first. Each worker has its own, and nothing of
-//! them is saved.
+//! Invariant: an answer is valid for `ttl` after it was received; if it cannot be renewed, it is valid for
+//! `stale` longer. A cache has at most `size` answers, and evicts the least recently used. Each worker has its
+//! own cache, which is not saved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -21,7 +21,7 @@ use crate::policy::{OnError, Policy};
 use crate::step::Context;
 use crate::time::{NEVER, nanos};
 
-/// How answers are kept, and what becomes of items without one.
+/// Options of the cache, and the policy for items without an answer.
 #[derive(Clone)]
 pub struct Lookups {
     ttl: i64,
@@ -33,7 +33,7 @@ pub struct Lookups {
 }
 
 impl Default for Lookups {
-    /// 10,000 answers on each worker, kept for good.
+    /// 10,000 answers on each worker, which do not expire.
     fn default() -> Self {
         Lookups {
             ttl: NEVER,
@@ -47,37 +47,39 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// How long an answer serves.
+    /// Sets how long an answer is valid.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = nanos(ttl);
         self
     }
-    /// How many answers each worker keeps, at least 1; the one used longest ago goes first.
+    /// Sets the number of answers that each worker caches, at least 1; the least recently used is evicted.
     #[must_use]
     pub fn size(mut self, size: usize) -> Self {
         self.size = size.max(1);
         self
     }
-    /// How long an answer serves beyond its `ttl` while no other can be had. Then the item fails.
+    /// Sets how much longer than `ttl` an answer is valid while it cannot be renewed. After that the item
+    /// fails.
     #[must_use]
     pub fn stale(mut self, stale: Duration) -> Self {
         self.stale = nanos(stale);
         self
     }
-    /// How long after a failure it is asked again for an answer that serves meanwhile: a second unless told otherwise.
+    /// Sets the time after a failure before an answer that is still valid is requested again. The default is
+    /// one second.
     #[must_use]
     pub fn retry(mut self, retry: Duration) -> Self {
         self.retry = nanos(retry);
         self
     }
-    /// The clock by which answers grow old, for tests.
+    /// Sets the clock of the expiry of answers, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
-    /// What becomes of an item without an answer. The flow fails unless told otherwise.
+    /// Sets the policy for an item without an answer. The default is [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
@@ -85,37 +87,37 @@ impl Lookups {
     }
 }
 
-/// An answer.
+/// A cached answer.
 struct Known<A> {
     answer: A,
     given: i64,
-    /// From when on it is asked for again.
+    /// The time from which it is renewed.
     until: i64,
-    /// When it was used last, by number.
+    /// The number of its last use.
     used: u64,
 }
 
-/// The last answers on one worker.
+/// The cache of one worker.
 struct Cache<Q, A> {
-    how: Lookups,
+    options: Lookups,
     known: HashMap<Q, Known<A>>,
-    /// The questions in the order in which their answers were used.
+    /// The questions in the order of the last use of their answers.
     order: BTreeMap<u64, Q>,
     uses: u64,
 }
 
 impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
-    fn new(how: Lookups) -> Self {
+    fn new(options: Lookups) -> Self {
         Cache {
-            how,
+            options,
             known: HashMap::new(),
             order: BTreeMap::new(),
             uses: 0,
         }
     }
 
-    fn answer<E>(&mut self, question: Q, ask: impl FnOnce(&Q) -> Result<A, E>) -> Result<A, E> {
-        let now = self.how.clock.time_ns();
+    fn answer<E>(&mut self, question: Q, request: impl FnOnce(&Q) -> Result<A, E>) -> Result<A, E> {
+        let now = self.options.clock.time_ns();
         let serves = |known: &&Known<A>| now < known.until;
         if let Some(answer) = self
             .known
@@ -126,9 +128,9 @@ impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
             self.touch(&question);
             return Ok(answer);
         }
-        match ask(&question) {
+        match request(&question) {
             Ok(answer) => {
-                let until = now.saturating_add(self.how.ttl);
+                let until = now.saturating_add(self.options.ttl);
                 self.keep(
                     question,
                     Known {
@@ -144,19 +146,19 @@ impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
         }
     }
 
-    /// An answer that serves beyond its time, as there is no other; one that no longer does is forgotten.
+    /// Returns an answer that is valid beyond its `ttl` because it cannot be renewed; removes it if it is not.
     fn stale(&mut self, question: &Q, now: i64) -> Option<A> {
         let known = self.known.get_mut(question)?;
         let ends = known
             .given
-            .saturating_add(self.how.ttl)
-            .saturating_add(self.how.stale);
+            .saturating_add(self.options.ttl)
+            .saturating_add(self.options.stale);
         if now >= ends {
             let known = self.known.remove(question)?;
             self.order.remove(&known.used);
             return None;
         }
-        known.until = now.saturating_add(self.how.retry);
+        known.until = now.saturating_add(self.options.retry);
         let answer = known.answer.clone();
         self.touch(question);
         Some(answer)
@@ -176,7 +178,7 @@ impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
             self.order.remove(&before.used);
         }
         self.touch(&question);
-        if self.known.len() > self.how.size
+        if self.known.len() > self.options.size
             && let Some((_, oldest)) = self.order.pop_first()
         {
             self.known.remove(&oldest);
@@ -184,17 +186,17 @@ impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
     }
 }
 
-/// What becomes of an item without an answer.
-type Settle<T> = fn(&mut Policy, &T, Cause, &mut Context) -> Result<(), Failure>;
+/// Applies the policy to an item without an answer.
+type ApplyPolicy<T> = fn(&mut Policy, &T, Cause, &mut Context) -> Result<(), Failure>;
 
-/// Adds the step: `question` is asked of each item, and `give` makes an output of item and answer.
+/// Adds the step: `question` makes the question of an item, and `give` makes the output from item and answer.
 fn answered<T: Data, Q, A, E, O: Data>(
     stream: &Stream<T>,
     name: &str,
     lookups: Lookups,
     question: impl Fn(&T) -> Q + Send + Sync + 'static,
     f: impl Fn(&Q) -> Result<A, E> + Send + Sync + 'static,
-    settle: Settle<T>,
+    apply_policy: ApplyPolicy<T>,
     give: fn(T, A) -> O,
 ) -> Stream<O>
 where
@@ -216,7 +218,7 @@ where
                 for item in input.drain(..) {
                     match cache.answer((both.0)(&item), &both.1) {
                         Ok(answer) => output.push(give(item, answer)),
-                        Err(error) => settle(policy, &item, error.into(), cx)?,
+                        Err(error) => apply_policy(policy, &item, error.into(), cx)?,
                     }
                 }
                 Ok(())
@@ -231,8 +233,9 @@ where
 }
 
 impl<T: Data + Debug> Stream<T> {
-    /// Pairs each item with the answer of `f` to the question that `key` makes of it. Answers are kept as `lookups` says: `f` is
-    /// called once for many items with one question. It is called on the thread of the worker, which waits for it.
+    /// Pairs each item with the answer of `f` to the question that `key` returns for it. Answers are cached as
+    /// `lookups` defines: `f` is called once for many items with the same question. It runs on the thread of
+    /// the worker, which waits for it.
     ///
     /// ```
     /// use millstream_flow::lookups::Lookups;
@@ -260,17 +263,37 @@ impl<T: Data + Debug> Stream<T> {
         A: Data,
         E: Into<Cause>,
     {
-        let settle = |policy: &mut Policy, item: &T, error: Cause, cx: &mut Context| {
-            policy.settle_item(None, item, error, cx)
+        let apply_policy = |policy: &mut Policy, item: &T, error: Cause, cx: &mut Context| {
+            policy.apply_to_item(None, item, error, cx)
         };
-        answered(self, name, lookups, key, f, settle, |item, answer| {
+        answered(self, name, lookups, key, f, apply_policy, |item, answer| {
             (item, answer)
         })
     }
 }
 
 impl<K: Key, V: Data + Debug> KeyedStream<K, V> {
-    /// As [of streams without keys](Stream::enrich_cached); the question is made of the value.
+    /// Pairs each value with the answer of `f` to the question that `key` makes of it.
+    ///
+    /// As [`Stream::enrich_cached`]: answers are kept as `lookups` says, on each worker its own.
+    ///
+    /// ```
+    /// use millstream_flow::lookups::Lookups;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("lengths"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .map(|n: i64| "x".repeat(n as usize))
+    ///     .enrich_cached("length", Lookups::default(), String::clone, |text| Ok::<_, String>(text.len()))
+    ///     .map(|(_text, length)| length)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 1), ("b", 2), ("a", 3)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn enrich_cached<Q, A, E>(
         &self,
         name: &str,
@@ -283,8 +306,8 @@ impl<K: Key, V: Data + Debug> KeyedStream<K, V> {
         A: Data,
         E: Into<Cause>,
     {
-        let settle = |policy: &mut Policy, item: &(K, V), error: Cause, cx: &mut Context| {
-            policy.settle_item(Some(&item.0), &item.1, error, cx)
+        let apply_policy = |policy: &mut Policy, item: &(K, V), error: Cause, cx: &mut Context| {
+            policy.apply_to_item(Some(&item.0), &item.1, error, cx)
         };
         let question = move |item: &(K, V)| key(&item.1);
         let give = |(key, value), answer| (key, (value, answer));
@@ -294,7 +317,7 @@ impl<K: Key, V: Data + Debug> KeyedStream<K, V> {
             lookups,
             question,
             f,
-            settle,
+            apply_policy,
             give,
         ))
     }

@@ -1,7 +1,7 @@
 //! The verbs of a stream that keep no state.
 //!
 //! Functions are shared by all workers, hence `Fn + Send + Sync`. The verbs that start with
-//! `try_` take functions that may fail, and an [`OnError`] that says what becomes of the item.
+//! `try_` take functions that may fail, and an [`OnError`] that states what happens to an item on which they fail.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -49,14 +49,38 @@ where
 }
 
 impl<T: Data> Stream<T> {
-    /// One item out for each item in.
+    /// Calls `f` on each item, and passes on what it returns: one item out for each item in.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("tens"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2]))
+    ///     .map(|n: i64| n * 10)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [10, 20]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map<U: Data>(&self, f: impl Fn(T) -> U + Send + Sync + 'static) -> Stream<U> {
         each(self, "map", move |input, output| {
             output.extend(input.drain(..).map(&f))
         })
     }
 
-    /// The items for which `f` is true.
+    /// Passes on the items for which `f` returns true, and drops the others.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("even"), testing::Collected::new());
+    /// flow.source("in", testing::items(0..5))
+    ///     .filter(|n: &i64| n % 2 == 0)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [0, 2, 4]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn filter(&self, f: impl Fn(&T) -> bool + Send + Sync + 'static) -> Stream<T> {
         each(self, "filter", move |input, output| {
@@ -65,7 +89,19 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Any number of items out for each item in.
+    /// Calls `f` on each item, and passes on each item of what it returns: any number of items out for each item in.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("letters"), testing::Collected::new());
+    /// flow.source("in", testing::items(["ab", "", "c"]))
+    ///     .flat_map(|word: &'static str| word.chars())
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), ['a', 'b', 'c']);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn flat_map<U: Data, I: IntoIterator<Item = U>>(
         &self,
         f: impl Fn(T) -> I + Send + Sync + 'static,
@@ -75,7 +111,19 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// At most one item out for each item in.
+    /// Calls `f` on each item, and passes on what is in the `Some` that it returns; for `None` nothing.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items(["1", "x", "3"]))
+    ///     .filter_map(|text: &str| text.parse::<i64>().ok())
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 3]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn filter_map<U: Data>(
         &self,
         f: impl Fn(T) -> Option<U> + Send + Sync + 'static,
@@ -85,7 +133,21 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// A whole batch at once. How items are grouped into batches is up to the engine.
+    /// Calls `f` on each batch, and passes on the batch that it returns.
+    ///
+    /// The engine decides which items are in one batch, so the result of `f` for an item must not depend on the others.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("batches"), testing::Collected::new());
+    /// flow.source("in", testing::items([1, 2, 3]))
+    ///     .map_batch(|batch: Vec<i64>| batch.into_iter().map(|n| -n).collect())
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [-1, -2, -3]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn map_batch<U: Data>(
         &self,
         f: impl Fn(Vec<T>) -> Vec<U> + Send + Sync + 'static,
@@ -95,7 +157,24 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Looks at each item on its way.
+    /// Calls `f` on each item, and passes the item on as it is.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicI64, Ordering};
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("seen"), testing::Collected::new());
+    /// let seen = Arc::new(AtomicI64::new(0));
+    /// let sum = Arc::clone(&seen);
+    /// flow.source("in", testing::items([1, 2]))
+    ///     .inspect(move |n: &i64| drop(sum.fetch_add(*n, Ordering::Relaxed)))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(seen.load(Ordering::Relaxed), 3);
+    /// assert_eq!(out.take(), [1, 2]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn inspect(&self, f: impl Fn(&T) + Send + Sync + 'static) -> Stream<T> {
         each(self, "inspect", move |input, output| {
@@ -104,8 +183,20 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Two streams: the items for which `f` is true, and the others. What nobody reads of one of them
-    /// is dropped.
+    /// Divides the stream in two: the items for which `f` returns true, and the others.
+    ///
+    /// The items of a stream that no step reads are dropped.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("signs"), testing::Collected::new());
+    /// let (negative, _rest) = flow.source("in", testing::items([-1, 2, -3])).branch(|n: &i64| *n < 0);
+    /// negative.sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [-1, -3]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn branch(&self, f: impl Fn(&T) -> bool + Send + Sync + 'static) -> (Stream<T>, Stream<T>) {
         let f = Arc::new(f);
@@ -126,7 +217,22 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// As `map`, with a function that may fail.
+    /// As [`map`](Self::map), with a function that may fail.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. For an item on which `f` fails,
+    /// `on_error` decides: the run fails, the item is skipped, or a dead letter is written.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, OnError, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items(["1", "x", "3"]))
+    ///     .try_map("parse", OnError::Skip, |text: &&str| text.parse::<i64>())
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 3]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn try_map<U: Data, E: Into<Cause>>(
         &self,
         name: &str,
@@ -139,7 +245,25 @@ impl<T: Data> Stream<T> {
         self.try_filter_map(name, on_error, move |item| f(item).map(Some))
     }
 
-    /// As `filter_map`, with a function that may fail.
+    /// As [`filter_map`](Self::filter_map), with a function that may fail.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. For an item on which `f` fails,
+    /// `on_error` decides: the run fails, the item is skipped, or a dead letter is written.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, OnError, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("positive"), testing::Collected::new());
+    /// flow.source("in", testing::items(["1", "x", "-3"]))
+    ///     .try_filter_map("parse", OnError::Skip, |text: &&str| {
+    ///         let number: i64 = text.parse()?;
+    ///         Ok::<_, std::num::ParseIntError>((number > 0).then_some(number))
+    ///     })
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn try_filter_map<U: Data, E: Into<Cause>>(
         &self,
         name: &str,
@@ -159,7 +283,7 @@ impl<T: Data> Stream<T> {
                 for item in input.drain(..) {
                     match f(&item) {
                         Ok(result) => output.extend(result),
-                        Err(error) => policy.settle_item(None, &item, error, cx)?,
+                        Err(error) => policy.apply_to_item(None, &item, error, cx)?,
                     }
                 }
                 Ok(())

@@ -1,4 +1,5 @@
-//! What a worker has at hand while it builds its copy of a flow: operators, connections, and the chains between them.
+//! The context in which a worker builds its copy of a flow: operators, connections, and the chains between
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,11 +34,11 @@ pub(crate) type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
 /// A connection between two operators, on one worker.
 pub(crate) struct Edge<'s> {
     pub(crate) stream: Stream<'s, Epoch, Packet>,
-    /// So many workers, from the first, may send items; the others have no input.
+    /// The number of workers, from the first, that may send items; the others have no input.
     pub(crate) feeding: usize,
 }
 
-/// What a worker has in hand while it makes its copy of the flow.
+/// The context in which a worker builds its copy of the flow.
 pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) scope: Scope<'s, Epoch>,
     pub(crate) context: Rc<RefCell<WorkerContext>>,
@@ -49,24 +50,24 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
     /// The sources' activators, for stopping and for spinning.
     pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
-    /// When the next source wants to be asked again, if one does.
+    /// The time at which the next source requests another turn, if one does.
     pub(crate) alarm: Rc<RefCell<Option<u64>>>,
-    /// The operators that go by processing time.
+    /// The operators that use processing time.
     pub(crate) deadlines: Rc<RefCell<Vec<Deadline>>>,
     pub(crate) worker: usize,
     pub(crate) workers: usize,
     pub(crate) hold: Option<Wrapper>,
-    /// What stands in for sources and sinks, if the run is a rehearsal.
+    /// The replacements of sources and sinks, if the run is a rehearsal.
     pub(crate) rehearsal: Option<&'a Rehearsal>,
 }
 
-/// The moment in processing time at which an operator wants to run.
+/// The moment in processing time at which an operator must run.
 pub(crate) struct Deadline {
     pub(crate) at: Rc<Cell<i64>>,
     pub(crate) activator: Activator,
 }
 
-/// What a segment's steps need while they are made.
+/// The context in which the steps of a segment are created.
 pub(crate) struct SegmentBuild<'a, 's> {
     pub(crate) builder: OperatorBuilder<'s, Epoch>,
     pub(crate) capabilities: Capabilities,
@@ -76,23 +77,23 @@ pub(crate) struct SegmentBuild<'a, 's> {
     pub(crate) edges: &'a mut HashMap<EdgeId, Edge<'s>>,
     pub(crate) outputs: usize,
     pub(crate) feed: Feed,
-    /// True once a step of this segment goes by processing time.
+    /// True if a step of this segment uses processing time.
     pub(crate) keeps_time: bool,
     pub(crate) nodes: &'a [Node],
     pub(crate) context: &'a Rc<RefCell<WorkerContext>>,
     pub(crate) rehearsal: Option<&'a Rehearsal>,
 }
 
-/// Where the items of a segment come from.
+/// The origin of the items of a segment.
 pub(crate) struct Feed {
-    /// So many workers, from the first, have input.
+    /// The number of workers, from the first, that have input.
     pub(crate) workers: usize,
     /// The partitions that this worker reads, if the root is a source.
     pub(crate) partitions: Vec<(usize, String)>,
 }
 
 impl Feed {
-    /// Items that come from other operators, of so many workers.
+    /// Items that come from other operators, of `workers` workers.
     pub(crate) fn by(workers: usize) -> Self {
         let partitions = Vec::new();
         Feed {
@@ -104,7 +105,7 @@ impl Feed {
 
 /// Divides batches among workers.
 pub trait Route<B>: Send + 'static {
-    /// Moves each item of `batch` to the entry of `parts` of the worker it belongs to.
+    /// Moves each item of `batch` to the entry of `parts` of its worker.
     ///
     /// # Errors
     /// An item without a usable key.
@@ -112,7 +113,7 @@ pub trait Route<B>: Send + 'static {
 }
 
 impl<'s> SegmentBuild<'_, 's> {
-    /// Lets a step take up what was saved of it, in a run with recovery.
+    /// Restores the saved state of a step, in a run with recovery.
     pub(crate) fn restore<I: 'static, O: 'static>(
         &self,
         node: NodeId,
@@ -132,13 +133,13 @@ impl<'s> SegmentBuild<'_, 's> {
         })
     }
 
-    /// The partitions that the source of this chain reads on this worker: number and name.
+    /// The partitions that the source of this chain reads on this worker, with their numbers and names.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (usize, &str)> {
         let partitions = self.feed.partitions.iter();
         partitions.map(|(number, name)| (*number, name.as_str()))
     }
 
-    /// How far time had come in a partition of source `node` when the run before this one committed last.
+    /// The event time of a partition of source `node` at the last commit.
     pub(crate) fn watermark(&self, node: NodeId, partition: &str) -> i64 {
         let cx = self.context.borrow();
         let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
@@ -147,17 +148,17 @@ impl<'s> SegmentBuild<'_, 's> {
     }
 }
 
-/// Makes a root's operator on one worker.
+/// Creates a root's operator on one worker.
 pub(crate) type Root =
     Arc<dyn for<'a, 's> Fn(&mut WorkerBuild<'a, 's>) -> Result<(), FlowError> + Send + Sync>;
-/// Makes one reader of a stream on one worker.
+/// Creates one reader of a stream on one worker.
 pub(crate) type Reader<B> = Arc<
     dyn for<'a, 's> Fn(&mut SegmentBuild<'a, 's>) -> Result<Box<dyn Push<B>>, FlowError>
         + Send
         + Sync,
 >;
 
-/// Where the output of a node goes: the list of its readers, filled while the flow is described.
+/// The readers of a node's output; the list is filled while the flow is described.
 pub(crate) struct Outlet<B>(Arc<Mutex<Vec<Reader<B>>>>);
 
 impl<B> Clone for Outlet<B> {
@@ -175,12 +176,12 @@ impl<B: Batch> Outlet<B> {
         lock(&self.0).push(reader);
     }
 
-    /// Whether anything follows.
+    /// Whether the output has a reader.
     pub(crate) fn is_read(&self) -> bool {
         !lock(&self.0).is_empty()
     }
 
-    /// Makes all that follows, on one worker.
+    /// Creates all readers on one worker.
     pub(crate) fn build(
         &self,
         segment: &mut SegmentBuild<'_, '_>,

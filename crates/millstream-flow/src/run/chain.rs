@@ -1,4 +1,5 @@
-//! The parts of a chain that are not at its end: a step, a copy for each of several readers, two halves.
+//! The inner parts of a chain: a step, a copy for each of several readers, and the two halves of a divided
+//! stream.
 
 use crate::batch::Batch;
 use crate::checkpoint::TimeMark;
@@ -10,7 +11,7 @@ use crate::state::Changes;
 use crate::step::Step;
 use crate::time::Watermark;
 
-/// A step joined to what follows it.
+/// A step and the part of the chain that follows it.
 pub(crate) struct Joined<O, S> {
     pub(crate) node: usize,
     pub(crate) step: S,
@@ -24,7 +25,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
         cx.current = self.node;
         let items = batch.len();
         self.step.apply(batch, &mut self.output, cx)?;
-        cx.book(self.node, items, self.output.len());
+        cx.record(self.node, items, self.output.len());
         self.forward(cx)
     }
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
@@ -58,7 +59,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
         if cx.suspended() {
             self.save(cx)?;
         } else {
-            // What is emitted at the end belongs to this run: the state that is kept is that of the epoch before.
+            // The output at the end belongs to this run: the saved state is that before it.
             self.step.end(&mut self.output, cx)?;
             self.send(cx)?;
         }
@@ -93,7 +94,7 @@ impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
 }
 
 impl<O: Batch, S> Joined<O, S> {
-    /// Forwards what came out without a batch that went in.
+    /// Passes on output that was not caused by an input batch.
     fn send(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.metrics[self.node].items_out += self.output.len() as u64;
         self.forward(cx)
@@ -108,7 +109,7 @@ impl<O: Batch, S> Joined<O, S> {
     }
 }
 
-/// Several readers of one stream: each gets the batch, the last one without a copy.
+/// Several readers of one stream: each receives the batch, the last one without a copy.
 pub(crate) struct Tee<B>(pub(crate) Vec<Box<dyn Push<B>>>);
 
 impl<B: Batch> Push<B> for Tee<B> {
@@ -144,17 +145,17 @@ impl<B: Batch> Push<B> for Tee<B> {
     }
 }
 
-/// The two halves of a stream that was divided.
+/// The two halves of a divided stream.
 pub(crate) struct Halves<A, B>(
     pub(crate) Box<dyn Push<A>>,
     pub(crate) Box<dyn Push<B>>,
     pub(crate) Unread,
 );
 
-/// A warning, once, of late items that nobody reads.
+/// Logs a warning, once, about late items that no step reads.
 pub(crate) struct Unread {
     pub(crate) step: usize,
-    /// True once it was logged, or where somebody reads them.
+    /// True if it was logged, or if a step reads the late items.
     pub(crate) logged: bool,
 }
 
@@ -163,7 +164,7 @@ impl Unread {
     fn warn(&mut self, cx: &WorkerContext) {
         let metrics = &cx.metrics[self.step];
         if metrics.late == 0 {
-            return; // it is no step for which items are late
+            return; // no item was late
         }
         self.logged = true;
         if cx.control.first_late(self.step) {

@@ -1,5 +1,5 @@
-//! What one worker of a run keeps beside what its steps see: the account of the batch at hand, the partitions of the source
-//! at work, its checkpoint and its pace.
+//! The context of one worker of a run, beyond the context of its steps: the accounting of the current batch,
+//! the partitions of the running source, the checkpoint and the pace.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::run::pace::{Pace, Slow};
 use crate::step::Context;
 use crate::time::NEVER;
 
-/// A worker's context: that of its steps, and what only the run uses.
+/// A worker's context: that of its steps, and the parts that only the run uses.
 pub struct WorkerContext {
-    /// What steps see.
+    /// The context of the steps.
     pub(crate) step: Context,
-    /// When the last step ended; nanoseconds of the engine's clock.
+    /// The time at which the last step ended; nanoseconds of the engine's clock.
     pub(crate) last: u64,
-    /// Grows with each batch: a worker that was active wakes the others.
+    /// Counts batches: a worker with new activity wakes the others.
     pub(crate) activity: u64,
-    /// Which partition of its source the current batch was read from.
+    /// The partition from which the current batch was read.
     pub(crate) partition: usize,
-    /// The partitions of the source at work that have not ended.
+    /// The partitions of the running source that have not ended.
     pub(crate) live: Vec<usize>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// True where turns are not bounded by the time that they take: a replay and a trial are the same each time.
+    /// True if turns are not bounded by time, so that a replay and a trial are the same in each run.
     pub(crate) unbounded: bool,
     /// The arrivals of this worker that are slow, by their nodes.
     slow: Vec<(usize, Slow)>,
-    /// Whether this worker has published what it can take.
+    /// Whether this worker has published its pace.
     published_pace: bool,
-    /// What this worker contributes to epochs, in a run that has them.
+    /// The worker's parts of epochs, in a run with epochs.
     pub(crate) checkpoint: Option<WorkerCheckpoint>,
 }
 
@@ -69,7 +69,7 @@ impl WorkerContext {
         }
     }
 
-    /// The same in a run with epochs.
+    /// Adds the checkpoint of a run with epochs.
     pub(crate) fn with_checkpoint(mut self, checkpoint: WorkerCheckpoint) -> Self {
         self.now = checkpoint.resume.processing_ns;
         self.first_epoch = Some(checkpoint.resume.epoch + 1);
@@ -78,13 +78,13 @@ impl WorkerContext {
         self
     }
 
-    /// True when no more than one batch of a source belongs to an epoch.
+    /// True if at most one batch of a source belongs to an epoch.
     pub(crate) fn lockstep(&self) -> bool {
         let lockstep = |checkpoint: &WorkerCheckpoint| checkpoint.resume.lockstep;
         self.checkpoint.as_ref().is_some_and(lockstep)
     }
 
-    /// The arrival at `node` has had a turn: senders learn what this worker can take.
+    /// Publishes the pace of this worker to senders, after a turn of the arrival at `node`.
     pub(crate) fn publish_pace(&mut self, node: usize, pace: &Pace) {
         let known = self.slow.iter().position(|(of, _)| *of == node);
         match (pace.slow(), known) {
@@ -103,12 +103,12 @@ impl WorkerContext {
         self.control.set_slow(self.worker, least);
     }
 
-    /// True when the run ends before its input: the next start resumes it.
+    /// True if the run ends before its input: the next start resumes it.
     pub(crate) fn suspended(&self) -> bool {
         self.checkpoint.is_some() && self.control.phase() == Phase::Suspended
     }
 
-    /// The number of an epoch of this run among all epochs of the flow.
+    /// Returns the number of an epoch of this run among all epochs of the flow.
     pub(crate) fn epoch_number(&self, epoch: u64) -> u64 {
         let before = self
             .checkpoint
@@ -117,21 +117,21 @@ impl WorkerContext {
         before + 1 + epoch
     }
 
-    /// Starts a turn of an operator that keeps time.
+    /// Begins a turn of an operator that uses processing time.
     pub(crate) fn read_clock(&mut self) {
         self.step.now = self.step.now.max(self.clock.time_ns());
         self.deadline = NEVER;
     }
 
-    /// Starts the account of a batch that was whole at `stamp`.
+    /// Begins the accounting of a batch that was complete at `stamp`.
     pub(crate) fn begin(&mut self, stamp: u64, now: u64) {
         self.stamp = stamp;
         self.last = now;
         self.activity += 1;
     }
 
-    /// Books a step's work on a batch: one clock read.
-    pub(crate) fn book(&mut self, node: usize, items_in: usize, items_out: usize) {
+    /// Records the work of a step on a batch, with one clock read.
+    pub(crate) fn record(&mut self, node: usize, items_in: usize, items_out: usize) {
         let now = now_ns();
         let step = &mut self.step.metrics[node];
         step.items_in += items_in as u64;

@@ -1,4 +1,4 @@
-//! What the workers of one run share: stopping, failing, waking, and how much is on its way.
+//! The state that the workers of one run share: stop, failure, wake-ups, and the number of items in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,8 +11,8 @@ use crate::error::FlowError;
 use crate::run::metrics::StepMetrics;
 use crate::run::pace::Slow;
 
-/// Calls the closure that it is passed, once, with something done before and after: the Python face attaches, takes and
-/// releases its interpreter.
+/// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
+/// interpreter.
 pub type Wrapper = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 const ENDING: u8 = Phase::Ending as u8;
@@ -23,33 +23,33 @@ const DRAINING: u8 = 1;
 const ABORTED: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// What may be on its way to one worker before sources hold back: so many items in full batches.
+/// The weight in flight to one worker at which sources pause: this many items in full batches.
 const IN_FLIGHT_MAX: u64 = 1 << 16;
-/// The low bits of what is on its way are its weight, the high bits its items.
+/// In a sum of loads the low bits are the weight, the high bits the items.
 const WEIGHT_BITS: u32 = 32;
-/// For how long a worker counts as slow that has not said so again.
+/// The time after which a worker that has not reported again no longer counts as slow.
 const SLOW_NS: u64 = 2_000_000_000;
-/// A batch counts for so many items at least. Few items are few because they are large: a read of
-/// 64 KiB holds them, so that this bounds the bytes on their way too.
+/// The least weight of a batch. A batch has few items because they are large: a read of 64 KiB contains them,
+/// so that the weight bounds the bytes in flight too.
 pub(crate) const BATCH_WEIGHT: usize = 256;
 
-/// A lock whose poisoning does not matter: each value behind it is whole at every moment.
+/// Locks a mutex and ignores poisoning: the values of these mutexes are consistent at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One worker, as the others see it.
+/// The state of one worker that the others see.
 struct Peer {
     waker: OnceLock<Arc<Waker>>,
     sleeping: AtomicBool,
-    /// What is on its way to it: the sum of weights and, above them, that of items.
+    /// The load in flight to it: the sum of weights and, above them, that of items.
     in_flight: AtomicU64,
-    /// So many items may be on their way to it, as long as it is slow. One until it has handled some.
+    /// The number of items that may be in flight to it while it is slow. One until it has processed some.
     in_flight_items_max: AtomicUsize,
-    /// So many items fit into a turn of it, if it was slow at [`slow_at_ns`](Self::slow_at_ns).
+    /// The number of items that fit into one of its turns, if it was slow at [`slow_at_ns`](Self::slow_at_ns).
     turn_items: AtomicUsize,
     slow_at_ns: AtomicU64,
-    /// How often something was sent to it.
+    /// The number of packets that were sent to it.
     deliveries: AtomicU64,
     snapshot: Mutex<Vec<StepMetrics>>,
 }
@@ -69,12 +69,12 @@ impl Default for Peer {
     }
 }
 
-/// What counts for a packet of so many items: its weight and its items.
+/// Returns the load of a packet of `items` items: its weight and its items.
 fn load(items: usize) -> u64 {
     (items as u64) << WEIGHT_BITS | items.max(BATCH_WEIGHT) as u64
 }
 
-/// The weight and the items of such a sum.
+/// Returns the weight and the items of a load.
 fn parts(load: u64) -> (u64, usize) {
     (
         load & ((1 << WEIGHT_BITS) - 1),
@@ -82,7 +82,7 @@ fn parts(load: u64) -> (u64, usize) {
     )
 }
 
-/// Shared by the workers and by whoever started them.
+/// The state that the workers and the program that started them share.
 pub struct Control {
     state: AtomicU8,
     failure: Mutex<Option<FlowError>>,
@@ -91,34 +91,35 @@ pub struct Control {
     ended: Mutex<usize>,
     all_ended: Condvar,
     release: Option<Wrapper>,
-    /// The epoch that sources are in; it stays 0 without recovery.
+    /// The epoch of the sources; it stays 0 without recovery.
     epoch: AtomicU64,
     phase: AtomicU8,
-    /// Sources with input left, of all workers; counted with recovery only.
+    /// The sources with remaining input, of all workers; counted with recovery only.
     live_sources: AtomicUsize,
-    /// Items that sources have read and not handed on, because they were more than fit into a turn.
+    /// The items that sources have read and not passed on, because they did not fit into a turn.
     held: AtomicUsize,
-    /// Raised when sources should look at the above.
-    bell: AtomicU64,
+    /// Changes when sources must check the fields above.
+    source_signals: AtomicU64,
     /// Whether the run has a state directory.
     keeps_state: AtomicBool,
-    /// The steps of which it was said that items were late.
+    /// The steps for which a warning of late items was logged.
     late: Mutex<Vec<usize>>,
     warns_of_late: bool,
-    /// The epoch of what the flow gives at its end; `u64::MAX` until that is known. Only with a state directory.
+    /// The epoch of the output at the end of the flow; `u64::MAX` until it is known. Only with a state
+    /// directory.
     last_epoch: AtomicU64,
     /// Whether a source has read anything in this run.
     has_input: AtomicBool,
 }
 
-/// What has been handled of what was on its way.
+/// A part of the load in flight that was processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Relief(u64);
+pub(crate) struct Processed(u64);
 
-impl Relief {
-    /// A packet, or the part of one, of which so many items were left and so many are left now.
+impl Processed {
+    /// Returns the load of a packet, or a part of one, that had `before` items left and has `left` items now.
     pub(crate) fn of(before: usize, left: usize) -> Self {
-        Relief(match left {
+        Processed(match left {
             0 => load(before),
             left => load(before) - load(left),
         })
@@ -128,19 +129,19 @@ impl Relief {
         self.0 == 0
     }
 
-    pub(crate) fn add(&mut self, other: Relief) {
+    pub(crate) fn add(&mut self, other: Processed) {
         self.0 += other.0;
     }
 }
 
-/// How far a run with recovery has come.
+/// The phase of a run with recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// There is input, or may be.
+    /// The sources may have input.
     Running,
-    /// All sources have ended: steps give what they give at the end.
+    /// All sources have ended: the steps emit their output at the end.
     Ending,
-    /// The run was stopped before: it goes on with the next start, and nothing ends.
+    /// The run was stopped before its end: the next start resumes it, and no step ends.
     Suspended,
 }
 
@@ -158,7 +159,7 @@ impl Control {
             phase: AtomicU8::new(Phase::Running as u8),
             live_sources: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
-            bell: AtomicU64::new(0),
+            source_signals: AtomicU64::new(0),
             keeps_state: AtomicBool::new(false),
             late: Mutex::default(),
             warns_of_late: true,
@@ -167,7 +168,7 @@ impl Control {
         }
     }
 
-    /// A run that logs no warning of late items.
+    /// Disables the warnings of late items in a run.
     pub(crate) fn without_late_warnings(self) -> Self {
         Control {
             warns_of_late: false,
@@ -175,7 +176,7 @@ impl Control {
         }
     }
 
-    /// Whether to log a warning of late items of a step: once in a run of all workers, if at all.
+    /// Whether to log a warning of late items of a step: at most once in a run of all workers.
     pub(crate) fn first_late(&self, step: usize) -> bool {
         let mut said = lock(&self.late);
         if !self.warns_of_late || said.contains(&step) {
@@ -185,8 +186,8 @@ impl Control {
         true
     }
 
-    /// Runs `wait`, which may take long, without what the run holds during a step: a writer that
-    /// waits for its receiver must not keep the interpreter of a Python flow.
+    /// Runs `wait`, which may block, without the resources that the run holds during a step: a writer that
+    /// waits for its receiver must not hold the interpreter of a Python flow.
     pub fn outside(&self, wait: &mut dyn FnMut()) {
         match &self.release {
             Some(release) => release(wait),
@@ -204,7 +205,7 @@ impl Control {
         self.keeps_state.store(true, Ordering::Relaxed);
     }
 
-    /// The epoch that sources are to be in.
+    /// Returns the epoch of the sources.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
@@ -212,17 +213,17 @@ impl Control {
     /// Begins the next epoch.
     pub(crate) fn raise_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
-        self.ring();
+        self.signal_sources();
     }
 
-    pub(crate) fn ring(&self) {
-        self.bell.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn signal_sources(&self) {
+        self.source_signals.fetch_add(1, Ordering::SeqCst);
         self.wake_all();
     }
 
-    /// A number that changes when sources should look about themselves.
-    pub(crate) fn bell(&self) -> u64 {
-        self.bell.load(Ordering::Relaxed)
+    /// Returns a number that changes when sources must check the state of the run.
+    pub(crate) fn source_signals(&self) -> u64 {
+        self.source_signals.load(Ordering::Relaxed)
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -233,7 +234,7 @@ impl Control {
         }
     }
 
-    /// Whether what the flow gives at its end is wanted: the first word counts.
+    /// Enters a phase that decides whether the flow emits its output at the end: the first call counts.
     fn enter(&self, phase: Phase) {
         let running = Phase::Running as u8;
         let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
@@ -250,39 +251,39 @@ impl Control {
         self.live_sources.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// True when there is no input left and the flow goes on as if there were.
+    /// True if there is no input left and the run is still in its running phase.
     pub(crate) fn is_drained(&self) -> bool {
         self.phase() == Phase::Running && self.live_sources.load(Ordering::SeqCst) == 0
     }
 
-    /// Ends the flow at once, in a run that saves nothing.
+    /// Ends the flow at once, in a run without epochs.
     pub(crate) fn end(&self) {
         self.enter(Phase::Ending);
-        self.ring();
+        self.signal_sources();
     }
 
-    /// Ends the flow behind the current epoch: what it gives at its end belongs to the next one. Called by the thread
-    /// that raises epochs, while no epoch is under way.
+    /// Ends the flow after the current epoch: its output at the end belongs to the next one. Called by the
+    /// thread that raises epochs, while no epoch is in progress.
     pub(crate) fn end_after_epoch(&self) {
         self.last_epoch.store(self.epoch() + 1, Ordering::SeqCst);
         self.enter(Phase::Ending);
         self.raise_epoch();
     }
 
-    /// Ends the run, and not the flow: nothing is given at an end.
+    /// Ends the run without ending the flow: no step emits its output at the end.
     pub(crate) fn suspend(&self) {
         self.enter(Phase::Suspended);
-        self.ring();
+        self.signal_sources();
     }
 
-    /// Whether `epoch` is the last before what the flow gives at its end.
+    /// Whether `epoch` is the last before the output at the end.
     pub(crate) fn drains_in(&self, epoch: u64) -> bool {
         self.phase() == Phase::Ending
             && self.last_epoch.load(Ordering::SeqCst) == epoch.saturating_add(1)
     }
 
-    /// Whether an operator that is in `epoch` may end now. At its end a flow has an epoch for what was read, and one
-    /// more for what it gives at the end.
+    /// Whether an operator in `epoch` may end now. At its end a flow has an epoch for the input, and one more
+    /// for the output at the end.
     pub(crate) fn ends_in(&self, epoch: u64) -> bool {
         match self.phase() {
             Phase::Running => false,
@@ -291,7 +292,7 @@ impl Control {
         }
     }
 
-    /// A source has read something.
+    /// Records that a source has read input.
     pub(crate) fn note_input(&self) {
         self.has_input.store(true, Ordering::SeqCst);
     }
@@ -300,47 +301,47 @@ impl Control {
         self.has_input.load(Ordering::SeqCst)
     }
 
-    /// Asks the sources to end; what has been read is processed and flushed.
+    /// Asks the sources to end; the input read so far is processed and flushed.
     pub fn stop(&self) {
         self.enter(Phase::Suspended);
-        self.bell.fetch_add(1, Ordering::SeqCst);
+        self.source_signals.fetch_add(1, Ordering::SeqCst);
         let _ = self
             .state
             .compare_exchange(RUNNING, DRAINING, Ordering::SeqCst, Ordering::SeqCst);
         self.wake_all();
     }
 
-    /// True once the flow has been asked to stop, or has failed.
+    /// True if the flow was asked to stop, or has failed.
     #[must_use]
     pub fn stopping(&self) -> bool {
         self.state.load(Ordering::Relaxed) != RUNNING
     }
 
-    /// True once the flow has failed, or was [abandoned](Self::abandon).
+    /// True if the flow has failed, or was [abandoned](Self::abandon).
     #[must_use]
     pub fn aborted(&self) -> bool {
         self.state.load(Ordering::Relaxed) >= ABORTED
     }
 
-    /// True once the flow was [abandoned](Self::abandon).
+    /// True if the flow was [abandoned](Self::abandon).
     #[must_use]
     pub fn abandoned(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ABANDONED
     }
 
-    /// Ends the run without waiting for what is in its steps: each worker finishes the item in hand. Nothing more is
-    /// committed; with a state directory the next start takes up what was not.
+    /// Ends the run without processing the items in its steps: each worker finishes its current item. Nothing
+    /// more is committed; with a state directory the next start resumes from the last commit.
     pub fn abandon(&self) {
         self.enter(Phase::Suspended);
         let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
         for from in [RUNNING, DRAINING] {
             let _ = self.state.compare_exchange(from, ABANDONED, order, fails);
         }
-        self.bell.fetch_add(1, Ordering::SeqCst);
+        self.source_signals.fetch_add(1, Ordering::SeqCst);
         self.wake_all();
     }
 
-    /// Items that are on their way between operators, or read and not handed on.
+    /// Returns the number of items in flight between operators, or read and not passed on.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         let peers = self.peers.iter();
@@ -350,15 +351,15 @@ impl Control {
         sent + self.held.load(Ordering::SeqCst)
     }
 
-    /// A source holds so many items more, and so many less.
+    /// Adds and subtracts items that a source has read and not passed on.
     pub(crate) fn hold(&self, more: usize, less: usize) {
         self.held.fetch_add(more, Ordering::SeqCst);
         self.held.fetch_sub(less, Ordering::SeqCst);
     }
 
-    /// Ends the run at once; the first failure is the one that is reported.
+    /// Ends the run at once; the first failure is reported.
     pub(crate) fn fail(&self, error: FlowError) {
-        // What fails because nobody waits for it any more is no failure.
+        // A failure after the run was abandoned is not reported.
         if !self.abandoned() {
             lock(&self.failure).get_or_insert(error);
             self.state.store(ABORTED, Ordering::SeqCst);
@@ -377,20 +378,20 @@ impl Control {
     fn wake_all(&self) {
         for peer in &self.peers {
             if let Some(waker) = peer.waker.get() {
-                // A waker fails only when its poller is gone, and with it the need to wake it.
+                // A waker fails only after its poller was dropped, and then need not be woken.
                 let _ = waker.wake();
             }
         }
     }
 
-    /// One more worker has opened all its connectors.
+    /// Records that one more worker has opened all its connectors.
     pub(crate) fn worker_built(&self) {
         if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.peers.len() {
             self.wake_all();
         }
     }
 
-    /// True once every worker has opened its connectors, or one could not.
+    /// True if every worker has opened its connectors, or one has failed to.
     pub(crate) fn all_built(&self) -> bool {
         self.built.load(Ordering::SeqCst) == self.peers.len() || self.aborted()
     }
@@ -420,17 +421,17 @@ impl Control {
     }
 
     pub(crate) fn handled(&self, worker: usize, items: usize) {
-        self.relieve(worker, Relief::of(items, 0));
+        self.subtract_load(worker, Processed::of(items, 0));
     }
 
-    /// What counted for so much has been processed and flushed.
-    pub(crate) fn relieve(&self, worker: usize, relief: Relief) {
+    /// Subtracts a load that has been processed and flushed.
+    pub(crate) fn subtract_load(&self, worker: usize, processed: Processed) {
         self.peers[worker]
             .in_flight
-            .fetch_sub(relief.0, Ordering::SeqCst);
+            .fetch_sub(processed.0, Ordering::SeqCst);
     }
 
-    /// True when some worker has so much before it that sources should hold back.
+    /// True if the load in flight to some worker is so large that sources must pause.
     pub(crate) fn congested(&self) -> bool {
         self.peers.iter().any(|peer| {
             let (weight, items) = parts(peer.in_flight.load(Ordering::Relaxed));
@@ -438,7 +439,7 @@ impl Control {
         })
     }
 
-    /// Says what a worker can take, that has handled what was sent to it.
+    /// Publishes the pace of a worker, which the worker measured.
     pub(crate) fn set_slow(&self, worker: usize, slow: Option<Slow>) {
         let peer = &self.peers[worker];
         let no_limit = Slow {
@@ -452,7 +453,7 @@ impl Control {
             .store(limits.in_flight, Ordering::Relaxed);
     }
 
-    /// How many items at once any worker can take.
+    /// Returns how many items at once every worker can process.
     pub(crate) fn turn_items(&self) -> usize {
         let peers = self.peers.iter();
         let slow = peers.filter_map(|peer| {
@@ -469,8 +470,8 @@ impl Control {
         slow.min().unwrap_or(usize::MAX)
     }
 
-    /// True when nothing is on its way between operators. What one worker passes on to another while we look is seen as a
-    /// delivery.
+    /// True if nothing is in flight between operators. Packets that one worker sends to another during the
+    /// check are seen as deliveries.
     pub(crate) fn quiet(&self) -> bool {
         let deliveries = || -> u64 {
             let peers = self.peers.iter();
@@ -499,13 +500,13 @@ impl Control {
         self.all_ended.notify_all();
     }
 
-    /// True once all workers have ended; waits for that `limit` at most.
+    /// True if all workers have ended; waits for that at most for `limit`.
     #[must_use]
     pub fn ended_within(&self, limit: Duration) -> bool {
         self.wait_ended(limit)
     }
 
-    /// Waits until every worker has ended, `limit` at most; true when they have.
+    /// Waits until every worker has ended, at most for `limit`; true if they have.
     pub(crate) fn wait_ended(&self, limit: Duration) -> bool {
         let all = self.peers.len();
         let (ended, _) = self

@@ -1,8 +1,8 @@
-//! The dead-letter sinks of a step on one worker, and how they take part in epochs.
+//! The dead-letter sinks of a step on one worker, and their part in epochs.
 //!
 //! Invariant: a dead letter belongs to the epoch in which its item failed. The epochs of a step and of its
-//! dead-letter sinks end together, after all its work on the epoch has been done, so that a run which
-//! resumes rolls these sinks back to the last commit as it does the others.
+//! dead-letter sinks end together, after all the work of the step on the epoch, so that a run which resumes
+//! rolls these sinks back to the last commit as it does other sinks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::policy::{DeadLetters, unwritten};
 use crate::run::context::WorkerContext;
 use crate::sink::{Token, Writer};
 
-/// An open dead-letter sink, whatever its letters are.
+/// An open dead-letter sink, without the type of its letters.
 trait Open {
     fn prepare(&self, epoch: u64) -> Result<Option<Token>, Cause>;
     fn close(&self) -> Result<Option<Token>, Cause>;
@@ -33,14 +33,14 @@ impl<B> Open for RefCell<Box<dyn Writer<B>>> {
 pub(crate) struct DeadLetterSinks(Vec<Rc<dyn Open>>);
 
 impl DeadLetterSinks {
-    /// Adds a sink that is open.
+    /// Adds an open sink.
     pub(crate) fn add<B: 'static>(&mut self, writer: Box<dyn Writer<B>>) -> DeadLetters<B> {
         let writer = Rc::new(RefCell::new(writer));
         self.0.push(Rc::clone(&writer) as Rc<dyn Open>);
         DeadLetters::new(writer)
     }
 
-    /// Step `node` has ended an epoch: what the sinks have prepared is added to the worker's part of it.
+    /// Prepares the sinks at the end of an epoch of step `node`; adds their tokens to the worker's part of it.
     pub(crate) fn prepare(
         &self,
         node: usize,
@@ -57,7 +57,7 @@ impl DeadLetterSinks {
         Ok(())
     }
 
-    /// Step `node` has ended with `epoch`.
+    /// Closes the sinks at the end of step `node`, in `epoch`.
     pub(crate) fn close(
         &self,
         node: usize,

@@ -1,4 +1,5 @@
-//! Where a chain ends in a connection to another operator: batches are divided among workers and put into packets.
+//! The end of a chain in a connection to another operator: divides batches among workers and puts them into
+//! packets.
 
 use std::rc::Rc;
 
@@ -41,7 +42,7 @@ impl SegmentBuild<'_, '_> {
     }
 }
 
-/// The end of a chain: puts batches on a connection.
+/// The end of a chain, which sends batches on a connection.
 struct Departure<B> {
     sender: Sender<B>,
     output: Output<Epoch, Packet>,
@@ -69,12 +70,12 @@ impl<B: Batch> Departure<B> {
                 self.output.give(capability, &mut packet);
                 Ok(())
             }
-            None => Err(lost(items, "behind a step that has ended", cx)),
+            None => Err(lost(items, "after the step had ended", cx)),
         }
     }
 }
 
-/// Items that cannot go on: the run ends, as they are not to be lost in silence.
+/// Returns the failure for items that cannot be sent on: the run ends, because items must not be lost silently.
 fn lost(items: usize, why: &str, cx: &WorkerContext) -> Failure {
     let what = format!("{items} items could not be sent on: they came {why}");
     Failure::new(cx.step_name(), what)
@@ -146,7 +147,7 @@ mod tests {
     use crate::run::metrics::StepMetrics;
 
     #[test]
-    fn what_comes_after_the_end_of_a_step_is_an_error_and_not_dropped() {
+    fn batches_after_the_end_of_a_step_are_an_error() {
         let said = timely::execute_directly(|worker| {
             worker.dataflow::<Epoch, _, _>(|scope| {
                 let mut builder = OperatorBuilder::new("merged".to_owned(), scope);
@@ -178,7 +179,7 @@ mod tests {
             })
         });
         let expected = [
-            "step \"merged\": 2 items could not be sent on: they came behind a step that has ended",
+            "step \"merged\": 2 items could not be sent on: they came after the step had ended",
             "step \"merged\": a watermark could not be sent on: it came after the step had ended",
         ];
         assert_eq!(said.each_ref().map(Option::as_deref), expected.map(Some));

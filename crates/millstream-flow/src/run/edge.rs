@@ -1,15 +1,15 @@
-//! The two ends of an edge on one worker: how a batch becomes the content of a packet, and a batch again.
+//! The two ends of an edge on one worker: conversion between a batch and the content of a packet.
 //!
-//! In memory a batch is boxed and travels as it is. As bytes it is encoded where it is sent and decoded where it is
-//! received, by the codec that both ends find by the type of the batch.
+//! In memory a batch is boxed and passed unchanged. As bytes it is encoded at the sender and decoded at the
+//! receiver, by the codec that both ends find by the type of the batch.
 
 use crate::batch::{Batch, BatchCodec};
 use crate::describe::node::{DescribedEdge, EdgeId, Node};
-use crate::error::{Failure, FlowError};
+use crate::error::{Cause, Failure, FlowError};
 use crate::run::packet::{Content, Packet, bytes};
 use crate::state::codec::Codecs;
 
-/// Makes the codec of an edge; none where packets stay in memory.
+/// Creates the codec of an edge; `None` if packets stay in memory.
 fn codec<B: Batch>(
     edge: &DescribedEdge,
     nodes: &[Node],
@@ -19,7 +19,7 @@ fn codec<B: Batch>(
     made.map_err(|cause| edge.no_codec(nodes, cause))
 }
 
-/// The end that sends.
+/// The sending end of an edge.
 pub(crate) struct Sender<B> {
     edge: EdgeId,
     from: String,
@@ -44,22 +44,33 @@ impl<B: Batch> Sender<B> {
         })
     }
 
-    /// Takes the items out of `batch`, as the content of a packet.
+    /// Takes the items out of `batch`; returns them as the content of a packet.
     pub(crate) fn content(&self, batch: &mut B) -> Result<Content, Failure> {
         let Some(codec) = &self.codec else {
             return Ok(Content::Batch(Box::new(std::mem::take(batch))));
         };
         let (items, mut encoded) = (batch.len(), Vec::new());
         if let Err(cause) = codec.encode(batch, &mut encoded) {
-            let to = &self.to;
-            let error = format!("{items} items cannot be sent to \"{to}\" as bytes: {cause}");
-            return Err(Failure::new(self.from.clone(), error));
+            return Err(self.unwritable(items, cause));
         }
         batch.clear();
         Ok(Content::Bytes(bytes(encoded)))
     }
 
-    /// The packet as it is sent: with the number of its edge, and as bytes if packets are bytes.
+    /// The failure of a batch that has no bytes. A codec that knows the item returns a failure with it, and no step.
+    fn unwritable(&self, items: usize, cause: Cause) -> Failure {
+        let step = self.from.clone();
+        match cause.downcast::<Failure>() {
+            Ok(of_item) => Failure { step, ..*of_item },
+            Err(cause) => {
+                let to = &self.to;
+                let error = format!("{items} items cannot be sent to \"{to}\" as bytes: {cause}");
+                Failure::new(step, error)
+            }
+        }
+    }
+
+    /// Returns the packet with the number of its edge, and encoded if packets are bytes.
     pub(crate) fn seal(&self, mut packet: Packet) -> Packet {
         packet.edge = self.edge;
         match self.codec {
@@ -69,10 +80,10 @@ impl<B: Batch> Sender<B> {
     }
 }
 
-/// The end that receives, where several edges with batches of one type may come in.
+/// The receiving end of one or more edges with batches of one type.
 pub(crate) struct Receiver<B> {
     to: String,
-    /// The edges in the order of the inputs, each with the node that sends.
+    /// The edges in the order of the inputs, each with the name of the sending node.
     edges: Vec<(EdgeId, String)>,
     codec: Option<Box<dyn BatchCodec<B>>>,
 }
@@ -96,7 +107,7 @@ impl<B: Batch> Receiver<B> {
         })
     }
 
-    /// Checks what a packet says that came as bytes by the input with this number: it is what it is taken for.
+    /// Checks the header of a packet that came as bytes by input `input`: its edge and its sender.
     pub(crate) fn check(
         &self,
         input: usize,
@@ -113,14 +124,14 @@ impl<B: Batch> Receiver<B> {
                 Err(self.unreadable(input, &format!("it is for edge {}", packet.edge)))
             }
             _ if packet.from >= workers => {
-                let why = format!("it is of worker {} of {workers}", packet.from);
+                let why = format!("it comes from worker {} of {workers}", packet.from);
                 Err(self.unreadable(input, &why))
             }
             _ => Ok(()),
         }
     }
 
-    /// The batch of so many items in a packet that came by the input with this number.
+    /// Returns the batch of a packet with `items` items that came by input `input`.
     pub(crate) fn batch(
         &self,
         input: usize,
@@ -128,7 +139,7 @@ impl<B: Batch> Receiver<B> {
         content: Content,
     ) -> Result<Box<B>, Failure> {
         let encoded = match content {
-            // Both ends of a connection are made by one call, with one type.
+            // Both ends of a connection are created by one call, with one type.
             Content::Batch(batch) => {
                 return batch.downcast::<B>().map_err(|_| {
                     let error = format!(
@@ -163,7 +174,6 @@ impl<B: Batch> Receiver<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Cause;
     use crate::state::codec::Codec;
 
     fn nodes() -> Vec<Node> {
@@ -221,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_batch_are_an_error_that_names_both_steps() {
+    fn bytes_that_are_not_a_batch_are_an_error_that_names_both_steps() {
         let codecs = Codecs::default();
         let (sender, receiver) = ends::<Vec<String>>(Some(&codecs)).unwrap();
         let damaged = |damage: &dyn Fn(&mut Packet)| {
@@ -242,7 +252,7 @@ mod tests {
         );
         assert_eq!(
             damaged(&|packet| packet.from = 2),
-            format!("{prefix}it is of worker 2 of 2")
+            format!("{prefix}it comes from worker 2 of 2")
         );
         let torn = |packet: &mut Packet| packet.content = Content::Damaged("torn".to_owned());
         assert_eq!(damaged(&torn), format!("{prefix}torn"));
@@ -252,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_cannot_be_written_fails_the_step_that_sends_it() {
+    fn an_item_that_cannot_be_encoded_fails_the_sending_step() {
         #[derive(Clone)]
         struct Stubborn;
         let mut codecs = Codecs::default();
@@ -276,7 +286,7 @@ mod tests {
         let error = ends::<Vec<Own>>(Some(&Codecs::default())).err().unwrap();
         let error = error.to_string();
         assert!(
-            error.starts_with("items from \"a\" to \"c\" cannot travel as bytes: "),
+            error.starts_with("items from \"a\" to \"c\" cannot be sent as bytes: "),
             "{error}"
         );
         assert!(error.contains("Own"), "{error}");

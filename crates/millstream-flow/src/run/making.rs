@@ -1,4 +1,4 @@
-//! What the maker of a step has at hand on a worker: the place of the step, its error policy, its dead letters.
+//! The context in which a step is created on a worker: its node, its error policy, its dead letters.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::sink::Sink;
 use crate::step::Context;
 use crate::testing::rehearsal::Rehearsal;
 
-/// Which step is being made, and where: handed to the maker of a [`Step`](crate::step::Step).
+/// The context in which a [`Step`](crate::step::Step) is created.
 pub struct Making<'a> {
     /// The number of the step in its flow.
     pub node: usize,
-    /// The step as it is described.
+    /// The node in the description.
     pub info: &'a Node,
-    /// The worker for which it is made.
+    /// The worker for which it is created.
     pub worker: usize,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
     /// Stop, failure and wake-up, shared by all workers.
     pub control: Arc<Control>,
@@ -39,7 +39,7 @@ impl<'a> Making<'a> {
         )
     }
 
-    /// A step or source of these nodes, on the worker of this context.
+    /// The context of these nodes, on the worker of `context`.
     pub(crate) fn of(
         node: usize,
         nodes: &'a [Node],
@@ -62,8 +62,9 @@ impl<'a> Making<'a> {
         self.dead_letters.into_inner()
     }
 
-    /// Opens a dead-letter sink of this step, or what stands in for it in a rehearsal. With recovery the sink was announced with
-    /// [`Pipe::dead_letters_to`](crate::Pipe::dead_letters_to); the engine prepares it at the end of each epoch and closes it at the end of the run.
+    /// Opens a dead-letter sink of this step, or its replacement in a rehearsal. With recovery the sink must be
+    /// announced with [`Pipe::dead_letters_to`](crate::Pipe::dead_letters_to); the engine prepares it at the
+    /// end of each epoch and closes it at the end of the run.
     ///
     /// # Errors
     /// The sink cannot be opened.

@@ -1,16 +1,16 @@
 //! Counters and latency of each step on each worker.
 //!
-//! Recorded once for a batch: one clock read gives both the time the batch spent in the step and
-//! its age since the source cut it out of its input. Histograms are HDR with three significant
-//! digits (Gil Tene, hdrhistogram.org). Every item of a batch is given the age of the batch at
-//! the end of the step, which is never less than its own.
+//! Recorded once for a batch: one clock read provides both the time that the batch spent in the step and its
+//! age since the source completed it. Histograms are HDR with three significant digits (Gil Tene,
+//! hdrhistogram.org). Every item of a batch counts with the age of the batch at the end of the step, which is
+//! never less than its own age.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-/// The largest latency that a histogram tells apart, four hours. What is longer counts as that long.
+/// The largest latency of a histogram, four hours. A longer one counts as this.
 const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
 
 /// An empty latency histogram, in nanoseconds.
@@ -23,7 +23,7 @@ pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
 }
 
-/// What one step did on one worker, or on all of them.
+/// The metrics of one step on one worker, or on all of them.
 #[derive(Clone, Debug)]
 pub struct StepMetrics {
     /// The step's name.
@@ -36,15 +36,15 @@ pub struct StepMetrics {
     pub items_out: u64,
     /// Batches that went in.
     pub batches: u64,
-    /// Items passed over under the error policies skip and dead letter.
+    /// Items skipped by the error policies skip and dead letter.
     pub skipped: u64,
-    /// Items that came too late for the windows they belong to.
+    /// Items that were too late for their windows.
     pub late: u64,
-    /// Connections or inputs given up because of what they sent.
+    /// Connections or inputs that were closed because of invalid data.
     pub faults: u64,
     /// Time spent in the step itself.
     pub busy_ns: u64,
-    /// Age of the items at the end of the step, since the source had them whole; nanoseconds.
+    /// Age of the items at the end of the step, since they were complete at the source; nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
 
@@ -88,7 +88,7 @@ impl StepMetrics {
     }
 }
 
-/// The metrics of a flow, at its end or at one moment.
+/// The metrics of a flow, at its end or during the run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The flow's name.
@@ -100,7 +100,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The steps summed over all workers, in the order of the flow.
+    /// Returns the steps summed over all workers, in the order of the flow.
     #[must_use]
     pub fn steps(&self) -> Vec<StepMetrics> {
         let mut total: Vec<StepMetrics> = Vec::new();
@@ -115,13 +115,13 @@ impl Report {
         total
     }
 
-    /// One step summed over all workers, by its name.
+    /// Returns one step summed over all workers, by its name.
     #[must_use]
     pub fn step(&self, name: &str) -> Option<StepMetrics> {
         self.steps().into_iter().find(|step| step.name == name)
     }
 
-    /// The report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...]}`.
+    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...]}`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let list =
@@ -135,7 +135,7 @@ impl Report {
     }
 }
 
-/// The column of the names is at least so wide, that flows without a long one look alike.
+/// The least width of the column of names, so that most flows have the same layout.
 const NAME_WIDTH: usize = 22;
 
 impl std::fmt::Display for Report {

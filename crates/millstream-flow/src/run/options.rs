@@ -1,5 +1,6 @@
-//! How to run a flow: workers, sleep, metrics, state, clock, and what stands in for sources and sinks.
+//! The options of a run: workers, sleep, metrics, state, clock, and the replacements of sources and sinks.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,58 +11,69 @@ use crate::run::control::Wrapper;
 use crate::run::metrics::Report;
 use crate::testing::rehearsal::Rehearsal;
 
-/// The most worker threads of a flow.
+/// The largest number of worker threads of a flow.
 pub const WORKERS_MAX: usize = 256;
-/// Called with the metrics from time to time.
+/// Called with the metrics at an interval.
 pub type OnMetrics = Arc<dyn Fn(&Report) + Send + Sync>;
 
-/// How batches travel from one operator to another.
+/// The form of batches between operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
-    /// As they are, in the memory of the process: nothing is encoded.
+    /// Unchanged, in the memory of the process: nothing is encoded.
     InMemory,
-    /// As bytes, as between processes: each batch is encoded where it is sent, also to the worker itself, and decoded where it
-    /// is received. Each type of items on an edge has a codec, or the run does not start. For tests.
+    /// As bytes, as between processes: each batch is encoded at the sender, also if it is sent to the same
+    /// worker, and decoded at the receiver. Each type of items on an edge must have a codec, or the run does
+    /// not start. For tests.
     Bytes,
 }
 
 impl Packets {
-    /// Bytes where the environment variable `MILLSTREAM_PACKETS` is `bytes`, so that a whole suite of tests can run in that
-    /// way; else in memory.
-    #[must_use]
-    pub fn of_environment() -> Self {
-        match std::env::var_os("MILLSTREAM_PACKETS") {
-            Some(packets) if packets == "bytes" => Packets::Bytes,
-            _ => Packets::InMemory,
+    /// The form that the environment variable `MILLSTREAM_PACKETS` names, `bytes` or `memory`; in memory if it is not set. With it a
+    /// whole test suite can run with bytes.
+    ///
+    /// # Errors
+    /// The variable has another value.
+    pub fn of_environment() -> Result<Self, FlowError> {
+        Packets::named(std::env::var_os("MILLSTREAM_PACKETS").as_deref())
+    }
+
+    fn named(value: Option<&OsStr>) -> Result<Self, FlowError> {
+        match value.map(OsStr::as_encoded_bytes) {
+            None | Some(b"memory") => Ok(Packets::InMemory),
+            Some(b"bytes") => Ok(Packets::Bytes),
+            Some(_) => Err(FlowError::Usage(format!(
+                "MILLSTREAM_PACKETS is {:?}; it must be \"bytes\" or \"memory\"",
+                value.unwrap_or_default()
+            ))),
         }
     }
 }
 
-/// How to run a flow.
+/// The options of a run.
 #[derive(Clone)]
 pub struct Options {
     /// Worker threads, from 1 to [`WORKERS_MAX`].
     pub workers: usize,
-    /// Never sleep: a core for each worker buys the last microseconds.
+    /// Never sleep: each worker occupies a core, for the least latency.
     pub spin: bool,
     /// Call back with the metrics at this interval.
     pub on_metrics: Option<(Duration, OnMetrics)>,
     /// Wraps each worker thread.
     pub around: Option<Wrapper>,
-    /// Wraps each turn of an operator: the Python face holds its interpreter for that long.
+    /// Wraps each turn of an operator: the Python package holds its interpreter during it.
     pub hold: Option<Wrapper>,
-    /// Wraps each wait of a step for the outside: the Python face lets go of its interpreter.
+    /// Wraps each wait of a step for an external system: the Python package releases its interpreter.
     pub release: Option<Wrapper>,
     /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the signal.
     pub signals: bool,
-    /// Where to keep state, to go on after a crash.
+    /// The state directory, to resume after a crash.
     pub recovery: Option<Recovery>,
-    /// Processing time; a [`WallClock`](crate::clock::WallClock) unless something else is handed in.
+    /// Processing time; a [`WallClock`](crate::clock::WallClock) by default.
     pub clock: Option<Arc<dyn Clock>>,
-    /// What stands in for sources and sinks, so that nothing outside is touched.
+    /// The replacements of sources and sinks, so that no external system is used.
     pub rehearsal: Option<Arc<Rehearsal>>,
-    /// How batches travel between operators: [as the environment says](Packets::of_environment), else in memory.
-    pub packets: Packets,
+    /// The form of batches between operators; `None`: [set by the environment](Packets::of_environment).
+    pub packets: Option<Packets>,
 }
 
 impl Default for Options {
@@ -77,7 +89,7 @@ impl Default for Options {
             recovery: None,
             clock: None,
             rehearsal: None,
-            packets: Packets::of_environment(),
+            packets: None,
         }
     }
 }
@@ -92,12 +104,12 @@ impl Options {
         }
     }
 
-    /// The options of a run on the calling thread, which is its only worker.
+    /// Checks the options of a run on the calling thread, which is its only worker.
     pub(crate) fn check_single(&self) -> Result<(), FlowError> {
         match self.workers {
             1 => Ok(()),
             asked => Err(FlowError::Usage(format!(
-                "{asked} workers asked for; on the thread that calls there is one"
+                "{asked} workers requested; a run on the calling thread has one"
             ))),
         }
     }
@@ -106,8 +118,25 @@ impl Options {
         match self.workers {
             1..=WORKERS_MAX => Ok(()),
             asked => Err(FlowError::Usage(format!(
-                "{asked} workers asked for; 1 to {WORKERS_MAX} work"
+                "{asked} workers requested; the number must be from 1 to {WORKERS_MAX}"
             ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_have_a_name_in_the_environment() {
+        let named = |value: Option<&str>| Packets::named(value.map(OsStr::new));
+        assert_eq!(named(None).unwrap(), Packets::InMemory);
+        assert_eq!(named(Some("memory")).unwrap(), Packets::InMemory);
+        assert_eq!(named(Some("bytes")).unwrap(), Packets::Bytes);
+        for wrong in ["", "byte", "Bytes"] {
+            let error = named(Some(wrong)).unwrap_err().to_string();
+            assert!(error.contains(&format!("is {wrong:?}")), "{error}");
         }
     }
 }

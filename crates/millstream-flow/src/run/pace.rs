@@ -1,40 +1,41 @@
-//! The pace of an operator: how many items it handles in a turn.
+//! The pace of an operator: how many items it processes in a turn.
 //!
-//! A turn of an operator is bounded by time as well as by size, so that commits, signals and metrics wait for no more than
-//! about [`TURN_NS`] of work, or for one item where that takes longer. Nothing inside a step looks at the clock: an operator
-//! measures its turns, and is given only as many items as fit into the next one. It begins with few and grows.
+//! A turn of an operator is bounded by time as well as by size, so that commits, signals and metrics wait for
+//! at most about [`TURN_NS`] of work, or for one item if that takes longer. No step reads the clock: an
+//! operator measures its turns, and receives only as many items as fit into the next one. It begins with few
+//! and grows.
 
-/// How much work a turn is to be.
+/// The intended work of a turn.
 pub(crate) const TURN_NS: u64 = 1_000_000;
-/// How much work may be on its way to a worker that is slow.
+/// The work that may be in flight to a slow worker.
 const IN_FLIGHT_NS: u64 = 10_000_000;
-/// By how much a turn may be larger than the one before.
+/// The largest growth of a turn over the one before.
 const GROWTH: usize = 4;
 
-/// What a worker that is slow can take.
+/// The capacity of a slow worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
-    /// Items that fit into a turn.
+    /// The number of items that fit into a turn.
     pub(crate) turn: usize,
-    /// Items that may be on their way.
+    /// The number of items that may be in flight.
     pub(crate) in_flight: usize,
 }
 
-/// How many items an operator handles in a turn.
+/// The number of items that an operator processes in a turn.
 #[derive(Debug)]
 pub(crate) struct Pace {
     limit: usize,
-    /// True once a turn took too long, until as many items fit as one could wish for.
+    /// Set after a turn took too long, until [`TURN_ITEMS_MAX`] items fit into a turn.
     slow: Option<Slow>,
-    /// True where turns are not bounded, so that they are the same in each run.
+    /// True if turns are not bounded, so that they are the same in each run.
     unbounded: bool,
 }
 
-/// So many items in a turn are enough for anybody.
-const ENOUGH: usize = 4096;
+/// The number of items in a turn above which the limit no longer grows.
+const TURN_ITEMS_MAX: usize = 4096;
 
 impl Pace {
-    /// A pace that is not known yet: the first turn has so many items.
+    /// Creates an unknown pace: the first turn has `first` items.
     pub(crate) fn new(first: usize, unbounded: bool) -> Self {
         Pace {
             limit: first.max(1),
@@ -43,7 +44,7 @@ impl Pace {
         }
     }
 
-    /// How many items the next turn has at most.
+    /// Returns the largest number of items of the next turn.
     pub(crate) fn limit(&self) -> usize {
         if self.unbounded {
             usize::MAX
@@ -52,17 +53,17 @@ impl Pace {
         }
     }
 
-    /// Whether a turn is over that began so long ago and has handled so many items.
+    /// Whether a turn that has run for `elapsed_ns` and processed `items` items must end.
     pub(crate) fn is_over(&self, items: usize, elapsed_ns: u64) -> bool {
         !self.unbounded && (items >= self.limit || elapsed_ns >= TURN_NS)
     }
 
-    /// What is to be told to those who send, if this is slow.
+    /// Returns the capacity to publish to senders, if this operator is slow.
     pub(crate) fn slow(&self) -> Option<Slow> {
         self.slow
     }
 
-    /// A turn has handled so many items in so long.
+    /// Learns from a turn that processed `items` items in `elapsed_ns`.
     pub(crate) fn learn(&mut self, items: usize, elapsed_ns: u64) {
         if items == 0 || self.unbounded {
             return;
@@ -78,10 +79,13 @@ impl Pace {
             });
         } else if items >= self.limit {
             self.limit = fit.min(self.limit.saturating_mul(GROWTH)).max(self.limit);
-            self.slow = self.slow.filter(|_| self.limit < ENOUGH).map(|_| Slow {
-                turn: self.limit,
-                in_flight: within(IN_FLIGHT_NS).max(self.limit),
-            });
+            self.slow = self
+                .slow
+                .filter(|_| self.limit < TURN_ITEMS_MAX)
+                .map(|_| Slow {
+                    turn: self.limit,
+                    in_flight: within(IN_FLIGHT_NS).max(self.limit),
+                });
         }
     }
 }
@@ -90,7 +94,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The sizes of turns of an operator that takes so long for an item.
+    /// The sizes of turns of an operator that takes `item_ns` for an item.
     fn turns(pace: &mut Pace, item_ns: u64, count: usize) -> Vec<usize> {
         let mut sizes = Vec::new();
         for _ in 0..count {
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_operator_is_given_one_item_at_a_time_from_the_first() {
+    fn a_slow_operator_receives_one_item_at_a_time() {
         let mut pace = Pace::new(1, false);
         assert_eq!(turns(&mut pace, 5_000_000, 4), [1; 4]);
         assert_eq!(
@@ -126,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_grows_until_it_takes_its_time() {
+    fn a_turn_grows_up_to_its_intended_work() {
         let mut pace = Pace::new(1, false);
         assert_eq!(
             turns(&mut pace, 100, 9),
@@ -138,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_that_becomes_slow_and_quick_again_is_followed() {
+    fn the_pace_follows_an_operator_that_becomes_slow_and_fast_again() {
         let mut pace = Pace::new(1, false);
         turns(&mut pace, 1_000, 9);
         assert_eq!(pace.limit(), 1_000);
-        // The batch in hand is not cut by anybody: it took as long as it took.
+        // The current batch is not divided: it takes the time that it takes.
         pace.learn(1_000, 5_000_000_000);
         assert_eq!(
             (pace.limit(), pace.slow().map(|slow| slow.turn)),
@@ -153,9 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn few_items_say_little() {
+    fn few_items_do_not_change_the_pace() {
         let mut pace = Pace::new(64, false);
-        // One item and what every turn costs.
+        // One item and the fixed cost of a turn.
         pace.learn(1, 30_000);
         assert_eq!((pace.limit(), pace.slow()), (64, None));
         pace.learn(0, 9_000_000);
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn where_turns_are_not_bounded_nothing_is_learnt() {
+    fn unbounded_turns_do_not_change_the_pace() {
         let mut pace = Pace::new(1, true);
         pace.learn(1, 9_000_000_000);
         assert_eq!((pace.limit(), pace.slow()), (usize::MAX, None));

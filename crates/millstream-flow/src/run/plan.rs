@@ -1,4 +1,4 @@
-//! A described flow, ready to be run.
+//! A described flow that is ready to run.
 
 use crate::checkpoint::{Codecs, Sinks, Sources};
 use crate::describe::node::{DescribedEdge, Node};
@@ -17,7 +17,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks that what travels on each edge can become bytes.
+    /// Checks that the batches of each edge can be encoded.
     pub(crate) fn check_codecs(&self) -> Result<(), FlowError> {
         let mut edges = self.edges.iter();
         edges.try_for_each(|edge| edge.check(&self.nodes, &self.codecs))

@@ -1,8 +1,8 @@
-//! How a worker waits: for sockets, for a moment in time, or for another worker.
+//! The poller of a worker waits for sockets, for a deadline, or for another worker.
 //!
-//! Each worker owns one poller. A connector registers its sockets and gets a [`Readiness`]: a
-//! flag that says whether a read is worth trying. Registration is edge-triggered, so a flag stays
-//! up until the connector has seen `WouldBlock` and lowers it.
+//! Each worker owns one poller. A connector registers its sockets and receives a [`Readiness`]: a flag that
+//! says whether a read may succeed. Registration is edge-triggered, so a flag stays up until the connector has
+//! seen `WouldBlock` and lowers it.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -25,12 +25,12 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// True when a read is worth trying.
+    /// True if a read may succeed.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.ready.get()
     }
-    /// To be called after `WouldBlock`.
+    /// Lowers the flag; must be called after `WouldBlock`.
     pub fn lower(&self) {
         self.ready.set(false);
     }
@@ -44,7 +44,7 @@ struct Slot {
 type Slots = Rc<RefCell<Vec<Option<Slot>>>>;
 type Wakes = Rc<RefCell<Vec<(Arc<AtomicBool>, Rc<Activator>)>>>;
 
-/// Wakes a source from any thread: it is asked for a batch.
+/// Wakes a source from any thread, so that it is asked for a batch.
 #[derive(Clone)]
 pub struct Wake {
     called: Arc<AtomicBool>,
@@ -52,16 +52,16 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// Has the source asked soon. Any number of calls before it is asked count as one.
+    /// Wakes the source. Several calls before it is asked for a batch count as one.
     pub fn wake(&self) {
         if !self.called.swap(true, Ordering::SeqCst) {
-            // It fails only when the worker has gone, and the source with it.
+            // It fails only after the worker has ended, and the source with it.
             let _ = self.waker.wake();
         }
     }
 }
 
-/// A source's hold on its worker's poller.
+/// The access of a source to its worker's poller.
 #[derive(Clone)]
 pub struct Io {
     registry: Rc<Registry>,
@@ -73,13 +73,13 @@ pub struct Io {
 }
 
 impl Io {
-    /// The number of the worker that opens the source, from 0, and how many there are.
+    /// Returns the number of the worker that opens the source, from 0, and the number of workers.
     #[must_use]
     pub fn place(&self) -> (usize, usize) {
         self.place
     }
 
-    /// What wakes the source from another thread.
+    /// Returns a handle that wakes the source from another thread.
     #[must_use]
     pub fn wake(&self) -> Wake {
         let called = Arc::new(AtomicBool::new(false));
@@ -91,18 +91,19 @@ impl Io {
         Wake { called, waker }
     }
 
-    /// As [`watch`](Self::watch), for a file descriptor: a socket, a pipe, an eventfd. Regular files cannot be watched.
+    /// As [`watch`](Self::watch), for a file descriptor: a socket, a pipe, an eventfd. Regular files cannot be
+    /// watched.
     ///
     /// # Errors
-    /// It is not open, or of a kind that cannot be watched.
+    /// The descriptor is not open, or is of a kind that cannot be watched.
     pub fn watch_fd(&self, fd: RawFd) -> io::Result<Readiness> {
         self.watch(&mut SourceFd(&fd))
     }
 
-    /// Has the source run again if the descriptor has input now, whether or not that is new.
+    /// Runs the source again if the descriptor has input now, whether or not the input is new.
     ///
     /// # Errors
-    /// It was closed.
+    /// The descriptor was closed.
     pub fn watch_fd_again(&self, fd: RawFd, readiness: &Readiness) -> io::Result<()> {
         let (token, readable) = (Token(readiness.token), Interest::READABLE);
         self.registry
@@ -117,7 +118,7 @@ impl Io {
     /// Watches `socket` for input; its source runs when there is some.
     ///
     /// # Errors
-    /// What the system says, for instance that there are too many open files.
+    /// The error of the system, for instance that there are too many open files.
     pub fn watch(&self, socket: &mut impl Source) -> io::Result<Readiness> {
         let mut slots = self.slots.borrow_mut();
         let token = slots
@@ -138,9 +139,9 @@ impl Io {
         Ok(Readiness { ready, token })
     }
 
-    /// Stops watching a socket, which frees its place.
+    /// Stops watching a socket and frees its slot.
     pub fn forget(&self, socket: &mut impl Source, readiness: &Readiness) {
-        // It fails for a socket that is closed already, which is what was wanted.
+        // It fails for a socket that is closed already, which needs no deregistration.
         let _ = self.registry.deregister(socket);
         if let Some(slot) = self.slots.borrow_mut().get_mut(readiness.token) {
             *slot = None;
@@ -187,8 +188,7 @@ impl Poller {
         }
     }
 
-    /// Waits for input, for a wake-up or for `limit`, and puts the sources with input on the list
-    /// of what is to run.
+    /// Waits for input, for a wake-up or for `limit`, and activates the sources with input.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         match self.poll.poll(&mut self.events, limit) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),

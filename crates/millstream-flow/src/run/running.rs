@@ -1,4 +1,4 @@
-//! A flow at work, as the program that started it sees it: stop it, wait for it, read its metrics.
+//! The handle of a running flow: stop it, wait for it, read its metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,27 +24,28 @@ pub struct Running {
 }
 
 impl Running {
-    /// Asks the flow to end; [`wait`](Running::wait) tells when it has. Its sources read no more, and what is in its steps is
-    /// finished. What is not finished within a second is abandoned: each worker finishes the item in hand. With a state
-    /// directory the next start takes the rest up from the last commit; without one it is dropped, and its number is said on
-    /// standard error and by [`Control::unfinished`].
+    /// Asks the flow to end; [`wait`](Running::wait) returns when it has. Its sources read no more, and the
+    /// items in its steps are processed. If this takes more than a second the run is abandoned: each worker
+    /// finishes its current item. With a state directory the next start resumes from the last commit; without
+    /// one the remaining items are dropped. Their number is reported on standard error and by
+    /// [`Control::unfinished`].
     pub fn stop(&self) {
         self.control.stop();
     }
 
-    /// A handle with which another thread can stop the flow.
+    /// Returns a handle with which another thread can stop the flow.
     #[must_use]
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
     }
 
-    /// True once all workers have ended; waits for that `limit` at most.
+    /// True if all workers have ended; waits for that at most for `limit`.
     #[must_use]
     pub fn ended_within(&self, limit: Duration) -> bool {
         self.control.wait_ended(limit)
     }
 
-    /// The metrics as last published; at the end they are complete.
+    /// Returns the metrics as last published; at the end they are complete.
     #[must_use]
     pub fn report(&self) -> Report {
         Report {
@@ -83,10 +84,10 @@ impl Running {
         }
         drop(signals);
         let threads = self.threads.take();
-        self.tell_of_the_unfinished();
-        // A panic was caught inside the worker and stands in `control`.
+        self.report_unfinished();
+        // A panic was caught inside the worker, and its error is in `control`.
         let _ = threads.map(|threads| threads.join());
-        // The last epoch is committed by then, or its failure stands in `control`.
+        // The last epoch is committed by now, or its failure is in `control`.
         let _ = self.committer.take().map(|committer| committer.join());
         match self.control.take_failure() {
             Some(error) => Err(error),
@@ -97,8 +98,8 @@ impl Running {
         }
     }
 
-    /// Says what an abandoned run has left.
-    fn tell_of_the_unfinished(&self) {
+    /// Reports the items that an abandoned run has not processed.
+    fn report_unfinished(&self) {
         let left = self.control.unfinished();
         if !self.control.abandoned() || left == 0 {
             return;
@@ -116,12 +117,12 @@ impl Running {
         );
     }
 
-    /// Ends the flow without waiting for the items that its workers have in hand, and says how many items it leaves. A worker
-    /// that is inside a step ends behind that item.
+    /// Ends the flow without waiting for the items in its steps, and reports how many remain. A worker that is
+    /// inside a step ends after its current item.
     pub fn abandon(mut self) {
         self.control.abandon();
-        self.tell_of_the_unfinished();
-        // The threads end by themselves; to drop their guards would be to wait for them.
+        self.report_unfinished();
+        // The threads end by themselves; dropping their guards would wait for them.
         std::mem::forget(self.threads.take());
         std::mem::forget(self.committer.take());
     }

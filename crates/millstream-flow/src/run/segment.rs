@@ -1,7 +1,7 @@
 //! A segment: one timely operator and all the steps fused into it.
 //!
-//! Invariant: an operator holds a capability for each of its outputs until it has ended, so that
-//! what it emits at the end is still in time; the operators behind it see the end only then.
+//! Invariant: an operator holds a capability for each of its outputs until it has ended, so that its output at
+//! the end is still in time; the operators after it see the end only then.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -22,13 +22,13 @@ use crate::run::build::{
     Capabilities, Deadline, Epoch, Feed, Outlet, Root, SegmentBuild, WorkerBuild,
 };
 use crate::run::context::WorkerContext;
-use crate::run::control::{Relief, Wrapper};
+use crate::run::control::{Processed, Wrapper};
 use crate::run::edge::Receiver;
 use crate::run::pace::Pace;
 use crate::run::packet::{ByAddress, Content, Packet};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
-/// One turn of an operator, inside what the run wraps around it.
+/// Runs one turn of an operator inside the wrapper of the run.
 pub(crate) fn turn(hold: Option<&Wrapper>, mut body: impl FnMut() -> bool) -> bool {
     let Some(hold) = hold else { return body() };
     let mut again = false;
@@ -36,7 +36,7 @@ pub(crate) fn turn(hold: Option<&Wrapper>, mut body: impl FnMut() -> bool) -> bo
     again
 }
 
-/// An operator whose chain is made, ready to be given its work.
+/// An operator whose chain is created, and whose logic is not set yet.
 pub(crate) struct Made<'s, B> {
     pub(crate) builder: OperatorBuilder<'s, Epoch>,
     pub(crate) capabilities: Capabilities,
@@ -44,8 +44,8 @@ pub(crate) struct Made<'s, B> {
     pub(crate) deadline: Option<Rc<Cell<i64>>>,
 }
 
-/// Makes the chain behind a root, once its `source` is open. An operator that was begun must be
-/// built: if something cannot be opened, it becomes one that does nothing.
+/// Creates the chain after a root, once its `source` is open. A started operator must be built: if a connector
+/// cannot be opened, it becomes one that does nothing.
 pub(crate) fn segment<'s, B: Batch, S>(
     build: &mut WorkerBuild<'_, 's>,
     builder: OperatorBuilder<'s, Epoch>,
@@ -70,7 +70,7 @@ pub(crate) fn segment<'s, B: Batch, S>(
     let made = source.and_then(|source| Ok((source, outlet.build(&mut segment)?)));
     let (builder, keeps_time) = (segment.builder, segment.keeps_time);
     let deadline = keeps_time.then(|| {
-        // The first turn comes at once: it asks for the next.
+        // The first turn runs at once, and requests the next one.
         let at = Rc::new(Cell::new(BEFORE_ALL));
         let activator = build.scope.activator_for(builder.operator_info().address);
         build.deadlines.borrow_mut().push(Deadline {
@@ -96,8 +96,8 @@ pub(crate) fn segment<'s, B: Batch, S>(
     }
 }
 
-/// The root of a place where connections come in.
-/// `routed` says whether items come from all workers or from this one only.
+/// Creates the root of an operator with inputs from other operators. `routed` says whether items come from all
+/// workers or from this one only.
 pub(crate) fn arrival_root<B: Batch>(
     node: NodeId,
     edges: Vec<EdgeId>,
@@ -108,7 +108,9 @@ pub(crate) fn arrival_root<B: Batch>(
         let name = build.nodes[node].name.clone();
         let streams: Option<Vec<_>> = edges.iter().map(|edge| build.edges.remove(edge)).collect();
         let streams = streams.ok_or_else(|| {
-            FlowError::Usage(format!("step \"{name}\" stands before what it reads"))
+            FlowError::Usage(format!(
+                "step \"{name}\" comes before the step that it reads"
+            ))
         })?;
         let receiver = receiver(build, &name, &edges)?;
         let mut builder = OperatorBuilder::new(name, build.scope);
@@ -151,11 +153,11 @@ pub(crate) fn arrival_root<B: Batch>(
                         });
                     }
                     if outcome.is_ok() {
-                        let gone_on = arrival.go_on(frontiers, cx);
+                        let gone_on = arrival.end_epochs(frontiers, cx);
                         ended = *gone_on.as_ref().unwrap_or(&false);
                         outcome = gone_on.map(drop);
                     }
-                    rest(arrival.deadline.as_ref(), ended, cx);
+                    set_deadline(arrival.deadline.as_ref(), ended, cx);
                     report(outcome, cx);
                     !ended
                 })
@@ -165,7 +167,7 @@ pub(crate) fn arrival_root<B: Batch>(
     })
 }
 
-/// Reads the packets of `edges` at the step `name`.
+/// Creates the receiver of `edges` at the step `name`.
 fn receiver<B: Batch>(
     build: &WorkerBuild<'_, '_>,
     name: &str,
@@ -175,8 +177,7 @@ fn receiver<B: Batch>(
     Receiver::of(name, edges, all, build.nodes, codecs)
 }
 
-/// What the senders of a connection have said about event time before they say anything: those
-/// without input are not waited for.
+/// Returns the initial event times of the senders of a connection: senders without input are not waited for.
 fn expected(
     feeding: usize,
     routed: bool,
@@ -193,7 +194,7 @@ fn expected(
     })
 }
 
-/// Lets the steps of a chain that keep time see which time it is.
+/// Notifies the steps of a chain that use processing time of the current time.
 pub(crate) fn tick<B: Batch>(
     deadline: Option<&Rc<Cell<i64>>>,
     chain: &mut dyn Push<B>,
@@ -211,17 +212,17 @@ pub(crate) fn tick<B: Batch>(
     chain.tick(cx)
 }
 
-/// How many items the first turn of a place has where connections come in.
+/// The number of items in the first turn of an operator with inputs from other operators.
 const FIRST_TURN_ITEMS: usize = 16;
 
-/// Notes when an operator that keeps time wants its next turn.
-pub(crate) fn rest(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &WorkerContext) {
+/// Records when an operator that uses processing time must run next.
+pub(crate) fn set_deadline(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &WorkerContext) {
     if let Some(at) = deadline {
         at.set(if ended { NEVER } else { cx.deadline });
     }
 }
 
-/// The place where connections come in, and the chain behind it.
+/// The inputs from other operators, and the chain after them.
 struct Arrival<B> {
     node: NodeId,
     receiver: Receiver<B>,
@@ -229,24 +230,24 @@ struct Arrival<B> {
     routed: bool,
     chain: Box<dyn Push<B>>,
     deadline: Option<Rc<Cell<i64>>>,
-    /// The epoch that this operator is in.
+    /// The current epoch of this operator.
     epoch: Epoch,
     pace: Pace,
-    /// When this turn took its first batch, and the items that it has taken since; 0 before that.
+    /// The time at which this turn took its first batch, and the number of its items; 0 before that.
     began_ns: u64,
     items: usize,
-    /// What was processed and not flushed.
-    processed: Relief,
-    /// What came of this epoch and is left for later turns, in order.
+    /// The load that was processed and not flushed.
+    processed: Processed,
+    /// Packets of this epoch that are left for later turns, in order.
     pending: VecDeque<(usize, Packet)>,
-    /// What came of later epochs, in the order in which it came, with the input it came by.
+    /// Packets of later epochs in the order of arrival, with their inputs.
     waiting: VecDeque<(Epoch, usize, Packet)>,
     activator: Activator,
     capabilities: Capabilities,
 }
 
 impl<B: Batch> Arrival<B> {
-    /// What has not been given anything yet.
+    /// Creates an arrival that has received nothing yet.
     fn new(
         node: NodeId,
         receiver: Receiver<B>,
@@ -265,7 +266,7 @@ impl<B: Batch> Arrival<B> {
             pace: Pace::new(FIRST_TURN_ITEMS, false),
             began_ns: 0,
             items: 0,
-            processed: Relief::default(),
+            processed: Processed::default(),
             pending: VecDeque::new(),
             waiting: VecDeque::new(),
             activator,
@@ -273,21 +274,21 @@ impl<B: Batch> Arrival<B> {
         }
     }
 
-    /// Whether all that belongs to this epoch has come.
+    /// Whether all packets of this epoch have arrived.
     fn epoch_is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
         frontiers
             .iter()
             .all(|frontier| !frontier.less_equal(&self.epoch))
     }
 
-    /// Whether all there is has come.
+    /// Whether all packets have arrived.
     fn is_over(&self, frontiers: &[MutableAntichain<Epoch>]) -> bool {
         self.waiting.is_empty()
             && self.pending.is_empty()
             && frontiers.iter().all(|frontier| frontier.is_empty())
     }
 
-    /// A packet of an epoch has come: now or later is its time.
+    /// Takes a packet: processes it if it belongs to this epoch, and keeps it for later if not.
     fn take(
         &mut self,
         input: usize,
@@ -311,11 +312,11 @@ impl<B: Batch> Arrival<B> {
         }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     fn begin(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         (self.began_ns, self.items) = (0, 0);
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
-        self.catch_up(cx)
+        self.process_pending(cx)
     }
 
     fn turn_is_over(&self, cx: &WorkerContext) -> bool {
@@ -323,8 +324,8 @@ impl<B: Batch> Arrival<B> {
         self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
     }
 
-    /// Processes what earlier turns have left, as long as there is time.
-    fn catch_up(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+    /// Processes the packets that earlier turns have left, within the time of a turn.
+    fn process_pending(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         while !self.turn_is_over(cx)
             && let Some((input, packet)) = self.pending.pop_front()
         {
@@ -333,7 +334,7 @@ impl<B: Batch> Arrival<B> {
         Ok(())
     }
 
-    /// What the turn has shown of the pace of this operator.
+    /// Learns the pace of this operator from the turn.
     fn learn(&mut self, cx: &mut WorkerContext) {
         if self.items > 0 {
             self.pace
@@ -342,8 +343,8 @@ impl<B: Batch> Arrival<B> {
         }
     }
 
-    /// Ends the epochs that are over; true when all is over.
-    fn go_on(
+    /// Ends the epochs that are complete; true if all have ended.
+    fn end_epochs(
         &mut self,
         frontiers: &[MutableAntichain<Epoch>],
         cx: &mut WorkerContext,
@@ -366,7 +367,7 @@ impl<B: Batch> Arrival<B> {
         Ok(false)
     }
 
-    /// Goes on to the next epoch, and takes what has been waiting for it.
+    /// Ends the epoch, and takes the packets that waited for the next one.
     fn end_epoch(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         end_epoch(
             self.node,
@@ -385,16 +386,16 @@ impl<B: Batch> Arrival<B> {
                 self.pending.push_back((input, packet));
             }
         }
-        self.catch_up(cx)?;
+        self.process_pending(cx)?;
         self.flush(cx)
     }
 
-    /// Flushes the chain: what came in is on its way no longer.
+    /// Flushes the chain; the processed input is no longer in flight.
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.chain.flush(cx)?;
         let processed = std::mem::take(&mut self.processed);
         if !processed.is_nothing() {
-            cx.control.relieve(cx.worker, processed);
+            cx.control.subtract_load(cx.worker, processed);
         }
         Ok(())
     }
@@ -412,7 +413,7 @@ impl<B: Batch> Arrival<B> {
         };
         let content = std::mem::take(&mut packet.content);
         if let Content::Watermark(mark) = content {
-            let Some(joined) = self.marks.hear(sender, mark) else {
+            let Some(joined) = self.marks.update(sender, mark) else {
                 return Ok(());
             };
             let now = now_ns();
@@ -432,22 +433,21 @@ impl<B: Batch> Arrival<B> {
         let (items, room) = (packet.items, self.pace.limit() - self.items);
         if items <= room {
             self.items += items;
-            self.processed.add(Relief::of(items, 0));
+            self.processed.add(Processed::of(items, 0));
             return self.chain.push(&mut batch, cx);
         }
-        // What does not fit into this turn comes first in the next one.
+        // Items that do not fit into this turn come first in the next one.
         let mut first = batch.take_first(room);
         packet.items = items - room;
         packet.content = Content::Batch(batch);
         self.items += room;
-        self.processed.add(Relief::of(items, packet.items));
+        self.processed.add(Processed::of(items, packet.items));
         self.pending.push_front((input, packet));
         self.chain.push(&mut first, cx)
     }
 }
 
-/// Ends an epoch of an operator: its part goes to the committer, and what it sends from now on belongs to
-/// the next epoch.
+/// Ends an epoch of an operator: sends its part to the committer; its later output belongs to the next epoch.
 pub(crate) fn end_epoch<B: Batch>(
     node: NodeId,
     chain: &mut dyn Push<B>,
@@ -503,7 +503,7 @@ mod tests {
     use crate::run::control::Control;
     use crate::run::metrics::StepMetrics;
 
-    /// A chain that takes everything.
+    /// A chain that accepts everything.
     struct Anything;
 
     impl Push<Vec<u8>> for Anything {

@@ -1,9 +1,10 @@
-//! SIGINT and SIGTERM.
+//! Handles SIGINT and SIGTERM.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// SIGINT and SIGTERM, heeded for as long as this exists: the first is noted, a second ends the process.
+/// Handlers of SIGINT and SIGTERM, active while this exists: the first signal sets a flag, a second one ends
+/// the process.
 pub(super) struct Signals {
     pub(super) noted: Arc<AtomicBool>,
     hooks: Vec<signal_hook::SigId>,
@@ -13,13 +14,13 @@ impl Signals {
     pub(super) fn hook() -> Self {
         let (noted, mut hooks) = (Arc::new(AtomicBool::new(false)), Vec::new());
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // In this order: the shutdown looks at the flag before this signal has raised it.
+            // The order matters: the shutdown reads the flag before this signal has raised it.
             let at_once = signal_hook::flag::register_conditional_shutdown(
                 signal,
                 128 + signal,
                 Arc::clone(&noted),
             );
-            // Registering fails only for signals that may not be caught.
+            // Registering fails only for signals that cannot be caught.
             hooks.extend(at_once.ok());
             hooks.extend(signal_hook::flag::register(signal, Arc::clone(&noted)).ok());
         }

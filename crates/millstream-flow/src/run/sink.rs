@@ -1,4 +1,4 @@
-//! The end of a chain: hands batches to a sink's writer and books them.
+//! The end of a chain in a sink: passes batches to the sink's writer and records their latency.
 
 use crate::batch::Batch;
 use crate::checkpoint::WriterId;
@@ -14,7 +14,7 @@ use crate::time::Watermark;
 pub(crate) struct Drain<B> {
     node: NodeId,
     writer: Box<dyn Writer<B>>,
-    /// Batches since the last flush: when they were whole at the source, and their items.
+    /// Batches since the last flush: the time at which they were complete at the source, and their items.
     unflushed: Vec<(u64, usize)>,
 }
 
@@ -39,15 +39,15 @@ impl<B: Batch> Drain<B> {
         })
     }
 
-    /// Books what a flush has handed over: a batch is done when the system has it.
-    fn book(&mut self, cx: &mut WorkerContext) {
+    /// Records the batches of a flush: a batch counts when the system has accepted it.
+    fn record_flushed(&mut self, cx: &mut WorkerContext) {
         for (stamp, items) in self.unflushed.drain(..) {
             cx.stamp = stamp;
-            cx.book(self.node, items, 0);
+            cx.record(self.node, items, 0);
         }
     }
 
-    /// Puts a token into the part of this epoch; it takes the place of an earlier one of the writer.
+    /// Adds a token to the part of this epoch; it replaces an earlier one of the writer.
     fn keep(&self, token: Option<Token>, cx: &mut WorkerContext) {
         if let (Some(checkpoint), Some(token)) = (&mut cx.checkpoint, token) {
             let writer = WriterId {
@@ -80,7 +80,7 @@ impl<B: Batch> Push<B> for Drain<B> {
             self.writer
                 .flush()
                 .map_err(|cause| self.failure(cause, cx))?;
-            self.book(cx);
+            self.record_flushed(cx);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl<B: Batch> Push<B> for Drain<B> {
         let number = cx.epoch_number(epoch);
         let prepared = self.writer.prepare(number);
         let token = prepared.map_err(|cause| self.failure(cause, cx))?;
-        self.book(cx);
+        self.record_flushed(cx);
         self.keep(token, cx);
         Ok(())
     }
@@ -107,7 +107,7 @@ impl<B: Batch> Push<B> for Drain<B> {
         cx.current = self.node;
         let closed = self.writer.close();
         let token = closed.map_err(|cause| self.failure(cause, cx))?;
-        self.book(cx);
+        self.record_flushed(cx);
         self.keep(token, cx);
         Ok(())
     }

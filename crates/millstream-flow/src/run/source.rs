@@ -1,7 +1,7 @@
-//! Reading sources: a source's partitions on one worker, and the chain they feed.
+//! Reads sources: the partitions of a source on one worker, and the chain after them.
 //!
-//! With recovery a source is where an epoch ends first: it notes its positions, and what it reads next
-//! belongs to the next epoch.
+//! With recovery an epoch ends first in the sources: a source records its positions, and its next input belongs
+//! to the next epoch.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,8 +23,8 @@ use crate::run::dead_letters::DeadLetterSinks;
 use crate::run::making::Making;
 use crate::run::pace::Pace;
 use crate::run::poller::Io;
-use crate::run::segment::{end_epoch, finish, report, rest, segment, tick, turn};
-use crate::source::{Events, Next, Partition, Source};
+use crate::run::segment::{end_epoch, finish, report, segment, set_deadline, tick, turn};
+use crate::source::{Events, Next, Partition, PositionError, Source};
 
 /// The root of a source.
 pub(crate) fn source_root<B: Batch>(
@@ -68,7 +68,7 @@ pub(crate) fn source_root<B: Batch>(
             ended: false,
             lockstep,
             has_read: false,
-            noted: false,
+            input_recorded: false,
             epoch: 0,
             closed: Vec::new(),
             capabilities: Rc::clone(&capabilities),
@@ -85,7 +85,7 @@ pub(crate) fn source_root<B: Batch>(
                         return false;
                     }
                     let outcome = reader.turn(cx);
-                    rest(reader.deadline.as_ref(), reader.ended, cx);
+                    set_deadline(reader.deadline.as_ref(), reader.ended, cx);
                     if outcome.is_err() || reader.ended {
                         capabilities.borrow_mut().clear();
                     }
@@ -98,13 +98,13 @@ pub(crate) fn source_root<B: Batch>(
     })
 }
 
-/// The most items of a source that steps see in one batch.
+/// The largest batch of a source that steps receive.
 fn batch_size_max<B: Batch>(source: &dyn Source<B>) -> usize {
     let limit = source.settings().batch_size_max;
     limit.unwrap_or(usize::MAX).max(1)
 }
 
-/// What a source gives to its chain on this worker.
+/// The input of a chain from its source on this worker.
 fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
     let opened = opened.into_iter().flat_map(|(partitions, ..)| partitions);
     let partitions = opened.map(|open| (open.index, open.name.clone()));
@@ -114,10 +114,10 @@ fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
     }
 }
 
-/// The partitions of a source on a worker, and what becomes of its bad input.
+/// The partitions of a source on a worker, and the policy for its invalid input.
 type Opened<B> = (Vec<Open<B>>, Policy, DeadLetterSinks);
 
-/// Opens a source, or what stands in for it in a rehearsal.
+/// Opens a source, or its replacement in a rehearsal.
 fn open<B: Batch>(
     build: &WorkerBuild<'_, '_>,
     node: NodeId,
@@ -143,8 +143,8 @@ fn open<B: Batch>(
     (opened, feeding)
 }
 
-/// Opens the partitions of a source that this worker reads, where they stood if the run resumes; and says
-/// how many workers have some.
+/// Opens the partitions of a source that this worker reads, at their saved positions if the run resumes;
+/// returns also the number of workers that have partitions.
 fn open_partitions<B: Batch>(
     build: &WorkerBuild<'_, '_>,
     this: &Node,
@@ -168,8 +168,8 @@ fn open_partitions<B: Batch>(
         for (index, name) in names.into_iter().enumerate() {
             if index % build.workers == build.worker {
                 let position = resume.and_then(|resume| resume.position(&this.name, &name));
-                let place = resume.and_then(|resume| resume.place(&this.name, &name));
-                let input = source.open_at(index, position, place, io)?;
+                let input = source.open(index, position, io);
+                let input = input.map_err(|cause| of_partition(&name, cause))?;
                 opened.push(Open { index, name, input });
             }
         }
@@ -182,51 +182,59 @@ fn open_partitions<B: Batch>(
     (opened, feeding)
 }
 
-/// Items and batches that a source hands on before other operators get their turn.
+/// An error of opening a partition; where its position cannot be read, with the name of the partition.
+fn of_partition(name: &str, cause: Cause) -> Cause {
+    match cause.downcast_ref::<PositionError>() {
+        Some(error) => format!("partition \"{name}\": {error}").into(),
+        None => cause,
+    }
+}
+
+/// The number of items and batches that a source passes on before other operators run.
 const ITEMS_PER_TURN: usize = 1024;
 const BATCHES_PER_TURN: usize = 256;
-/// How long a source waits before it looks again whether a congested worker has caught up.
+/// The time after which a source checks again whether a worker is still congested.
 const CONGESTED_NS: u64 = 50_000;
 
-/// A partition that is open.
+/// An open partition.
 struct Open<B> {
     index: usize,
     name: String,
     input: Box<dyn Partition<B>>,
 }
 
-/// A source's partitions on one worker, and the chain they feed.
+/// The partitions of a source on one worker, and the chain after them.
 struct Reader<B> {
     node: NodeId,
     partitions: Vec<Open<B>>,
-    /// The partition that is read next.
+    /// The index of the partition that is read next.
     next: usize,
     chain: Box<dyn Push<B>>,
     batch: B,
-    /// What a source gave over the limit of its turn: of which partition, and when it was whole. Nothing else is read before
-    /// it is handed on, and no epoch ends within it.
+    /// The rest of a batch over the limit of its turn, with its partition and the time at which it was
+    /// complete. Nothing else is read before it is passed on, and no epoch ends within it.
     held: Option<(B, usize, u64)>,
     pace: Pace,
-    /// How many items the steps see at once at most.
+    /// The largest batch that steps receive.
     batch_size_max: usize,
-    /// When this turn had its first batch, and the items that it has had since; 0 before that.
+    /// The time at which this turn took its first batch, and the number of its items; 0 before that.
     began_ns: u64,
     items: usize,
     activator: Activator,
     alarm: Rc<RefCell<Option<u64>>>,
     deadline: Option<Rc<Cell<i64>>>,
     ended: bool,
-    /// True when no more than one batch belongs to an epoch.
+    /// True if at most one batch belongs to an epoch.
     lockstep: bool,
     has_read: bool,
-    /// Whether the run knows that this source has read something.
-    noted: bool,
-    /// The epoch that this source is in.
+    /// Whether the run has recorded that this source has input.
+    input_recorded: bool,
+    /// The current epoch of this source.
     epoch: Epoch,
-    /// Where the partitions stood that have ended.
+    /// The positions of the partitions that have ended.
     closed: Vec<PartitionPosition>,
     capabilities: Capabilities,
-    /// What becomes of input of which no item can be made.
+    /// The policy for invalid input.
     policy: Policy,
     dead_letters: DeadLetterSinks,
 }
@@ -234,13 +242,13 @@ struct Reader<B> {
 impl<B: Batch> Reader<B> {
     fn turn(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
-        self.tell_partitions(cx);
+        self.publish_partitions(cx);
         (self.began_ns, self.items) = (0, 0);
         if self.held.is_some() {
-            return self.go_on(cx);
+            return self.pass_held(cx);
         }
         if cx.checkpoint.is_some() {
-            self.keep_up(cx)?;
+            self.end_epoch_if_due(cx)?;
             if self.ended || self.partitions.is_empty() || (self.lockstep && self.has_read) {
                 return Ok(());
             }
@@ -260,7 +268,7 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    /// Reads each partition once, as long as there is time; the next turn begins with the one behind.
+    /// Reads each partition once, within the time of a turn; the next turn begins with the next partition.
     fn read_all(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         for _ in 0..self.partitions.len() {
             if self.next >= self.partitions.len() {
@@ -290,7 +298,7 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    /// What those can take at once to whom this source sends.
+    /// Returns how many items the receivers of this source can process at once.
     fn turn_items(&self, cx: &WorkerContext) -> usize {
         match self.pace.limit() {
             usize::MAX => usize::MAX,
@@ -303,7 +311,7 @@ impl<B: Batch> Reader<B> {
         self.began_ns > 0 && self.pace.is_over(self.items, elapsed)
     }
 
-    /// What the turn has shown of the pace of the steps behind this source.
+    /// Learns the pace of the steps after this source from the turn.
     fn learn(&mut self) {
         if self.items > 0 {
             let elapsed = now_ns().saturating_sub(self.began_ns);
@@ -311,8 +319,8 @@ impl<B: Batch> Reader<B> {
         }
     }
 
-    /// Hands on what fits into a turn of what a source gave over the limit.
-    fn go_on(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+    /// Passes on as much of the held batch as fits into a turn.
+    fn pass_held(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if cx.control.congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
@@ -326,15 +334,15 @@ impl<B: Batch> Reader<B> {
             if !rest.is_empty() {
                 self.held = Some((rest, partition, stamp));
             }
-            self.hand_on(&mut batch, (partition, stamp), cx)?;
+            self.pass(&mut batch, (partition, stamp), cx)?;
         }
         self.flush(cx)?;
         self.learn();
         Ok(())
     }
 
-    /// Hands a batch to the steps.
-    fn hand_on(
+    /// Passes a batch to the steps.
+    fn pass(
         &mut self,
         batch: &mut B,
         (partition, stamp): (usize, u64),
@@ -355,9 +363,9 @@ impl<B: Batch> Reader<B> {
         self.chain.push(batch, cx)
     }
 
-    /// Ends the epoch when it is time, and the source when all sources of the flow have ended: what steps
-    /// give at the end is to belong to one epoch, the last.
-    fn keep_up(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+    /// Ends the epoch when it is due, and the source when all sources of the flow have ended: the output at the
+    /// end must belong to one epoch, the last.
+    fn end_epoch_if_due(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if cx.control.epoch() > self.epoch {
             self.note_positions(cx)?;
             self.dead_letters.prepare(self.node, self.epoch, cx)?;
@@ -367,7 +375,7 @@ impl<B: Batch> Reader<B> {
         }
         if self.partitions.is_empty() && cx.control.is_drained() {
             match &cx.checkpoint {
-                // The committer ends the epoch first; it may be told more than once.
+                // The committer ends the epoch first; it may be notified more than once.
                 Some(checkpoint) if cx.control.keeps_state() => checkpoint.notify_drained(),
                 _ => cx.control.end(),
             }
@@ -389,7 +397,7 @@ impl<B: Batch> Reader<B> {
     fn note_positions(&self, cx: &mut WorkerContext) -> Result<(), Failure> {
         let mut positions = self.closed.clone();
         for open in &self.partitions {
-            positions.push(self.stands(open, cx)?);
+            positions.push(self.position_of(open, cx)?);
         }
         if let Some(checkpoint) = &mut cx.checkpoint {
             checkpoint.part.positions.extend(positions);
@@ -397,42 +405,45 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    /// Where a partition stands.
-    fn stands(&self, open: &Open<B>, cx: &WorkerContext) -> Result<PartitionPosition, Failure> {
-        let place = open.input.place();
+    /// Returns the position of a partition.
+    fn position_of(
+        &self,
+        open: &Open<B>,
+        cx: &WorkerContext,
+    ) -> Result<PartitionPosition, Failure> {
+        let position = open.input.position();
         Ok(PartitionPosition {
             partition: open.name.clone(),
-            position: open.input.position(),
-            place: place.map_err(|cause| self.failure(cause, cx))?,
+            position: position.map_err(|cause| self.failure(cause, cx))?,
         })
     }
 
     fn close(&mut self, index: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
         let ended = self.partitions.remove(index);
         if cx.checkpoint.is_some() {
-            let standing = self.stands(&ended, cx)?;
-            self.closed.push(standing);
+            let position = self.position_of(&ended, cx)?;
+            self.closed.push(position);
             if self.partitions.is_empty() {
                 cx.control.source_ends();
-                // The next turn looks whether it was the last of all.
-                cx.control.ring();
+                // The next turn checks whether it was the last of all.
+                cx.control.signal_sources();
             }
         }
         Ok(())
     }
 
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        self.tell_partitions(cx);
+        self.publish_partitions(cx);
         self.chain.flush(cx)
     }
 
-    fn tell_partitions(&self, cx: &mut WorkerContext) {
+    fn publish_partitions(&self, cx: &mut WorkerContext) {
         cx.live.clear();
         cx.live
             .extend(self.partitions.iter().map(|open| open.index));
     }
 
-    /// Reads one partition for one turn.
+    /// Reads one partition in one turn.
     fn read(&mut self, index: usize, cx: &mut WorkerContext) -> Result<Next, Failure> {
         let turn_items = self.turn_items(cx);
         let mut items = 0;
@@ -456,8 +467,8 @@ impl<B: Batch> Reader<B> {
                     let size = self.batch.len();
                     self.take(index, room, cx)?;
                     items += size;
-                    if !self.noted {
-                        self.noted = true;
+                    if !self.input_recorded {
+                        self.input_recorded = true;
                         cx.control.note_input();
                     }
                     let over = self.held.is_some() || self.turn_is_over(cx);
@@ -472,7 +483,7 @@ impl<B: Batch> Reader<B> {
         Ok(Next::Batch)
     }
 
-    /// Takes the batch that was read: hands on what fits into this turn, and holds the rest.
+    /// Takes the batch that was read: passes on as much as fits into this turn, and holds the rest.
     fn take(&mut self, index: usize, room: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
         let of = (self.partitions[index].index, u64::MAX);
         let mut batch = std::mem::take(&mut self.batch);
@@ -481,7 +492,7 @@ impl<B: Batch> Reader<B> {
             cx.control.hold(batch.len(), 0);
             self.held = Some((std::mem::replace(&mut batch, first), of.0, now_ns()));
         }
-        let outcome = self.hand_on(&mut batch, of, cx);
+        let outcome = self.pass(&mut batch, of, cx);
         self.batch = batch;
         outcome
     }

@@ -1,4 +1,4 @@
-//! The start of a run: state directory, committer, worker threads.
+//! Starts a run: state directory, committer, worker threads.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use crate::run::signals::Signals;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
 
-/// Starts a flow on threads of its own, once `plan` has described it for these options.
+/// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
     options: Options,
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
@@ -38,14 +38,14 @@ pub(crate) fn start(
         worker: WorkerConfig::default(),
     };
     if let Some(life) = life {
-        // Before the first item: a signal that comes early has to find them.
+        // Before the first item, so that an early signal is handled.
         running.signals = running.options.signals.then(Signals::hook);
         running.threads = Some(timely::execute(config, life).map_err(FlowError::Usage)?);
     }
     Ok(running)
 }
 
-/// Runs a flow on the calling thread, once `plan` has described it for these options.
+/// Runs a flow on the calling thread, after `plan` has described it for these options.
 pub(crate) fn run_here(
     options: Options,
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
@@ -59,10 +59,10 @@ pub(crate) fn run_here(
     running.wait()
 }
 
-/// Prepares a run: returns it with what each of its workers does, if there is anything to do.
+/// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
     plan: Plan,
-    options: Options,
+    mut options: Options,
 ) -> Result<
     (
         Running,
@@ -70,7 +70,10 @@ fn prepare(
     ),
     FlowError,
 > {
-    if options.packets == Packets::Bytes {
+    let packets = options.packets.map_or_else(Packets::of_environment, Ok)?;
+    // The workers see what was checked here.
+    options.packets = Some(packets);
+    if packets == Packets::Bytes {
         plan.check_codecs()?;
     }
     let control = Control::new(options.workers, options.release.clone());
@@ -116,7 +119,7 @@ fn prepare(
             None => life(),
         }
         if let Some((_, committer)) = &checkpoints {
-            // A committer that has gone has failed the flow.
+            // A committer that has ended has failed the flow.
             let _ = lock(committer).send(CommitNotice::WorkerEnded);
         }
         shared.worker_ended();
@@ -133,7 +136,9 @@ fn begin_checkpoints(
 ) -> Result<(Checkpoints, Option<JoinHandle<()>>), FlowError> {
     if let Some(conductor) = replaying {
         if running.options.recovery.is_some() {
-            return Err(FlowError::Usage("a replay keeps no state".to_owned()));
+            return Err(FlowError::Usage(
+                "a replay cannot have a state directory".to_owned(),
+            ));
         }
         let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
         return Ok((Some((resume, Mutex::new(conductor))), None));
@@ -151,10 +156,12 @@ fn begin_checkpoints(
         codecs: &plan.codecs,
     };
     let time_ns = clock.time_ns();
-    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns)?;
+    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns);
+    let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
     let ResumedRun { resume, commit, .. } = resumed;
     let (sender, notices) = channel();
     if resume.ends_here {
+        plan.sinks.finish();
         return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));
     }
     let committer = Committer {
@@ -174,6 +181,7 @@ fn begin_checkpoints(
     let thread = std::thread::Builder::new()
         .name("millstream-epochs".to_owned())
         .spawn(move || committer.run(&notices))
+        .inspect_err(|_| plan.sinks.finish())
         .map_err(|cause| FlowError::State {
             path: recovery.dir.clone(),
             cause: cause.into(),
@@ -196,7 +204,7 @@ fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<
             forget: false,
             time_ns: clock.time_ns(),
         };
-        // How it is run is a mistake, not the place that it is opened at.
+        // The error concerns the options of the run, not the address of the source.
         source
             .begin(&run)
             .map_err(|cause| FlowError::Usage(open_error(this, cause).to_string()))?;

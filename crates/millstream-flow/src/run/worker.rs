@@ -1,4 +1,4 @@
-//! The life of a worker thread: it builds its copy of the flow, then alternates between operators and its poller.
+//! A worker thread: it builds its copy of the flow, then alternates between operators and its poller.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,15 +24,16 @@ use crate::run::poller::Poller;
 use crate::testing::replay::Conductor;
 use crate::time::NEVER;
 
-/// The longest sleep: a sleeping worker looks about itself this often, whatever happens.
+/// The longest sleep of a worker, after which it checks the state of the run.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// For how long a flow that was asked to stop finishes what is in its steps. What is left then is abandoned: see
+/// The time for which a stopping flow processes the items in its steps. After that it is abandoned: see
 /// [`Control::abandon`].
 const DRAIN_NS: u64 = 1_000_000_000;
-/// Steps that a busy worker makes between two looks at its sockets.
+/// The number of steps of a busy worker between two polls of its sockets.
 const STEPS_PER_POLL: usize = 4;
 
-/// What workers resume from, and where they send their parts of epochs; none in a run without epochs.
+/// The state from which workers resume, and the channel for their parts of epochs; `None` in a run without
+/// epochs.
 pub(super) type Checkpoints = Option<(Arc<Resume>, Mutex<Sender<CommitNotice>>)>;
 
 /// Runs a worker and turns a panic of a step into the flow's failure.
@@ -65,7 +66,7 @@ pub(super) fn guarded(
         Ok(Ok(())) => {}
         Ok(Err(error)) => control.fail(error),
         Err(panic) => {
-            // The panic has unwound the operator that held the context.
+            // The panic has unwound the operator that borrowed the context.
             let cx = context.borrow();
             let step = cx.metrics.get(cx.current);
             let step = step.map_or_else(String::new, |m| m.name.clone());
@@ -101,7 +102,7 @@ fn work(
             context: Rc::clone(context),
             poller: &poller,
             nodes: &plan.nodes,
-            codecs: (options.packets == Packets::Bytes).then_some(&plan.codecs),
+            codecs: (options.packets == Some(Packets::Bytes)).then_some(&plan.codecs),
             described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
@@ -114,8 +115,8 @@ fn work(
         };
         plan.roots.iter().try_for_each(|root| root(&mut build))
     })?;
-    // No item is read before everything is open on all workers: a flow that cannot start takes no
-    // input, and workers that share a file share it from the start.
+    // No item is read before everything is open on all workers: a flow that cannot start takes no input, and
+    // workers that share a file share it from the start.
     control.worker_built();
     while !control.all_built() {
         poller
@@ -134,23 +135,23 @@ fn work(
         deadlines,
         options,
         seen: 0,
-        bell: 0,
+        source_signals: 0,
         next_report: now_ns(),
-        stop_seen: None,
+        stop_noticed_ns: None,
     };
     while cycle.step() {
-        let limit = cycle.rest();
+        let limit = cycle.sleep_limit();
         if let Some(limit) = limit {
             poller.wait(Some(limit)).map_err(|e| io_error(e.into()))?;
         }
-        cycle.woken();
+        cycle.after_wait();
     }
     Ok(())
 }
 
 /// The state of a worker's loop.
 struct Cycle<'a> {
-    /// Who says what happens next, on the first worker of a replay.
+    /// Decides the next event, on the first worker of a replay.
     conductor: Option<Conductor>,
     worker: &'a mut Worker,
     context: &'a Rc<RefCell<WorkerContext>>,
@@ -160,33 +161,36 @@ struct Cycle<'a> {
     deadlines: Rc<RefCell<Vec<Deadline>>>,
     options: &'a Options,
     seen: u64,
-    /// What the bell showed when sources last looked about themselves.
-    bell: u64,
+    /// The value of `source_signals` when sources last checked the state of the run.
+    source_signals: u64,
     next_report: u64,
-    /// When this worker first saw that the flow was asked to stop.
-    stop_seen: Option<u64>,
+    /// The time at which this worker first saw that the flow was asked to stop.
+    stop_noticed_ns: Option<u64>,
 }
 
 impl Cycle<'_> {
-    /// Lets the operators run; false when the flow has ended on this worker, or failed.
+    /// Runs the operators; false if the flow has ended on this worker, or failed.
     fn step(&mut self) -> bool {
         for _ in 0..STEPS_PER_POLL {
             let alive = self.worker.step();
-            self.tell_others();
+            self.wake_others();
             if !alive || self.control.aborted() {
                 return false;
             }
             if !self.has_work() {
                 break;
             }
-            self.give_up_when_late();
+            self.abandon_if_late();
         }
         true
     }
 
-    /// A flow that was asked to stop does not work on for long.
-    fn give_up_when_late(&self) {
-        if self.stop_seen.is_some_and(|at| now_ns() > at + DRAIN_NS) {
+    /// Abandons the run if it has been stopping for too long.
+    fn abandon_if_late(&self) {
+        if self
+            .stop_noticed_ns
+            .is_some_and(|at| now_ns() > at + DRAIN_NS)
+        {
             self.control.abandon();
         }
     }
@@ -195,8 +199,8 @@ impl Cycle<'_> {
         self.worker.activations().borrow().empty_for() == Some(Duration::ZERO)
     }
 
-    /// Wakes the others when this worker did something since the last time.
-    fn tell_others(&mut self) -> bool {
+    /// Wakes the other workers if this one was active since the last call.
+    fn wake_others(&mut self) -> bool {
         let activity = self.context.borrow().activity;
         let active = activity != self.seen;
         self.seen = activity;
@@ -206,8 +210,8 @@ impl Cycle<'_> {
         active
     }
 
-    /// How long to wait in the poller; not at all while there is work.
-    fn rest(&mut self) -> Option<Duration> {
+    /// Prepares a wait in the poller; returns its limit, which is zero if there is work.
+    fn sleep_limit(&mut self) -> Option<Duration> {
         if self.options.spin && self.conductor.is_none() {
             self.activate_sources();
             return Some(Duration::ZERO);
@@ -218,7 +222,7 @@ impl Cycle<'_> {
         if self.options.workers > 1 {
             self.control.set_sleeping(self.worker.index(), true);
             self.worker.step();
-            if self.tell_others() || self.has_work() || self.control.aborted() {
+            if self.wake_others() || self.has_work() || self.control.aborted() {
                 return Some(Duration::ZERO);
             }
         }
@@ -242,7 +246,7 @@ impl Cycle<'_> {
         )
     }
 
-    /// The next moment in processing time that an operator waits for.
+    /// Returns the next moment in processing time that an operator waits for.
     fn deadline(&self) -> Option<i64> {
         let deadlines = self.deadlines.borrow();
         let next = deadlines.iter().map(|deadline| deadline.at.get()).min();
@@ -250,7 +254,7 @@ impl Cycle<'_> {
     }
 
     /// Activates the operators whose moment in processing time has come.
-    fn ring(&self) {
+    fn activate_due(&self) {
         if let Some(next) = self.deadline() {
             let now = self.context.borrow().clock.time_ns();
             if now >= next {
@@ -263,18 +267,18 @@ impl Cycle<'_> {
         }
     }
 
-    /// After waiting: alarms, the wish to stop, metrics that are due.
-    fn woken(&mut self) {
+    /// Handles alarms, a stop request and due metrics after a wait.
+    fn after_wait(&mut self) {
         if self.options.workers > 1 {
             self.control.set_sleeping(self.worker.index(), false);
         }
-        if self.control.stopping() && self.stop_seen.is_none() {
-            self.stop_seen = Some(now_ns());
+        if self.control.stopping() && self.stop_noticed_ns.is_none() {
+            self.stop_noticed_ns = Some(now_ns());
             self.activate_sources();
         }
-        let bell = self.control.bell();
-        if bell != self.bell {
-            self.bell = bell;
+        let source_signals = self.control.source_signals();
+        if source_signals != self.source_signals {
+            self.source_signals = source_signals;
             self.activate_sources();
         }
         let alarm = *self.alarm.borrow();
@@ -284,7 +288,7 @@ impl Cycle<'_> {
             *self.alarm.borrow_mut() = None;
             self.activate_sources();
         }
-        self.ring();
+        self.activate_due();
         if let Some((interval, _)) = &self.options.on_metrics {
             let now = now_ns();
             if now >= self.next_report {

@@ -1,29 +1,29 @@
-//! Which key waits for what moment, with at most a few entries for each key.
+//! The agenda maps moments to the keys whose timers are due, with at most a few entries for each key.
 //!
-//! An entry may be out of date: the key has gone, or waits for something else by now. That is seen when
-//! its moment comes, so that a moment which moves on with every item costs nothing until then.
+//! An entry may be out of date: its key was removed, or has another timer by now. This is detected when its
+//! moment comes, so that a moment which is postponed with every item costs nothing until then.
 //!
-//! Timers and joins wait for as many moments as there are entries: they are in a heap. Windows on a grid end for all their
-//! keys at one moment: those behind the first are in a list, where to note one more takes no search among the others, and which
-//! is sorted once, when the moment comes.
+//! Timers and joins have as many moments as entries: these are in a heap. Windows on a grid end for all their
+//! keys at one moment: entries of one moment after the first are in a list, where adding an entry needs no
+//! search among the others, and which is sorted once, when the moment comes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Moments, and the slots of the keys that wait for them.
+/// Moments, and the slots of the keys that have timers at them.
 #[derive(Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<Reverse<(i64, u32)>>,
-    /// By moment, the slots that were added one behind the other, but for the first.
+    /// By moment, the slots that were added in sequence, except for the first.
     lists: BTreeMap<i64, Vec<u32>>,
     turn: Turn,
-    /// The moment of the last entry.
+    /// The moment of the entry added last.
     last: Option<i64>,
-    /// The entries of all lists.
+    /// The number of entries of all lists.
     listed: usize,
 }
 
-/// The moment whose list has its turn, and the slots that have not had it, the last one first.
+/// The moment whose list is being processed, and its remaining slots in reverse order.
 #[derive(Default)]
 struct Turn {
     at: i64,
@@ -41,8 +41,8 @@ impl Agenda {
         }
     }
 
-    /// The earliest entry, if its moment is not after `until`; equal moments by slot. What is listed for a moment while that has
-    /// its turn comes behind those that were there.
+    /// Returns the earliest entry, if its moment is not after `until`; equal moments by slot. Entries that are
+    /// added for a moment while its list is being processed come after those that were there.
     pub(super) fn pop_due(&mut self, until: i64) -> Option<(i64, u32)> {
         if let Some(at) = self.first_list()
             && at <= until
@@ -63,7 +63,7 @@ impl Agenda {
         Some(first)
     }
 
-    /// The moment of the earliest entry.
+    /// Returns the moment of the earliest entry.
     pub(super) fn next(&self) -> Option<i64> {
         let single = self.heap.peek().map(|Reverse((at, _))| *at);
         let turn = (!self.turn.slots.is_empty()).then_some(self.turn.at);
@@ -71,7 +71,7 @@ impl Agenda {
         moments.min()
     }
 
-    /// Drops entries that are out of date once they are most of all.
+    /// Drops entries that are out of date when they are the majority.
     pub(super) fn tidy(&mut self, keys: usize, holds: impl Fn(i64, u32) -> bool) {
         if self.entries() <= 2 * keys + 1024 {
             return;
@@ -91,12 +91,12 @@ impl Agenda {
         self.heap.len() + self.listed
     }
 
-    /// The earliest moment whose list has not its turn.
+    /// Returns the earliest moment of the lists that are not being processed.
     fn first_list(&self) -> Option<i64> {
         self.lists.first_key_value().map(|(at, _)| *at)
     }
 
-    /// Gives the earliest list its turn; the one that has it, if it is not done with, waits again.
+    /// Begins to process the earliest list; an unfinished list is put back.
     #[cold]
     fn begin_turn(&mut self) {
         let Some((at, mut slots)) = self.lists.pop_first() else {
@@ -117,9 +117,9 @@ impl Agenda {
 mod tests {
     use super::*;
 
-    /// Entries are added and taken at random, beside a heap.
+    /// Adds and takes entries at random, and compares the agenda with a heap.
     #[test]
-    fn entries_come_by_moment_and_slot() {
+    fn entries_are_ordered_by_moment_and_slot() {
         for seed in 0..200_u64 {
             let mut state = seed;
             let mut draw = |below: u64| {
@@ -132,7 +132,7 @@ mod tests {
             for _ in 0..400 {
                 let (at, slot) = (draw(6) as i64, draw(40) as u32);
                 match draw(5) {
-                    // What is added for a moment that has its turn is told apart below.
+                    // Entries that are added for the moment being processed are distinguished below.
                     0..3 if at != agenda.turn.at => {
                         agenda.add(at, slot);
                         heap.push(Reverse((at, slot)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_that_has_its_turn_may_be_added_to_and_interrupted() {
+    fn a_moment_in_progress_may_be_added_to_and_interrupted() {
         let mut agenda = Agenda::default();
         for (at, slot) in [(5, 3), (5, 1), (5, 2), (5, 6), (7, 0)] {
             agenda.add(at, slot);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_out_of_date_are_dropped_once_they_are_most() {
+    fn outdated_entries_are_dropped_when_they_are_the_majority() {
         let mut agenda = Agenda::default();
         for number in 0..4_000 {
             agenda.add(i64::from(number / 2 % 7), number);

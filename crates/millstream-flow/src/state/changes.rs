@@ -1,4 +1,4 @@
-//! The states that changed in an epoch, written as records of the state journal.
+//! The states that changed in an epoch, encoded as records of the state journal.
 //!
 //! The bytes of a record are drawn in the module of the [checkpoint](crate::checkpoint)'s records.
 
@@ -7,25 +7,25 @@ use crate::time::BEFORE_ALL;
 
 /// The version of the records.
 pub(crate) const VERSION: u8 = 1;
-/// That of the records that a reader of version 1 does not know.
+/// The version of records that a reader of version 1 cannot read.
 pub(crate) const VERSION_OF_WHOLE: u8 = 2;
 /// The kind of a record of changes.
 pub(crate) const STATE: u8 = 1;
 /// The kind of a record that supersedes all earlier records of its step in its group.
 pub(crate) const WHOLE: u8 = 5;
-/// Shards are saved and rewritten in so many groups.
+/// The number of groups in which shards are saved and rewritten.
 pub(crate) const GROUPS: usize = 16;
-/// A record of state is ended once it has grown to this.
+/// The size at which a record of state is closed.
 const RECORD_BYTES: usize = 256 << 10;
 /// The tag of a key that was removed: it has no state.
 pub const REMOVED: u8 = 0;
 
-/// The group of a shard: neighbours are in different groups, as they are on different workers.
+/// Returns the group of a shard: neighbours are in different groups, as they are on different workers.
 pub(crate) fn group_of(shard: usize) -> usize {
     shard % SHARDS % GROUPS
 }
 
-/// Entries of one step on their way to the journal, as records by group.
+/// Entries of one step for the journal, as records by group.
 pub struct Changes {
     step: String,
     watermark: Option<i64>,
@@ -43,12 +43,12 @@ impl Changes {
         }
     }
 
-    /// The record to which an entry of `shard` is to be appended.
+    /// Returns the record to which an entry of `shard` is appended.
     fn record(&mut self, shard: usize) -> &mut Vec<u8> {
         let group = group_of(shard);
         let open = &mut self.open[group];
         if open.len() >= RECORD_BYTES {
-            // The next one grows as far.
+            // The next record grows to the same size.
             let next = Vec::with_capacity(open.capacity());
             self.full.push(std::mem::replace(open, next));
         }
@@ -58,9 +58,10 @@ impl Changes {
         open
     }
 
-    /// What is put from here on is all there is of the step on this worker: what was said before is void, and is not rewritten any
-    /// more. Comes before all else; has no effect where a group of shards is divided among workers.
-    pub fn begin_anew(&mut self, worker: usize, workers: usize) {
+    /// Makes the following entries the complete state of the step on this worker: earlier records are
+    /// superseded, and are not rewritten any more. It must be the first call; it has no effect if a group of
+    /// shards is divided among workers.
+    pub fn supersede(&mut self, worker: usize, workers: usize) {
         if GROUPS.is_multiple_of(workers) {
             for group in (worker..GROUPS).step_by(workers) {
                 let head = [VERSION_OF_WHOLE, WHOLE, group as u8];
@@ -69,11 +70,11 @@ impl Changes {
         }
     }
 
-    /// Appends a key that changed. `key` writes it as MessagePack, `state` writes its state and gives the
-    /// tag of how it is written, or 0 when the key was removed. What fails leaves no trace.
+    /// Appends a key that changed. `key` appends it as MessagePack; `state` appends its state and returns the
+    /// tag of its encoding, or 0 if the key was removed. If it fails, nothing is appended.
     ///
     /// # Errors
-    /// What `state` says.
+    /// The error of `state`.
     pub fn put<E>(
         &mut self,
         shard: usize,
@@ -98,17 +99,17 @@ impl Changes {
         Ok(())
     }
 
-    /// Notes how far event time has come for the step; nanoseconds.
-    pub fn come_to(&mut self, watermark: i64) {
+    /// Sets the event time of the step; nanoseconds.
+    pub fn set_watermark(&mut self, watermark: i64) {
         self.watermark = (watermark != BEFORE_ALL).then_some(watermark);
     }
 
-    /// How far event time has come for the step, if it goes by event time.
+    /// Returns the event time of the step, if it uses event time.
     pub(crate) fn watermark(&self) -> Option<i64> {
         self.watermark
     }
 
-    /// The records.
+    /// Returns the records.
     pub(crate) fn records(self) -> impl Iterator<Item = Vec<u8>> {
         let header = 5 + self.step.len().min(usize::from(u16::MAX));
         let open = self.open.into_iter();
@@ -121,13 +122,13 @@ impl Changes {
 /// Begins a record of state.
 fn begin(record: &mut Vec<u8>, head: [u8; 3], step: &str) {
     record.extend(head);
-    // Names are a line of a program; a longer one is cut, and found again cut.
+    // Names are short texts in a program; a longer one is truncated, in the same way when it is looked up.
     let name = &step.as_bytes()[..step.len().min(usize::from(u16::MAX))];
     record.extend((name.len() as u16).to_le_bytes());
     record.extend(name);
 }
 
-/// Writes the length of what `write` appends before it.
+/// Appends the output of `write`, preceded by its length.
 fn measured<T>(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let start = out.len();
     out.extend([0; 4]);

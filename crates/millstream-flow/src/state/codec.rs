@@ -1,12 +1,13 @@
-//! How values become bytes: the states of steps, and the items that leave their process.
+//! Codecs convert values to bytes: the states of steps, and the items that are sent to another process.
 //!
-//! A value is one value of MessagePack. Its codec is found by its type: numbers, text, bytes and the states of the
-//! built-in aggregates have one; a type of one's own is announced with [`Flow::saves`](crate::Flow::saves), which
-//! asks for serde's traits. A flow that keeps no state on disk and runs in one process announces nothing. What steps
-//! keep around such values, panes and timers, is written with the verbs of `pack`.
+//! A value is one value of MessagePack. Its codec is found by its type: numbers, text, bytes and the states of
+//! the built-in aggregates have one; other types are announced with [`Flow::saves`](crate::Flow::saves), which
+//! requires the traits of serde. A flow that has no state directory and runs in one process needs no
+//! announcements. The structure that steps store around such values, panes and timers, is encoded by the
+//! functions of `pack`.
 //!
-//! Types that the engine makes of others, such as a key beside a value, have a [rule](Codecs::derive): their codec is
-//! made of the codecs of their parts once these are known, when the flow starts.
+//! Types that the engine composes of others, such as a key with a value, have a [rule](Codecs::derive): their
+//! codec is composed of the codecs of their parts when the flow starts.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -20,28 +21,28 @@ use crate::error::Cause;
 /// The tag of a state that is MessagePack, its fields by name.
 pub const MESSAGE_PACK: u8 = b'm';
 
-/// Writes and reads the states of a step's keys.
+/// Encodes and decodes the states of a step's keys.
 pub trait StateCodec<S> {
     /// Appends a state.
     ///
     /// # Errors
-    /// What the state says.
+    /// The state cannot be encoded.
     fn save(&self, state: &S, out: &mut Vec<u8>) -> Result<(), Cause>;
-    /// Takes a state off the front of `from`.
+    /// Decodes a state from the start of `from`.
     ///
     /// # Errors
-    /// It is not what `save` has written.
+    /// The bytes were not written by `save`.
     fn load(&self, from: &mut &[u8]) -> Result<S, Cause>;
 }
 
-/// The codec of a step's states, whatever it is.
+/// The codec of a step's states, as a trait object.
 pub type BoxedCodec<S> = Box<dyn StateCodec<S>>;
 
-/// Writes and reads values of a type, as one value of MessagePack each.
+/// Encodes and decodes values of a type, as one value of MessagePack each.
 pub struct Codec<T> {
     /// Appends a value.
     pub save: fn(&T, &mut Vec<u8>) -> Result<(), Cause>,
-    /// Takes a value off the front.
+    /// Decodes a value from the start of the bytes.
     pub load: fn(&mut &[u8]) -> Result<T, Cause>,
 }
 
@@ -70,13 +71,13 @@ impl<T: Serialize + DeserializeOwned> Codec<T> {
     }
 }
 
-/// Makes the codec of a type of the codecs of its parts.
+/// Composes the codec of a type from the codecs of its parts.
 pub type Rule<T> = fn(&Codecs) -> Result<BoxedCodec<T>, Cause>;
 
-/// Something for each of some types.
+/// A value for each of some types.
 type ByType = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
-/// The types whose values can become bytes.
+/// The types whose values can be encoded.
 #[derive(Clone)]
 pub struct Codecs {
     announced: ByType,
@@ -109,7 +110,7 @@ impl Default for Codecs {
             f32,
             f64,
             String,
-            // What a mean is made of.
+            // The state of a mean.
             (f64, u64)
         );
         codecs
@@ -117,7 +118,7 @@ impl Default for Codecs {
 }
 
 impl Codecs {
-    /// Announces a type; what may or may not be one, and lists of them.
+    /// Announces a type, with options and lists of it.
     pub(crate) fn add<T: Serialize + DeserializeOwned + 'static>(&mut self) {
         self.put(Codec::<T>::message_pack());
         self.put(Codec::<Option<T>>::message_pack());
@@ -129,15 +130,15 @@ impl Codecs {
         self.announced.insert(TypeId::of::<T>(), Arc::new(codec));
     }
 
-    /// States how the items of a type become bytes that is made of other types. An announced codec takes precedence.
+    /// Adds a rule for items of a type that is composed of other types. An announced codec takes precedence.
     pub fn derive<T: 'static>(&mut self, rule: Rule<T>) {
         self.rules.insert(TypeId::of::<T>(), Arc::new(rule));
     }
 
-    /// The codec of a type of state.
+    /// Returns the codec of a type of state.
     ///
     /// # Errors
-    /// The type was not announced; the message says how to.
+    /// The type was not announced; the message says how to announce it.
     pub fn get<T: 'static>(&self) -> Result<Codec<T>, Cause> {
         self.announced().ok_or_else(|| {
             let name = std::any::type_name::<T>();
@@ -145,10 +146,10 @@ impl Codecs {
         })
     }
 
-    /// The codec of a type of items: one that was announced, or one made by a rule.
+    /// Returns the codec of a type of items: an announced codec, or one composed by a rule.
     ///
     /// # Errors
-    /// The type, or one of its parts, was not announced; the message says how to.
+    /// The type, or one of its parts, was not announced; the message says how to announce it.
     pub fn item<T: 'static>(&self) -> Result<BoxedCodec<T>, Cause> {
         if let Some(codec) = self.announced::<T>() {
             return Ok(Box::new(codec));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_makes_a_codec_of_the_codecs_of_the_parts() {
+    fn a_rule_composes_the_codecs_of_the_parts() {
         let mut codecs = Codecs::default();
         let unknown = codecs.item::<Both>().err().map(|error| error.to_string());
         assert!(unknown.is_some_and(|text| text.contains("flow.saves::<")));

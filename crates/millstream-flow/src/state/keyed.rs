@@ -1,4 +1,4 @@
-//! The states of all keys of one worker, their agenda, and how far event time has come for them.
+//! The states of all keys of one worker, with their agenda and their event time.
 
 use std::hash::Hash;
 
@@ -10,41 +10,41 @@ use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
 use crate::time::{BEFORE_ALL, NEVER, Timed};
 
-/// So often in a row there are few keys in much memory before that is given back: windows that end all at once leave none
-/// for a moment, and the next ones need the same again.
+/// The number of consecutive checks at which a table must be sparse before its memory is released: after
+/// windows that end all at once few keys remain for a moment, and the next windows need the same memory again.
 const SPARSE_MAX: u32 = 16;
 
-/// A state, and for what moment the agenda has its key; never after what the key waits for.
-struct Armed<S> {
+/// A state, and the moment at which the agenda has its key, which is never after the key's next timer.
+struct Scheduled<S> {
     state: S,
     at: Moment,
 }
 
-/// What a logic said, and for which key.
+/// An error of a logic, with its key.
 pub struct Fault<K, E, I> {
     /// The key.
     pub key: K,
-    /// What the logic said.
+    /// The error of the logic.
     pub error: E,
-    /// The item, if it has not been seen yet: something failed for which the key had waited.
+    /// The item, if it was not processed: a timer that fired before it failed.
     pub unseen: Option<Timed<I>>,
 }
 
 /// The keys of a step on one worker.
 pub struct Keyed<K, L: KeyLogic<K>> {
-    /// What is done for each.
+    /// The logic of each key.
     pub logic: L,
-    table: Table<K, Armed<L::State>>,
+    table: Table<K, Scheduled<L::State>>,
     event: Agenda,
     processing: Agenda,
     watermark: i64,
-    /// How often in a row the table was seen with few keys in much memory.
+    /// The number of consecutive checks at which the table was sparse.
     sparse: u32,
     ending: Option<Vec<u32>>,
 }
 
 impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
-    /// No keys yet.
+    /// Creates an empty set of keys.
     pub fn new(logic: L) -> Self {
         Keyed {
             logic,
@@ -57,28 +57,28 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// True when there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The next moment in processing time that a key waits for; it may turn out to be out of date.
+    /// Returns the next moment in processing time for which a key has a timer; it may be out of date.
     #[must_use]
     pub fn next_processing(&self) -> Option<i64> {
         self.processing.next()
     }
 
-    /// Hands an item to its key. `floor` is how far others than its partition let event time come.
+    /// Passes an item to its key. `floor` is the event time of all other partitions.
     ///
     /// # Errors
-    /// What the logic says. An item that it gives back may be handed in again.
+    /// The error of the logic. An item that it returns may be passed again.
     pub fn item(
         &mut self,
         key: K,
@@ -96,7 +96,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         if let Some(slot) = found
             && self.is_due(slot, at)
         {
-            if let Err((_, error)) = self.due(slot, at, out) {
+            if let Err((_, error)) = self.fire(slot, at, out) {
                 let unseen = Some(item);
                 return Err(Fault { key, error, unseen });
             }
@@ -107,7 +107,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             None => match self.logic.open(&key) {
                 Ok(state) => {
                     let at = Moment::NEVER;
-                    self.table.insert(hash, key, Armed { state, at })
+                    self.table.insert(hash, key, Scheduled { state, at })
                 }
                 Err(error) => {
                     let unseen = None;
@@ -126,15 +126,15 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
                 error,
                 unseen: None,
             });
-        self.settle(slot);
+        self.record_change(slot);
         outcome
     }
 
-    /// Event time has come to `watermark` and processing time to `now`: the keys that waited for it
-    /// have their turn, in the order of their moments. May be called again behind a failure.
+    /// Advances event time to `watermark` and processing time to `now`: fires the timers up to these times, in
+    /// the order of their moments. May be called again after a failure.
     ///
     /// # Errors
-    /// What the logic says, with the key.
+    /// The error of the logic, with the key.
     pub fn advance(
         &mut self,
         watermark: i64,
@@ -147,13 +147,13 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             processing: now,
         };
         while let Some((at, slot)) = self.event.pop_due(until.event) {
-            if self.armed(slot).event == at {
-                self.due(slot, until, out)?;
+            if self.scheduled(slot).event == at {
+                self.fire(slot, until, out)?;
             }
         }
         while let Some((at, slot)) = self.processing.pop_due(until.processing) {
-            if self.armed(slot).processing == at {
-                self.due(slot, until, out)?;
+            if self.scheduled(slot).processing == at {
+                self.fire(slot, until, out)?;
             }
         }
         self.sparse = match self.table.is_sparse() && self.ending.is_none() {
@@ -166,11 +166,10 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         Ok(())
     }
 
-    /// All input has ended: every key has its last turn, in the order of their first items. May be
-    /// called again behind a failure.
+    /// Ends every key after all input, in the order of their first items. May be called again after a failure.
     ///
     /// # Errors
-    /// What the logic says, with the key.
+    /// The error of the logic, with the key.
     pub fn end(
         &mut self,
         now: i64,
@@ -192,7 +191,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             let state = &mut held.state.state;
             if let Err(error) = self.logic.on_end(&held.key, state, at, out) {
                 let key = held.key.clone();
-                // What is left behind a failure has its turn in the next call.
+                // The output that remains after a failure is emitted in the next call.
                 if !self.logic.is_empty(state) {
                     self.ending.get_or_insert_default().push(slot);
                 }
@@ -202,17 +201,17 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         Ok(())
     }
 
-    /// There is no more input in this run: where what a key gives at the end is given once, it is given now, and
-    /// the key keeps nothing. May be called again behind a failure.
+    /// Emits the output at the end of the input of this run, for logic whose output at the end is emitted once,
+    /// and removes the keys. May be called again after a failure.
     ///
     /// # Errors
-    /// What the logic says, with the key.
-    pub fn settle_all(
+    /// The error of the logic, with the key.
+    pub fn drain(
         &mut self,
         now: i64,
         out: &mut impl Outputs<K, L::Out, L::In>,
     ) -> Result<(), (K, L::Error)> {
-        if !self.logic.gives_once() {
+        if !self.logic.ends_once() {
             return Ok(());
         }
         let at = Moment {
@@ -227,24 +226,24 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
                 .logic
                 .on_end(&held.key, &mut held.state.state, at, out)
                 .map_err(|error| (held.key.clone(), error));
-            self.settle(slot);
+            self.record_change(slot);
             outcome?;
         }
         Ok(())
     }
 
-    fn armed(&self, slot: u32) -> Moment {
+    fn scheduled(&self, slot: u32) -> Moment {
         let held = self.table.get(slot);
         held.map_or(Moment::NEVER, |held| held.state.at)
     }
 
     fn is_due(&self, slot: u32, at: Moment) -> bool {
-        let armed = self.armed(slot);
-        armed.event <= at.event || armed.processing <= at.processing
+        let scheduled = self.scheduled(slot);
+        scheduled.event <= at.event || scheduled.processing <= at.processing
     }
 
-    /// Gives a key its turn: something for which it waits has come.
-    fn due(
+    /// Fires the timers of a key up to `until`.
+    fn fire(
         &mut self,
         slot: u32,
         until: Moment,
@@ -253,28 +252,28 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         let Some(held) = self.table.get_mut(slot) else {
             return Ok(());
         };
-        let Armed { state, at } = &mut held.state;
+        let Scheduled { state, at } = &mut held.state;
         let outcome = self
             .logic
             .on_due(&held.key, state, until, out)
             .map_err(|error| (held.key.clone(), error));
-        // What is still waited for is put on the agenda anew.
+        // Timers that remain are added to the agenda again.
         if at.event <= until.event {
             at.event = NEVER;
         }
         if at.processing <= until.processing {
             at.processing = NEVER;
         }
-        self.settle(slot);
+        self.record_change(slot);
         outcome
     }
 
-    /// Notes that a key has changed, or forgets it if it has nothing to keep.
-    fn settle(&mut self, slot: u32) {
+    /// Records that a key has changed; removes it if its state is empty.
+    fn record_change(&mut self, slot: u32) {
         let Some(held) = self.table.get(slot) else {
             return;
         };
-        let Armed { state, at } = &held.state;
+        let Scheduled { state, at } = &held.state;
         if self.logic.is_empty(state) {
             self.table.remove(slot);
             return;
@@ -283,36 +282,37 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         let sooner = next.event < at.event || next.processing < at.processing;
         self.table.touch(slot);
         if sooner {
-            self.arm(slot);
+            self.schedule(slot);
         }
     }
 
-    /// Puts a key on the agenda for what it waits for.
-    fn arm(&mut self, slot: u32) {
+    /// Adds a key to the agenda for its next timer.
+    fn schedule(&mut self, slot: u32) {
         let Some(held) = self.table.get_mut(slot) else {
             return;
         };
-        let Armed { state, at } = &mut held.state;
+        let Scheduled { state, at } = &mut held.state;
         let next = self.logic.next(state);
         let sooner = (next.event < at.event, next.processing < at.processing);
         at.event = at.event.min(next.event);
         at.processing = at.processing.min(next.processing);
         let table = &self.table;
-        let armed = |slot| table.get(slot).map(|held: &Slot<_, _>| held.state.at);
+        let scheduled = |slot| table.get(slot).map(|held: &Slot<_, _>| held.state.at);
         if sooner.0 {
             self.event.add(next.event, slot);
-            let holds = |at, slot| armed(slot).is_some_and(|armed| armed.event == at);
+            let holds = |at, slot| scheduled(slot).is_some_and(|scheduled| scheduled.event == at);
             self.event.tidy(table.len(), holds);
         }
         if sooner.1 {
             self.processing.add(next.processing, slot);
-            let holds = |at, slot| armed(slot).is_some_and(|armed| armed.processing == at);
+            let holds =
+                |at, slot| scheduled(slot).is_some_and(|scheduled| scheduled.processing == at);
             self.processing.tidy(table.len(), holds);
         }
     }
 
-    /// Makes the agenda anew: the slots of the keys have other numbers.
-    fn rearm(&mut self) {
+    /// Rebuilds the agenda after the slots of the keys were renumbered.
+    fn reschedule_all(&mut self) {
         self.event = Agenda::default();
         self.processing = Agenda::default();
         let slots: Vec<u32> = self.table.slots().collect();
@@ -320,52 +320,52 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             if let Some(held) = self.table.get_mut(slot) {
                 held.state.at = Moment::NEVER;
             }
-            self.arm(slot);
+            self.schedule(slot);
         }
     }
 
-    /// Gives back the memory of keys that have gone.
+    /// Releases the memory of removed keys.
     fn compact(&mut self) {
         self.sparse = 0;
         self.table.compact();
-        self.rearm();
+        self.reschedule_all();
     }
 }
 
-/// Writes what is kept of a key; what it waits for is known from that.
-struct ArmedCodec<S>(BoxedCodec<S>);
+/// Encodes the state of a key; its moment on the agenda follows from the state.
+struct ScheduledCodec<S>(BoxedCodec<S>);
 
-impl<S> StateCodec<Armed<S>> for ArmedCodec<S> {
-    fn save(&self, held: &Armed<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<S> StateCodec<Scheduled<S>> for ScheduledCodec<S> {
+    fn save(&self, held: &Scheduled<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
         self.0.save(&held.state, out)
     }
-    fn load(&self, from: &mut &[u8]) -> Result<Armed<S>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<Scheduled<S>, Cause> {
         let state = self.0.load(from)?;
         let at = Moment::NEVER;
-        Ok(Armed { state, at })
+        Ok(Scheduled { state, at })
     }
 }
 
 impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
-    /// Writes the keys that have changed since the last epoch, and how far time has come.
+    /// Writes the keys that have changed since the last epoch, and the event time.
     ///
     /// # Errors
     /// A state that cannot be saved, with its key.
     pub fn save(&mut self, step: &str, changes: &mut Changes) -> Result<(), Failure> {
-        changes.come_to(self.watermark);
+        changes.set_watermark(self.watermark);
         self.table.save(step, changes)
     }
 
-    /// Takes up what was saved, in a run with recovery; from now on changes are noted.
+    /// Restores the saved state, in a run with recovery; from now on changes are recorded.
     ///
     /// # Errors
     /// States of a type that cannot be saved, or that cannot be read.
     pub fn restore(&mut self, from: &Restore<'_>) -> Result<(), FlowError> {
         let codec = self.logic.codec(from.codecs());
         let codec = codec.map_err(|cause| from.unsaved(cause))?;
-        self.table.restore(Box::new(ArmedCodec(codec)), from)?;
+        self.table.restore(Box::new(ScheduledCodec(codec)), from)?;
         self.watermark = from.watermark();
-        self.rearm();
+        self.reschedule_all();
         Ok(())
     }
 }

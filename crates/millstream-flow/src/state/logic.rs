@@ -1,26 +1,26 @@
-//! State of one's own for each key, with timers.
+//! User-defined state for each key, with timers.
 
 use std::marker::PhantomData;
 
-use super::{Attended, AttendedCodec, Due, KeyLogic, Moment, Outputs, Timer, Timers, Ttl};
+use super::{Due, KeyLogic, Moment, Outputs, Timer, Timers, Ttl, WithTimers, WithTimersCodec};
 use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codecs};
 use crate::error::Cause;
 use crate::time::Timed;
 
-/// What a key does with its items; one value of this type is the state of one key.
+/// The behaviour of one key; one value of this type is the state of one key.
 pub trait Logic<K, V>: Send + 'static {
-    /// What comes out.
+    /// The type of the outputs.
     type Out: Data;
-    /// An item of this key.
+    /// Processes an item of this key.
     fn on_item(&mut self, key: &K, value: V, cx: &mut KeyContext<'_, Self::Out>);
-    /// A moment has come for which a timer was set.
+    /// Called at the moment of a timer.
     fn on_timer(&mut self, _key: &K, _timer: Timer, _cx: &mut KeyContext<'_, Self::Out>) {}
-    /// All input has ended. Timers that are still set do not fire any more.
+    /// Called after all input has ended. Timers that are still set do not fire any more.
     fn on_end(&mut self, _key: &K, _cx: &mut KeyContext<'_, Self::Out>) {}
 }
 
-/// What a key has in hand when it is called: outputs, times, timers.
+/// The context of a call: outputs, times, timers.
 pub struct KeyContext<'a, O> {
     out: &'a mut Vec<O>,
     timers: &'a mut Option<Box<Timers>>,
@@ -32,48 +32,48 @@ pub struct KeyContext<'a, O> {
 }
 
 impl<O> KeyContext<'_, O> {
-    /// Gives an output.
+    /// Emits an output.
     pub fn emit(&mut self, output: O) {
         self.out.push(output);
     }
 
-    /// The time of the item or the timer; nanoseconds. Nothing of use without event time.
+    /// Returns the time of the item or the timer; nanoseconds. Meaningless without event time.
     #[must_use]
     pub fn time(&self) -> i64 {
         self.time
     }
 
-    /// How far event time has come; nanoseconds.
+    /// Returns the watermark; nanoseconds.
     #[must_use]
     pub fn watermark(&self) -> i64 {
         self.at.event
     }
 
-    /// Processing time: nanoseconds since 1970 by the clock of the run.
+    /// Returns the processing time: nanoseconds since 1970 by the clock of the run.
     #[must_use]
     pub fn now(&self) -> i64 {
         self.at.processing
     }
 
-    /// Asks for `on_timer` at a moment. One that has passed comes before the next item. A timer that
-    /// is set when another of its kind fires has to be later than that one, or the flow fails.
+    /// Sets a timer for a call of `on_timer`. A timer in the past fires before the next item. A timer that is
+    /// set while another of its kind fires must be later than that one, or the flow fails.
     pub fn set_timer(&mut self, timer: Timer) {
         self.fault |= !may_follow(self.fires, timer);
         self.timers.get_or_insert_default().set(timer);
     }
 
-    /// Takes a timer back; false when it is not set.
+    /// Cancels a timer; false if it is not set.
     pub fn cancel_timer(&mut self, timer: Timer) -> bool {
         self.timers.as_mut().is_some_and(|t| t.cancel(timer))
     }
 
-    /// Forgets this key, with its timers. At its next item it is made anew.
+    /// Removes this key with its timers. Its next item creates it again.
     pub fn discard(&mut self) {
         *self.discarded = true;
     }
 }
 
-/// Whether `timer` may be set while `fires` fires: it must not fire for ever at one moment.
+/// Whether `timer` may be set while `fires` fires: timers must not fire forever at one moment.
 #[must_use]
 pub fn may_follow(fires: Option<Timer>, timer: Timer) -> bool {
     match (fires, timer) {
@@ -101,11 +101,11 @@ impl<K, V, L: Logic<K, V>, M: Fn(&K) -> L> ByLogic<K, V, L, M> {
         }
     }
 
-    /// Calls a key and hands its outputs on.
+    /// Calls a key and passes its outputs on.
     fn call(
         &mut self,
         key: &K,
-        held: &mut Attended<L>,
+        held: &mut WithTimers<L>,
         (fires, time, at): (Option<Timer>, i64, Moment),
         watermark: i64,
         out: &mut impl Outputs<K, L::Out, V>,
@@ -147,19 +147,19 @@ where
     L: Logic<K, V>,
     M: Fn(&K) -> L + 'static,
 {
-    type State = Attended<L>;
+    type State = WithTimers<L>;
     type In = V;
     type Out = L::Out;
     type Error = Cause;
 
-    fn open(&mut self, key: &K) -> Result<Attended<L>, Cause> {
-        Ok(Attended::new((self.make)(key)))
+    fn open(&mut self, key: &K) -> Result<WithTimers<L>, Cause> {
+        Ok(WithTimers::new((self.make)(key)))
     }
 
     fn on_item(
         &mut self,
         key: &K,
-        held: &mut Attended<L>,
+        held: &mut WithTimers<L>,
         item: Timed<V>,
         at: Moment,
         out: &mut impl Outputs<K, L::Out, V>,
@@ -174,7 +174,7 @@ where
     fn on_due(
         &mut self,
         key: &K,
-        held: &mut Attended<L>,
+        held: &mut WithTimers<L>,
         until: Moment,
         out: &mut impl Outputs<K, L::Out, V>,
     ) -> Result<(), Cause> {
@@ -191,11 +191,11 @@ where
     fn on_end(
         &mut self,
         key: &K,
-        held: &mut Attended<L>,
+        held: &mut WithTimers<L>,
         at: Moment,
         out: &mut impl Outputs<K, L::Out, V>,
     ) -> Result<(), Cause> {
-        // It has its last turn once, whether or not it fails.
+        // A key ends once, whether or not the call fails.
         held.discarded = true;
         let when = (None, at.event, at);
         self.call(key, held, when, at.event, out, |logic, cx| {
@@ -203,21 +203,21 @@ where
         })
     }
 
-    fn next(&self, held: &Attended<L>) -> Moment {
+    fn next(&self, held: &WithTimers<L>) -> Moment {
         held.next()
     }
 
-    fn is_empty(&self, held: &Attended<L>) -> bool {
+    fn is_empty(&self, held: &WithTimers<L>) -> bool {
         held.discarded
     }
 
-    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Attended<L>>, Cause> {
-        Ok(Box::new(AttendedCodec(codecs.get::<L>()?)))
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<WithTimers<L>>, Cause> {
+        Ok(Box::new(WithTimersCodec(codecs.get::<L>()?)))
     }
 }
 
-/// The time and the watermark of what comes out when a timer fires: what a timer in event time gives
-/// happens at its moment, before which time had not yet come to it.
+/// Returns the time and the watermark of outputs of a timer: output of a timer in event time has the time of
+/// the timer, and the watermark just before it.
 #[must_use]
 pub fn times_of(timer: Timer, until: Moment) -> (i64, i64) {
     match timer {

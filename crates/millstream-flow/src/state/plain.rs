@@ -1,4 +1,4 @@
-//! States of steps that know no time.
+//! States of steps without timers.
 
 use super::table::Table;
 use crate::checkpoint::{Changes, Codec, Restore};
@@ -6,8 +6,8 @@ use crate::error::{Failure, FlowError};
 use crate::key::Key;
 use crate::step::{Context, Stateful};
 
-/// The states of a step on one worker. Keys keep the order of their first item, so that what is given at
-/// the end does not depend on a hash seed.
+/// The states of a step on one worker. Keys keep the order of their first items, so that the order of the
+/// output at the end does not depend on a hash seed.
 pub(crate) struct Plain<K, S>(Table<K, S>);
 
 impl<K, S> Default for Plain<K, S> {
@@ -17,13 +17,13 @@ impl<K, S> Default for Plain<K, S> {
 }
 
 impl<K: Key, S: 'static> Plain<K, S> {
-    /// The state of a key, which is about to change; `init` makes it at the first item.
+    /// Returns the state of a key, which will be changed; `init` creates it at the first item.
     #[inline]
     pub(crate) fn touch(&mut self, key: &K, init: impl FnOnce(&K) -> S) -> &mut S {
         self.0.entry(key, init)
     }
 
-    /// Hands over all keys and their states, in the order of their first items.
+    /// Passes all keys and their states to `each`, in the order of their first items.
     pub(crate) fn for_each(&mut self, mut each: impl FnMut(&K, &mut S)) {
         for slot in self.0.in_order() {
             if let Some(held) = self.0.get_mut(slot) {

@@ -1,31 +1,32 @@
-//! What a step finds of its state when a run resumes.
+//! The saved state of a step when a run resumes.
 
 use super::codec::Codecs;
 use crate::error::{Cause, FlowError};
 use crate::key::{show, worker_of};
 
-/// What is saved of all steps.
+/// The saved states of all steps.
 pub(crate) trait SavedStates {
-    /// The keys of a step in the shards that are `wanted`.
+    /// Returns the keys of a step in the shards for which `wanted` is true.
     fn keys(&self, step: &str, wanted: &dyn Fn(usize) -> bool) -> Result<Vec<SavedKey>, FlowError>;
-    /// The types whose values can be saved.
+    /// Returns the types whose values can be saved.
     fn codecs(&self) -> &Codecs;
-    /// Whether shards are on other workers than before.
+    /// Whether shards have moved to other workers.
     fn moved(&self) -> bool;
-    /// How far event time had come for a step.
+    /// Returns the saved event time of a step.
     fn watermark(&self, step: &str) -> i64;
 }
 
 /// A key of a step, as it was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedKey {
-    /// Keys that are given in an order are given in that of these numbers.
+    /// The creation number of the key: keys that are emitted in an order are emitted in the order of these
+    /// numbers.
     pub born: u64,
     /// The key's shard.
     pub shard: usize,
     /// The key, MessagePack.
     pub key: Vec<u8>,
-    /// How the state is written.
+    /// The tag of the encoding of the state.
     pub tag: u8,
     /// The state.
     pub state: Vec<u8>,
@@ -40,38 +41,38 @@ pub struct Restore<'a> {
 }
 
 impl Restore<'_> {
-    /// The name of the step.
+    /// Returns the name of the step.
     #[must_use]
     pub fn step(&self) -> &str {
         self.step
     }
 
-    /// The types whose values can be saved.
+    /// Returns the types whose values can be saved.
     #[must_use]
     pub fn codecs(&self) -> &Codecs {
         self.saved.codecs()
     }
 
-    /// True when the run has another number of workers than the one before, so that what each of them has
-    /// is no longer what it had.
+    /// True if the run has another number of workers than the one before, so that keys have moved to other
+    /// workers.
     #[must_use]
     pub fn moved(&self) -> bool {
         self.saved.moved()
     }
 
-    /// How far event time had come for the step; nanoseconds.
+    /// Returns the saved event time of the step; nanoseconds.
     #[must_use]
     pub fn watermark(&self) -> i64 {
         self.saved.watermark(self.step)
     }
 
-    /// This worker, and how many there are.
+    /// Returns the number of this worker, and the number of workers.
     #[must_use]
     pub fn place(&self) -> (usize, usize) {
         (self.worker, self.workers)
     }
 
-    /// The step's keys that belong to this worker, in the order of their numbers.
+    /// Returns the step's keys that belong to this worker, in the order of their creation numbers.
     ///
     /// # Errors
     /// A damaged state directory.
@@ -80,7 +81,7 @@ impl Restore<'_> {
         self.saved.keys(self.step, &mine)
     }
 
-    /// All keys of the step, those of other workers too.
+    /// Returns all keys of the step, including those of other workers.
     ///
     /// # Errors
     /// A damaged state directory.
@@ -88,7 +89,7 @@ impl Restore<'_> {
         self.saved.keys(self.step, &|_| true)
     }
 
-    /// The state of this step cannot be saved.
+    /// Returns the error that the state of this step cannot be saved.
     #[must_use]
     pub fn unsaved(&self, cause: Cause) -> FlowError {
         FlowError::Unsaved {
@@ -97,7 +98,7 @@ impl Restore<'_> {
         }
     }
 
-    /// A key of this step cannot be read.
+    /// Returns the error that a key of this step cannot be read.
     #[must_use]
     pub fn unreadable(&self, key: &SavedKey, cause: impl Into<Cause>) -> FlowError {
         FlowError::Unreadable {

@@ -1,4 +1,4 @@
-//! [`Keyed`] as a step of Rust flows, with times beside the items or without.
+//! [`Keyed`] as a step of Rust flows, for items with times or without.
 
 use super::{KeyLogic, Keyed, Outputs};
 use crate::checkpoint::{Changes, Restore};
@@ -18,7 +18,7 @@ impl<K: Clone, O, I> Outputs<K, O, I> for (Items<K, O>, Items<K, I>) {
     }
 }
 
-/// Outputs whose times are dropped; there are none that could be late.
+/// Outputs whose times are dropped; none of them can be late.
 struct Plain<'a, K, O>(&'a mut Vec<(K, O)>);
 
 impl<K: Clone, O, I> Outputs<K, O, I> for Plain<'_, K, O> {
@@ -28,11 +28,11 @@ impl<K: Clone, O, I> Outputs<K, O, I> for Plain<'_, K, O> {
     fn late(&mut self, _: &K, _: Timed<I>) {}
 }
 
-/// A step that keeps a state for each key and knows time.
+/// A step with a state for each key and with timers.
 pub(crate) struct KeyedStep<K, L: KeyLogic<K>> {
     keyed: Keyed<K, L>,
     name: String,
-    /// True when its keys may wait for moments in processing time.
+    /// True if its keys may have timers in processing time.
     waits: bool,
 }
 
@@ -68,7 +68,7 @@ where
             let taken = self.keyed.item(key, item, floor, now, out);
             taken.map_err(|fault| Self::failure(&self.name, &fault.key, fault.error))?;
         }
-        self.ask_again(cx);
+        self.request_wake(cx);
         Ok(())
     }
 
@@ -80,11 +80,11 @@ where
     ) -> Result<(), Failure> {
         let advanced = self.keyed.advance(watermark, cx.now(), out);
         advanced.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
-        self.ask_again(cx);
+        self.request_wake(cx);
         Ok(())
     }
 
-    fn ask_again(&self, cx: &mut Context) {
+    fn request_wake(&self, cx: &mut Context) {
         if self.waits
             && let Some(at) = self.keyed.next_processing()
         {
@@ -92,13 +92,13 @@ where
         }
     }
 
-    fn give_once(
+    fn emit_once(
         &mut self,
         out: &mut impl Outputs<K, L::Out, L::In>,
         cx: &Context,
     ) -> Result<(), Failure> {
-        let given = self.keyed.settle_all(cx.now(), out);
-        given.map_err(|(key, error)| Self::failure(&self.name, &key, error))
+        let emitted = self.keyed.drain(cx.now(), out);
+        emitted.map_err(|(key, error)| Self::failure(&self.name, &key, error))
     }
 
     fn finish(
@@ -169,7 +169,7 @@ where
         output: &mut (Items<K, O>, Items<K, V>),
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        self.give_once(output, cx)
+        self.emit_once(output, cx)
     }
     fn end(
         &mut self,
@@ -214,7 +214,7 @@ where
         Some(self)
     }
     fn drain(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
-        self.give_once(&mut Plain(output), cx)
+        self.emit_once(&mut Plain(output), cx)
     }
     fn end(&mut self, output: &mut Vec<(K, O)>, cx: &mut Context) -> Result<(), Failure> {
         self.finish(&mut Plain(output), cx)

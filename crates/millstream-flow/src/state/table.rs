@@ -1,8 +1,8 @@
-//! The states of a step's keys on one worker: found by key, named by slot, and which of them have changed
-//! since the last epoch.
+//! The table of a step's keys and states on one worker: finds them by key or slot, and records which have
+//! changed since the last epoch.
 //!
-//! Invariant: the keys that [`Table::save`] writes, and those that it says are gone, turn what was saved
-//! before into what the table holds now.
+//! Invariant: if the keys that [`Table::save`] writes and removes are applied to the state saved before, the
+//! result is the contents of the table.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -14,18 +14,18 @@ use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::{Key, shard};
 use crate::state::codec::MESSAGE_PACK;
 
-/// Tables with fewer slots than this are never made smaller.
+/// Tables with fewer slots than this do not shrink.
 const SLOTS_MIN: usize = 1024;
 
 /// A key with its state.
 pub(super) struct Slot<K, S> {
     pub(super) key: K,
     pub(super) state: S,
-    /// The number of keys made before it: the order in which they are given at the end.
+    /// The number of keys created before it: the order of output at the end.
     born: u64,
-    /// In which epoch it was last touched; 0 when it was not.
+    /// The epoch in which it was last touched; 0 if it was not.
     touched: u32,
-    /// True when the state journal knows of it.
+    /// True if the state journal has an entry of it.
     saved: bool,
 }
 
@@ -41,14 +41,14 @@ impl<K, S> Slot<K, S> {
     }
 }
 
-/// What is needed to save a table.
+/// The data needed to save a table.
 struct Saving<K, S> {
     codec: BoxedCodec<S>,
     /// Counts epochs from 1.
     epoch: u32,
     /// The slots that were touched in this epoch.
     changed: Vec<u32>,
-    /// Saved keys that were removed in this epoch, each with its number.
+    /// Saved keys that were removed in this epoch, with their creation numbers.
     removed: Vec<(K, u64)>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Table<K, S> {
     slots: Vec<Option<Slot<K, S>>>,
     free: Vec<u32>,
     born: u64,
-    /// Nothing in a run without recovery.
+    /// `None` in a run without recovery.
     saving: Option<Saving<K, S>>,
 }
 
@@ -77,7 +77,7 @@ impl<K, S> Default for Table<K, S> {
 }
 
 impl<K: Eq + Hash, S> Table<K, S> {
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
@@ -87,7 +87,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         self.hasher.hash_one(key)
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
         let slots = &self.slots;
@@ -109,7 +109,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         self.slots.get_mut(slot as usize).and_then(Option::as_mut)
     }
 
-    /// The state of a key, which is about to change; `init` makes it if it is not there.
+    /// Returns the state of a key, which will be changed; `init` creates it if it does not exist.
     #[inline]
     pub(super) fn entry(&mut self, key: &K, init: impl FnOnce(&K) -> S) -> &mut S
     where
@@ -135,7 +135,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         &mut held.state
     }
 
-    /// Makes a slot for a key that has none.
+    /// Creates a slot for a new key.
     pub(super) fn insert(&mut self, hash: u64, key: K, state: S) -> u32 {
         let born = self.born;
         self.born += 1;
@@ -149,7 +149,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         slot
     }
 
-    /// A slot without a key.
+    /// Returns a slot without a key.
     fn vacant(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -157,7 +157,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         })
     }
 
-    /// Makes a slot found by its key.
+    /// Adds a slot to the index of keys.
     fn enter(&mut self, hash: u64, slot: u32) {
         let (slots, hasher) = (&self.slots, &self.hasher);
         let again = |slot: &u32| {
@@ -167,7 +167,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         self.index.insert_unique(hash, slot, again);
     }
 
-    /// Notes that the state of a slot has changed, or is about to.
+    /// Records that the state of a slot has changed or will be changed.
     #[inline]
     pub(super) fn touch(&mut self, slot: u32) {
         if let Some(saving) = &mut self.saving
@@ -179,7 +179,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub(super) fn remove(&mut self, slot: u32) {
         let Some(held) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
             return;
@@ -196,7 +196,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         }
     }
 
-    /// All slots, in the order in which their keys were made.
+    /// Returns all slots, in the order in which their keys were created.
     pub(super) fn in_order(&self) -> Vec<u32> {
         let mut order: Vec<(u64, u32)> = (0u32..)
             .zip(&self.slots)
@@ -206,18 +206,18 @@ impl<K: Eq + Hash, S> Table<K, S> {
         order.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// The slots that are taken.
+    /// Iterates over the occupied slots.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         let slots = (0u32..).zip(&self.slots);
         slots.filter_map(|(slot, held)| held.as_ref().map(|_| slot))
     }
 
-    /// True when most of the memory is of keys that have gone.
+    /// True if most of the memory belongs to removed keys.
     pub(super) fn is_sparse(&self) -> bool {
         self.slots.len() > SLOTS_MIN && self.index.len() < self.slots.len() / 4
     }
 
-    /// Gives memory back. Slots have other numbers afterwards.
+    /// Releases memory. This renumbers the slots.
     pub(super) fn compact(&mut self) {
         let order: Vec<u32> = self.slots().collect();
         let mut slots = Vec::with_capacity(order.len());
@@ -243,7 +243,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
 }
 
 impl<K: Key, S> Table<K, S> {
-    /// Writes what has changed since the last epoch, and begins the next.
+    /// Writes the changes since the last epoch, and begins the next epoch.
     pub(super) fn save(&mut self, step: &str, changes: &mut Changes) -> Result<(), Failure> {
         let Some(mut saving) = self.saving.take() else {
             return Ok(());
@@ -258,21 +258,21 @@ impl<K: Key, S> Table<K, S> {
         })
     }
 
-    /// A failure comes with the key, as text.
+    /// Writes the changes; a failure has the key as text.
     fn write(
         &mut self,
         saving: &mut Saving<K, S>,
         changes: &mut Changes,
     ) -> Result<(), (String, Cause)> {
         for (key, born) in saving.removed.drain(..) {
-            // What was made again in the same epoch is among those that changed.
+            // A key that was created again in the same epoch is among the changed ones.
             if self.find(self.hash(&key), &key).is_none() {
                 let gone = |_: &mut Vec<u8>| Ok(crate::checkpoint::REMOVED);
                 put(changes, &key, born, gone)?;
             }
         }
         for slot in saving.changed.drain(..) {
-            // A slot whose key has gone may have another one by now, which is there on its own.
+            // The slot of a removed key may contain another key, which has an entry of its own.
             let Some(Some(held)) = self.slots.get_mut(slot as usize) else {
                 continue;
             };
@@ -289,7 +289,7 @@ impl<K: Key, S> Table<K, S> {
         Ok(())
     }
 
-    /// Takes up what was saved.
+    /// Restores the saved keys.
     pub(super) fn restore(
         &mut self,
         codec: BoxedCodec<S>,
@@ -310,15 +310,13 @@ impl<K: Key, S> Table<K, S> {
             let mut bytes = &saved.state[..];
             let state = match saved.tag {
                 MESSAGE_PACK => codec.load(&mut bytes),
-                tag => Err(
-                    format!("it is written in a way ({tag}) that this step does not read").into(),
-                ),
+                tag => Err(format!("its encoding ({tag}) is not one that this step reads").into()),
             };
             let state = state.map_err(|cause| from.unreadable(&saved, cause))?;
             if !bytes.is_empty() {
-                return Err(from.unreadable(&saved, "something follows it"));
+                return Err(from.unreadable(&saved, "it has bytes after its end"));
             }
-            // Numbers of keys that were on other workers may be equal; their order is that of their slots.
+            // Keys from different workers may have the same number; their order is that of their slots.
             self.born = self.born.max(saved.born + 1);
             let held = Slot {
                 saved: true,

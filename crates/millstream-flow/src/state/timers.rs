@@ -1,4 +1,4 @@
-//! Timers of one key, and its time to live.
+//! The timers of one key, and its time to live.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::time::NEVER;
 
-/// A moment at which a key wants to be called.
+/// A moment at which a key is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// When the watermark has come to this time.
+    /// Fires when the watermark has reached this time.
     Event(i64),
-    /// When the clock of the run shows this time, nanoseconds since 1970.
+    /// Fires when the clock of the run has reached this time, nanoseconds since 1970.
     Processing(i64),
 }
 
-/// The timers of a key, each once.
+/// The timers of a key, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     event: VecDeque<i64>,
@@ -31,7 +31,7 @@ impl Timers {
         }
     }
 
-    /// Sets a timer; one that is set already stays as it is.
+    /// Sets a timer; has no effect if it is already set.
     pub fn set(&mut self, timer: Timer) {
         let (times, at) = self.of(timer);
         if let Err(place) = times.binary_search(&at) {
@@ -39,14 +39,14 @@ impl Timers {
         }
     }
 
-    /// Takes a timer back; false when there is none.
+    /// Cancels a timer; false if there is none.
     pub fn cancel(&mut self, timer: Timer) -> bool {
         let (times, at) = self.of(timer);
         let place = times.binary_search(&at);
         place.is_ok_and(|place| times.remove(place).is_some())
     }
 
-    /// The next timers of both kinds.
+    /// Returns the next timers of both kinds.
     #[must_use]
     pub fn next(&self) -> Moment {
         let first = |times: &VecDeque<i64>| times.front().copied().unwrap_or(NEVER);
@@ -57,7 +57,7 @@ impl Timers {
     }
 }
 
-/// How long a key is kept without items.
+/// The time after which a key without items expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
     /// In event time, nanoseconds.
@@ -66,7 +66,7 @@ pub enum Ttl {
     Processing(i64),
 }
 
-/// What a key has been waiting for.
+/// An event of a key that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// A timer, which is no longer set.
@@ -75,21 +75,21 @@ pub enum Due {
     Expired,
 }
 
-/// The state of a key with what it waits for.
-pub struct Attended<S> {
+/// The state of a key with its timers and its time to live.
+pub struct WithTimers<S> {
     /// The user's state.
     pub state: S,
-    /// Set when the key is to be forgotten.
+    /// Set if the key must be removed.
     pub discarded: bool,
     // Most keys have no timers.
     timers: Option<Box<Timers>>,
     expires: Moment,
 }
 
-impl<S> Attended<S> {
-    /// A state that waits for nothing.
+impl<S> WithTimers<S> {
+    /// Creates a state without timers.
     pub fn new(state: S) -> Self {
-        Attended {
+        WithTimers {
             state,
             discarded: false,
             timers: None,
@@ -97,17 +97,17 @@ impl<S> Attended<S> {
         }
     }
 
-    /// The timers, to be changed.
+    /// Returns the timers for modification.
     pub fn timers(&mut self) -> &mut Timers {
         self.timers.get_or_insert_default()
     }
 
-    /// The state and the timers, to be changed.
+    /// Returns the state and the timers for modification.
     pub fn parts(&mut self) -> (&mut S, &mut Option<Box<Timers>>, &mut bool) {
         (&mut self.state, &mut self.timers, &mut self.discarded)
     }
 
-    /// An item came: the time to live begins anew. In event time it never ends earlier than before.
+    /// Restarts the time to live at an item. In event time the end never becomes earlier.
     pub fn touch(&mut self, ttl: Option<Ttl>, time: i64, now: i64) {
         match ttl {
             Some(Ttl::Event(ttl)) => {
@@ -122,7 +122,7 @@ impl<S> Attended<S> {
         }
     }
 
-    /// The next moments that the key waits for.
+    /// Returns the next moments at which the key is due.
     #[must_use]
     pub fn next(&self) -> Moment {
         let timers = self.timers.as_ref().map_or(Moment::NEVER, |t| t.next());
@@ -132,8 +132,8 @@ impl<S> Attended<S> {
         }
     }
 
-    /// Takes out the first thing that was waited for until `until`: timers in the order of their
-    /// times, those in event time first; a timer before the end of life at the same time.
+    /// Takes the first event that is due at `until`: timers in the order of their times, those in event time
+    /// first; at the same time a timer before the end of life.
     pub fn take_due(&mut self, until: Moment) -> Option<Due> {
         if self.discarded {
             return None;
@@ -160,11 +160,11 @@ impl<S> Attended<S> {
     }
 }
 
-/// Writes a state with its timers and the end of its life, given a codec for the state itself.
-pub struct AttendedCodec<C>(pub C);
+/// Encodes a state with its timers and the end of its life, with a codec for the state itself.
+pub struct WithTimersCodec<C>(pub C);
 
-impl<S, C: StateCodec<S>> StateCodec<Attended<S>> for AttendedCodec<C> {
-    fn save(&self, held: &Attended<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<S, C: StateCodec<S>> StateCodec<WithTimers<S>> for WithTimersCodec<C> {
+    fn save(&self, held: &WithTimers<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(5, out);
         self.0.save(&held.state, out)?;
         let none = Timers::default();
@@ -177,9 +177,9 @@ impl<S, C: StateCodec<S>> StateCodec<Attended<S>> for AttendedCodec<C> {
         pack::integer(held.expires.processing, out);
         Ok(())
     }
-    fn load(&self, from: &mut &[u8]) -> Result<Attended<S>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<WithTimers<S>, Cause> {
         pack::take_members(5, from)?;
-        let mut held = Attended::new(self.0.load(from)?);
+        let mut held = WithTimers::new(self.0.load(from)?);
         for timer in [Timer::Event, Timer::Processing] {
             for _ in 0..pack::take_list(from)? {
                 held.timers().set(timer(pack::take_integer(from)?));
@@ -196,8 +196,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_fire_in_order_each_once_and_life_ends_behind_them() {
-        let mut key = Attended::new(());
+    fn timers_fire_in_order_each_once_and_life_ends_after_them() {
+        let mut key = WithTimers::new(());
         for at in [30, 10, 20, 10] {
             key.timers().set(Timer::Event(at));
         }

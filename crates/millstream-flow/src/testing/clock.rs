@@ -1,4 +1,4 @@
-//! A clock that a test moves.
+//! A clock that a test sets.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,28 +9,28 @@ use crate::clock::Clock;
 use crate::run::control::lock;
 use crate::time::nanos;
 
-/// A clock that a test moves by hand: handed to a run, it says which processing time it is.
+/// A clock that a test sets, and that is passed to a run as its processing time.
 ///
-/// A script that [advances](super::Mark::Advance) it takes that back when a run resumes before the mark:
-/// what happens again happens at the same time.
+/// A script that [advances](super::Mark::Advance) it sets it back when a run resumes before the mark, so that
+/// repeated events occur at the same time.
 #[derive(Clone, Debug, Default)]
-pub struct VirtualClock(Arc<Shown>);
+pub struct VirtualClock(Arc<ClockState>);
 
 #[derive(Debug, Default)]
-struct Shown {
+struct ClockState {
     now: AtomicI64,
-    moved: Mutex<Moved>,
+    advances: Mutex<Advances>,
 }
 
-/// What the clock shows is all of these together.
+/// The time of the clock is the sum of these fields.
 #[derive(Debug, Default)]
-struct Moved {
+struct Advances {
     by_hand: i64,
     by_script: HashMap<usize, i64>,
 }
 
 impl VirtualClock {
-    /// A clock that shows `at`, nanoseconds since 1970.
+    /// Creates a clock at `at`, nanoseconds since 1970.
     #[must_use]
     pub fn starting_at(at: i64) -> Self {
         let clock = VirtualClock::default();
@@ -38,21 +38,23 @@ impl VirtualClock {
         clock
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn advance(&self, time: Duration) {
-        self.change(|moved| moved.by_hand = moved.by_hand.saturating_add(nanos(time)));
+        self.change(|advances| advances.by_hand = advances.by_hand.saturating_add(nanos(time)));
     }
 
     /// Sets the clock, forward or back.
     pub fn set(&self, at: i64) {
-        self.change(|moved| moved.by_hand = at.saturating_sub(moved.by_script.values().sum()));
+        self.change(|advances| {
+            advances.by_hand = at.saturating_sub(advances.by_script.values().sum())
+        });
     }
 
-    /// A script, which `script` tells apart from others, has come to where it has advanced the clock by so
-    /// much since its beginning.
+    /// Sets by how much one script has advanced the clock since the script's beginning. `script` identifies the
+    /// script.
     pub fn advanced_by(&self, script: usize, total: Duration) {
-        self.change(|moved| {
-            moved.by_script.insert(script, nanos(total));
+        self.change(|advances| {
+            advances.by_script.insert(script, nanos(total));
         });
     }
 
@@ -62,11 +64,11 @@ impl VirtualClock {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Moved)) {
-        let mut moved = lock(&self.0.moved);
-        change(&mut moved);
-        let scripts: i64 = moved.by_script.values().sum();
-        let now = moved.by_hand.saturating_add(scripts);
+    fn change(&self, change: impl FnOnce(&mut Advances)) {
+        let mut advances = lock(&self.0.advances);
+        change(&mut advances);
+        let scripts: i64 = advances.by_script.values().sum();
+        let now = advances.by_hand.saturating_add(scripts);
         self.0.now.store(now, Ordering::SeqCst);
     }
 }
@@ -75,7 +77,7 @@ impl Clock for VirtualClock {
     fn time_ns(&self) -> i64 {
         self.0.now.load(Ordering::SeqCst)
     }
-    // Nobody says when it is moved: a worker that waits for it looks every millisecond.
+    // A change of the clock wakes no worker: a waiting worker checks every millisecond.
     fn wait_ns(&self, at: i64) -> u64 {
         if self.time_ns() >= at { 0 } else { 1_000_000 }
     }

@@ -1,28 +1,28 @@
-//! A sink that is a list in memory. With recovery it is cut back to the commit, as a file is.
+//! A sink that is a list in memory. With recovery it is truncated to the last commit, as a file is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use crate::batch::Data;
 use crate::connectors::files::{length_of, token_of};
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
 use crate::sink::{Sink, Token, Transactional, Writer};
 
-/// What a flow wrote, for a test to look at.
+/// The items that a flow wrote, for a test.
 pub struct Collected<T> {
     list: Arc<Mutex<Vec<T>>>,
-    /// How many of the items the sink was told to be committed.
-    told: Arc<AtomicU64>,
+    /// The number of items of which the sink was notified that they are committed.
+    committed: Arc<AtomicU64>,
 }
 
 impl<T> Clone for Collected<T> {
     fn clone(&self) -> Self {
         Collected {
             list: Arc::clone(&self.list),
-            told: Arc::clone(&self.told),
+            committed: Arc::clone(&self.committed),
         }
     }
 }
@@ -31,18 +31,18 @@ impl<T> Default for Collected<T> {
     fn default() -> Self {
         Collected {
             list: Arc::default(),
-            told: Arc::default(),
+            committed: Arc::default(),
         }
     }
 }
 
 impl<T: Data> Collected<T> {
-    /// Nothing yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// A sink that puts its items here. For items that are bytes it is one of frames, too.
+    /// Returns a sink that appends its items here. For items that are bytes it is also a sink of frames.
     #[must_use]
     pub fn sink(&self) -> CollectSink<T> {
         CollectSink {
@@ -50,44 +50,38 @@ impl<T: Data> Collected<T> {
             shared: Arc::default(),
         }
     }
-    /// Takes what is there.
+    /// Removes and returns the items.
     #[must_use]
     pub fn take(&self) -> Vec<T> {
-        self.told.store(0, Ordering::Relaxed);
+        self.committed.store(0, Ordering::Relaxed);
         std::mem::take(&mut *lock(&self.list))
     }
-    /// What `look` says of each item that would be there if the sink hid its items until it is told that they are committed.
-    pub(super) fn look<R>(&self, look: impl Fn(&T) -> R) -> Vec<R> {
-        let told = self.told.load(Ordering::Relaxed) as usize;
-        lock(&self.list).iter().take(told).map(look).collect()
+    /// Maps the items that would be visible if the sink hid its items until they are committed.
+    pub(super) fn map_committed<R>(&self, map: impl Fn(&T) -> R) -> Vec<R> {
+        let committed = self.committed.load(Ordering::Relaxed) as usize;
+        lock(&self.list).iter().take(committed).map(map).collect()
     }
 }
 
-type Shared<T> = Mutex<Together<Collected<T>>>;
+type Shared<T> = Mutex<SharedLog<Collected<T>>>;
 
 /// The sink of a [`Collected`].
 #[derive(Clone)]
 pub struct CollectSink<T: Data> {
     list: Collected<T>,
-    /// The list as the workers of the current run share it.
-    shared: Arc<Mutex<Weak<Shared<T>>>>,
+    /// The list, which the workers of the current run share.
+    shared: Arc<CurrentLog<Collected<T>>>,
 }
 
 impl<T: Data> CollectSink<T> {
-    fn writer(&self, control: &Arc<Control>) -> CollectWriter<T> {
-        let mut shared = lock(&self.shared);
-        let list = shared.upgrade().unwrap_or_else(|| {
-            let list = Arc::new(Mutex::new(Together::new(self.list.clone(), control)));
-            *shared = Arc::downgrade(&list);
-            list
-        });
-        let share = lock(&list).join();
-        CollectWriter { list, share }
+    fn writer(&self, control: &Arc<Control>) -> Result<CollectWriter<T>, Cause> {
+        let (list, writer) = self.shared.join(control, || Ok(self.list.clone()))?;
+        Ok(CollectWriter { list, writer })
     }
 
     fn cut(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut list = lock(&self.list.list);
-        // What was there before the first run is none of the flow's.
+        // Items from before the first run do not belong to the flow.
         let length = match tokens {
             [] => list.len(),
             tokens => length_of(tokens)? as usize,
@@ -95,16 +89,18 @@ impl<T: Data> CollectSink<T> {
         if list.len() < length {
             let found = list.len();
             return Err(
-                format!("{found} items are there, fewer than the {length} committed").into(),
+                format!("{found} items are present, fewer than the {length} committed").into(),
             );
         }
         list.truncate(length);
-        self.list.told.store(length as u64, Ordering::Relaxed);
+        self.list.committed.store(length as u64, Ordering::Relaxed);
         Ok(Some(token_of(length as u64)))
     }
 
-    fn told(&self, tokens: &[Token]) -> Result<(), Cause> {
-        self.list.told.store(length_of(tokens)?, Ordering::Relaxed);
+    fn set_committed(&self, tokens: &[Token]) -> Result<(), Cause> {
+        self.list
+            .committed
+            .store(length_of(tokens)?, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -114,7 +110,7 @@ impl<T: Data> Sink<Vec<T>> for CollectSink<T> {
         "collected in memory".to_owned()
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Vec<T>>>, Cause> {
-        Ok(Box::new(self.writer(control)))
+        Ok(Box::new(self.writer(control)?))
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
@@ -126,7 +122,7 @@ impl<T: Data> Transactional for CollectSink<T> {
         self.cut(tokens)
     }
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        self.told(tokens)
+        self.set_committed(tokens)
     }
 }
 
@@ -135,7 +131,7 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
         "collected in memory".to_owned()
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        Ok(Box::new(self.writer(control)))
+        Ok(Box::new(self.writer(control)?))
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
@@ -143,10 +139,10 @@ impl Sink<Frames> for CollectSink<Vec<u8>> {
 }
 
 impl<T: Data> Log for Collected<T> {
-    type Piece = Vec<T>;
+    type Batch = Vec<T>;
 
-    fn append(&mut self, piece: &mut Vec<T>) -> Result<(), Cause> {
-        lock(&self.list).append(piece);
+    fn append(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
+        lock(&self.list).append(batch);
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
@@ -156,19 +152,19 @@ impl<T: Data> Log for Collected<T> {
 
 struct CollectWriter<T: Data> {
     list: Arc<Shared<T>>,
-    share: usize,
+    writer: usize,
 }
 
 impl<T: Data> CollectWriter<T> {
     fn prepared(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = lock(&self.list).prepare(self.share, epoch)?;
+        let length = lock(&self.list).prepare(self.writer, epoch)?;
         Ok(length.map(token_of))
     }
 }
 
 impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
     fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
-        lock(&self.list).write(self.share, batch)
+        lock(&self.list).write(self.writer, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
@@ -177,7 +173,7 @@ impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
         self.prepared(epoch)
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.list).leave(self.share)?;
+        let end = lock(&self.list).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }
@@ -185,7 +181,7 @@ impl<T: Data> Writer<Vec<T>> for CollectWriter<T> {
 impl Writer<Frames> for CollectWriter<Vec<u8>> {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         let mut frames: Vec<Vec<u8>> = batch.iter().map(<[u8]>::to_vec).collect();
-        lock(&self.list).write(self.share, &mut frames)
+        lock(&self.list).write(self.writer, &mut frames)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
@@ -194,7 +190,7 @@ impl Writer<Frames> for CollectWriter<Vec<u8>> {
         self.prepared(epoch)
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.list).leave(self.share)?;
+        let end = lock(&self.list).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }

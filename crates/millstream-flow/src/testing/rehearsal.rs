@@ -1,12 +1,12 @@
-//! Rehearsals: runs of a flow in which other sources and sinks stand in for its own, so that nothing outside
-//! is touched.
+//! Rehearsals: runs of a flow in which replacements are used for its sources and sinks, so that no external
+//! system is used.
 //!
-//! What stands in is found by the name of the source or sink and the type of its batches. Where only bytes
-//! are at hand, the flow's own decoder or encoder stays in its place: a source that can be read
+//! A replacement is found by the name of the source or sink and the type of its batches. If the replacement has
+//! bytes only, the flow's own decoder or encoder is used with it: a source that can be read
 //! [over](Source::over) other frames, a sink that can be written [over](Sink::over) another sink of frames.
 //!
-//! Invariant: in a rehearsal no sink of the flow is opened, dead letters included, and no source for which
-//! there is a stand-in. What has none is an error before anything runs.
+//! Invariant: a rehearsal opens no sink of the flow, including dead letters, and no source that has a
+//! replacement. A sink without a replacement is an error before anything runs.
 //!
 //! ```
 //! use millstream_flow::{Flow, Options, Rehearsal, codec, tcp, testing};
@@ -43,35 +43,35 @@ use crate::sink::Sink;
 use crate::source::Source;
 use crate::testing::replay::{Conductor, Replay, Stage};
 
-type Held = Box<dyn Any + Send + Sync>;
-/// Makes the stand-in of a sink, given its name.
+type AnyBox = Box<dyn Any + Send + Sync>;
+/// Makes the replacement of a sink from its name.
 type MakeSink<B> = Arc<dyn Fn(&str) -> Result<Arc<dyn Sink<B>>, Cause> + Send + Sync>;
 
-/// The clock of a replay, and whom operators are to tell of the ends of epochs.
-pub(crate) type Conducted = (Arc<dyn Clock>, Sender<CommitNotice>);
+/// The clock of a replay, and the channel for the parts of epochs.
+pub(crate) type ReplayRun = (Arc<dyn Clock>, Sender<CommitNotice>);
 
-/// What stands in for a flow's sources and sinks in one run.
+/// The replacements of a flow's sources and sinks in one run.
 #[derive(Default)]
 pub struct Rehearsal {
     /// Each an `Arc<dyn Source<B>>`, by name and by `B`.
-    sources: HashMap<(String, TypeId), Held>,
-    /// Each an `Arc<dyn Sink<B>>`; those that `others` made come to them.
-    sinks: Mutex<HashMap<(String, TypeId), Held>>,
+    sources: HashMap<(String, TypeId), AnyBox>,
+    /// Each an `Arc<dyn Sink<B>>`, including those that `others` made.
+    sinks: Mutex<HashMap<(String, TypeId), AnyBox>>,
     /// Each a `MakeSink<B>`.
-    others: HashMap<TypeId, Held>,
-    /// What recorded input there is, if it is a replay.
+    others: HashMap<TypeId, AnyBox>,
+    /// The recorded input, if it is a replay.
     stage: Option<Arc<Stage>>,
     conductor: Mutex<Option<Conductor>>,
 }
 
 impl Rehearsal {
-    /// Nothing stands in for anything: sources are those of the flow, and it must have no sink.
+    /// Creates a rehearsal without replacements: sources are those of the flow, and it must have no sink.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `source` stands in for the source of this name.
+    /// Replaces the source of this name by `source`.
     #[must_use]
     pub fn source<B: 'static>(mut self, name: &str, source: impl Source<B>) -> Self {
         let source: Arc<dyn Source<B>> = Arc::new(source);
@@ -80,7 +80,7 @@ impl Rehearsal {
         self
     }
 
-    /// `sink` stands in for the sink of this name. Dead letters of a step go to `STEP.dead_letters`.
+    /// Replaces the sink of this name by `sink`. Dead letters of a step go to `STEP.dead_letters`.
     #[must_use]
     pub fn sink<B: 'static>(self, name: &str, sink: impl Sink<B>) -> Self {
         let sink: Arc<dyn Sink<B>> = Arc::new(sink);
@@ -89,8 +89,8 @@ impl Rehearsal {
         self
     }
 
-    /// What `make` gives for its name stands in for each sink that has no stand-in of its own. Frames stand
-    /// in for all sinks that are made of bytes in the end.
+    /// Replaces each sink that has no replacement of its own by the result of `make` for its name. Sinks of
+    /// frames replace all sinks whose output is bytes.
     #[must_use]
     pub fn other_sinks<B: 'static, S: Sink<B>>(
         mut self,
@@ -101,11 +101,11 @@ impl Rehearsal {
         self
     }
 
-    /// All sources are fed with recorded input, at the times at which it was recorded. A rehearsal with a
-    /// replay runs once.
+    /// Feeds all sources with recorded input, at the times at which it was recorded. A rehearsal with a replay
+    /// runs once.
     ///
     /// # Errors
-    /// Input that is not there or is damaged.
+    /// The input does not exist or is damaged.
     pub fn replay(mut self, replay: &Replay) -> Result<Self, FlowError> {
         let (stage, conductor) = replay.open()?;
         self.stage = Some(stage);
@@ -113,21 +113,21 @@ impl Rehearsal {
         Ok(self)
     }
 
-    /// A run begins, with so many operators on all workers. Gives the clock of a replay, and whom operators
-    /// are to tell of the ends of epochs.
+    /// Begins a run with `operators` operators on all workers. Returns the clock of a replay, and the channel
+    /// for the parts of epochs.
     pub(crate) fn begin(
         &self,
         flow: &str,
         nodes: &[Node],
         operators: usize,
-    ) -> Result<Option<Conducted>, FlowError> {
+    ) -> Result<Option<ReplayRun>, FlowError> {
         let Some(stage) = &self.stage else {
             return Ok(None);
         };
         let is_there = |name: &str| nodes.iter().any(|n| n.kind == "source" && n.name == name);
         if let Some(name) = stage.sources().find(|name| !is_there(name)) {
             return Err(FlowError::Usage(format!(
-                "flow \"{flow}\" has no source \"{name}\", of which input is to be replayed"
+                "flow \"{flow}\" has no source \"{name}\", whose input the replay has"
             )));
         }
         match &mut *lock(&self.conductor) {
@@ -136,12 +136,12 @@ impl Rehearsal {
         }
     }
 
-    /// Takes the conductor out, on the first worker.
+    /// Takes the conductor, for the first worker.
     pub(crate) fn conductor(&self) -> Option<Conductor> {
         lock(&self.conductor).take()
     }
 
-    /// The recorded input of a source.
+    /// Returns the recorded input of a source.
     fn recorded<B: 'static>(
         &self,
         stage: &Arc<Stage>,
@@ -152,7 +152,7 @@ impl Rehearsal {
             let others: Vec<&str> = stage.sources().collect();
             let others = others.join(", ");
             return Err(format!(
-                "no input of it is there to be replayed, only of {others}; make it durable, or name a journal for it"
+                "the replay has no input of it, only of {others}; make it durable, or name a journal for it"
             )
             .into());
         };
@@ -166,7 +166,7 @@ impl Rehearsal {
         })
     }
 
-    /// What stands in for a source, if anything does.
+    /// Returns the replacement of a source, if it has one.
     pub(crate) fn source_for<B: 'static>(
         &self,
         node: &Node,
@@ -191,7 +191,7 @@ impl Rehearsal {
         }
     }
 
-    /// What stands in for a sink.
+    /// Returns the replacement of a sink.
     pub(crate) fn sink_for<B: 'static>(
         &self,
         name: &str,
@@ -205,7 +205,7 @@ impl Rehearsal {
         over.ok_or_else(|| other_type::<B>("sink"))
     }
 
-    /// What stands in for the sink of the dead letters of a step.
+    /// Returns the replacement of the sink of the dead letters of a step.
     ///
     /// # Errors
     /// There is none for batches of this type.
@@ -217,7 +217,7 @@ impl Rehearsal {
         self.sink_for(&dead_letters_of(step), own)
     }
 
-    /// A stand-in of exactly this type.
+    /// Returns a replacement of exactly this type.
     fn made<B: 'static>(&self, name: &str) -> Result<Option<Arc<dyn Sink<B>>>, Cause> {
         let mut sinks = lock(&self.sinks);
         let key = (name.to_owned(), TypeId::of::<B>());
@@ -233,7 +233,7 @@ impl Rehearsal {
         Ok(Some(sink))
     }
 
-    /// The sources of a run that are the flow's own.
+    /// Returns the sources without replacements.
     pub(crate) fn left(&self, nodes: &[Node], sources: &Sources) -> Sources {
         let replaced = |name: &str| {
             self.stage.is_some() || self.sources.keys().any(|(replaced, _)| replaced == name)
@@ -247,5 +247,5 @@ impl Rehearsal {
 
 fn other_type<B>(what: &str) -> Cause {
     let batch = type_name::<B>();
-    format!("no {what} of {batch} stands in for it in this rehearsal").into()
+    format!("it has no {what} of {batch} as a replacement in this rehearsal").into()
 }

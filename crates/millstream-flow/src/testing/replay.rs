@@ -1,12 +1,12 @@
-//! Replay: recorded input goes through a flow again, at the times at which it was recorded.
+//! Replay: runs recorded input through a flow again, at the times at which it was recorded.
 //!
-//! The input of a durable source lies in the state directory, and any journal may stand in for a source of
-//! bytes. All inputs are merged by the times of their records. Each batch is a step of its own: the clock of
-//! the run is set to the time of the record, the batch is read, and nothing else happens before all workers
-//! have done everything that it brings about. Between two batches the clock stops at each moment that a timer
-//! waits for. So the output does not depend on how fast anything is.
+//! The input of a durable source is in the state directory, and any journal may replace a source of bytes. All
+//! inputs are merged by the times of their records. Each batch is a step of its own: the clock of the run is
+//! set to the time of the record, the batch is read, and nothing else happens until all workers have processed
+//! all of its consequences. Between two batches the clock stops at each moment for which a timer is set. So the
+//! output does not depend on the speed of any part.
 //!
-//! Nothing outside is touched: a replay is a [rehearsal](crate::Rehearsal).
+//! No external system is used: a replay is a [rehearsal](crate::Rehearsal).
 //!
 //! ```
 //! use millstream_flow::replay::Replay;
@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use conductor::Conductor;
-pub use moment::At;
+pub use moment::Point;
 pub(crate) use stage::Stage;
 
 use crate::checkpoint::durable;
@@ -44,26 +44,26 @@ use crate::error::FlowError;
 use input::Input;
 use moment::Recording;
 
-/// Which recorded input to replay.
+/// The recorded inputs of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     inputs: Vec<Recording>,
-    from: Option<At>,
-    to: Option<At>,
+    from: Option<Point>,
+    to: Option<Point>,
     batch: Option<usize>,
 }
 
 impl Replay {
-    /// No input yet.
+    /// Creates a replay without input.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All that durable sources recorded in a state directory.
+    /// Adds the input that durable sources recorded in a state directory.
     ///
     /// # Errors
-    /// A directory that cannot be read, or in which nothing was recorded.
+    /// The directory cannot be read, or no input was recorded in it.
     pub fn of_state(dir: impl AsRef<Path>) -> Result<Self, FlowError> {
         let dir = dir.as_ref();
         let failed = |cause| FlowError::State {
@@ -82,33 +82,33 @@ impl Replay {
         Ok(replay)
     }
 
-    /// What a durable source recorded, in `STATE/inputs/NAME`, is the input of the source of this name.
+    /// Uses the recording of a durable source, in `STATE/inputs/NAME`, as the input of the source of this name.
     #[must_use]
     pub fn recorded(self, source: &str, path: impl AsRef<Path>) -> Self {
         self.with(source, path.as_ref(), false)
     }
 
-    /// The records of a journal, each a frame, are the input of the source of this name.
+    /// Uses the records of a journal, each a frame, as the input of the source of this name.
     #[must_use]
     pub fn journal(self, source: &str, path: impl AsRef<Path>) -> Self {
         self.with(source, path.as_ref(), true)
     }
 
-    /// Begins there and not with the oldest record; the flow knows nothing of what was before.
+    /// Sets the beginning; the default is the oldest record. The flow starts without the state from before.
     #[must_use]
-    pub fn from(mut self, at: At) -> Self {
+    pub fn from(mut self, at: Point) -> Self {
         self.from = Some(at);
         self
     }
 
-    /// Ends before that.
+    /// Sets the end, which is exclusive.
     #[must_use]
-    pub fn to(mut self, at: At) -> Self {
+    pub fn to(mut self, at: Point) -> Self {
         self.to = Some(at);
         self
     }
 
-    /// Divides recorded batches into such of at most so many items, at the same time. What comes out is the
+    /// Divides recorded batches into batches of at most `items` items, at the same time. The output is the
     /// same.
     #[must_use]
     pub fn batch_size(mut self, items: usize) -> Self {
@@ -126,15 +126,15 @@ impl Replay {
         self
     }
 
-    /// Looks through what was recorded, and opens it.
+    /// Checks the recorded inputs and opens them.
     pub(crate) fn open(&self) -> Result<(Arc<Stage>, Conductor), FlowError> {
         let sequenced = [self.from, self.to]
             .iter()
-            .any(|at| matches!(at, Some(At::Sequence(_))));
+            .any(|at| matches!(at, Some(Point::Sequence(_))));
         if sequenced && self.inputs.len() > 1 {
             let names: Vec<_> = self.inputs.iter().map(|i| i.source.as_str()).collect();
             return Err(FlowError::Usage(format!(
-                "a sequence number is one of a single input, and there are {}: say a time",
+                "a sequence number is one of a single input, and there are {}: use a time",
                 names.join(", ")
             )));
         }
@@ -144,7 +144,7 @@ impl Replay {
         }
         if inputs.iter().all(Input::is_empty) {
             return Err(FlowError::Usage(
-                "nothing was recorded in the range that is to be replayed".to_owned(),
+                "nothing was recorded in the range of the replay".to_owned(),
             ));
         }
         let stage = Arc::new(Stage::new(inputs.iter().map(Input::scene)));

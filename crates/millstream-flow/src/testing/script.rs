@@ -1,4 +1,4 @@
-//! A source of what a script says.
+//! A source that follows a script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::source::{Events, Next, Partition, Position, Source};
 pub enum Mark<T> {
     /// An item.
     Item(T),
-    /// Silence for a while.
+    /// A pause without input.
     Pause(Duration),
-    /// The clock goes on by so much, once everything before this is done.
+    /// Advances the clock, after everything before this mark is processed.
     Advance(VirtualClock, Duration),
-    /// The end of the input; what follows is never read.
+    /// The end of the input; later marks are not read.
     End,
-    /// The flow fails here, as if the process had died.
+    /// Fails the flow, as if the process had died.
     Abort,
 }
 
@@ -32,12 +32,12 @@ pub struct Script<T> {
     batch: usize,
 }
 
-/// A source of one list of items.
+/// Creates a source of one list of items.
 pub fn items<T>(items: impl IntoIterator<Item = T>) -> Script<T> {
     script([items.into_iter().map(Mark::Item).collect()])
 }
 
-/// A source of several partitions, each with its own marks.
+/// Creates a source of several partitions, each with its own marks.
 pub fn script<T>(partitions: impl IntoIterator<Item = Vec<Mark<T>>>) -> Script<T> {
     Script {
         partitions: partitions.into_iter().map(Arc::new).collect(),
@@ -46,7 +46,7 @@ pub fn script<T>(partitions: impl IntoIterator<Item = Vec<Mark<T>>>) -> Script<T
 }
 
 impl<T> Script<T> {
-    /// At most so many items in a batch; 10 unless told otherwise.
+    /// Sets the largest number of items in a batch. The default is 10.
     #[must_use]
     pub fn batch_size(mut self, items: usize) -> Self {
         self.batch = items.max(1);
@@ -64,11 +64,11 @@ impl<T: Data + Sync> Source<Vec<T>> for Script<T> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
         let marks = Arc::clone(&self.partitions[partition]);
-        let next = resume.unwrap_or(0) as usize;
+        let next = resume.map_or(Ok(0), Position::require_number)? as usize;
         for mark in marks.iter() {
             if let Mark::Advance(clock, _) = mark {
                 clock.advanced_by(place(&marks), advanced(&marks, next, clock));
@@ -78,13 +78,13 @@ impl<T: Data + Sync> Source<Vec<T>> for Script<T> {
             marks,
             next,
             until: None,
-            settled: false,
+            was_idle: false,
             batch: self.batch,
         }))
     }
 }
 
-/// By how much the marks before `end` have advanced a clock.
+/// Returns by how much the marks before `end` have advanced a clock.
 fn advanced<T>(marks: &[Mark<T>], end: usize, clock: &VirtualClock) -> Duration {
     let before = marks.iter().take(end);
     let times = before.map(|mark| match mark {
@@ -94,7 +94,7 @@ fn advanced<T>(marks: &[Mark<T>], end: usize, clock: &VirtualClock) -> Duration 
     times.sum()
 }
 
-/// What tells the scripts of a process apart.
+/// Returns a number that identifies a script within the process.
 fn place<T>(marks: &Arc<Vec<Mark<T>>>) -> usize {
     Arc::as_ptr(marks) as usize
 }
@@ -103,8 +103,8 @@ struct Reading<T> {
     marks: Arc<Vec<Mark<T>>>,
     next: usize,
     until: Option<u64>,
-    /// True when the worker has rested since the batch before an `Advance`.
-    settled: bool,
+    /// True if the worker has been idle since the batch before an `Advance`.
+    was_idle: bool,
     batch: usize,
 }
 
@@ -127,17 +127,17 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
                     return Ok(Next::Idle);
                 }
                 Some(Mark::Advance(clock, time)) => {
-                    // A worker looks at its alarms only when no operator has work left, so that what
-                    // was read before has arrived, and what waits for the clock comes before the rest.
-                    if self.settled && !events.quiet() {
+                    // A worker checks its alarms only if no operator has work left, so that earlier input has
+                    // arrived, and timers fire before the rest of the script.
+                    if self.was_idle && !events.quiet() {
                         return Ok(Next::Idle);
                     }
-                    if self.settled {
+                    if self.was_idle {
                         let total = advanced(&self.marks, self.next, clock) + *time;
                         clock.advanced_by(place(&self.marks), total);
                         self.until = Some(now_ns());
                     }
-                    self.settled = !self.settled;
+                    self.was_idle = !self.was_idle;
                     return Ok(Next::Idle);
                 }
                 Some(Mark::Abort) => return Ok(Next::Abort),
@@ -150,7 +150,7 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
     fn next_awake(&self) -> Option<u64> {
         Some(self.until.unwrap_or(0))
     }
-    fn position(&self) -> Position {
-        self.next as u64
+    fn position(&self) -> Result<Position, Cause> {
+        Ok((self.next as u64).into())
     }
 }

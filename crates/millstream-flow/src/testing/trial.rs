@@ -1,4 +1,4 @@
-//! Trials: a flow run with given inputs and nothing outside, once or with a crash at every point.
+//! Trials: run a flow with given inputs and without external systems, once or with a crash at every point.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::state::codec;
 use crate::testing::rehearsal::Rehearsal;
 use crate::testing::replay::Replay;
 
-/// A flow under trial: sources are given, sinks are replaced by lists.
+/// A trial of a flow: its sources are replaced by given inputs, its sinks by lists.
 ///
 /// ```
 /// use millstream_flow::testing::{self, Trial};
@@ -53,19 +53,19 @@ pub struct Trial<'a> {
     in_order: bool,
 }
 
-/// What came out, by the name of the sink.
-type Seen = Arc<Mutex<BTreeMap<String, Box<dyn Shown>>>>;
+/// The outputs, by the name of the sink.
+type Seen = Arc<Mutex<BTreeMap<String, Box<dyn OutputList>>>>;
 
-/// A list that can be shown without its type.
-trait Shown: Send {
-    fn show(&self) -> Vec<String>;
+/// A list whose items can be formatted without their type.
+trait OutputList: Send {
+    fn format(&self) -> Vec<String>;
     fn clear(&self);
     fn list(&self) -> Box<dyn Any + Send>;
 }
 
-impl<T: Data + Debug> Shown for Collected<T> {
-    fn show(&self) -> Vec<String> {
-        self.look(|item| format!("{item:?}"))
+impl<T: Data + Debug> OutputList for Collected<T> {
+    fn format(&self) -> Vec<String> {
+        self.map_committed(|item| format!("{item:?}"))
     }
     fn clear(&self) {
         drop(self.take());
@@ -75,12 +75,13 @@ impl<T: Data + Debug> Shown for Collected<T> {
     }
 }
 
-/// Frames, which are shown as text where they are.
+/// Frames, which are formatted as text if they are text.
 struct Bytes(Collected<Vec<u8>>);
 
-impl Shown for Bytes {
-    fn show(&self) -> Vec<String> {
-        self.0.look(|frame| format!("\"{}\"", frame.escape_ascii()))
+impl OutputList for Bytes {
+    fn format(&self) -> Vec<String> {
+        self.0
+            .map_committed(|frame| format!("\"{}\"", frame.escape_ascii()))
     }
     fn clear(&self) {
         self.0.clear();
@@ -90,11 +91,11 @@ impl Shown for Bytes {
     }
 }
 
-/// What a trial brought.
+/// The outputs of a trial.
 pub struct Outputs(BTreeMap<String, Box<dyn Any + Send>>);
 
 impl Outputs {
-    /// The items of a sink whose type was [said](Trial::output).
+    /// Returns the items of a sink whose type was [declared](Trial::output).
     #[must_use]
     pub fn items<T: Data>(&mut self, sink: &str) -> Vec<T> {
         let list = self.0.get_mut(sink);
@@ -102,7 +103,7 @@ impl Outputs {
         list.map(std::mem::take).unwrap_or_default()
     }
 
-    /// What a sink of bytes was given, message by message.
+    /// Returns the messages of a sink of bytes.
     #[must_use]
     pub fn bytes(&mut self, sink: &str) -> Vec<Vec<u8>> {
         self.items(sink)
@@ -110,7 +111,8 @@ impl Outputs {
 }
 
 impl<'a> Trial<'a> {
-    /// A trial of `flow`, with one worker. Sources are the flow's own unless they are [given](Self::input).
+    /// Creates a trial of `flow`, with one worker. Sources are the flow's own unless they are
+    /// [replaced](Self::input).
     #[must_use]
     pub fn new(flow: &'a Flow) -> Self {
         let seen = Seen::default();
@@ -132,24 +134,24 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What the source of this name gives: its items, or the frames that it makes them of.
+    /// Sets the input of a source: its items, or the frames from which it makes them.
     #[must_use]
     pub fn input<B: 'static>(mut self, source: &str, items: impl Source<B>) -> Self {
         self.rehearsal = self.rehearsal.source(source, items);
         self
     }
 
-    /// Feeds all sources with recorded input; the trial is run once.
+    /// Feeds all sources with recorded input; the trial runs once.
     ///
     /// # Errors
-    /// Input that is not there or is damaged.
+    /// The input does not exist or is damaged.
     pub fn replay(mut self, replay: &Replay) -> Result<Self, FlowError> {
         self.rehearsal = self.rehearsal.replay(replay)?;
         Ok(self)
     }
 
-    /// Says which type the items of a sink have. Sinks that write bytes need not be announced: of those,
-    /// frames are what comes out.
+    /// Declares the type of the items of a sink. A sink that writes bytes needs no declaration: its outputs are
+    /// frames.
     #[must_use]
     pub fn output<T: Data + Debug>(mut self, sink: &str) -> Self {
         let list = Collected::<T>::new();
@@ -158,7 +160,7 @@ impl<'a> Trial<'a> {
         self
     }
 
-    /// So many workers. The order of what comes out is then left out of account.
+    /// Sets the number of workers. With more than one the order of the outputs is ignored.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
@@ -166,14 +168,14 @@ impl<'a> Trial<'a> {
         self
     }
 
-    /// Processing time is what this clock shows; scripts move it.
+    /// Sets the clock of processing time; scripts advance it.
     #[must_use]
     pub fn clock(mut self, clock: &VirtualClock) -> Self {
         self.clock = Some(clock.clone());
         self
     }
 
-    /// Runs the flow to its end, and gives what its sinks were given.
+    /// Runs the flow to its end, and returns the outputs of its sinks.
     ///
     /// # Errors
     /// As for [`Flow::run`].
@@ -185,11 +187,11 @@ impl<'a> Trial<'a> {
         Ok(Outputs(lists.collect()))
     }
 
-    /// Runs the flow again and again with a state directory, with one batch in an epoch: each time it ends
-    /// as if the process had died at another of the [moments](Crash) of a commit, and is started again; and
-    /// once it ends behind each of its commits. What comes out and what is saved must be what it is without
-    /// a crash; the order of what comes out counts where there is one, with one worker and no streams that
-    /// come together. Gives how many crashes there were.
+    /// Runs the flow repeatedly with a state directory, with one batch in an epoch. Each run ends at another of
+    /// the [points](Crash) of a commit, as if the process had died, and is started again; another series of
+    /// runs ends after each of its commits. The outputs and the saved state must be those of a run without a
+    /// crash; the order of the outputs counts with one worker if no streams are merged. Returns the number of
+    /// crashes.
     ///
     /// # Errors
     /// [`FlowError::Differs`] names the crash and the first difference; else as for [`Flow::run`].
@@ -216,8 +218,8 @@ impl<'a> Trial<'a> {
                 compare(&at.to_string(), &found)?;
             }
         }
-        let (found, crashed) = bench.trial(&seen, &mut |_| Some(Crash::Behind(1)))?;
-        compare("behind each commit", &found)?;
+        let (found, crashed) = bench.trial(&seen, &mut |_| Some(Crash::After(1)))?;
+        compare("after each commit", &found)?;
         Ok(crashes + crashed)
     }
 
@@ -232,7 +234,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Where a trial's runs are made.
+/// The context of the runs of a trial.
 struct Bench<'a> {
     flow: &'a Flow,
     rehearsal: Arc<Rehearsal>,
@@ -256,8 +258,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs the flow until it ends, where the n-th run crashes as `crash` says. Gives what it brought, and
-    /// how many runs crashed.
+    /// Runs the flow until it ends, where the n-th run crashes at the point that `crash` returns. Returns the
+    /// outputs, and the number of runs that crashed.
     fn trial(
         &self,
         seen: &Seen,
@@ -273,7 +275,7 @@ impl Bench<'_> {
                 None => recovery,
             };
             match self.run(Some(recovery)) {
-                Ok(()) => return Ok((Found::look(seen, &scratch.0)?, crashes)),
+                Ok(()) => return Ok((Found::collect(seen, &scratch.0)?, crashes)),
                 Err(FlowError::Crashed(_)) => crashes += 1,
                 Err(error) => return Err(error),
             }
@@ -281,16 +283,18 @@ impl Bench<'_> {
     }
 }
 
-/// What a trial brought: outputs by sink, and states by step and key.
+/// The result of a trial: outputs by sink, and states by step and key.
 struct Found {
     outputs: BTreeMap<String, Vec<String>>,
     states: BTreeMap<(String, Vec<u8>), (u8, Vec<u8>)>,
 }
 
 impl Found {
-    fn look(seen: &Seen, dir: &Path) -> Result<Self, FlowError> {
+    fn collect(seen: &Seen, dir: &Path) -> Result<Self, FlowError> {
         let seen = lock(seen);
-        let outputs = seen.iter().map(|(name, list)| (name.clone(), list.show()));
+        let outputs = seen
+            .iter()
+            .map(|(name, list)| (name.clone(), list.format()));
         let saved = Saved::open(dir)?;
         let mut states = BTreeMap::new();
         for step in saved.steps() {
@@ -302,7 +306,7 @@ impl Found {
         Ok(Found { outputs, states })
     }
 
-    /// The first thing that is not so in `other`.
+    /// Returns the first difference to `other`.
     fn difference(&self, other: &Found, in_order: bool) -> Option<String> {
         for (sink, whole) in &self.outputs {
             let found = other.outputs.get(sink).map_or(&[][..], |found| found);
@@ -348,7 +352,7 @@ impl Found {
     }
 }
 
-/// A folder that disappears.
+/// A temporary directory, which is removed when it is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -362,7 +366,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A folder that cannot be removed is left to whoever empties the system's folder for such things.
+        // A directory that cannot be removed is left to the cleanup of the system's temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,8 +1,8 @@
-//! Where items get their times, and watermarks begin.
+//! Assigns times to items, and creates watermarks.
 //!
-//! This stands in the chain of a source, before any exchange: there each batch is known to come from
-//! one partition, whose watermark follows its items. The joined watermark is sent on when the source
-//! pauses or has had its turn, behind the batches.
+//! It is part of the chain of a source, before any exchange, where each batch comes from one known partition,
+//! whose watermark follows its items. The joined watermark is sent on after the batches, when the source pauses
+//! or ends its turn.
 
 mod clocks;
 
@@ -24,17 +24,17 @@ use crate::run::dead_letters::DeadLetterSinks;
 use crate::step::Context;
 use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
 
-/// How often processing time goes on where no items come.
+/// The interval at which processing time advances without items.
 const TICK: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// Where the times of a stream come from.
+/// The origin of the times of a stream.
 #[derive(Clone, Copy)]
 pub enum TimeSource {
     /// From the items.
     Event(EventTime),
-    /// From the clock, when an item is read.
+    /// The clock, when an item is read.
     Processing,
-    /// From a clock of the user's.
+    /// A clock of the user.
     Clock,
 }
 
@@ -44,39 +44,39 @@ pub struct PartitionTime {
     name: String,
     lateness: i64,
     watermark: i64,
-    /// When it was heard last, in processing time; before all times until the first turn.
+    /// The processing time of its last item; before all times until the first turn.
     heard: i64,
     sender: Sender,
 }
 
 impl PartitionTime {
-    /// The watermark just before an item with this time; from now on it counts.
+    /// Advances the watermark past an item with this time; returns the watermark just before it.
     pub fn pass(&mut self, time: i64) -> i64 {
         let before = self.watermark;
         self.watermark = before.max(time.saturating_sub(self.lateness));
         before
     }
 
-    /// The watermark just before an item with which it comes to `reached`.
+    /// Advances the watermark to `reached`; returns the watermark just before it.
     pub fn pass_to(&mut self, reached: i64) -> i64 {
         let before = self.watermark;
         self.watermark = before.max(reached);
         before
     }
 
-    /// The number of the partition in this run.
+    /// Returns the number of the partition in this run.
     #[must_use]
     pub fn number(&self) -> usize {
         self.partition
     }
 
-    /// The name of the partition.
+    /// Returns the name of the partition.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How far its time has come; before all times where it has not begun.
+    /// Returns its watermark; before all times if it has not begun.
     #[must_use]
     pub fn watermark(&self) -> i64 {
         self.watermark
@@ -90,13 +90,13 @@ impl PartitionTime {
     }
 }
 
-/// Gives times to the items of a batch.
+/// Assigns times to the items of a batch.
 pub trait Assign<I, O>: 'static {
-    /// Moves the items of `input` to `output` with their times, each of which has to
-    /// [pass](PartitionTime::pass).
+    /// Moves the items of `input` to `output` with their times, and calls [`pass`](PartitionTime::pass) for
+    /// each of them.
     ///
     /// # Errors
-    /// The failure of a function of the user's.
+    /// The failure of a function of the user.
     fn assign(
         &mut self,
         input: &mut I,
@@ -104,7 +104,8 @@ pub trait Assign<I, O>: 'static {
         partition: &mut PartitionTime,
         cx: &mut Context,
     ) -> Result<(), Failure>;
-    /// Time may go on without items, with a clock of the user's: lets the partition's watermark [pass](PartitionTime::pass_to).
+    /// Called when there are no items: a clock of the user may let the partition's watermark
+    /// [advance](PartitionTime::pass_to).
     ///
     /// # Errors
     /// As for `assign`.
@@ -114,7 +115,7 @@ pub trait Assign<I, O>: 'static {
 }
 
 impl TimeSource {
-    /// How far behind the latest item of its partition an item may be.
+    /// Returns how much earlier than the latest item of its partition an item may be.
     fn lateness(self) -> i64 {
         match self {
             TimeSource::Event(how) => how.lateness,
@@ -123,10 +124,10 @@ impl TimeSource {
     }
 }
 
-/// The assigner of a stream on one worker.
+/// The step that assigns times, on one worker.
 struct Assigner<O, A> {
     node: NodeId,
-    /// The source whose partitions they are.
+    /// The source of the partitions.
     origin: NodeId,
     source: TimeSource,
     assign: A,
@@ -138,7 +139,7 @@ struct Assigner<O, A> {
 }
 
 impl<O, A> Assigner<O, A> {
-    /// Looks which partitions have ended or gone idle, and joins their watermarks.
+    /// Updates the state of the partitions, and joins their watermarks.
     fn join(&mut self, cx: &mut WorkerContext) -> Option<Watermark> {
         for partition in &mut self.partitions {
             if partition.heard == BEFORE_ALL {
@@ -174,7 +175,7 @@ impl<O, A> Assigner<O, A> {
         changed.then_some(joined)
     }
 
-    /// Notes for recovery how far time has come in each partition, beside the positions of the source.
+    /// Records the event time of each partition for recovery, beside the positions of the source.
     fn note(&self, cx: &mut WorkerContext) {
         let step = &cx.step.metrics[self.origin].name;
         let begun = self.partitions.iter();
@@ -213,7 +214,7 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
         partition.heard = cx.now;
         partition.sender = Sender::Live;
         self.assign.assign(batch, &mut self.output, partition, cx)?;
-        cx.book(self.node, items, self.output.len());
+        cx.record(self.node, items, self.output.len());
         if !self.output.is_empty() {
             self.next.push(&mut self.output, cx)?;
             self.output.clear();
@@ -261,7 +262,48 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
 }
 
 impl<B: Batch> Pipe<B> {
-    /// Gives the items times by an [`Assign`] of the caller's own making.
+    /// Assigns times to the items by an [`Assign`] of the caller.
+    ///
+    /// `name` is the name of the step in errors and metrics, and may be empty. `source` states where the
+    /// times come from: it has the lateness that is allowed. `make` is called once on each worker. The step
+    /// must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange or merge is
+    /// before it, and the error of `make`.
+    ///
+    /// ```
+    /// use millstream_flow::assign::{Assign, PartitionTime, TimeSource};
+    /// use millstream_flow::step::Context;
+    /// use millstream_flow::{EventTime, Failure, Flow, Options, Timed, testing};
+    ///
+    /// /// The items are their own times.
+    /// struct OwnTimes;
+    /// impl Assign<Vec<i64>, Vec<Timed<i64>>> for OwnTimes {
+    ///     fn assign(
+    ///         &mut self,
+    ///         input: &mut Vec<i64>,
+    ///         output: &mut Vec<Timed<i64>>,
+    ///         partition: &mut PartitionTime,
+    ///         _: &mut Context,
+    ///     ) -> Result<(), Failure> {
+    ///         output.extend(input.drain(..).map(|value| {
+    ///             let (time, watermark) = (value, partition.pass(value));
+    ///             Timed { time, watermark, value }
+    ///         }));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
+    /// flow.source("in", testing::items([5, 9]))
+    ///     .assigned("", TimeSource::Event(EventTime::default()), |_making| Ok(OwnTimes))
+    ///     .map(|item| item.time)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [5, 9]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn assigned<O: Batch, A: Assign<B, O>>(
         &self,
         name: &str,
@@ -276,9 +318,9 @@ impl<B: Batch> Pipe<B> {
             let mut graph = lock(&self.graph);
             let root = root_of(&graph, self.node);
             if graph.nodes[root].kind != "source" {
-                graph.mistake(Mistake::TimeBehind(kind, root));
+                graph.mistake(Mistake::TimeMisplaced(kind, root));
             }
-            // What is saved is found by the source and this number: such steps need no name.
+            // The saved state is found by the source and this number: such steps need no name.
             let others = 0..graph.nodes.len();
             let others = others.filter(|other| graph.nodes[*other].kind == kind);
             let nth = others
@@ -333,7 +375,7 @@ impl<B: Batch> Pipe<B> {
     }
 }
 
-/// Where a step's chain begins: its source, or a place behind it where streams come together.
+/// Returns the root of a step's chain: its source, or a later node with inputs from other operators.
 fn root_of(graph: &Graph, mut node: NodeId) -> NodeId {
     loop {
         let this = &graph.nodes[node];
@@ -391,22 +433,27 @@ impl<T: Data> Assign<Vec<T>, Vec<Timed<T>>> for ByClock {
 }
 
 impl<T: Data> Stream<T> {
-    /// Gives each item the time at which it happened, in nanoseconds since an epoch of your choice,
-    /// and lets event time follow them. Stands before the first exchange or merge.
+    /// Adds to each item the time that `f` returns for it, in nanoseconds since an epoch of the caller's
+    /// choice. Event time follows these times.
+    ///
+    /// `how` has the lateness that is allowed, and when a silent partition is idle. The step must come before
+    /// the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange
+    /// or merge is before it.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use millstream_flow::time::{EventTime, Timed};
-    /// use millstream_flow::{Flow, Options, testing};
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
     ///
-    /// let flow = Flow::new("times");
-    /// let out = testing::Collected::new();
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
     /// flow.source("in", testing::items([10i64, 30, 20]))
     ///     .event_time(|n| *n, EventTime::default().lateness(Duration::from_nanos(5)))
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
-    /// let marks: Vec<_> = out.take().iter().map(|item: &Timed<i64>| item.watermark).collect();
-    /// assert_eq!(marks, [i64::MIN, 5, 25]);
+    /// let watermarks: Vec<_> = out.take().iter().map(|item| item.watermark).collect();
+    /// assert_eq!(watermarks, [i64::MIN, 5, 25]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn event_time(
@@ -421,8 +468,26 @@ impl<T: Data> Stream<T> {
         })
     }
 
-    /// Gives each item the time at which it is read, in nanoseconds since 1970, by the clock of the
-    /// run. Time goes on where no items come. Stands before the first exchange or merge.
+    /// Adds to each item the time at which it is read, in nanoseconds since 1970, by the clock of the run.
+    /// Time also advances where no items come.
+    ///
+    /// The step must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`] when an exchange
+    /// or merge is before it.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("times"), testing::Collected::new());
+    /// flow.source("in", testing::items([1])).processing_time().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// let read = out.take();
+    /// assert_eq!(read[0].value, 1);
+    /// assert!(read[0].time > 0);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn processing_time(&self) -> Stream<Timed<T>> {
         lock(&self.graph).codecs.derive(timed::<T>);

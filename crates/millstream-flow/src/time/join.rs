@@ -1,9 +1,8 @@
 //! Joins of two keyed streams, in event time.
 //!
-//! Invariant: the items of a key take their turn in the order of their times, those of the right stream
-//! first where times are equal, once the watermark has passed them. So what is joined with what depends
-//! on the times alone, and not on which stream was read faster. Where there are no times (in Python) the
-//! items take their turn as they come.
+//! Invariant: the items of a key are processed in the order of their times, those of the right stream first
+//! where times are equal, once the watermark has passed them. So the pairs depend on the times alone, and not
+//! on which stream was read faster. Without times (in Python) items are processed in the order of arrival.
 //!
 //! ```
 //! use millstream_flow::join::Join;
@@ -42,9 +41,9 @@ use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::window::{ByKey, Outcome, PerKey};
 use crate::time::{NEVER, Timed, nanos};
 pub use all::{Insert, JoinAll, Others, Row};
-use saved::JoiningCodec;
+use saved::JoinStateCodec;
 use side::Retained;
-pub use side::{How, Joining, Side};
+pub use side::{JoinKind, JoinState, Side};
 use side_codec::both_sides;
 pub use windowed::{Sides, WindowPairs};
 
@@ -52,23 +51,23 @@ pub use windowed::{Sides, WindowPairs};
 enum Partners {
     /// The latest item of the other stream.
     Latest,
-    /// The latest item of the right stream; items of the right stream bring nothing about themselves.
+    /// The latest item of the right stream; items of the right stream produce no output themselves.
     Lookup,
-    /// All items of the other stream that are at most so far away.
+    /// All items of the other stream whose times differ by at most this.
     Within(i64),
 }
 
-/// How two streams are joined.
+/// The definition of a join of two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {
     partners: Partners,
-    how: How,
+    how: JoinKind,
     ttl: Option<i64>,
     per_key: Option<PerKey>,
 }
 
 impl Join {
-    fn of(partners: Partners, how: How) -> Self {
+    fn of(partners: Partners, how: JoinKind) -> Self {
         Join {
             partners,
             how,
@@ -77,45 +76,45 @@ impl Join {
         }
     }
 
-    /// Each item, of either stream, with the latest one of the other.
+    /// Joins each item, of either stream, with the latest one of the other.
     #[must_use]
     pub fn latest() -> Self {
-        Join::of(Partners::Latest, How::Inner)
+        Join::of(Partners::Latest, JoinKind::Inner)
     }
 
-    /// Each item of the left stream with the latest one of the right, or with nothing. The right stream
+    /// Joins each item of the left stream with the latest one of the right, or with nothing. The right stream
     /// is a table that changes slowly.
     #[must_use]
     pub fn lookup() -> Self {
-        Join::of(Partners::Lookup, How::Left)
+        Join::of(Partners::Lookup, JoinKind::Left)
     }
 
-    /// Each item with all items of the other stream that are at most `time` before or behind it.
+    /// Joins each item with all items of the other stream that are at most `time` earlier or later.
     #[must_use]
     pub fn within(time: Duration) -> Self {
-        Join::of(Partners::Within(nanos(time)), How::Inner)
+        Join::of(Partners::Within(nanos(time)), JoinKind::Inner)
     }
 
-    /// Which items come out that find no partner.
+    /// Sets which items without a partner are emitted.
     #[must_use]
-    pub fn how(mut self, how: How) -> Self {
+    pub fn how(mut self, how: JoinKind) -> Self {
         self.how = how;
         self
     }
 
-    /// Forgets the latest items of a key once event time has gone on by so much since its last one.
+    /// Removes the latest items of a key when event time has advanced by this since its last one.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(nanos(ttl));
         self
     }
 
-    /// Goes by a watermark of each key: an item is late only if its own key has had one, of either stream, that is more than
-    /// `lateness` later, and takes its turn once its key has had one that much later.
+    /// Uses a watermark for each key: an item is late only if its own key has had one, of either stream, that
+    /// is more than `lateness` later, and it is processed once its key has had one that much later.
     ///
-    /// `patience`: the watermark of a silent key follows that of the partitions with this lag. Without it, what waits
-    /// for its turn or for a partner waits until the key has later items or the input ends, and `ttl` counts from there. See
-    /// [`Window::per_key`](crate::Window::per_key).
+    /// `patience`: the watermark of a silent key follows that of the partitions with this lag. Without it,
+    /// items that wait for their turn or for a partner wait until the key has later items or the input ends,
+    /// and `ttl` counts from there. See [`Window::per_key`](crate::Window::per_key).
     ///
     /// ```
     /// use std::time::Duration;
@@ -146,27 +145,27 @@ impl Join {
         self
     }
 
-    /// How the watermark of a key follows, if there is one.
+    /// Returns the definition of the watermark of each key, if there is one.
     #[must_use]
     pub fn by_key(&self) -> Option<PerKey> {
         self.per_key
     }
 }
 
-/// Makes what comes out of two partners, of which one may be missing.
+/// Makes the output of two partners, of which one may be missing.
 pub trait Pair<L, R>: 'static {
-    /// What comes out.
+    /// The type of the outputs.
     type Out: 'static;
-    /// What can go wrong.
+    /// The type of the errors.
     type Error;
-    /// An output.
+    /// Makes an output.
     ///
     /// # Errors
-    /// What the maker says.
+    /// The error of the function.
     fn pair(&self, left: Option<&L>, right: Option<&R>) -> Result<Self::Out, Self::Error>;
 }
 
-/// Copies.
+/// Copies both partners.
 struct Both;
 
 impl<L: Data, R: Data> Pair<L, R> for Both {
@@ -186,7 +185,7 @@ pub struct JoinLogic<L, R, P> {
 }
 
 impl<L, R, P> JoinLogic<L, R, P> {
-    /// Joins as described; where the items have no times, as they come.
+    /// Creates the logic of a join; items without times are processed in the order of arrival.
     pub fn new(join: Join, timed: bool, pair: P) -> Self {
         JoinLogic {
             join,
@@ -202,11 +201,11 @@ fn is_left<L, R>(side: &Side<L, R>) -> bool {
 }
 
 impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
-    /// An item takes its turn.
-    fn turn<K>(
+    /// Processes an item.
+    fn process<K>(
         &self,
         key: &K,
-        held: &mut Joining<L, R>,
+        held: &mut JoinState<L, R>,
         item: Timed<Side<L, R>>,
         out: &mut impl Outputs<K, P::Out, Side<L, R>>,
     ) -> Result<(), P::Error> {
@@ -221,15 +220,15 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                 let mut alone = true;
                 for right in &mut held.right {
                     (alone, right.alone) = (false, false);
-                    give(
+                    emit(
                         key,
                         stamp,
                         self.pair.pair(Some(&value), Some(&right.value))?,
                         out,
                     );
                 }
-                if alone && single && self.join.how != How::Inner {
-                    give(key, stamp, self.pair.pair(Some(&value), None)?, out);
+                if alone && single && self.join.how != JoinKind::Inner {
+                    emit(key, stamp, self.pair.pair(Some(&value), None)?, out);
                 }
                 if !lookup {
                     keep(&mut held.left, Retained { time, alone, value }, single);
@@ -239,15 +238,15 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                 let mut alone = true;
                 for left in &mut held.left {
                     (alone, left.alone) = (false, false);
-                    give(
+                    emit(
                         key,
                         stamp,
                         self.pair.pair(Some(&left.value), Some(&value))?,
                         out,
                     );
                 }
-                if alone && single && self.join.how == How::Full && !lookup {
-                    give(key, stamp, self.pair.pair(None, Some(&value))?, out);
+                if alone && single && self.join.how == JoinKind::Full && !lookup {
+                    emit(key, stamp, self.pair.pair(None, Some(&value))?, out);
                 }
                 keep(&mut held.right, Retained { time, alone, value }, single);
             }
@@ -255,8 +254,8 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
         Ok(())
     }
 
-    /// The next moment at which an item is too old to find partners, and whether it is a left one.
-    fn next_parting(&self, held: &Joining<L, R>) -> Option<(i64, bool)> {
+    /// Returns the next moment at which an item is too old to find partners, and whether it is a left one.
+    fn next_retirement(&self, held: &JoinState<L, R>) -> Option<(i64, bool)> {
         let Partners::Within(within) = self.join.partners else {
             return None;
         };
@@ -270,31 +269,31 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
         Some((first.0.saturating_add(within), first.1))
     }
 
-    /// An item can find no partner any more.
-    fn part<K>(
+    /// Removes an item that can find no partner any more.
+    fn retire<K>(
         &self,
         key: &K,
-        held: &mut Joining<L, R>,
+        held: &mut JoinState<L, R>,
         (at, left): (i64, bool),
         out: &mut impl Outputs<K, P::Out, Side<L, R>>,
     ) -> Result<(), P::Error> {
         let alone = if left {
             let kept = held.left.pop_front().filter(|kept| kept.alone);
-            kept.filter(|_| self.join.how != How::Inner)
+            kept.filter(|_| self.join.how != JoinKind::Inner)
                 .map(|kept| self.pair.pair(Some(&kept.value), None))
         } else {
             let kept = held.right.pop_front().filter(|kept| kept.alone);
-            kept.filter(|_| self.join.how == How::Full)
+            kept.filter(|_| self.join.how == JoinKind::Full)
                 .map(|kept| self.pair.pair(None, Some(&kept.value)))
         };
         if let Some(output) = alone.transpose()? {
-            give(key, (at, at), output, out);
+            emit(key, (at, at), output, out);
         }
         Ok(())
     }
 }
 
-fn give<K, O, I>(
+fn emit<K, O, I>(
     key: &K,
     (time, watermark): (i64, i64),
     value: O,
@@ -316,13 +315,13 @@ fn keep<T>(all: &mut VecDeque<Retained<T>>, item: Retained<T>, single: bool) {
 }
 
 impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogic<L, R, P> {
-    type State = Joining<L, R>;
+    type State = JoinState<L, R>;
     type In = Side<L, R>;
     type Out = P::Out;
     type Error = P::Error;
 
-    fn open(&mut self, _: &K) -> Result<Joining<L, R>, P::Error> {
-        Ok(Joining {
+    fn open(&mut self, _: &K) -> Result<JoinState<L, R>, P::Error> {
+        Ok(JoinState {
             waiting: VecDeque::new(),
             left: VecDeque::new(),
             right: VecDeque::new(),
@@ -333,23 +332,24 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
     fn on_item(
         &mut self,
         key: &K,
-        held: &mut Joining<L, R>,
+        held: &mut JoinState<L, R>,
         item: Timed<Side<L, R>>,
         at: Moment,
         out: &mut impl Outputs<K, P::Out, Side<L, R>>,
     ) -> Result<(), P::Error> {
         if !self.timed {
-            return self.turn(key, held, item, out);
+            return self.process(key, held, item, out);
         }
         if item.time < item.watermark.max(at.event) {
             out.late(key, item);
             return Ok(());
         }
         let turn = (item.time, is_left(&item.value));
-        let behind = held.waiting.iter().rev();
-        let behind = behind.take_while(|other| (other.time, is_left(&other.value)) > turn);
-        let place = held.waiting.len() - behind.count();
-        // At its turn time has just come to it. What the watermark was when it came may depend on the other stream.
+        let later = held.waiting.iter().rev();
+        let later = later.take_while(|other| (other.time, is_left(&other.value)) > turn);
+        let place = held.waiting.len() - later.count();
+        // When an item is processed, event time has just reached it. The watermark at its arrival may depend on
+        // the other stream.
         let watermark = item.time;
         held.waiting.insert(place, Timed { watermark, ..item });
         Ok(())
@@ -358,29 +358,29 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
     fn on_due(
         &mut self,
         key: &K,
-        held: &mut Joining<L, R>,
+        held: &mut JoinState<L, R>,
         until: Moment,
         out: &mut impl Outputs<K, P::Out, Side<L, R>>,
     ) -> Result<(), P::Error> {
-        // A watermark says that no item before it comes; one at it may.
+        // After a watermark no item before it arrives; an item at it may.
         loop {
             let turn = held.waiting.front().map_or(NEVER, |item| item.time);
-            let parting = self.next_parting(held);
-            let parts = parting.map_or(NEVER, |(at, _)| at);
-            // Before an item at this time, or a parting, the key may have been given up.
+            let retirement = self.next_retirement(held);
+            let retires = retirement.map_or(NEVER, |(at, _)| at);
+            // Before an item or the removal of an item at this time, the key may have expired.
             if held.expires < until.event && held.expires < turn {
                 held.left.clear();
                 held.right.clear();
                 held.expires = NEVER;
-            } else if turn < until.event && turn <= parts {
+            } else if turn < until.event && turn <= retires {
                 if let Some(mut item) = held.waiting.pop_front() {
                     item.watermark = item.time;
-                    self.turn(key, held, item, out)?;
+                    self.process(key, held, item, out)?;
                 }
-            } else if parts < until.event
-                && let Some(parting) = parting
+            } else if retires < until.event
+                && let Some(retirement) = retirement
             {
-                self.part(key, held, parting, out)?;
+                self.retire(key, held, retirement, out)?;
             } else {
                 return Ok(());
             }
@@ -390,7 +390,7 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
     fn on_end(
         &mut self,
         key: &K,
-        held: &mut Joining<L, R>,
+        held: &mut JoinState<L, R>,
         at: Moment,
         out: &mut impl Outputs<K, P::Out, Side<L, R>>,
     ) -> Result<(), P::Error> {
@@ -401,33 +401,57 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
         Ok(())
     }
 
-    fn next(&self, held: &Joining<L, R>) -> Moment {
+    fn next(&self, held: &JoinState<L, R>) -> Moment {
         let turn = held.waiting.front().map_or(NEVER, |item| item.time);
-        let parting = self.next_parting(held).map_or(NEVER, |(at, _)| at);
-        let first = turn.min(parting).min(held.expires);
+        let retirement = self.next_retirement(held).map_or(NEVER, |(at, _)| at);
+        let first = turn.min(retirement).min(held.expires);
         Moment {
             event: first.saturating_add(1),
             ..Moment::NEVER
         }
     }
 
-    fn is_empty(&self, held: &Joining<L, R>) -> bool {
+    fn is_empty(&self, held: &JoinState<L, R>) -> bool {
         held.waiting.is_empty() && held.left.is_empty() && held.right.is_empty()
     }
 
-    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Joining<L, R>>, Cause> {
-        Ok(Box::new(JoiningCodec {
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<JoinState<L, R>>, Cause> {
+        Ok(Box::new(JoinStateCodec {
             left: codecs.get()?,
             right: codecs.get()?,
         }))
     }
 }
 
-/// What comes out of a join: pairs, and the items that came too late.
+/// The outputs of a join: pairs, and the items that were too late.
 pub type Pairs<K, L, R> = Outcome<K, Side<L, R>, (Option<L>, Option<R>)>;
 
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
-    /// Joins this stream, the left one, with another.
+    /// Joins this stream, the left one, with `right`: pairs of items of one key. `join` says which items are partners.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. Items that are late go to `late`.
+    /// With recovery the types of both streams are [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::ForeignStream`](crate::FlowError::ForeignStream) when `right` belongs to another flow.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::join::Join;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
+    /// let [left, right] = [("left", [10, 50]), ("right", [12, 90])].map(|(name, times)| {
+    ///     let items = flow.source(name, testing::items(times));
+    ///     items.event_time(|time: &i64| *time, EventTime::default()).key_by(|_| "all")
+    /// });
+    /// let near = Join::within(Duration::from_nanos(5));
+    /// left.join("near", &right, near).results.values().map(|pair| pair.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(Some(10), Some(12))]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn join<R: Data>(
         &self,
         name: &str,

@@ -1,16 +1,16 @@
 //! Windows: the items of a key, grouped by time or by number, and one result for each group.
 //!
-//! Invariant: what a window holds does not depend on the size of batches, on the number of workers or
-//! on which partition was faster. An item is in those of its windows that have not closed by the watermark
-//! of its own partition, and goes to the `late` stream once for each that has:
+//! Invariant: the contents of a window do not depend on the size of batches, the number of workers or the speed
+//! of partitions. An item is added to those of its windows that have not closed by the watermark of its own
+//! partition, and is emitted on the `late` stream once for each window that has:
 //!
-//! - of tumbling windows that is its one window, of sliding ones it may be some of several;
-//! - of sessions, it is late when it lies before the watermark: nobody can say any more whose session it was;
-//! - windows that count have no late items.
+//! - a tumbling window is the only one of its item; of sliding windows some or all may have closed;
+//! - an item is late for sessions if its time is before the watermark: its session can no longer be determined;
+//! - windows by number have no late items.
 //!
-//! A window closes when the watermark has come to its end, a session when the watermark is past it: an item at
-//! the end of a session, exactly one gap after its last, belongs to it. When all windows of a key have closed the key
-//! is forgotten; that an item is late is known from the watermark, which all keys share.
+//! A window closes when the watermark reaches its end, a session when the watermark is past its end: an item at
+//! the end of a session, exactly one gap after its last item, belongs to it. When all windows of a key have
+//! closed, the key is removed; whether an item is late follows from the watermark, which all keys share.
 //!
 //! Sliding windows share *panes* (Li et al., SIGMOD Record 2005): an item is added to one pane, and the
 //! panes of a window are merged when it closes.
@@ -38,8 +38,8 @@ mod aligned;
 mod chosen;
 mod counted;
 mod group;
+mod inline_queue;
 mod item;
-mod line;
 mod logic;
 mod ordered;
 mod per_key;
@@ -52,7 +52,7 @@ pub use aggregate::{Aggregate, Bounds, Windowed};
 pub use chosen::Windower;
 pub use item::Choose;
 pub use logic::WindowLogic;
-pub use ordered::{InOrder, Kept};
+pub use ordered::{InOrder, TimedItems};
 pub use per_key::{ByKey, PerKey};
 
 use crate::batch::Data;
@@ -64,7 +64,7 @@ use crate::run::control::lock;
 use crate::state::KeyedStep;
 use crate::time::{Timed, nanos};
 
-/// How the items of a key are grouped. Lengths are in nanoseconds inside.
+/// The definition of the groups of a key's items. Lengths are stored in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub(crate) kind: Kind,
@@ -75,15 +75,15 @@ pub struct Window {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Windows of `length`, one beginning `every`, at `offset` and multiples of `every` from it.
+    /// Windows of `length`, one starting every `every`, at `offset` and multiples of `every` from it.
     Aligned {
         length: i64,
         every: i64,
         offset: i64,
     },
-    /// Items with at most `gap` between them.
+    /// Items whose distance to the next is at most `gap`.
     Session { gap: i64 },
-    /// So many items.
+    /// This many items.
     Count { items: u64 },
 }
 
@@ -97,13 +97,13 @@ impl Window {
         }
     }
 
-    /// Windows of one length, one after the other. They begin at the epoch and multiples of the length.
+    /// Creates consecutive windows of one length. They start at the epoch and at multiples of the length.
     #[must_use]
     pub fn tumbling(length: Duration) -> Self {
         Window::sliding(length, length)
     }
 
-    /// Windows of one length, one beginning `every` so often: they overlap.
+    /// Creates windows of one length, with one starting at each multiple of `every`: they overlap.
     #[must_use]
     pub fn sliding(length: Duration, every: Duration) -> Self {
         Window::of(Kind::Aligned {
@@ -113,20 +113,20 @@ impl Window {
         })
     }
 
-    /// Items with at most `gap` between one and the next: two that are exactly `gap` apart are of one session.
-    /// A session ends `gap` after its last item.
+    /// Creates sessions of items with at most `gap` between one and the next: two items that are exactly `gap`
+    /// apart are in one session. A session ends `gap` after its last item.
     #[must_use]
     pub fn session(gap: Duration) -> Self {
         Window::of(Kind::Session { gap: nanos(gap) })
     }
 
-    /// So many items, one group after the other.
+    /// Creates consecutive groups of `items` items.
     #[must_use]
     pub fn count(items: u64) -> Self {
         Window::of(Kind::Count { items })
     }
 
-    /// Lets tumbling and sliding windows begin so much later.
+    /// Shifts the starts of tumbling and sliding windows by `by`.
     #[must_use]
     pub fn offset(mut self, by: Duration) -> Self {
         if let Kind::Aligned { offset, .. } = &mut self.kind {
@@ -135,20 +135,21 @@ impl Window {
         self
     }
 
-    /// Gives the result so far after every so many items of a window (of a pane, where windows slide).
-    /// The result at the end comes all the same.
+    /// Emits an early result after every `items` items of a window (of a pane, for sliding windows). The final
+    /// result is emitted too.
     #[must_use]
     pub fn early(mut self, items: u64) -> Self {
         self.early = items;
         self
     }
 
-    /// Hands the items of a window to the aggregate in the order of their times, those of one time as they came: for first,
-    /// last and differences. Unless told so it is handed them as they come.
+    /// Passes the items of a window to the aggregate in the order of their times, those of one time in the
+    /// order of arrival: for first, last and differences. The default is the order of arrival.
     ///
-    /// What it costs: the items are kept until their window closes, in memory and in the saved state, instead of one
-    /// accumulator, so that in a run with recovery the type of the items is announced. They are sorted when the window closes. The
-    /// aggregate works on a whole window at once then, once for each window that slides, and again for each early result.
+    /// Costs: the items are kept until their window closes, in memory and in the saved state, instead of one
+    /// accumulator, so that in a run with recovery the type of the items must be announced. They are sorted
+    /// when the window closes. The aggregate then processes a whole window at once, once for each sliding
+    /// window, and again for each early result.
     ///
     /// ```
     /// use std::time::Duration;
@@ -173,45 +174,46 @@ impl Window {
         self
     }
 
-    /// Judges what is late, and closes windows, by a watermark of each key, `lateness` behind the latest item of the key: an item
-    /// is late only if its own key has seen later ones. Unless told so that of the partition counts.
+    /// Uses a watermark for each key, `lateness` before the latest item of the key, to close windows and to
+    /// find late items: an item is late only if its own key has seen later ones. The default is the watermark
+    /// of the partition.
     ///
-    /// `patience`: the watermark of a key that is silent follows that of the partitions, so far behind it. Without, its
-    /// windows stay open until the input ends, and something is kept of each key that ever was. What is late for a key then
-    /// depends on the order in which its items come, where they come from several partitions. Results come when their key has
-    /// seen later items, so that windows or joins behind them may find them late.
+    /// `patience`: the watermark of a silent key follows that of the partitions with this lag. Without it, its
+    /// windows stay open until the input ends, and state is kept for every key that ever occurred. If the items
+    /// of a key come from several partitions, which of them are late depends on their order of arrival. Results
+    /// are emitted when their key has seen later items, so that later windows or joins may find them late.
     #[must_use]
     pub fn per_key(mut self, lateness: Duration, patience: Option<Duration>) -> Self {
         self.per_key = Some(PerKey::new(lateness, patience));
         self
     }
 
-    /// How the watermark of a key follows, if there is one.
+    /// Returns the definition of the watermark of each key, if there is one.
     #[must_use]
     pub fn by_key(&self) -> Option<PerKey> {
         self.per_key
     }
 
-    /// What is wrong with it.
+    /// Checks the definition.
     ///
     /// # Errors
-    /// A length of nothing, or windows with gaps between them.
+    /// A length is zero, or there are gaps between sliding windows.
     pub fn check(&self) -> Result<(), &'static str> {
         match self.kind {
             Kind::Aligned { length, every, .. } if length <= 0 || every <= 0 => {
-                Err("a window has a length above 0")
+                Err("the length of a window must be above 0")
             }
             Kind::Aligned { length, every, .. } if every > length => {
-                Err("sliding windows begin at least as often as they are long")
+                Err("sliding windows must start at least once in each length")
             }
-            Kind::Session { gap } if gap <= 0 => Err("the gap of a session is above 0"),
-            Kind::Count { items: 0 } => Err("a window that counts holds 1 item or more"),
+            Kind::Session { gap } if gap <= 0 => Err("the gap of a session must be above 0"),
+            Kind::Count { items: 0 } => Err("a window by number must have 1 item or more"),
             _ => Ok(()),
         }
     }
 }
 
-/// A keyed stream whose items are grouped into windows: what is to be made of them?
+/// A keyed stream whose items are grouped into windows; its methods aggregate the windows.
 pub struct Windows<K, V> {
     stream: KeyedStream<K, Timed<V>>,
     name: String,
@@ -219,16 +221,39 @@ pub struct Windows<K, V> {
     windower: Option<Arc<dyn Windower>>,
 }
 
-/// What comes out of windows.
+/// The outputs of windows.
 pub struct Outcome<K, V, R> {
     /// The results, each at the last moment of its window.
     pub results: KeyedStream<K, Timed<R>>,
-    /// The items that came too late.
+    /// The items that were too late.
     pub late: KeyedStream<K, Timed<V>>,
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Groups the items of each key into windows.
+    /// Groups the items of each key into windows. An aggregate of [`Windows`] makes the results.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. A result comes out when the
+    /// watermark reaches the end of its window. With recovery the type of the accumulator is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out of range.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let tens = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// tens.count().results.values().map(|count| count.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn window(&self, name: &str, window: Window) -> Windows<K, V> {
         Windows {
@@ -239,7 +264,39 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         }
     }
 
-    /// Groups the items of each key into windows of one's own, which a [`Windower`] chooses.
+    /// Groups the items of each key into the windows that a [`Windower`] chooses. An aggregate of [`Windows`]
+    /// makes the results.
+    ///
+    /// `name` is the name of the step in errors, metrics and saved state. A result comes out when the
+    /// watermark reaches the end of its window. With recovery the type of the accumulator is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out of range.
+    ///
+    /// ```
+    /// use millstream_flow::window::Windower;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// /// Before and after the moment 10.
+    /// struct Halves;
+    /// impl Windower for Halves {
+    ///     fn windows(&self, time: i64) -> Vec<(i64, i64)> {
+    ///         vec![if time < 10 { (0, 10) } else { (10, 20) }]
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("counts"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let halves = items.window_by("halves", Halves);
+    /// halves.count().results.values().map(|count| count.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn window_by(&self, name: &str, windower: impl Windower) -> Windows<K, V> {
         Windows {
@@ -249,7 +306,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     }
 }
 
-/// What chooses windows, checked.
+/// Returns the function that chooses windows and checks them.
 fn choosing(windower: Arc<dyn Windower>) -> Choose<Cause> {
     Box::new(move |time| {
         let windows = windower.windows(time);
@@ -258,16 +315,32 @@ fn choosing(windower: Arc<dyn Windower>) -> Choose<Cause> {
             .find(|(start, end)| !(start..end).contains(&&time))
         {
             None => Ok(windows),
-            Some((start, end)) => {
-                Err(format!("the window {start}..{end} does not hold its item, at {time}").into())
-            }
+            Some((start, end)) => Err(format!(
+                "the window {start}..{end} does not contain its item, at {time}"
+            )
+            .into()),
         }
     })
 }
 
 impl<K: Key, V: Data> Windows<K, V> {
-    /// The same windows with other options: what `change` makes of [`Window::early`], [`Window::ordered`] and
-    /// [`Window::per_key`]. Windows of a [`Windower`] are told so.
+    /// Changes the options of the windows with [`Window::early`], [`Window::ordered`] and [`Window::per_key`].
+    /// This is how windows of a [`Windower`] get options.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([2, 1, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.with(Window::ordered).collect().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [vec![1, 2], vec![14]]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(Window) -> Window) -> Self {
         let kind = self.window.kind;
@@ -278,7 +351,52 @@ impl<K: Key, V: Data> Windows<K, V> {
         self
     }
 
-    /// One result for each window, by an [`Aggregate`] of your own.
+    /// Emits one result for each window, by an [`Aggregate`] of the caller.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::Usage`](crate::FlowError::Usage) when an option of the window is out
+    /// of range. An error of the aggregate ends the run.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::error::Cause;
+    /// use millstream_flow::window::{Aggregate, Bounds};
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// /// The number of values that are even.
+    /// #[derive(Clone)]
+    /// struct Even;
+    /// impl Aggregate for Even {
+    ///     type In = i64;
+    ///     type Acc = u64;
+    ///     type Out = u64;
+    ///     type Error = Cause;
+    ///     fn initial(&mut self) -> Result<u64, Cause> {
+    ///         Ok(0)
+    ///     }
+    ///     fn add(&mut self, even: &mut u64, n: i64) -> Result<(), Cause> {
+    ///         *even += u64::from(n % 2 == 0);
+    ///         Ok(())
+    ///     }
+    ///     fn merge(&mut self, even: &mut u64, later: &u64) -> Result<(), Cause> {
+    ///         *even += later;
+    ///         Ok(())
+    ///     }
+    ///     fn result(&mut self, even: &mut u64, _: Bounds) -> Result<u64, Cause> {
+    ///         Ok(*even)
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.aggregate(Even).results.values().map(|windowed| windowed.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn aggregate<A>(&self, aggregate: A) -> Outcome<K, V, A::Out>
     where
         A: Aggregate<In = V, Error = Cause> + Clone + Send + Sync,

@@ -1,4 +1,4 @@
-//! Adapters of sources hand on what the source inside says of itself.
+//! Adapters of sources pass on the properties of the source inside.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Partition, Position, Resumable, Source, SourceSettings};
 
-/// A source that says something of its own about everything that has a default.
+/// A source whose methods differ from all defaults.
 struct Marked;
 
 impl Source<Frames> for Marked {
@@ -23,7 +23,7 @@ impl Source<Frames> for Marked {
     fn open(
         &self,
         _: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Err("nobody reads it".into())
@@ -58,7 +58,7 @@ fn check<B>(adapter: &str, source: &impl Source<B>) {
 }
 
 #[test]
-fn every_adapter_hands_on_every_verb() {
+fn every_adapter_passes_on_every_method() {
     check("none", &Marked);
     check("box", &(Box::new(Marked) as Box<dyn Source<Frames>>));
     check("arc", &(Arc::new(Marked) as Arc<dyn Source<Frames>>));

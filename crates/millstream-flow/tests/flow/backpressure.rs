@@ -1,4 +1,4 @@
-//! A receiver that takes nothing holds up the sender, and nothing is lost when it reads on.
+//! A receiver that reads nothing blocks the sender, and no item is lost when it resumes.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -11,10 +11,10 @@ use millstream_flow::{Flow, Framing, Options, Running, codec, tcp};
 use super::support::{WATCHDOG, address, cut, finish, listener, spawn};
 
 const KEYS: u64 = 16;
-/// What may lie between sender and receiver: in the kernel's buffers and in the flow.
+/// The bytes that may be between sender and receiver: in the kernel's buffers and in the flow.
 const MOST_BYTES: usize = 48 << 20;
 
-/// Items of `size` bytes, a number in front, over a state to a sink that each worker has.
+/// Items of `size` bytes that begin with a number, through a state to a sink with a connection for each worker.
 fn flow_to(at: SocketAddr, workers: usize) -> (Running, SocketAddr) {
     let (source, told) = listener();
     let flow = Flow::new("numbers");
@@ -38,12 +38,10 @@ fn number(item: &[u8]) -> u64 {
     u64::from_be_bytes(item[..8].try_into().unwrap())
 }
 
-/// Sends numbered frames until `stream` takes no more for half a second; gives their count, and
-/// the rest of the last one.
-fn push_until_stuck(stream: &mut TcpStream, size: usize) -> (u64, Vec<u8>) {
-    stream
-        .set_write_timeout(Some(Duration::from_millis(500)))
-        .unwrap();
+/// Sends numbered frames until `stream` accepts no more for so long; returns their count, and the rest of the last
+/// one. A flow that is only slow accepts more within `patience`.
+fn push_until_stuck(stream: &mut TcpStream, size: usize, patience: Duration) -> (u64, Vec<u8>) {
+    stream.set_write_timeout(Some(patience)).unwrap();
     let mut pushed = 0;
     for n in 0.. {
         let mut frame = (size as u32).to_be_bytes().to_vec();
@@ -73,7 +71,7 @@ fn read_all(mut stream: TcpStream) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// All of `count` numbers once, those of each key in order.
+/// Checks that all of `count` numbers arrived once, those of each key in order.
 fn judge(streams: Vec<Vec<u8>>, count: u64) {
     let mut last: HashMap<u64, u64> = HashMap::new();
     let mut seen = 0;
@@ -89,14 +87,14 @@ fn judge(streams: Vec<Vec<u8>>, count: u64) {
     assert_eq!(seen, count);
 }
 
-/// The receiver reads the first `reading` of its connections from the start, the others late.
+/// The receiver reads the first `reading` of its connections from the start, the others later.
 fn stuck(workers: usize, reading: usize, size: usize) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let (running, to) = flow_to(server.local_addr().unwrap(), workers);
     let mut outs: Vec<TcpStream> = (0..workers).map(|_| server.accept().unwrap().0).collect();
     let mut readers: Vec<_> = outs.drain(..reading).map(read_all).collect();
     let mut client = TcpStream::connect(to).unwrap();
-    let (count, rest) = push_until_stuck(&mut client, size);
+    let (count, rest) = push_until_stuck(&mut client, size, Duration::from_millis(500));
     readers.extend(outs.into_iter().map(read_all));
     client.set_write_timeout(Some(WATCHDOG)).unwrap();
     client.write_all(&rest).unwrap();
@@ -124,7 +122,7 @@ fn two_workers_one_stuck() {
 }
 
 #[test]
-fn large_items_count_for_what_they_are() {
+fn large_items_count_by_their_size() {
     stuck(1, 0, 20_000);
     stuck(2, 0, 20_000);
     stuck(2, 1, 20_000);
@@ -138,11 +136,11 @@ fn a_stop_ends_a_stuck_flow_with_an_error() {
         let (running, to) = flow_to(at, workers);
         let _outs: Vec<TcpStream> = (0..workers).map(|_| server.accept().unwrap().0).collect();
         let mut client = TcpStream::connect(to).unwrap();
-        push_until_stuck(&mut client, 100);
+        push_until_stuck(&mut client, 100, Duration::from_secs(5));
         running.stop();
         let text = finish(running).unwrap_err().to_string();
         let due = format!(
-            "step \"out\": the receiver {at} is gone: it takes no bytes and the flow is to stop"
+            "step \"out\": the receiver {at} is gone: it accepts no bytes, and the flow is stopping"
         );
         assert_eq!(text, due);
     }

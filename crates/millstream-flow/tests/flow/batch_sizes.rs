@@ -1,8 +1,8 @@
-//! A source says how many items a batch has at most, and steps see no more at once.
+//! A source sets the largest number of items in a batch, and steps receive no more at once.
 
 use std::time::Duration;
 
-use millstream_flow::durable::{Recorded, place};
+use millstream_flow::durable::{Recorded, recorded_input_dir};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source, SourceSettings};
@@ -12,7 +12,7 @@ use millstream_flow::{Flow, FlowError, Recovery, SourceExt, codec, files};
 use super::support;
 use crate::recovery::run;
 
-/// Numbers in batches of 100, whatever the limit of a turn is, of which steps see `most` at once.
+/// Numbers in batches of 100, which ignore the limit of a turn; steps receive `most` at once.
 struct Hundreds {
     most: Option<usize>,
 }
@@ -26,10 +26,11 @@ impl Source<Vec<u64>> for Hundreds {
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<u64>>>, Cause> {
-        Ok(Box::new(Reading(resume.unwrap_or(0))))
+        let start = resume.map_or(Ok(0), Position::require_number)?;
+        Ok(Box::new(Reading(start)))
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
@@ -48,12 +49,12 @@ impl Partition<Vec<u64>> for Reading {
         self.0 += 100;
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        self.0
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.0.into())
     }
 }
 
-/// The batches of a source as the first step sees them.
+/// The batches of a source as the first step receives them.
 fn batches<T: Clone + Send + Sync + 'static>(source: impl Source<Vec<T>>) -> Vec<Vec<T>> {
     let (flow, seen) = (Flow::new("batches"), Collected::new());
     flow.source("in", source)
@@ -64,7 +65,7 @@ fn batches<T: Clone + Send + Sync + 'static>(source: impl Source<Vec<T>>) -> Vec
 }
 
 #[test]
-fn no_batch_is_larger_and_all_items_come_in_order() {
+fn no_batch_is_larger_and_all_items_arrive_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lines");
     let text: Vec<_> = (0..5000).map(|n| n.to_string()).collect();
@@ -73,7 +74,7 @@ fn no_batch_is_larger_and_all_items_come_in_order() {
         let read = batches(files::lines(&path).batch_size(most));
         assert!(read.iter().all(|batch| batch.len() <= most), "{most}");
         assert_eq!(read.concat(), text);
-        // What stands around it does not matter.
+        // Adapters around it do not change it.
         let read = batches(codec::decode(
             files::read([&path]).batch_size(most),
             codec::text,
@@ -87,7 +88,7 @@ fn no_batch_is_larger_and_all_items_come_in_order() {
 }
 
 #[test]
-fn a_batch_that_is_larger_all_the_same_comes_in_parts() {
+fn a_larger_batch_is_divided() {
     let all: Vec<u64> = (0..1000).collect();
     for (source, most) in [
         (Hundreds { most: None }.batch_size(1), 1),
@@ -104,7 +105,7 @@ fn a_batch_that_is_larger_all_the_same_comes_in_parts() {
 }
 
 #[test]
-fn crashes_between_the_parts_of_a_batch_lose_and_repeat_nothing() {
+fn crashes_between_the_parts_of_a_batch_lose_and_repeat_no_item() {
     let folder = tempfile::tempdir().unwrap();
     let (flow, seen) = (Flow::new("parts"), Collected::new());
     flow.source("in", Hundreds { most: Some(9) })
@@ -133,7 +134,7 @@ fn records_of_a_durable_source_have_no_more_items() {
     let state = folder.path().join("state");
     run(&flow, 1, Recovery::new(&state)).unwrap();
     assert_eq!(seen.take().len(), 500);
-    let mut recorded = Recorded::open(place(&state, "in")).unwrap();
+    let mut recorded = Recorded::open(recorded_input_dir(&state, "in")).unwrap();
     let mut count = 0;
     while let Some(batch) = recorded.next_batch().unwrap() {
         assert!(batch.items().len() <= 20);

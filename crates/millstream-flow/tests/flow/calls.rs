@@ -1,5 +1,5 @@
-//! `map_async`: what comes out is what plain calls give, whatever the number of calls at once, the order in which they end, and
-//! where the flow crashes.
+//! `map_async`: the outputs are those of plain calls, for any number of calls at once, any order of their ends,
+//! and crashes at any point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use millstream_flow::{Calls, Emit, Flow, FlowError, OnError, Recovery, codec, fi
 use crate::recovery::crash_everywhere;
 use crate::support::{Random, failure, run};
 
-/// Twice a number, some of them later than others.
+/// Doubles a number, with different delays.
 async fn twice(n: u64) -> Result<u64, Cause> {
     for _ in 0..n * 7 % 5 {
         tokio::task::yield_now().await;
@@ -21,7 +21,7 @@ async fn twice(n: u64) -> Result<u64, Cause> {
 }
 
 #[test]
-fn calls_give_what_plain_calls_give() {
+fn results_are_those_of_plain_calls() {
     let expected: Vec<u64> = (0..500).map(|n| 2 * n).collect();
     for (concurrency, ordered, workers) in
         [(1, true, 1), (3, true, 2), (16, false, 1), (64, false, 3)]
@@ -42,7 +42,7 @@ fn calls_give_what_plain_calls_give() {
 }
 
 #[test]
-fn no_more_calls_than_allowed_are_under_way_and_keys_stay_with_their_answers() {
+fn pending_calls_are_limited_and_keys_stay_with_their_answers() {
     for ordered in [true, false] {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (flow, out) = (Flow::new("watched"), Collected::new());
@@ -74,13 +74,13 @@ fn no_more_calls_than_allowed_are_under_way_and_keys_stay_with_their_answers() {
 }
 
 #[test]
-fn what_fails_is_asked_again_and_settled_in_the_end() {
+fn failed_calls_are_repeated_and_then_handled_by_the_policy() {
     let asked = Arc::new(AtomicUsize::new(0));
     let calls = |retries| {
         let calls = Calls::new().retries(retries).retry_pause(Duration::ZERO);
         calls.timeout(Duration::from_secs(60))
     };
-    // Each third call answers.
+    // Each third call succeeds.
     let shaky = |asked: &Arc<AtomicUsize>| {
         let asked = Arc::clone(asked);
         move |n: u64| {
@@ -138,7 +138,7 @@ fn what_fails_is_asked_again_and_settled_in_the_end() {
 }
 
 #[test]
-fn a_call_that_does_not_answer_is_given_up() {
+fn a_call_without_an_answer_times_out() {
     let (flow, given_up) = (Flow::new("silent"), Arc::new(AtomicBool::new(false)));
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {
@@ -187,7 +187,7 @@ fn a_call_that_panics_ends_the_flow_whatever_the_policy() {
 }
 
 #[test]
-fn calls_may_be_made_on_a_runtime_that_is_there() {
+fn calls_may_use_an_existing_runtime() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("there")
         .worker_threads(2)
@@ -225,7 +225,7 @@ fn asking(out: &std::path::Path) -> Flow {
 }
 
 #[test]
-fn what_is_under_way_is_asked_again_with_any_number_of_workers() {
+fn pending_calls_are_repeated_with_any_number_of_workers() {
     let mut expected: Vec<String> = (0..400u64)
         .map(|n| format!("{} {}", n % 11, n / 11 + 1))
         .collect();
@@ -243,7 +243,7 @@ fn what_is_under_way_is_asked_again_with_any_number_of_workers() {
 }
 
 #[test]
-fn a_crash_at_any_moment_makes_no_difference() {
+fn a_crash_at_any_point_does_not_change_the_results() {
     let flow = Flow::new("trial");
     flow.source("in", items(0..60u64))
         .map_async("ask", Calls::new().concurrency(8), twice)
@@ -256,7 +256,7 @@ fn a_crash_at_any_moment_makes_no_difference() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn invalid_options_are_reported() {
     let build = |name: &str, calls: Calls| {
         let flow = Flow::new("mistaken");
         flow.source("in", items(0..3u64))

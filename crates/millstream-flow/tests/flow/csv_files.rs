@@ -42,7 +42,7 @@ fn bare(path: &Path) -> ReadCsv {
 fn fields_are_read_as_python_reads_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("in.csv");
-    // The second members are what `csv.reader(open(path, newline=""))` gives, without empty lines.
+    // The second members are the results of `csv.reader(open(path, newline=""))`, without empty lines.
     let cases: [(&str, &[&[&str]]); 14] = [
         ("", &[]),
         ("a,b\nc,d", &[&["a", "b"], &["c", "d"]]),
@@ -79,7 +79,7 @@ fn fields_are_read_as_python_reads_them() {
 }
 
 #[test]
-fn a_header_is_no_row() {
+fn a_header_is_not_a_row() {
     let dir = tempfile::tempdir().unwrap();
     let paths = ["a", "b", "c"].map(|name| dir.path().join(name));
     std::fs::write(&paths[0], "name,n\nx,1\n").unwrap();
@@ -94,7 +94,7 @@ fn a_header_is_no_row() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_file_line_and_column() {
+fn errors_name_file_line_and_column() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("in.csv");
     let said = |text: &[u8], source: ReadCsv| {
@@ -138,7 +138,7 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
 }
 
 #[test]
-fn a_row_that_cannot_be_decoded_is_skipped_or_kept_as_asked() {
+fn a_row_that_cannot_be_decoded_is_handled_by_the_policy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("in.csv");
     std::fs::write(&path, "n\n1\n2,2\nx\n4\n").unwrap();
@@ -172,7 +172,7 @@ fn random_rows(seed: u64, count: usize) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_crash_at_every_commit_changes_nothing() {
+fn a_crash_at_every_commit_does_not_change_the_results() {
     let dir = tempfile::tempdir().unwrap();
     let [input, output, state] = ["in", "out", "state"].map(|name| dir.path().join(name));
     let rows = random_rows(7, 12_000);

@@ -1,4 +1,4 @@
-//! Dead letters in runs with recovery: each bad item is kept once, wherever the flow was killed.
+//! Dead letters in runs with recovery: each bad item is written once, wherever the flow was killed.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn sorted(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn those_of_steps_are_each_there_once() {
+fn dead_letters_of_steps_are_written_once() {
     for numbers in [[1, 1, 1], [3, 3, 3], [1, 3, 2]] {
         let folder = tempfile::tempdir().expect("a folder");
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
@@ -91,7 +91,7 @@ fn steps_that_share_a_sink_write_to_one_file() {
             .sink(&format!("{name} out"), Collected::new().sink());
     }
     let state = folder.path().join("state");
-    // The first commit of a run with two workers may come before anything was read.
+    // The first commit of a run with two workers may precede all input.
     assert!(crash_everywhere(&flow, &state, 2, || 2) > 10);
     let twice: Vec<String> = wanted("\"")
         .into_iter()
@@ -101,7 +101,7 @@ fn steps_that_share_a_sink_write_to_one_file() {
 }
 
 #[test]
-fn those_of_a_source_are_each_there_once() {
+fn dead_letters_of_a_source_are_written_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let (input, path) = (folder.path().join("in"), folder.path().join("bad"));
     std::fs::write(&input, texts().join("\n") + "\n").expect("a file");
@@ -156,7 +156,7 @@ fn a_file_of_dead_letters_that_another_sink_writes_is_refused() {
             bad(&out),
             Some(r#"sinks "other.dead_letters" and "out" both write"#),
         ),
-        // One sink for both is written once.
+        // One sink for both steps is no conflict.
         (shared.clone(), shared, None),
     ] {
         let outcome = flow_of(one, other, &out).run(Options::default());

@@ -1,4 +1,4 @@
-//! Flows as they are described: mistakes are found before anything runs, and the graph can be shown.
+//! Descriptions of flows: errors are found before anything runs, and the graph can be shown.
 
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{Emit, Flow, FlowError, Options, Stream, tcp};
@@ -78,7 +78,7 @@ fn a_name_for_merged_keyed_streams() {
 }
 
 #[test]
-fn a_side_of_a_branch_that_nobody_reads_is_dropped() {
+fn an_unread_side_of_a_branch_is_dropped() {
     for side in [true, false] {
         let flow = Flow::new("f");
         let (yes, no) = numbers(&flow, "n").branch(|n| *n == 2);
@@ -126,7 +126,7 @@ fn no_source() {
 }
 
 #[test]
-fn a_stream_nobody_reads() {
+fn an_unread_stream() {
     let flow = Flow::new("f");
     let _ = numbers(&flow, "n").map(|n| n).named("lost");
     let error = mistake(&flow);
@@ -152,7 +152,7 @@ fn streams_of_two_flows() {
             error.to_string(),
             "streams of two different flows cannot be merged"
         );
-        // Showing it must not stumble over the stream that is not there.
+        // Formatting the graph must not fail because of the missing stream.
         let shown = flow.describe();
         let _ = (shown.to_string(), shown.to_json(), shown.to_mermaid());
     }
@@ -169,7 +169,7 @@ fn the_number_of_workers_has_limits() {
         assert!(matches!(error, FlowError::Usage(_)));
         assert_eq!(
             error.to_string(),
-            format!("{workers} workers asked for; 1 to 256 work")
+            format!("{workers} workers requested; the number must be from 1 to 256")
         );
     }
 }
@@ -264,7 +264,7 @@ fn a_flow_as_mermaid() {
 }
 
 #[test]
-fn connectors_say_what_they_are() {
+fn connectors_are_described() {
     let flow = Flow::new("f");
     flow.source("in", tcp::listen("127.0.0.1:7001")).sink(
         "out",

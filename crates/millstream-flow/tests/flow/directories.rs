@@ -94,7 +94,7 @@ fn a_directory_or_pattern_that_is_wrong_is_named() {
 }
 
 #[test]
-fn each_file_is_resumed_where_it_was_and_new_ones_are_read() {
+fn each_file_resumes_and_new_files_are_read() {
     for (partitions, workers) in [(1, [1, 1]), (3, [2, 1])] {
         let folder = tempfile::tempdir().unwrap();
         let [dir, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
@@ -156,7 +156,7 @@ fn each_file_is_resumed_where_it_was_and_new_ones_are_read() {
 }
 
 #[test]
-fn a_file_that_was_read_may_go_and_one_that_grows_is_read_on() {
+fn a_read_file_may_be_removed_and_a_grown_one_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let [dir, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     write(&dir, "a", "a1\na2\n");
@@ -231,7 +231,7 @@ fn new_files_are_read_while_it_runs() {
 }
 
 #[test]
-fn another_number_of_partitions_and_a_lost_list_are_refused() {
+fn another_number_of_partitions_and_a_lost_list_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let [dir, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     write(&dir, "a", &"line\n".repeat(90_000));
@@ -243,13 +243,13 @@ fn another_number_of_partitions_and_a_lost_list_are_refused() {
         );
         let recovery = Recovery::new(&state)
             .epoch(Duration::ZERO)
-            .crash(Crash::Behind(2));
+            .crash(Crash::After(2));
         run_saving(&flow, 1, recovery).unwrap_err().to_string()
     };
     run(2);
     let said = run(3);
     assert!(
-        said.contains("was read in 2 partitions, and cannot be gone on with in 3"),
+        said.contains("was read in 2 partitions, and cannot resume with 3"),
         "{said}"
     );
     std::fs::remove_file(state.join("files/in")).unwrap();

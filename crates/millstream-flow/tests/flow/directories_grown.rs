@@ -1,4 +1,4 @@
-//! Files of a directory that were read and are there again: grown, renamed, removed, shortened or replaced.
+//! Files of a directory that were read and have since grown, or were renamed, removed, shortened or replaced.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Copied {
     fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
-    /// Writes another file, which then takes the name.
+    /// Writes another file, and moves it to the name.
     fn replace(&self, name: &str, text: &str) {
         let next = self.path(".next");
         std::fs::write(&next, text).unwrap();
@@ -57,7 +57,7 @@ impl Copied {
         flow.source("in", source).sink("out", sink);
         run(&flow, 1, recovery)
     }
-    /// Runs to the end, and gives all lines so far.
+    /// Runs to the end, and returns all lines so far.
     fn run(&self) -> Vec<String> {
         self.run_as(Recovery::new(self.state())).unwrap();
         lines(&self.out())
@@ -69,7 +69,7 @@ impl Copied {
 }
 
 #[test]
-fn new_files_and_grown_ones_are_read_by_each_run_whatever_kills_it() {
+fn new_and_grown_files_are_read_by_each_run_despite_kills() {
     for seed in 0..6 {
         let copied = Copied::new(1 + seed as usize % 3);
         let mut random = Random::new(seed);
@@ -96,7 +96,7 @@ fn new_files_and_grown_ones_are_read_by_each_run_whatever_kills_it() {
                     ended => break ended.unwrap(),
                 }
             }
-            // The crash may have come after the last commit: then the files of this round were read before it.
+            // If the crash was after the last commit, the files of this round were read before it.
             let mut found = copied.run();
             found.sort();
             due.sort();
@@ -112,7 +112,7 @@ fn new_files_and_grown_ones_are_read_by_each_run_whatever_kills_it() {
 }
 
 #[test]
-fn a_last_line_may_get_its_end_later_and_may_not_grow() {
+fn a_last_line_may_get_a_line_end_later_and_may_not_grow() {
     let copied = Copied::new(1);
     copied.write("a", "a1");
     assert_eq!(copied.run(), ["a1"]);
@@ -131,14 +131,14 @@ fn a_last_line_may_get_its_end_later_and_may_not_grow() {
 }
 
 #[test]
-fn a_file_is_known_by_its_name() {
+fn a_file_is_identified_by_its_name() {
     let copied = Copied::new(1);
     copied.write("a", "a1\na2\n");
     assert_eq!(copied.run().len(), 2);
     // A new name is a new file.
     std::fs::rename(copied.path("a"), copied.path("b")).unwrap();
     assert_eq!(copied.run(), ["a1", "a2", "a1", "a2"]);
-    // One that comes back is the one that was read, and so is one that was written anew with more.
+    // A file that reappears is the one that was read, and so is one that was rewritten with more at its end.
     copied.write("a", "a1\na2\n");
     assert_eq!(copied.run().len(), 4);
     copied.replace("a", "a1\na2\na3\n");
@@ -149,7 +149,7 @@ fn a_file_is_known_by_its_name() {
 }
 
 #[test]
-fn another_file_under_a_name_that_was_read_is_refused() {
+fn another_file_under_a_read_name_is_an_error() {
     for other in ["b1\nb2\n", "b1\nb2\nb3\n"] {
         let copied = Copied::new(1);
         copied.write("a", "a1\na2\n");
@@ -163,7 +163,7 @@ fn another_file_under_a_name_that_was_read_is_refused() {
             ),
             "{said}"
         );
-        // It may have a name of its own.
+        // It is accepted under a name of its own.
         std::fs::rename(copied.path("a"), copied.path("c")).unwrap();
         let read: Vec<_> = other.lines().collect();
         assert_eq!(copied.run()[3..], read);
@@ -179,11 +179,11 @@ fn another_file_under_a_name_that_was_read_is_refused() {
     );
 }
 
-/// A run that dies while it reads `a`, of which a first part is committed.
+/// A run that dies while it reads `a`, with a first part of it committed.
 fn dies_within(copied: &Copied) {
     copied.write("a", &"a line of some length\n".repeat(90_000));
     let recovery = Recovery::new(copied.state()).epoch(Duration::ZERO);
-    let died = copied.run_as(recovery.crash(Crash::Behind(3)));
+    let died = copied.run_as(recovery.crash(Crash::After(3)));
     assert!(matches!(died, Err(FlowError::Crashed(_))), "{died:?}");
     let list = std::fs::read_to_string(copied.state().join("files/in")).unwrap();
     let last = list.lines().last().unwrap();
@@ -226,7 +226,7 @@ fn a_file_that_was_being_read_is_the_same_after_a_crash() {
     assert!(said.contains("in/a: No such file"), "{said}");
 }
 
-/// The list of a directory as versions before first bytes were known wrote it.
+/// Rewrites the list of a directory as versions without first bytes wrote it.
 fn make_old(list: &Path) {
     let text = std::fs::read_to_string(list).unwrap();
     let mut lines = text.lines();
@@ -260,7 +260,7 @@ fn a_list_of_version_1_is_read() {
     let mut found = copied.run();
     found[3..].sort();
     assert_eq!(found[3..], ["b 2", "c and d 2", "e 1"]);
-    // What was begun since is told from others.
+    // Files that were begun since are recognised by their first bytes.
     copied.replace("b", "c 1\nc 2\n");
     assert!(copied.refused().contains("in/b: its first 8 bytes"));
 
@@ -278,7 +278,7 @@ fn a_list_of_version_1_is_read() {
     );
 }
 
-/// Reads the first fields of CSV rows twice: as they are, and with `more` appended.
+/// Reads the first fields of CSV rows twice: unchanged, and with `more` appended.
 fn rows_twice(source: &str, first: &str, more: &str) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
@@ -308,7 +308,7 @@ fn rows_twice(source: &str, first: &str, more: &str) -> Result<Vec<String>, Stri
 }
 
 #[test]
-fn rows_are_read_on_where_they_end() {
+fn rows_resume_at_their_end() {
     for source in ["file", "directory"] {
         let read = |first, more| rows_twice(source, first, more);
         for (first, more) in [

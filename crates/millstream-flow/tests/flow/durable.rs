@@ -1,11 +1,11 @@
-//! Durable sources: what was read once is never asked of the source again, whenever the flow crashes.
+//! Durable sources: recorded input is never requested from the source again, wherever the flow crashes.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_flow::durable::{Keep, Kind, Recorded, inputs, place};
+use millstream_flow::durable::{Kind, Recorded, Retain, inputs, recorded_input_dir};
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
@@ -15,8 +15,8 @@ use millstream_flow::{
 
 use crate::support::{Random, address, finish, framed, listener, send, spawn};
 
-/// Partitions that give each number once, whoever asks: what is asked for a second time is lost, as with a socket. Each partition
-/// counts for itself, and ends at `end`; asked once more, it would go on.
+/// A source that returns each number once: a number that is requested again is lost, as with a socket. Each
+/// partition counts on its own, and ends at `end`; it would continue if it were asked again.
 struct Once {
     given: Vec<Arc<AtomicU64>>,
     end: u64,
@@ -43,7 +43,7 @@ impl Source<Vec<(usize, u64)>> for Once {
     fn open(
         &self,
         partition: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<(usize, u64)>>>, Cause> {
         let given = Arc::clone(&self.given[partition]);
@@ -81,8 +81,8 @@ impl Partition<Vec<(usize, u64)>> for OncePartition {
         batch.extend((from..to).map(|number| (self.partition, number)));
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        0
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(0.into())
     }
 }
 
@@ -136,7 +136,7 @@ fn sorted(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_crash_at_any_commit_loses_and_repeats_nothing_of_a_source_that_gives_all_once() {
+fn a_crash_at_any_commit_loses_and_repeats_no_input_of_a_source_without_replay() {
     for seed in 0..6 {
         let folder = tempfile::tempdir().expect("a folder");
         let (out, state) = (folder.path().join("out"), folder.path().join("state"));
@@ -165,12 +165,12 @@ fn a_crash_at_any_commit_loses_and_repeats_nothing_of_a_source_that_gives_all_on
 }
 
 #[test]
-fn tcp_input_is_all_in_the_output_once_however_often_the_flow_dies() {
+fn tcp_input_is_in_the_output_once_despite_repeated_kills() {
     let folder = tempfile::tempdir().expect("a folder");
     let (out, state) = (folder.path().join("out"), folder.path().join("state"));
     for run_number in 0..6u64 {
         let (source, told) = listener();
-        // The last run is not ended by a crash but by its senders.
+        // The last run is ended by its senders, not by a crash.
         let source = if run_number == 5 {
             source.connections(1)
         } else {
@@ -190,7 +190,7 @@ fn tcp_input_is_all_in_the_output_once_however_often_the_flow_dies() {
         let running = flow.start(options).expect("it starts");
         let to = address(&told);
         let sender = spawn(move || {
-            // The flow may die before it has taken all of it.
+            // The flow may die before it has read all of it.
             let _ = std::panic::catch_unwind(|| send(to, &bytes));
         });
         match finish(running) {
@@ -200,7 +200,7 @@ fn tcp_input_is_all_in_the_output_once_however_often_the_flow_dies() {
         }
         sender.join().expect("it catches what goes wrong");
     }
-    let mut recorded = Recorded::open(place(&state, "in")).expect("it is there");
+    let mut recorded = Recorded::open(recorded_input_dir(&state, "in")).expect("it is there");
     let mut input = Vec::new();
     while let Some(batch) = recorded.next_batch().expect("it is sound") {
         assert_eq!(batch.kind, Kind::Bytes);
@@ -235,8 +235,8 @@ fn a_durable_source_needs_a_state_directory() {
     );
 }
 
-/// A flow of 40 items of 2 MiB, and where the records of its input begin when it has ended.
-fn first_kept(keep: Keep) -> (u64, u64) {
+/// A flow of 40 items of 2 MiB; returns where the records of its input begin when it has ended.
+fn first_kept(keep: Retain) -> (u64, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let flow = Flow::new("big");
     let items = testing::items((0..40).map(|_| "x".repeat(2 << 20))).batch_size(1);
@@ -246,7 +246,7 @@ fn first_kept(keep: Keep) -> (u64, u64) {
         .sink("out", out.sink());
     run(&flow, 1, recovery(folder.path())).expect("it runs");
     assert_eq!(out.take().len(), 40);
-    let path = place(folder.path(), "big");
+    let path = recorded_input_dir(folder.path(), "big");
     let journal = millstream_journal::Journal::open(path, millstream_journal::Options::read_only())
         .expect("it is there");
     (
@@ -256,19 +256,19 @@ fn first_kept(keep: Keep) -> (u64, u64) {
 }
 
 #[test]
-fn recorded_input_is_removed_when_no_epoch_needs_it_unless_it_is_to_be_kept() {
-    let (first, next) = first_kept(Keep::Needed);
-    // One at the beginning of the partition and one at its end.
+fn recorded_input_is_removed_when_no_epoch_needs_it_unless_retained() {
+    let (first, next) = first_kept(Retain::Needed);
+    // One record at the beginning of the partition and one at its end.
     assert_eq!(next, 42);
     assert!(first > 20, "{first}");
-    assert_eq!(first_kept(Keep::All).0, 0);
-    assert_eq!(first_kept(Keep::Age(Duration::from_secs(3600))).0, 0);
-    let (first, _) = first_kept(Keep::Bytes(64 << 20));
+    assert_eq!(first_kept(Retain::All).0, 0);
+    assert_eq!(first_kept(Retain::Age(Duration::from_secs(3600))).0, 0);
+    let (first, _) = first_kept(Retain::Bytes(64 << 20));
     assert!(first > 0 && first < 27, "{first}");
 }
 
 #[test]
-fn a_source_may_become_durable_and_is_not_read_anew() {
+fn a_source_may_become_durable_and_resumes() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = testing::Collected::new();
     let items = || testing::items(0..100u64).batch_size(1);
@@ -297,7 +297,7 @@ fn a_source_may_become_durable_and_is_not_read_anew() {
 }
 
 #[test]
-fn a_source_that_is_forgotten_begins_anew() {
+fn a_source_without_its_state_starts_from_the_beginning() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = testing::Collected::new();
     let flow = Flow::new("flow");
@@ -315,7 +315,7 @@ fn a_source_that_is_forgotten_begins_anew() {
 }
 
 #[test]
-fn input_that_lost_its_end_or_is_of_another_kind_is_an_error_that_names_it() {
+fn truncated_input_and_input_of_another_kind_are_errors_that_name_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = testing::Collected::new();
     let flow = Flow::new("flow");
@@ -354,7 +354,7 @@ fn input_that_lost_its_end_or_is_of_another_kind_is_an_error_that_names_it() {
         "{said}"
     );
 
-    let input = place(folder.path(), "n");
+    let input = recorded_input_dir(folder.path(), "n");
     std::fs::remove_dir_all(&input).expect("it was there");
     let said = run(&flow, 1, recovery(folder.path()))
         .expect_err("its end is lost")

@@ -27,7 +27,7 @@ fn failing(source: files::ReadFiles) -> String {
 fn lines_are_read_from_any_position() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lines");
-    // More than two reads of 64 KiB, with lines of all lengths and no end to the last.
+    // More than two reads of 64 KiB, with lines of many lengths and no line end after the last.
     let lines: Vec<String> = (0..900)
         .map(|n| format!("{n}{}", "-".repeat(n % 400)))
         .collect();
@@ -99,7 +99,7 @@ fn several_files_are_spread_over_the_workers() {
 }
 
 #[test]
-fn a_line_too_long_is_named_with_its_offset() {
+fn a_line_over_the_limit_is_named_with_its_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("long");
     let shown = path.display();
@@ -173,12 +173,12 @@ fn write_numbers(path: &Path, count: u64, framing: Framing) -> Flow {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_frames_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     for framing in [Framing::Lines, Framing::U16] {
         for (workers, count) in [(1, 20_000), (3, 20_000), (3, 7), (1, 0)] {
-            // The file is made anew: nothing is left of what a longer run wrote.
+            // The file is created anew: nothing of a longer run remains.
             run(&write_numbers(&path, count, framing.clone()), workers).unwrap();
             let read = read_lines(files::read([&path]).framing(framing.clone()), 1);
             let mut numbers: Vec<u64> = read.iter().map(|line| line.parse().unwrap()).collect();
@@ -194,7 +194,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn the_same_flow_writes_its_file_anew() {
+fn a_second_run_replaces_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let flow = write_numbers(&path, 100, Framing::Lines);
@@ -205,8 +205,8 @@ fn the_same_flow_writes_its_file_anew() {
 }
 
 #[test]
-fn a_worker_without_input_does_not_spoil_the_file() {
-    // No exchange: one worker does it all, and may be done before the others have begun.
+fn a_worker_without_input_does_not_damage_the_file() {
+    // No exchange: one worker does all the work, and may end before the others have begun.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out");
     let flow = Flow::new("direct");
@@ -219,7 +219,7 @@ fn a_worker_without_input_does_not_spoil_the_file() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_or_written_is_named() {
+fn a_file_that_cannot_be_created_or_written_is_named() {
     let text = failure(
         &write_numbers(Path::new("/no/such/out"), 1, Framing::Lines),
         2,

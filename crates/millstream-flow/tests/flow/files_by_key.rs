@@ -53,7 +53,7 @@ fn each_key_has_its_file_with_any_number_of_open_ones() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     for (workers, open) in [(1, 100), (1, 3), (3, 1), (2, 64)] {
-        // The directory is made anew: nothing is left of what a run with more keys wrote.
+        // The directory is created anew: nothing of a run with more keys remains.
         for keys in [50, 7] {
             let sink = files::write_by_key(&out).suffix(".txt").max_open(open);
             run(&flow(sink, 3_000, keys), workers).unwrap();
@@ -67,7 +67,7 @@ fn each_key_has_its_file_with_any_number_of_open_ones() {
 }
 
 #[test]
-fn a_crash_at_every_commit_changes_nothing() {
+fn a_crash_at_every_commit_does_not_change_the_results() {
     for (workers, restarted) in [(1, 1), (2, 3)] {
         let dir = tempfile::tempdir().unwrap();
         let (out, state) = (dir.path().join("out"), dir.path().join("state"));
@@ -87,7 +87,7 @@ fn a_crash_at_every_commit_changes_nothing() {
                     break;
                 }
             }
-            // What a process that was killed has written of the next epoch.
+            // A killed process may have written a part of the next epoch.
             for name in read(&out).into_keys() {
                 let path = out.join(name);
                 let text = std::fs::read_to_string(&path).unwrap();
@@ -100,14 +100,14 @@ fn a_crash_at_every_commit_changes_nothing() {
 }
 
 #[test]
-fn a_file_that_was_made_after_the_last_commit_is_removed() {
+fn a_file_created_after_the_last_commit_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let (out, state) = (dir.path().join("out"), dir.path().join("state"));
     let build = |keys| flow(files::write_by_key(&out).suffix(".txt"), 40, keys);
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
     run_saving(&build(40), 1, recovery.clone().crash(Crash::Before(3))).unwrap_err();
     assert!(read(&out).len() > 10, "what came after the commit is there");
-    // The keys are others now, so that those files would not be written again.
+    // The keys are different now, so that those files would not be written again.
     run_saving(&build(1), 1, recovery).unwrap();
     let files = read(&out);
     let lines: usize = files.values().map(|text| text.lines().count()).sum();
@@ -120,7 +120,7 @@ fn a_file_shorter_than_its_commit_is_named() {
     let (out, state) = (dir.path().join("out"), dir.path().join("state"));
     let flow = flow(files::write_by_key(&out).suffix(".txt"), 400, 1);
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
-    run_saving(&flow, 1, recovery.clone().crash(Crash::Behind(5))).unwrap_err();
+    run_saving(&flow, 1, recovery.clone().crash(Crash::After(5))).unwrap_err();
     std::fs::write(out.join("k%2F0.txt"), "0\n").unwrap();
     let said = run_saving(&flow, 1, recovery.clone())
         .unwrap_err()
@@ -137,7 +137,7 @@ fn a_file_shorter_than_its_commit_is_named() {
 }
 
 #[test]
-fn a_directory_with_other_files_is_left_alone() {
+fn a_directory_with_other_files_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("mine"), "precious").unwrap();
     let said = failure(&flow(files::write_by_key(dir.path()), 3, 3), 1);
@@ -152,11 +152,11 @@ fn a_directory_with_other_files_is_left_alone() {
 }
 
 #[test]
-fn the_index_is_renewed_and_its_old_files_go() {
+fn the_index_is_rewritten_and_its_old_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let (out, state) = (dir.path().join("out"), dir.path().join("state"));
     let sink = files::write_by_key(&out).suffix(".txt");
-    // 100 lines of 14 bytes for each of 200 batches of 100 items: four times what the index may be.
+    // 100 lines of 14 bytes for each of 200 batches of 100 items: four times the limit of the index.
     let flow = {
         let flow = Flow::new("by key");
         let key = |n: &u64| format!("{:09}", n % 100);
@@ -193,7 +193,7 @@ fn the_index_is_renewed_and_its_old_files_go() {
 }
 
 #[test]
-fn a_preamble_begins_each_file_and_raw_frames_are_written_as_they_are() {
+fn each_file_has_the_preamble_and_raw_frames_are_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let sink = files::write_by_key(dir.path()).raw().preamble(b"head:");
     run(&flow(sink, 4, 2), 1).unwrap();

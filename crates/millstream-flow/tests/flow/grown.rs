@@ -1,4 +1,4 @@
-//! A flow that has come to its end goes on with what is new in its sources when it is run again.
+//! A flow that has finished processes new input of its sources when it is run again.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -23,7 +23,7 @@ fn append(path: &Path, text: &str) {
     written.expect("it is written");
 }
 
-/// Lines `key number`, so many from a number on.
+/// Lines `key number`, `count` of them from a number on.
 fn numbers(from: usize, count: usize) -> String {
     let line = |n| format!("k{} {n}\n", n % 7);
     (from..from + count).map(line).collect()
@@ -42,7 +42,7 @@ fn file(path: &Path) -> impl Source<Vec<String>> + use<> {
     codec::decode(files::read([path]), codec::text)
 }
 
-/// The counts of keys: each, and what is given at the end, which is counted once more.
+/// The counts of keys: running counts, and the output at the end, which is counted once more.
 fn counting(source: impl Source<Vec<String>>, out: &Path) -> Flow {
     let flow = Flow::new("counting");
     let keyed = flow.source("lines", source).key_by(|line| key_of(line));
@@ -60,7 +60,7 @@ fn counting(source: impl Source<Vec<String>>, out: &Path) -> Flow {
     flow
 }
 
-/// What `counting` gives for so many lines of which the first `before` were read by an earlier run.
+/// The outputs of `counting` for `all` lines of which an earlier run has read the first `before`.
 fn counted(before: usize, all: usize) -> Vec<String> {
     let mut given: Vec<String> = (before..all)
         .map(|n| format!("k{} {}", n % 7, n / 7 + 1))
@@ -78,7 +78,7 @@ fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// Runs until it ends, crashing at a moment of some commit each time.
+/// Runs until it ends, with a crash at a point of some commit each time.
 fn with_crashes(flow: &Flow, state: &Path, random: &mut Random) -> usize {
     for crashes in 0..1000 {
         let at = Crash::MOMENTS[random.below(3) as usize](1 + random.below(4) as u64);
@@ -96,7 +96,7 @@ fn with_crashes(flow: &Flow, state: &Path, random: &mut Random) -> usize {
 }
 
 #[test]
-fn a_file_that_has_grown_is_read_on_and_each_run_gives_its_end() {
+fn a_grown_file_resumes_and_each_run_emits_its_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     let flow = counting(file(&input), &out);
@@ -112,7 +112,7 @@ fn a_file_that_has_grown_is_read_on_and_each_run_gives_its_end() {
             "{before} to {all}"
         );
         before = all;
-        // Where nothing is new, nothing is given, however often it runs.
+        // Without new input nothing is emitted, however often it runs.
         for _ in 0..2 {
             run(&flow, 1, Recovery::new(&state)).expect("it runs");
             assert_eq!(lines(&out).len(), expected.len(), "{all}");
@@ -123,7 +123,7 @@ fn a_file_that_has_grown_is_read_on_and_each_run_gives_its_end() {
 }
 
 #[test]
-fn kills_between_and_inside_the_runs_change_nothing() {
+fn kills_between_and_inside_the_runs_do_not_change_the_results() {
     for seed in 0..12 {
         let folder = tempfile::tempdir().expect("a folder");
         let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
@@ -139,7 +139,7 @@ fn kills_between_and_inside_the_runs_change_nothing() {
             let all = before + 20_000 + random.below(500) as usize;
             append(&input, &numbers(before, all - before));
             crashes += with_crashes(&flow, &state, &mut random);
-            // A kill behind the last commit is the end of that run; what is new comes with the next.
+            // A kill after the last commit is the end of that run; new input is processed by the next.
             crashes += with_crashes(&flow, &state, &mut random);
             expected.extend(counted(before, all));
             assert_eq!(
@@ -154,7 +154,7 @@ fn kills_between_and_inside_the_runs_change_nothing() {
 }
 
 #[test]
-fn a_window_that_is_open_at_the_end_of_a_run_goes_on_in_the_next() {
+fn an_open_window_continues_in_the_next_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     let flow = Flow::new("windows");
@@ -178,7 +178,7 @@ fn a_window_that_is_open_at_the_end_of_a_run_goes_on_in_the_next() {
 }
 
 #[test]
-fn a_list_that_is_not_full_at_the_end_of_a_run_is_given_once() {
+fn a_list_that_is_not_full_at_the_end_of_a_run_is_emitted_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     let flow = Flow::new("lists");
@@ -194,7 +194,7 @@ fn a_list_that_is_not_full_at_the_end_of_a_run_is_given_once() {
 }
 
 #[test]
-fn a_file_that_is_new_and_one_that_is_not_are_both_read() {
+fn a_new_file_and_a_known_one_are_both_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let [first, second, state] = ["in1", "in2", "state"].map(|name| folder.path().join(name));
     let out = Collected::new();
@@ -214,7 +214,7 @@ fn a_file_that_is_new_and_one_that_is_not_are_both_read() {
 }
 
 #[test]
-fn a_journal_that_has_grown_is_read_on() {
+fn a_grown_journal_resumes() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, state] = ["in", "state"].map(|name| folder.path().join(name));
     let journal = Journal::open(&input, Opening::default()).expect("it is made");
@@ -231,7 +231,7 @@ fn a_journal_that_has_grown_is_read_on() {
     assert_eq!(out.take(), expected);
 }
 
-/// The message of a run over a file that was read before and is another now.
+/// The error of a run over a file that was read before and is different now.
 fn refused(before: &str, now: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, state] = ["in", "state"].map(|name| folder.path().join(name));
@@ -246,7 +246,7 @@ fn refused(before: &str, now: &str) -> String {
 }
 
 #[test]
-fn a_file_that_is_not_the_one_that_was_read_is_an_error() {
+fn a_replaced_file_is_an_error() {
     let shorter = refused("a\nb\n", "a\n");
     assert!(
         shorter.contains("it has 2 bytes, fewer than the 4"),
@@ -257,7 +257,7 @@ fn a_file_that_is_not_the_one_that_was_read_is_an_error() {
 }
 
 #[test]
-fn a_last_line_may_get_its_end_later() {
+fn a_last_line_may_get_a_line_end_later() {
     for end in ["\n", "\r\n"] {
         let folder = tempfile::tempdir().expect("a folder");
         let [input, state] = ["in", "state"].map(|name| folder.path().join(name));
@@ -272,7 +272,7 @@ fn a_last_line_may_get_its_end_later() {
 }
 
 #[test]
-fn a_run_that_was_stopped_gives_nothing_at_its_end() {
+fn a_stopped_run_emits_no_output_at_its_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     append(&input, &numbers(0, 700));
@@ -289,7 +289,7 @@ fn a_run_that_was_stopped_gives_nothing_at_its_end() {
 }
 
 #[test]
-fn a_fresh_run_forgets_what_the_flow_has_saved() {
+fn a_fresh_run_removes_the_saved_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, out, state] = ["in", "out", "state"].map(|name| folder.path().join(name));
     append(&input, &numbers(0, 700));
@@ -324,7 +324,7 @@ fn a_fresh_run_forgets_what_the_flow_has_saved() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_state_is_named() {
+fn a_file_at_the_path_of_the_state_directory_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let [input, state] = ["in", "state"].map(|name| folder.path().join(name));
     append(&input, "a\n");

@@ -1,4 +1,4 @@
-//! An idle flow sleeps, and still handles what comes after the silence.
+//! An idle flow sleeps, and still processes input after a pause.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -47,7 +47,7 @@ fn idle(workers: usize) {
 }
 
 #[test]
-fn an_idle_flow_takes_no_time() {
+fn an_idle_flow_uses_no_cpu() {
     in_own_process("idle::one_worker");
     in_own_process("idle::two_workers");
 }

@@ -1,9 +1,9 @@
-//! Joins, judged by a plain model that takes the items in the order of their times.
+//! Joins, compared with a plain model that processes the items in the order of their times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millstream_flow::join::{How, Join, Pairs, Side};
+use millstream_flow::join::{Join, JoinKind, Pairs, Side};
 use millstream_flow::testing::{Collected, Mark, script};
 use millstream_flow::{EventTime, Flow, Timed};
 
@@ -22,13 +22,13 @@ fn items(seed: u64, step: i64) -> Vec<Item> {
         .filter_map(|number| {
             now += random.below(step);
             let (key, time) = (random.below(8) as u32, now - random.below(16));
-            // One item of a stream for a key and a time: among more their order is not defined by time.
+            // One item of a stream for a key and a time: the order of several is not defined by time.
             times.insert((key, time)).then_some((key, time, number))
         })
         .collect()
 }
 
-/// What is not late, in the order of time, and what is.
+/// Divides items into those that are not late, in the order of time, and late ones.
 fn split(items: &[Item]) -> (Vec<Item>, Vec<Item>) {
     let mut watermark = i64::MIN;
     let (mut kept, late): (Vec<Item>, Vec<Item>) = items.iter().partition(|item| {
@@ -40,9 +40,9 @@ fn split(items: &[Item]) -> (Vec<Item>, Vec<Item>) {
     (kept, late)
 }
 
-type Model = fn(&[(i64, i64)], &[(i64, i64)], How) -> Vec<Pair>;
+type Model = fn(&[(i64, i64)], &[(i64, i64)], JoinKind) -> Vec<Pair>;
 
-fn latest(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
+fn latest(left: &[(i64, i64)], right: &[(i64, i64)], how: JoinKind) -> Vec<Pair> {
     let mut turns: Vec<(i64, bool, i64)> = left.iter().map(|(t, n)| (*t, true, *n)).collect();
     turns.extend(right.iter().map(|(t, n)| (*t, false, *n)));
     turns.sort_unstable();
@@ -50,9 +50,9 @@ fn latest(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
     for (time, is_left, number) in turns {
         *(if is_left { &mut l } else { &mut r }) = Some(number);
         let alone_counts = if is_left {
-            how != How::Inner
+            how != JoinKind::Inner
         } else {
-            how == How::Full
+            how == JoinKind::Full
         };
         if (l.is_some() && r.is_some()) || alone_counts {
             out.push((time, l, r));
@@ -61,30 +61,30 @@ fn latest(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
     out
 }
 
-fn lookup(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
+fn lookup(left: &[(i64, i64)], right: &[(i64, i64)], how: JoinKind) -> Vec<Pair> {
     let find = |time: i64| right.iter().rev().find(|r| r.0 <= time).map(|r| r.1);
     left.iter()
         .map(|(time, l)| (*time, Some(*l), find(*time)))
-        .filter(|pair| how != How::Inner || pair.2.is_some())
+        .filter(|pair| how != JoinKind::Inner || pair.2.is_some())
         .collect()
 }
 
 const WITHIN: i64 = 6;
 
-/// In any order: it is compared sorted.
-fn within(left: &[(i64, i64)], right: &[(i64, i64)], how: How) -> Vec<Pair> {
+/// In any order: the comparison sorts them.
+fn within(left: &[(i64, i64)], right: &[(i64, i64)], how: JoinKind) -> Vec<Pair> {
     let near = |a: i64, b: i64| (a - b).abs() <= WITHIN;
     let mut out = Vec::new();
     for (lt, l) in left {
         for (rt, r) in right.iter().filter(|(rt, _)| near(*lt, *rt)) {
             out.push((*lt.max(rt), Some(*l), Some(*r)));
         }
-        if how != How::Inner && !right.iter().any(|(rt, _)| near(*lt, *rt)) {
+        if how != JoinKind::Inner && !right.iter().any(|(rt, _)| near(*lt, *rt)) {
             out.push((lt + WITHIN, Some(*l), None));
         }
     }
     for (rt, r) in right {
-        if how == How::Full && !left.iter().any(|(lt, _)| near(*lt, *rt)) {
+        if how == JoinKind::Full && !left.iter().any(|(lt, _)| near(*lt, *rt)) {
             out.push((rt + WITHIN, None, Some(*r)));
         }
     }
@@ -100,7 +100,7 @@ fn of_key(items: &[Item], key: u32) -> Vec<(i64, i64)> {
         .collect()
 }
 
-fn judge(join: Join, how: How, model: Model, sorted: bool) {
+fn judge(join: Join, how: JoinKind, model: Model, sorted: bool) {
     for seed in 0..2 {
         let (left, right) = (items(seed, 3), items(seed + 100, 5));
         let ((in_time, late_left), (table, late_right)) = (split(&left), split(&right));
@@ -155,21 +155,21 @@ fn judge(join: Join, how: How, model: Model, sorted: bool) {
 
 #[test]
 fn the_latest_values() {
-    for how in [How::Inner, How::Left, How::Full] {
+    for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
         judge(Join::latest(), how, latest, false);
     }
 }
 
 #[test]
 fn a_table_that_changes_slowly() {
-    for how in [How::Inner, How::Left] {
+    for how in [JoinKind::Inner, JoinKind::Left] {
         judge(Join::lookup(), how, lookup, false);
     }
 }
 
 #[test]
 fn within_a_time() {
-    for how in [How::Inner, How::Left, How::Full] {
+    for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
         judge(
             Join::within(Duration::from_nanos(WITHIN as u64)),
             how,
@@ -180,7 +180,7 @@ fn within_a_time() {
 }
 
 #[test]
-fn a_key_is_forgotten_after_its_time_to_live() {
+fn a_key_expires_after_its_time_to_live() {
     let (flow, out) = (Flow::new("ttl"), Collected::new());
     let stream = |name: &str, times: &[i64]| {
         let marks = times.iter().copied().map(Mark::Item).collect();

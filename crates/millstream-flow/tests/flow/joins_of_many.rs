@@ -1,4 +1,4 @@
-//! `join_all`: which rows come out, how long a key is kept, and what is saved.
+//! `join_all`: which rows are emitted, how long a key is kept, and what is saved.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn row(number: u64, word: &str, sign: char) -> Row {
     )
 }
 
-/// All rows, sorted: streams that come together have no order among them.
+/// All rows, sorted: merged streams have no order between them.
 fn found(input: &[&str], how: JoinAll, workers: usize) -> Vec<Row> {
     let (flow, out) = (Flow::new("rows"), Collected::new());
     rows(&flow, input, how).values().sink("out", out.sink());
@@ -45,7 +45,7 @@ fn found(input: &[&str], how: JoinAll, workers: usize) -> Vec<Row> {
 }
 
 #[test]
-fn a_row_comes_out_once_each_stream_has_given_a_value() {
+fn a_row_is_emitted_once_each_stream_has_a_value() {
     for workers in 1..=3 {
         let found = |input: &[&str]| found(input, JoinAll::complete(), workers);
         assert_eq!(found(&["1", "w", "-a"]), [row(1, "w", 'a')]);
@@ -69,13 +69,13 @@ fn at_the_end_a_row_has_the_values_that_count() {
 }
 
 #[test]
-fn a_running_join_gives_a_row_after_each_value() {
+fn a_running_join_emits_a_row_after_each_value() {
     let found = found(&["1", "2", "3"], JoinAll::running(), 1);
     assert_eq!(found, [1, 2, 3].map(|n| row(n, "", ' ')));
 }
 
 #[test]
-fn a_key_is_forgotten_when_it_has_had_no_value_for_the_time_to_live() {
+fn a_key_without_values_expires_after_the_time_to_live() {
     let clock = std::sync::Arc::new(VirtualClock::starting_at(0));
     let (flow, out) = (Flow::new("rows"), Collected::new());
     let moved = std::sync::Arc::clone(&clock);
@@ -108,7 +108,7 @@ fn saving(flow: &Flow, state: &std::path::Path) -> Result<(), FlowError> {
 }
 
 #[test]
-fn a_crash_at_every_commit_changes_nothing() {
+fn a_crash_at_every_commit_does_not_change_the_results() {
     let folder = tempfile::tempdir().expect("a folder");
     let (flow, out) = (Flow::new("rows"), folder.path().join("out"));
     let input = ["1", "wa", "2", "-x", "wb", "3", "-y", "4"];

@@ -1,4 +1,4 @@
-//! The verbs of keyed streams, judged by a plain map.
+//! The methods of keyed streams, compared with a plain map.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ type Keyed = KeyedStream<u32, i64>;
 type Model = BTreeMap<u32, Vec<i64>>;
 type Marks = Vec<Mark<(u32, i64)>>;
 
-/// Pseudo-random values; each key lives in one partition, so that its order is known.
+/// Pseudo-random values; each key is in one partition, so that its order is known.
 fn input() -> (Vec<Marks>, Model) {
     let mut state = 0x9e37_79b9_u64;
     let mut model = Model::new();
@@ -28,8 +28,7 @@ fn input() -> (Vec<Marks>, Model) {
     (partitions, model)
 }
 
-/// Runs `verb` with 1 to 3 workers; what comes out for each key must be what `model` makes of its
-/// values, in that order.
+/// Runs `verb` with 1 to 3 workers; the outputs of each key must be those of `model` for its values, in order.
 fn judge<U>(verb: impl Fn(&Keyed) -> KeyedStream<u32, U>, model: impl Fn(&[i64]) -> Vec<U>)
 where
     U: Clone + Send + 'static + PartialEq + std::fmt::Debug,
@@ -159,7 +158,7 @@ fn values_change_one_by_one() {
 }
 
 #[test]
-fn whole_batches_before_and_behind_a_state() {
+fn whole_batches_before_and_after_a_state() {
     let negate = |batch: Vec<(u32, i64)>| batch.into_iter().map(|(k, v)| (k, -v)).collect();
     judge(
         |keyed| keyed.map_batch(negate).sum(Emit::Each).map_batch(negate),
@@ -183,7 +182,7 @@ fn inspect_sees_every_value_once() {
 }
 
 #[test]
-fn branches_come_together_again() {
+fn branches_are_merged_again() {
     judge(
         |keyed| {
             let (low, high) = keyed.branch(|v| *v < 0);
@@ -205,7 +204,7 @@ fn branches_come_together_again() {
     );
 }
 
-/// Keeps the last value; says how many there were at the end.
+/// Keeps the last value; emits the number of values at the end.
 struct Last {
     last: Option<i64>,
     count: i64,
@@ -258,15 +257,17 @@ fn a_logic_for_each_key() {
 fn states_end_in_the_order_of_their_first_items() {
     let flow = Flow::new("order");
     let seen = Collected::new();
-    let words = ["pear", "fig", "pear", "apple", "fig", "kiwi"].map(Mark::Item);
+    let words = ["pear", "fig", "pear", "apple", "fig", "kiwi"];
+    let words = words.map(|word| Mark::Item(word.to_owned()));
     flow.source("in", script([words.to_vec()]))
-        .key_by(|word| *word)
+        .key_by(|word: &String| word.clone())
         .count(Emit::End)
         .items()
         .sink("out", seen.sink());
     run(&flow, 1).unwrap();
+    let due = [("pear", 2), ("fig", 2), ("apple", 1), ("kiwi", 1)];
     assert_eq!(
         seen.take(),
-        [("pear", 2), ("fig", 2), ("apple", 1), ("kiwi", 1)]
+        due.map(|(word, count)| (word.to_owned(), count))
     );
 }

@@ -1,4 +1,4 @@
-//! How flows end: by themselves, by a stop, by a failure; and that they can be run again.
+//! The end of flows: by themselves, by a stop, by a failure; and running them again.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use super::support::{
 };
 
 #[test]
-fn what_was_read_before_a_stop_arrives() {
+fn input_read_before_a_stop_arrives() {
     for workers in 1..=3 {
         let read = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&read);
@@ -146,7 +146,7 @@ fn sources_of_different_speed_all_arrive() {
 }
 
 #[test]
-fn what_is_before_a_pause_arrives_before_it_ends() {
+fn items_before_a_pause_arrive_before_it_ends() {
     for workers in [1, 2] {
         let flow = Flow::new("pause");
         let seen = Collected::new();
@@ -169,7 +169,7 @@ fn what_is_before_a_pause_arrives_before_it_ends() {
 }
 
 #[test]
-fn a_rate_of_nothing_gives_one_item_and_waits() {
+fn a_rate_of_zero_emits_one_item_and_waits() {
     let flow = Flow::new("slow");
     let seen = Collected::new();
     flow.source("n", generator::from_fn(Some).rate(0.0).partitions(3))
@@ -259,7 +259,7 @@ fn spinning_changes_no_result() {
 }
 
 #[test]
-fn nothing_hides_a_mistake_from_a_second_run() {
+fn a_second_run_reports_the_same_error() {
     let flow = Flow::new("mistake");
     flow.source("a", items([1]))
         .sink("a", Collected::new().sink());
@@ -290,7 +290,7 @@ fn a_signal_drains_the_flow() {
     in_own_process("lifecycle::terminated");
 }
 
-/// Sends `signal` to this process while a flow runs that never ends by itself.
+/// Sends `signal` to this process while an endless flow runs.
 fn signalled(signal: Signal) {
     for workers in [1, 2] {
         let flow = Flow::new("endless");
@@ -305,7 +305,7 @@ fn signalled(signal: Signal) {
             ..Options::workers(workers)
         };
         let killer = spawn(move || {
-            // The signals are hooked by then.
+            // The signal handlers are installed by then.
             wait(300);
             kill_process(getpid(), signal).unwrap();
         });

@@ -1,4 +1,4 @@
-//! `enrich_cached`: how long answers serve, how many are kept, what becomes of items without one.
+//! `enrich_cached`: how long answers are valid, how many are cached, and items without an answer.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use millstream_flow::{Flow, OnError};
 
 use super::support::{failure, run};
 
-/// Runs a flow of items `(seconds that pass before it, question)`; the n-th call fails where `fails(n)`, counted from 1, and
-/// otherwise answers n. Returns the questions in the order in which they were asked, and what came out.
+/// Runs a flow of items `(seconds that pass before it, question)`. The n-th call, counted from 1, fails if
+/// `fails(n)` and otherwise answers n. Returns the questions in the order of the calls, and the outputs.
 fn answers(
     script: &[(u64, u32)],
     lookups: Lookups,
@@ -49,7 +49,7 @@ fn never(_: usize) -> bool {
 }
 
 #[test]
-fn an_answer_serves_until_it_is_too_old() {
+fn an_answer_is_valid_until_it_expires() {
     let script = [(0, 7), (1, 7), (8, 7), (1, 7), (9, 7), (0, 8)];
     let lookups = Lookups::default().ttl(Duration::from_secs(10));
     let (asked, out) = answers(&script, lookups, never);
@@ -60,25 +60,25 @@ fn an_answer_serves_until_it_is_too_old() {
 }
 
 #[test]
-fn the_answer_used_longest_ago_is_the_first_to_go() {
+fn the_least_recently_used_answer_is_evicted() {
     let script = [1, 2, 1, 3, 1, 2].map(|question| (0, question));
     let (asked, _) = answers(&script, Lookups::default().size(2), never);
     assert_eq!(asked, [1, 2, 3, 2]);
 }
 
 #[test]
-fn an_old_answer_serves_while_there_is_no_other() {
+fn an_expired_answer_is_used_while_it_cannot_be_renewed() {
     let second = Duration::from_secs;
     let lookups = Lookups::default()
         .ttl(second(10))
         .stale(second(20))
         .retry(second(5));
-    // Asked at 0; in vain at 10 and 15, not between; answered at 20.
+    // Requested at 0; failed at 10 and 15, not requested in between; answered at 20.
     let script = [(0, 7), (10, 7), (4, 7), (1, 7), (5, 7)];
     let (asked, out) = answers(&script, lookups.clone(), |call| call == 2 || call == 3);
     assert_eq!(asked.len(), 4);
     assert_eq!(out, [(7, 1), (7, 1), (7, 1), (7, 1), (7, 4)]);
-    // At 30 it is too old, and the item has no answer.
+    // At 30 it has expired, and the item has no answer.
     let lookups = lookups.on_error(OnError::Skip);
     let (asked, out) = answers(&[(0, 7), (29, 7), (1, 7)], lookups, |call| call > 1);
     assert_eq!(
@@ -90,7 +90,7 @@ fn an_old_answer_serves_while_there_is_no_other() {
 }
 
 #[test]
-fn an_item_without_an_answer_is_settled_by_the_policy() {
+fn an_item_without_an_answer_is_handled_by_the_policy() {
     let flow = Flow::new("lookups");
     flow.source("in", items(["a", "b"]))
         .key_by(|text| text.len())

@@ -1,4 +1,5 @@
-//! The engine from outside: real sockets, files and threads, one module for each behaviour.
+//! Tests of the engine through its public interface: real sockets, files and threads, one module for each
+//! behaviour.
 
 #![expect(
     clippy::disallowed_methods,
@@ -29,20 +30,21 @@ mod idle;
 mod joins;
 mod joins_of_many;
 mod keyed;
+mod last_commit;
 mod lifecycle;
 mod lookups;
 mod memory;
 mod metrics;
+mod packets;
 mod panics;
-mod places;
 mod policies;
+mod positions;
 mod recovery;
 mod recovery_of_clocks;
 mod recovery_of_time;
 mod replays;
 mod second_signals;
 mod sequence_window;
-mod settling;
 mod slow_steps;
 mod tcp_faults;
 mod tcp_framing;

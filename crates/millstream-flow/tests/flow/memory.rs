@@ -1,4 +1,4 @@
-//! A million keys that come and go: memory is that of the keys that are there.
+//! A million keys that are created and removed: memory is that of the present keys.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use millstream_flow::{
 use crate::support::{finish, in_own_process};
 
 const KEYS: u64 = 1_000_000;
-/// Each wave has other keys, and comes so much later.
+/// Each wave has other keys, and begins this much later.
 const WAVE_NS: i64 = 1_000_000_000;
 
-/// Forgets itself when its timer fires.
+/// Removes itself when its timer fires.
 struct Brief([u8; 64]);
 
 impl Logic<u64, u64> for Brief {
@@ -32,7 +32,7 @@ fn resident_bytes() -> u64 {
     resident.parse::<u64>().expect("a number") * 4096
 }
 
-/// Waves of a million keys, each of which ends before the next begins; what was resident after each.
+/// Waves of a million keys, each of which ends before the next begins; returns the resident bytes after each.
 fn waves(waves: u64, step: fn(&Stream<Timed<u64>>)) -> Vec<u64> {
     let flow = Flow::new("waves");
     let source = generator::from_fn(move |n| (n < waves * KEYS).then_some(n));
@@ -106,7 +106,7 @@ fn keys_with_windows() {
 }
 
 #[test]
-fn memory_returns_when_keys_go() {
+fn memory_is_released_when_keys_are_removed() {
     in_own_process("memory::keys_with_timers");
     in_own_process("memory::keys_that_live_for_a_time");
     in_own_process("memory::keys_with_windows");

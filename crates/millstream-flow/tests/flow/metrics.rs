@@ -1,4 +1,4 @@
-//! The figures of a run: they add up, and they can be watched.
+//! The metrics of a run: their sums are consistent, and they can be observed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn a_report_as_json_and_as_text() {
 
 #[test]
 fn latency_counts_from_the_source() {
-    // The last step sees what the steps before it took.
+    // The last step includes the time of the steps before it.
     let flow = Flow::new("latency");
     flow.source("n", items(0..3).batch_size(1))
         .inspect(|_: &u64| super::support::wait(5))

@@ -43,7 +43,7 @@ fn endless(flow: &Flow) -> millstream_flow::Stream<u64> {
 }
 
 #[test]
-fn in_a_step_behind_the_source() {
+fn in_a_step_after_the_source() {
     check(|flow| {
         endless(flow)
             .map(|n| n)
@@ -93,7 +93,7 @@ fn in_a_generator() {
 }
 
 #[test]
-fn in_a_branch_and_behind_another_reader() {
+fn in_a_branch_and_after_another_reader() {
     check(|flow| {
         let numbers = endless(flow);
         numbers.sink("copy", Collected::new().sink());

@@ -1,4 +1,4 @@
-//! What becomes of an item on which a step fails: the flow fails, or skips it, or keeps it.
+//! The policies for an item on which a step fails: the flow fails, skips it, or writes it to a sink.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ fn fail_in_a_state_names_the_key() {
             .items()
             .sink("out", Collected::new().sink());
         let text = failure(&flow, workers);
-        // With several workers any of the two may be the first.
+        // With several workers either of the two may be the first.
         assert!(
             text == "step \"price\", key (\"x\", 7), item \"x\": no price: invalid digit found in string"
                 || text
@@ -88,7 +88,7 @@ fn a_long_item_is_shortened_in_the_message() {
 }
 
 #[test]
-fn skip_counts_and_goes_on() {
+fn skip_counts_and_continues() {
     for workers in 1..=3 {
         let flow = Flow::new("prices");
         let seen = Collected::new();
@@ -222,7 +222,7 @@ fn a_dead_letter_sink_that_cannot_be_opened_fails_the_flow() {
     );
 }
 
-/// A flow that decodes what is sent to it.
+/// A flow that decodes its input.
 fn decoded(on_error: OnError) -> Result<(u64, Vec<u64>), String> {
     let (source, told) = listener();
     let flow = Flow::new("decoded");
@@ -250,7 +250,7 @@ fn a_poison_frame_fails_the_flow_with_its_offset() {
 }
 
 #[test]
-fn a_poison_frame_is_skipped_or_kept() {
+fn a_poison_frame_is_skipped_or_written() {
     assert_eq!(decoded(OnError::Skip).unwrap(), (1, vec![7, 77]));
     let dead = Collected::new();
     let outcome = decoded(OnError::dead_letter(dead.sink()));

@@ -1,4 +1,4 @@
-//! Steps that wait for processing time, killed at any commit by clocks that jump: each timer fires once,
+//! Steps with timers in processing time, killed at any commit, with clocks that jump: each timer fires once,
 //! each item is in one list, whatever the clock shows.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const LAST: Duration = Duration::from_secs(100 * 3600);
 const START: i64 = 1_000_000 * SECOND;
 
-/// Tells five seconds after its first item how many there were, and forgets itself.
+/// Emits the number of items five seconds after the first one, and removes itself.
 #[derive(Default, Serialize, Deserialize)]
 struct Tally {
     items: u64,
@@ -38,7 +38,7 @@ impl Logic<i64, i64> for Tally {
     }
 }
 
-/// Counts its items until it is forgotten by its time to live.
+/// Counts its items until its time to live has passed.
 #[derive(Default, Serialize, Deserialize)]
 struct Alive(u64);
 
@@ -60,9 +60,10 @@ fn numbers(clock: &VirtualClock, seed: u64) -> Vec<Mark<i64>> {
             marks.push(Mark::Advance(clock.clone(), by));
         }
     }
-    // Whatever a restart did to the clock, it has caught up by then.
+    // By then the clock has caught up, wherever a restart has set it.
     marks.push(Mark::Advance(clock.clone(), LAST));
-    // Another worker may have read its clock for this turn already, and would meet the end of the input in the same turn.
+    // Another worker may have read its clock for this turn already, and would reach the end of the input in the
+    // same turn.
     marks.push(Mark::Pause(Duration::from_millis(20)));
     marks
 }
@@ -89,7 +90,8 @@ fn flow(clock: &VirtualClock, seed: u64, out: &std::path::Path) -> Flow {
     flow
 }
 
-/// Each item is counted by one timer, is in one list and brought one sign of life, as the model of each says.
+/// Checks that each item is counted by one timer, is in one list and extended one life, as the model of each
+/// says.
 fn judge(said: &[String], seed: u64) {
     let (mut tallied, mut alive) = (BTreeMap::<&str, u64>::new(), BTreeMap::<&str, u64>::new());
     let mut listed = Vec::new();
@@ -129,7 +131,7 @@ fn judge(said: &[String], seed: u64) {
 }
 
 #[test]
-fn timers_fire_once_and_lists_are_whole_whatever_the_clock_does() {
+fn timers_fire_once_and_lists_are_complete_whatever_the_clock_shows() {
     for seed in 1..=3 {
         let folder = tempfile::tempdir().expect("a folder");
         let out = folder.path().join("out");
@@ -139,8 +141,9 @@ fn timers_fire_once_and_lists_are_whole_whatever_the_clock_does() {
         let mut crashes = 0;
         loop {
             assert!(crashes < 1000, "seed {seed}: it gets nowhere");
-            // The machine's clock is set between two runs: back an hour, forward an hour, or not at all. Not back any more once the
-            // last advance was made, which may be behind the last commit: then no restart would make it again.
+            // The machine's clock is set between two runs: back an hour, forward an hour, or not at all. It is
+            // not set back after the last advance, which may be after the last commit: no restart would repeat
+            // it.
             let over = clock.time_ns() > START + LAST.as_nanos() as i64 / 2;
             match random.below(6) {
                 0 if !over => clock.set(START - 3600 * SECOND),

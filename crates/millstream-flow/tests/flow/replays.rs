@@ -1,12 +1,12 @@
-//! Recorded input goes through a flow again: at its times, in its order, with the same output each time.
+//! Recorded input runs through a flow again: at its times, in its order, with the same output each time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::durable::place;
-use millstream_flow::replay::{At, Replay};
+use millstream_flow::durable::recorded_input_dir;
+use millstream_flow::replay::{Point, Replay};
 use millstream_flow::testing::{Collected, Mark, Trial, VirtualClock, script};
 use millstream_flow::{
     Flow, FlowError, KeyContext, Logic, Options, Recovery, Rehearsal, SourceExt, Timer, codec,
@@ -16,7 +16,7 @@ use millstream_journal::{Journal, Options as Opening};
 
 use crate::support::Random;
 
-/// A word that has not come for so long is told to be quiet; nanoseconds.
+/// A word that has not occurred for this long is reported as quiet; nanoseconds.
 const QUIET: i64 = 7_000;
 
 /// A record: its time in nanoseconds, and its body.
@@ -31,7 +31,7 @@ fn journal(path: &Path, records: &[Record]) {
     }
 }
 
-/// Counts a word, and says when it has become quiet.
+/// Counts a word, and reports when it has become quiet.
 #[derive(Default)]
 struct Count(u64);
 
@@ -53,6 +53,7 @@ impl Logic<String, char> for Count {
 /// Words from two sockets that cannot be opened.
 fn words() -> Flow {
     let flow = Flow::new("words");
+    flow.saves::<(char, String)>();
     let [left, right] = ["left", "right"].map(|name| {
         let from = name.chars().next().unwrap_or_default();
         flow.source(
@@ -73,7 +74,7 @@ fn words() -> Flow {
     flow
 }
 
-/// What comes out, by a plain loop through all records; timers that are due come before the next record.
+/// The expected output, by a plain loop over all records; timers that are due fire before the next record.
 fn expected(left: &[Record], right: &[Record]) -> Vec<String> {
     let tag = |from, records: &[Record]| -> Vec<(i64, char, String)> {
         let records = records.iter();
@@ -163,7 +164,7 @@ fn two_inputs_are_merged_by_their_times_with_timers_between_them() {
     }
 }
 
-/// A flow whose source is durable, with items that are no bytes and a clock of its own.
+/// A flow with a durable source, with items that are not bytes and a clock of its own.
 fn durable(clock: &VirtualClock, out: &Collected<String>) -> Flow {
     let mut random = Random::new(7);
     let mut mark = || match random.below(4) {
@@ -172,6 +173,7 @@ fn durable(clock: &VirtualClock, out: &Collected<String>) -> Flow {
     };
     let marks = (0..300).map(|_| mark()).collect();
     let flow = Flow::new("durable");
+    flow.saves::<(i64, (String, u32))>();
     flow.source("in", script([marks]).batch_size(5).durable())
         .processing_time()
         .map(|item| (item.time, item.value))
@@ -190,7 +192,7 @@ fn durable(clock: &VirtualClock, out: &Collected<String>) -> Flow {
 }
 
 #[test]
-fn what_a_durable_source_recorded_gives_the_same_output_again() {
+fn recorded_input_of_a_durable_source_has_the_same_output_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let (clock, out) = (VirtualClock::starting_at(1_000_000), Collected::new());
     let flow = durable(&clock, &out);
@@ -211,12 +213,12 @@ fn what_a_durable_source_recorded_gives_the_same_output_again() {
     for items in [1, 2, 1000] {
         assert_eq!(replayed(&replay.clone().batch_size(items)), live);
     }
-    // A part of it: what it begins with is unknown to the flow.
+    // A part of it: the flow starts without the state before it.
     let some = replayed(
         &replay
             .clone()
-            .from(At::Time(1_100_000))
-            .to(At::Time(1_200_000)),
+            .from(Point::Time(1_100_000))
+            .to(Point::Time(1_200_000)),
     );
     assert!(!some.is_empty() && some.len() < live.len());
     let times = some
@@ -227,12 +229,12 @@ fn what_a_durable_source_recorded_gives_the_same_output_again() {
             .map(|time| time.parse())
             .all(|time| matches!(time, Ok(1_100_000..1_200_000)))
     );
-    let recorded = Replay::new().recorded("in", place(folder.path(), "in"));
-    assert_eq!(replayed(&recorded.to(At::Sequence(1 << 40))), live);
+    let recorded = Replay::new().recorded("in", recorded_input_dir(folder.path(), "in"));
+    assert_eq!(replayed(&recorded.to(Point::Sequence(1 << 40))), live);
 }
 
 #[test]
-fn what_cannot_be_replayed_is_said() {
+fn input_that_cannot_be_replayed_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("left");
     journal(&path, &records(1));
@@ -248,18 +250,18 @@ fn what_cannot_be_replayed_is_said() {
     for (replay, said) in [
         (
             one.clone(),
-            "source \"right\" (tcp connect 127.0.0.1:1, u32): no input of it is there to be replayed, only of left",
+            "source \"right\" (tcp connect 127.0.0.1:1, u32): the replay has no input of it, only of left",
         ),
         (
             both.clone().journal("middle", &path),
-            "has no source \"middle\", of which input is to be replayed",
+            "has no source \"middle\", whose input the replay has",
         ),
         (
-            both.clone().from(At::Sequence(3)),
+            both.clone().from(Point::Sequence(3)),
             "a sequence number is one of a single input, and there are left, right",
         ),
         (
-            both.clone().from(At::Time(1 << 60)),
+            both.clone().from(Point::Time(1 << 60)),
             "nothing was recorded in the range",
         ),
         (

@@ -1,4 +1,5 @@
-//! Signals to a Rust program whose step is slow: the first ends the flow after the item in hand, the second ends the process.
+//! Signals to a Rust program whose step is slow: the first ends the flow after the current item, the second
+//! ends the process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -9,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::wait;
 
-/// A flow of 1,000 items that says of each that it was done, then waits so long.
+/// A flow of 1,000 items that prints each finished item, then waits `milliseconds`.
 fn slow(milliseconds: u64) {
     let flow = Flow::new("slow");
     let out = Collected::new();
@@ -43,7 +44,7 @@ fn an_hour() {
     slow(3_600_000);
 }
 
-/// A process of this program that runs an ignored test, and its output, once its step is at work.
+/// Starts this program with an ignored test; returns the process and its output when its step runs.
 fn in_own_process(test: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -59,14 +60,14 @@ fn in_own_process(test: &str) -> (Child, BufReader<ChildStdout>) {
     (child, said)
 }
 
-/// Sends signals to a process and gives its end. Its output is read to the end meanwhile.
+/// Sends signals to a process and returns its exit status. Its output is read to the end meanwhile.
 fn signalled(
     (mut child, mut said): (Child, BufReader<ChildStdout>),
     signals: &[Signal],
 ) -> ExitStatus {
     for signal in signals {
         kill_process(Pid::from_child(&child), *signal).unwrap();
-        // The first has to be seen before the second comes: the same signal twice is one.
+        // The first signal must be handled before the second: two pending signals of one kind are one.
         wait(200);
     }
     std::io::copy(&mut said, &mut std::io::sink()).unwrap();
@@ -74,7 +75,7 @@ fn signalled(
 }
 
 #[test]
-fn the_first_signal_waits_for_the_item_in_hand() {
+fn the_first_signal_waits_for_the_current_item() {
     for signal in [Signal::INT, Signal::TERM] {
         let slow = in_own_process("second_signals::half_a_second");
         let end = signalled(slow, &[signal]);

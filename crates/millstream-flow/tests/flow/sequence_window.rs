@@ -1,6 +1,6 @@
-//! The sequence-window invariant: each key is sent 1, 2, ..., n; its state is a ring of the last
-//! four; each output must be the last four numbers. Loss, doubling, reordering and the mixing of
-//! keys all break it, in whatever topology.
+//! The sequence-window invariant: each key is sent 1, 2, ..., n; its state is a ring of the last four; each
+//! output must be the last four numbers. Loss, duplication, reordering and mixing of keys all violate it, in
+//! any topology.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const KEYS: u32 = 40;
 const PER_KEY: u64 = 500;
 const PARTITIONS: u32 = 3;
 
-/// Each key lives in one partition, in order; the keys of a partition are interleaved.
+/// Each key is in one partition, in order; the keys of a partition are interleaved.
 fn partitions() -> Vec<Vec<Mark<Item>>> {
     (0..PARTITIONS)
         .map(|p| {
@@ -46,11 +46,12 @@ fn keyed(stream: &Stream<Item>) -> KeyedStream<u32, u64> {
     stream.key_by(|item| item.0).map(|item| item.1)
 }
 
-/// Runs a topology with 1, 2 and 3 workers and judges its output by the plain rule.
+/// Runs a topology with 1, 2 and 3 workers and checks its output against the rule.
 fn judge(topology: impl Fn(&Flow, Stream<Item>) -> Stream<(u32, Window)>) {
     for workers in 1..=3 {
         for batch in [1, 7, 1000] {
             let flow = Flow::new("windows");
+            flow.saves::<[u64; 4]>();
             let seen = Collected::new();
             let source = flow.source("numbers", script(partitions()).batch_size(batch));
             topology(&flow, source).sink("out", seen.sink());
@@ -77,7 +78,7 @@ fn key_by_then_state() {
 }
 
 #[test]
-fn stateless_steps_before_and_behind() {
+fn stateless_steps_before_and_after() {
     judge(|_, source| {
         let odd = source
             .map(|item| (item.0, item.1 * 2))

@@ -1,6 +1,7 @@
-//! Steps that take long: a turn is bounded by time, so that outputs, commits and a stop wait for an item and not for a batch.
+//! Slow steps: a turn is bounded by time, so that outputs, commits and a stop wait for an item and not for a
+//! batch.
 //!
-//! No duration is measured. What is counted is how many items the step was called for.
+//! No duration is measured: the tests count the calls of the step.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use millstream_flow::{
 use super::support::{finish, wait};
 
 const LINES: usize = 4_000;
-/// So many items may be handled before an output is seen, a commit is made, a stop is noticed: far below a batch.
+/// The number of items that may be processed before an output appears, a commit is made, or a stop is noticed:
+/// far below a batch.
 const FEW: usize = 64;
 
 fn lines(path: &Path, count: usize) {
@@ -27,7 +29,7 @@ fn lines(path: &Path, count: usize) {
     std::fs::write(path, text).expect("it is written");
 }
 
-/// A source that gives all it has at once, whatever the limit says.
+/// A source that returns all its items at once, whatever the limit is.
 struct Greedy;
 
 struct AllAtOnce(bool);
@@ -39,10 +41,10 @@ impl Source<Vec<String>> for Greedy {
     fn open(
         &self,
         _: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<String>>>, Cause> {
-        Ok(Box::new(AllAtOnce(resume == Some(1))))
+        Ok(Box::new(AllAtOnce(resume == Some(&Position::from(1)))))
     }
 }
 
@@ -59,8 +61,8 @@ impl Partition<Vec<String>> for AllAtOnce {
         batch.extend((0..LINES).map(|n| n.to_string()));
         Ok(Next::Batch)
     }
-    fn position(&self) -> Position {
-        u64::from(self.0)
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(u64::from(self.0).into())
     }
 }
 
@@ -99,10 +101,10 @@ const SOURCES: [Named; 5] = [
     ("greedy", |flow, _| flow.source("in", Greedy)),
 ];
 
-/// How the slow step stands in the flow: fused to its source, and behind an exchange.
+/// The position of the slow step in the flow: fused to its source, and after an exchange.
 const PLACES: [&str; 2] = ["fused", "behind an exchange"];
 
-/// A step that takes two milliseconds and counts its calls, and a sink behind it.
+/// A step that takes two milliseconds and counts its calls, and a sink after it.
 fn slow(
     numbers: &Stream<String>,
     place: &str,
@@ -126,7 +128,7 @@ fn slow(
 }
 
 #[test]
-fn the_first_output_comes_behind_the_first_items_and_a_stop_behind_the_next() {
+fn the_first_output_follows_the_first_items_and_a_stop_the_next() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, source) in SOURCES {
         for (place, workers) in [(PLACES[0], 1), (PLACES[1], 1), (PLACES[1], 2)] {
@@ -147,7 +149,7 @@ fn the_first_output_comes_behind_the_first_items_and_a_stop_behind_the_next() {
                 "{what}: {first} items before the first output"
             );
             if name == "greedy" {
-                // What it has given is in the steps, and a second is not enough for it.
+                // Its items are in the steps, and a second is not enough for them.
                 drop(running);
                 continue;
             }
@@ -169,7 +171,7 @@ fn the_first_output_comes_behind_the_first_items_and_a_stop_behind_the_next() {
 }
 
 #[test]
-fn a_commit_waits_for_a_few_items_and_a_flow_that_is_killed_behind_each_makes_progress() {
+fn a_commit_waits_for_a_few_items_and_a_flow_killed_after_each_makes_progress() {
     const SHORT: usize = 300;
     let folder = tempfile::tempdir().expect("a folder");
     for durable in [false, true] {
@@ -199,8 +201,8 @@ fn a_commit_waits_for_a_few_items_and_a_flow_that_is_killed_behind_each_makes_pr
             let mut options = Options::default();
             let recovery = Recovery::new(folder.path().join("state"));
             let recovery = recovery.epoch(Duration::from_millis(1)).sync(false);
-            // The first commits may hold nothing yet.
-            options.recovery = Some(recovery.crash(Crash::Behind(2)));
+            // The first commits may be empty.
+            options.recovery = Some(recovery.crash(Crash::After(2)));
             let before = handled.load(Ordering::SeqCst);
             match flow.run(options) {
                 Ok(_) => break,
@@ -219,12 +221,12 @@ fn a_commit_waits_for_a_few_items_and_a_flow_that_is_killed_behind_each_makes_pr
 }
 
 #[test]
-fn what_is_not_finished_a_second_behind_a_stop_is_counted_and_taken_up_by_the_next_start() {
+fn items_left_a_second_after_a_stop_are_counted_and_resumed_by_the_next_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
     let handled = Arc::new(AtomicUsize::new(0));
     let quick = Arc::new(AtomicUsize::new(0));
-    // One item becomes many behind the source, which cannot hold them back.
+    // The step after the source makes many items of one, and the source cannot hold them back.
     let describe = || {
         let flow = Flow::new("many");
         let (count, fast, out) = (Arc::clone(&handled), Arc::clone(&quick), Collected::new());
@@ -275,7 +277,7 @@ fn what_is_not_finished_a_second_behind_a_stop_is_counted_and_taken_up_by_the_ne
 }
 
 #[test]
-fn a_quick_flow_is_not_cut() {
+fn the_batches_of_a_fast_flow_are_not_divided() {
     let flow = Flow::new("quick");
     let out = Collected::new();
     flow.source("in", generator::from_fn(|n| (n < 200_000).then_some(n)))
@@ -285,7 +287,7 @@ fn a_quick_flow_is_not_cut() {
         .sink("out", out.sink());
     let report = flow.run(Options::default()).expect("it runs");
     let source = report.step("in").expect("it is there");
-    // Batches have 1,024 items once the pace is known, on a busy machine too.
+    // Batches have 1,024 items once the pace is known, also on a busy machine.
     assert!(source.batches < 5_000, "{} batches", source.batches);
     assert_eq!(
         out.take().iter().map(|(_, count)| count).sum::<u64>(),

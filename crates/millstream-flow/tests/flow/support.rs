@@ -1,4 +1,4 @@
-//! What the tests share: a watchdog, listeners on free ports, clients, failing sinks.
+//! Shared parts of the tests: a watchdog, listeners on free ports, clients, failing sinks.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -16,25 +16,25 @@ use millstream_flow::sink::{Sink, Writer};
 use millstream_flow::tcp::{TcpSource, listen};
 use millstream_flow::{Flow, FlowError, Framing, Options, Running, framing};
 
-/// Far longer than anything here takes: what is not over by then hangs.
+/// Far longer than any test takes: a flow that has not ended by then hangs.
 pub const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Waits for the end of a flow; one that hangs fails the test.
 pub fn finish(running: Running) -> Result<Report, FlowError> {
     if !running.ended_within(WATCHDOG) {
-        // Dropping it would wait for ever.
+        // Dropping it would wait forever.
         std::mem::forget(running);
         panic!("the flow hangs");
     }
     running.wait()
 }
 
-/// Runs a flow with so many workers.
+/// Runs a flow with a number of workers.
 pub fn run(flow: &Flow, workers: usize) -> Result<Report, FlowError> {
     finish(flow.start(Options::workers(workers)).expect("it starts"))
 }
 
-/// The message of a flow that must fail.
+/// Returns the message of a flow that must fail.
 pub fn failure(flow: &Flow, workers: usize) -> String {
     match run(flow, workers) {
         Ok(_) => panic!("the flow ended well with {workers} workers"),
@@ -67,7 +67,7 @@ pub fn by_key<K: Ord, V>(outputs: Vec<(K, V)>) -> BTreeMap<K, Vec<V>> {
     keys
 }
 
-/// A listener on a free port, and where its address is told.
+/// A listener on a free port, and the channel that reports its address.
 pub fn listener() -> (TcpSource, Receiver<SocketAddr>) {
     let (tell, told) = channel();
     let source = listen("127.0.0.1:0").on_bound(move |address| tell.send(address).unwrap());
@@ -99,7 +99,7 @@ pub fn send(to: SocketAddr, bytes: &[u8]) {
     TcpStream::connect(to).unwrap().write_all(bytes).unwrap();
 }
 
-/// Takes one connection and reads it to its end.
+/// Accepts one connection and reads it to its end.
 pub fn receive_one(server: &TcpListener) -> Vec<u8> {
     let (mut stream, _) = server.accept().unwrap();
     let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ pub fn receive_one(server: &TcpListener) -> Vec<u8> {
     bytes
 }
 
-/// The frames of a whole stream.
+/// Returns the frames of a whole stream.
 pub fn cut(framing: Framing, bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut cutter, mut spans) = (framing::Cutter::new(framing, 1 << 20), Vec::new());
     let used = cutter.cut(bytes, 0, &mut spans).unwrap();
@@ -118,12 +118,17 @@ pub fn cut(framing: Framing, bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Runs an ignored test of this program as a process of its own.
+/// Runs an ignored test of this program as a separate process.
 pub fn in_own_process(test: &str) -> Output {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
+    in_own_process_with(test, |_| {})
+}
+
+/// The same, after `configure` has changed the command.
+pub fn in_own_process_with(test: &str, configure: impl FnOnce(&mut Command)) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture"]);
+    configure(&mut command);
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("1 passed"),

@@ -1,4 +1,4 @@
-//! What a client does wrong costs it its connection, is counted, and touches nobody else.
+//! An invalid client loses its connection, is counted as a fault, and affects no other client.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use super::support::{
     WATCHDOG, address, finish, framed, in_own_process, listener, run, send, wait,
 };
 
-/// Sends each stream over a connection of its own; gives the sorted frames and the faults.
+/// Sends each stream over its own connection; returns the sorted frames and the faults.
 fn after(streams: &[&[u8]], max_frame: usize) -> (Vec<String>, u64) {
     let (source, told) = listener();
     let flow = Flow::new("faults");
@@ -32,7 +32,7 @@ fn after(streams: &[&[u8]], max_frame: usize) -> (Vec<String>, u64) {
 }
 
 #[test]
-fn frames_before_one_too_long_are_delivered() {
+fn frames_before_one_over_the_limit_are_delivered() {
     let mut stream = framed(&Framing::U32, ["a", "b"]);
     stream.extend(framed(&Framing::U32, ["x".repeat(101)]));
     stream.extend(framed(&Framing::U32, ["never"]));
@@ -61,7 +61,7 @@ fn garbage_ends_the_connection_and_no_other() {
 }
 
 #[test]
-fn the_offender_is_cut_off_while_others_go_on() {
+fn an_invalid_client_is_disconnected_while_others_continue() {
     let (source, told) = listener();
     let flow = Flow::new("cut off");
     let seen = Collected::<String>::new();
@@ -85,7 +85,7 @@ fn the_offender_is_cut_off_while_others_go_on() {
 }
 
 #[test]
-fn a_fault_is_told_with_source_client_and_offset() {
+fn a_fault_is_reported_with_source_client_and_offset() {
     let output = in_own_process("tcp_faults::two_faults");
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said
@@ -106,7 +106,7 @@ fn a_fault_is_told_with_source_client_and_offset() {
     }
 }
 
-/// Shows what is logged on standard error.
+/// Writes the log to standard error.
 fn show_log() {
     tracing_subscriber::fmt()
         .without_time()
@@ -127,14 +127,14 @@ fn two_faults() {
 }
 
 #[test]
-fn a_connection_that_cannot_be_taken_is_tried_again() {
+fn a_connection_that_cannot_be_accepted_is_retried() {
     let output = in_own_process("tcp_faults::few_files");
     let said = String::from_utf8_lossy(&output.stderr);
     let line = " WARN source \"in\": cannot take a connection: ";
     assert!(said.contains(line), "{said}");
 }
 
-/// There is no file descriptor left for the connection of a second client, until there is.
+/// There is no file descriptor for the connection of a second client until one is closed.
 #[test]
 #[ignore = "run by the test above, as a process of its own"]
 fn few_files() {
@@ -159,7 +159,7 @@ fn few_files() {
     second
         .write_all(&framed(&Framing::U32, ["second"]))
         .unwrap();
-    // Who is connected is served meanwhile.
+    // The connected client is served meanwhile.
     first.write_all(&framed(&Framing::U32, ["again"])).unwrap();
     assert_eq!(next_frames(&seen), ["again"]);
     drop(files);
@@ -168,7 +168,7 @@ fn few_files() {
     assert_eq!(seen.take(), ["second"]);
 }
 
-/// What arrives next.
+/// Returns the next frames that arrive.
 fn next_frames(seen: &Collected<String>) -> Vec<String> {
     for _ in 0..10_000 {
         let frames = seen.take();
@@ -181,8 +181,8 @@ fn next_frames(seen: &Collected<String>) -> Vec<String> {
 }
 
 #[test]
-fn connections_beyond_the_limit_wait_for_their_turn() {
-    // All of them have sent and closed before the first is looked at.
+fn connections_over_the_limit_wait() {
+    // All of them have sent and closed before the first is accepted.
     for most in [1, 2] {
         let (source, told) = listener();
         let flow = Flow::new("queue");
@@ -208,7 +208,7 @@ fn connections_beyond_the_limit_wait_for_their_turn() {
 }
 
 #[test]
-fn no_ready_connection_is_passed_over_when_another_ends() {
+fn no_ready_connection_is_skipped_when_another_ends() {
     for first in 0..4 {
         for second in 0..4 {
             for third in (0..4).filter(|third| first != second && ![first, second].contains(third))
@@ -219,8 +219,8 @@ fn no_ready_connection_is_passed_over_when_another_ends() {
     }
 }
 
-/// One connection holds the worker up; meanwhile one ends, one sends, and one does nothing. They
-/// were accepted in the order `order`.
+/// One connection keeps the worker busy; meanwhile one ends, one sends, and one does nothing. They were
+/// accepted in the order `order`.
 fn ends_while_another_sends(order: [usize; 4]) {
     let (source, told) = listener();
     let flow = Flow::new("round");
@@ -307,7 +307,7 @@ fn a_refused_connection_is_named_with_its_source() {
 }
 
 #[test]
-fn a_client_that_is_not_understood_at_all_fails_the_flow() {
+fn a_client_without_a_valid_frame_fails_the_flow() {
     let (source, told) = listener();
     let (flow, out) = (Flow::new("tcp"), Collected::<String>::new());
     flow.source("in", codec::decode(source.connections(2), codec::text))

@@ -1,4 +1,4 @@
-//! Frames come out of a listener as they were sent, however the stream was cut on its way.
+//! A listener delivers frames as they were sent, however the stream was divided on its way.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,7 @@ fn payload(framing: &Framing, c: usize, n: usize) -> String {
 }
 
 #[test]
-fn a_cut_at_every_byte_changes_nothing() {
+fn a_division_at_every_byte_does_not_change_the_frames() {
     for name in ["u8", "u16", "u16le", "u32", "u32le", "fixed:5", "lines"] {
         for workers in [1, 2] {
             cut_everywhere(&name.parse().unwrap(), workers);
@@ -26,7 +26,7 @@ fn a_cut_at_every_byte_changes_nothing() {
     }
 }
 
-/// One connection for each place at which the stream can be cut in two.
+/// One connection for each position at which the stream can be divided in two.
 fn cut_everywhere(framing: &Framing, workers: usize) {
     const FRAMES: usize = 4;
     let stream = |c| framed(framing, (0..FRAMES).map(|n| payload(framing, c, n)));
@@ -46,7 +46,7 @@ fn cut_everywhere(framing: &Framing, workers: usize) {
         client.set_nodelay(true).unwrap();
         client.write_all(&stream(c)[..c]).unwrap();
     }
-    // Long enough for the first parts to be read on their own.
+    // Long enough for the first parts to be read separately.
     wait(20);
     for (c, client) in clients.iter_mut().enumerate() {
         client.write_all(&stream(c)[c..]).unwrap();
@@ -108,7 +108,7 @@ fn a_last_line_needs_no_line_end() {
 }
 
 #[test]
-fn frames_larger_than_a_read_arrive_whole() {
+fn frames_larger_than_a_read_are_complete() {
     let (source, told) = listener();
     let flow = Flow::new("large");
     let seen = Collected::<Vec<u8>>::new();
@@ -129,7 +129,7 @@ fn frames_larger_than_a_read_arrive_whole() {
 #[test]
 fn a_source_that_connects_reads_to_the_end() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // By name: the first address that it resolves to need not be the one that listens.
+    // By name: the listener need not be at the first address that it resolves to.
     let to = format!("localhost:{}", server.local_addr().unwrap().port());
     let serving = spawn(move || {
         let (mut client, _) = server.accept().unwrap();

@@ -1,4 +1,4 @@
-//! Receivers that refuse, go away and come back.
+//! Receivers that refuse, disconnect and return.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn free_address() -> SocketAddr {
         .unwrap()
 }
 
-/// Numbers as lines to `sink`, at a pace that gives the receiver time to go away.
+/// Numbers as lines to `sink`, at a rate at which the receiver can disconnect meanwhile.
 fn numbers(count: u64, sink: tcp::TcpSink) -> Flow {
     let flow = Flow::new("numbers");
     let source = generator::from_fn(move |n| (n < count).then_some(n))
@@ -49,7 +49,7 @@ fn a_receiver_that_refuses_is_named_with_its_sink() {
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_told() {
+fn a_name_that_does_not_resolve_is_reported() {
     let flow = numbers(1, tcp::send_to("no port here"));
     let text = run(&flow, 1).unwrap_err().to_string();
     assert!(text.contains("no port here"), "{text}");
@@ -148,7 +148,7 @@ fn a_receiver_that_has_read_all_may_close_first() {
 }
 
 #[test]
-fn a_receiver_that_comes_back_gets_whole_frames_only() {
+fn a_receiver_that_returns_receives_complete_frames_only() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
     let receiving = spawn(move || {
@@ -171,8 +171,8 @@ fn a_receiver_that_comes_back_gets_whole_frames_only() {
 }
 
 #[test]
-fn frames_cut_by_a_reset_are_sent_again_whole() {
-    // Frames larger than what the kernel buffers, so that connections end inside one.
+fn frames_truncated_by_a_reset_are_sent_again() {
+    // Frames larger than the kernel's buffers, so that connections end inside one.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
     let receiving = spawn(move || {
@@ -243,13 +243,13 @@ fn an_item_that_its_framing_cannot_carry_fails_the_flow() {
     let text = run(&flow, 1).unwrap_err().to_string();
     assert_eq!(
         text,
-        "step \"out\": a frame of 256 bytes does not fit the framing u8, which ends at 255"
+        "step \"out\": a frame of 256 bytes does not fit the framing u8, whose limit is 255"
     );
 }
 
 #[test]
-fn a_client_can_be_answered_while_the_flow_goes_on() {
-    // A result leaves at once: it does not wait for a buffer to fill or for the end.
+fn a_client_can_be_answered_while_the_flow_runs() {
+    // A result is sent at once: it does not wait for a full buffer or for the end.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap().to_string();
     let (source, told) = super::support::listener();
@@ -289,7 +289,7 @@ fn a_receiver_that_is_not_up_yet_is_waited_for() {
         }
     });
     began.wait();
-    // Nobody listens for a while; whether or not the flow has tried by then, it is to come through.
+    // No process listens for a while; the flow must connect whether or not it has tried by then.
     std::thread::sleep(Duration::from_millis(200));
     let listener = TcpListener::bind(at).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
@@ -300,7 +300,7 @@ fn a_receiver_that_is_not_up_yet_is_waited_for() {
 }
 
 #[test]
-fn a_receiver_that_does_not_come_is_an_error_that_names_it() {
+fn a_missing_receiver_is_an_error_that_names_it() {
     let place = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = place.local_addr().unwrap();
     drop(place);

@@ -1,22 +1,24 @@
-//! Logic with timers, judged by a plain loop that goes through the items one by one.
+//! Logic with timers, compared with a plain loop over the items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::testing::{Collected, Mark, VirtualClock, script};
+use serde::{Deserialize, Serialize};
+
 use millstream_flow::{EventTime, Flow, KeyContext, Logic, Options, Timed, Timer};
 
 use super::support::{Random, by_key, finish, run};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Event {
     key: u32,
     time: i64,
     number: i64,
 }
 
-/// What a key said: an item by its number, or a timer by its time; and the watermark it saw.
+/// An output of a key: an item by its number, or a timer by its time; and the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
     Item(i64, i64),
@@ -26,7 +28,7 @@ enum Said {
 
 const LATENESS: i64 = 8;
 
-/// What the logic and the model both do, with the timers of one key.
+/// The behaviour of both the logic and the model, with the timers of one key.
 fn wish(event: &Event) -> (i64, Option<i64>, bool) {
     let set = event.time + event.number % 13;
     let cancel = (event.number % 5 == 0).then_some(event.time + 3);
@@ -122,13 +124,14 @@ fn events(seed: u64) -> Vec<Event> {
 }
 
 #[test]
-fn items_and_timers_of_a_key_come_as_if_one_by_one() {
+fn items_and_timers_of_a_key_have_a_fixed_order() {
     for seed in 0..5 {
         let events = events(seed);
         let due = model(&events);
         for workers in 1..=3 {
             for batch in [1, 7, 100, 10_000] {
                 let (flow, out) = (Flow::new("timers"), Collected::new());
+                flow.saves::<Event>();
                 let marks = events.iter().cloned().map(Mark::Item).collect();
                 flow.source("in", script([marks]).batch_size(batch))
                     .event_time(
@@ -151,7 +154,7 @@ fn items_and_timers_of_a_key_come_as_if_one_by_one() {
     }
 }
 
-/// Says how many items the key has had since it was made.
+/// Emits the number of items of the key since it was created.
 struct Lives(usize);
 
 impl Logic<u32, i64> for Lives {
@@ -163,8 +166,8 @@ impl Logic<u32, i64> for Lives {
 }
 
 #[test]
-fn a_key_without_items_is_forgotten_in_event_time() {
-    // Key 1 is forgotten when items of key 2 bring the watermark to 20 + 10.
+fn a_key_without_items_expires_in_event_time() {
+    // Key 1 is removed when items of key 2 raise the watermark to 20 + 10.
     let items = [
         (1, 0),
         (1, 9),
@@ -178,6 +181,7 @@ fn a_key_without_items_is_forgotten_in_event_time() {
     for workers in 1..=2 {
         for batch in [1, 100] {
             let (flow, out) = (Flow::new("ttl"), Collected::new());
+            flow.saves::<Event>();
             let marks = items.map(Mark::Item).to_vec();
             flow.source("in", script([marks]).batch_size(batch))
                 .event_time(|item: &(u32, i64)| item.1, EventTime::default())
@@ -198,7 +202,7 @@ fn a_key_without_items_is_forgotten_in_event_time() {
     }
 }
 
-/// A heartbeat: tells the processing time of each of its timers, three in all.
+/// A heartbeat: emits the processing time of each of its timers, three in all.
 struct Beats(usize);
 
 impl Logic<u32, i64> for Beats {
@@ -221,6 +225,7 @@ impl Logic<u32, i64> for Beats {
 
 fn beats(marks: Vec<Mark<i64>>, clock: &VirtualClock, workers: usize) -> Vec<(u32, i64)> {
     let (flow, out) = (Flow::new("beats"), Collected::new());
+    flow.saves::<Event>();
     flow.source("in", script([marks]))
         .key_by(|n| *n as u32)
         .stateful_with("beats", None, |_| Beats(0))
@@ -256,6 +261,7 @@ fn timers_in_processing_time_follow_the_clock_of_the_run() {
 #[test]
 fn a_real_clock_wakes_a_worker_for_its_timer() {
     let (flow, out) = (Flow::new("beats"), Collected::new());
+    flow.saves::<Event>();
     let marks = vec![Mark::Item(1), Mark::Pause(Duration::from_millis(60))];
     flow.source("in", script([marks]))
         .key_by(|n: &i64| *n as u32)

@@ -1,4 +1,4 @@
-//! Trials and rehearsals: nothing outside is touched, and a crash that makes a difference is found.
+//! Trials and rehearsals: no external system is used, and a crash that changes the results is found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use millstream_flow::testing::{self, Collected, Mark, Trial, VirtualClock};
 use millstream_flow::{Emit, Flow, FlowError, OnError, Options, Rehearsal, codec, files, tcp};
 use serde::{Deserialize, Serialize};
 
-/// What a word has been seen to do.
+/// The state of a word.
 #[derive(Default, Serialize, Deserialize)]
 struct Seen {
     times: u64,
@@ -20,7 +20,7 @@ fn words() -> Vec<String> {
     (0..24u32).map(|i| format!("w{}", i * i % 7)).collect()
 }
 
-/// A flow whose sources and sinks cannot be opened; `show` makes an output of what is known of a word.
+/// A flow whose sources and sinks cannot be opened; `show` makes an output from the state of a word.
 fn seen(show: impl Fn(&mut Seen) -> u64 + Send + Sync + 'static) -> Flow {
     let flow = Flow::new("seen");
     flow.saves::<Seen>();
@@ -51,7 +51,7 @@ fn count(seen: &mut Seen) -> u64 {
 }
 
 #[test]
-fn a_crash_makes_no_difference_to_what_is_saved() {
+fn a_crash_does_not_change_the_saved_state() {
     let flow = seen(count);
     for workers in [1, 2] {
         let crashes = trial(&flow).workers(workers).crash_everywhere();
@@ -60,7 +60,7 @@ fn a_crash_makes_no_difference_to_what_is_saved() {
 }
 
 #[test]
-fn a_state_that_forgets_something_is_found() {
+fn a_state_that_is_not_fully_saved_is_found() {
     let flow = seen(|seen| {
         seen.forgotten += 1;
         seen.forgotten
@@ -68,7 +68,7 @@ fn a_state_that_forgets_something_is_found() {
     let error = trial(&flow).crash_everywhere().expect_err("it forgets");
     assert!(matches!(error, FlowError::Differs { .. }), "{error}");
     let said = error.to_string();
-    let what = "makes a difference: output \"out\": item";
+    let what = "changes the results: output \"out\": item";
     assert!(
         said.starts_with("a crash before commit") && said.contains(what),
         "{said}"
@@ -84,10 +84,10 @@ fn state_outside_of_the_flow_is_found() {
 }
 
 #[test]
-fn a_state_that_differs_is_found_where_no_output_does() {
+fn a_state_that_differs_is_found_when_the_output_does_not() {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let flow = seen(|seen| {
-        // As an address or a time would be, it is another one each time.
+        // It is different each time, as an address or a time would be.
         seen.times = RUNS.fetch_add(1, Ordering::SeqCst);
         0
     });
@@ -102,7 +102,7 @@ fn a_state_that_differs_is_found_where_no_output_does() {
 }
 
 #[test]
-fn outputs_of_any_type_are_seen_once_it_is_said() {
+fn outputs_of_a_declared_type_are_compared() {
     let flow = Flow::new("typed");
     let numbers = flow.source("numbers", testing::items(1..4u32));
     numbers.sink("typed", Collected::new().sink());
@@ -134,7 +134,7 @@ fn outputs_of_any_type_are_seen_once_it_is_said() {
     assert!(
         error
             .to_string()
-            .contains("no sink of alloc::vec::Vec<u32> stands in"),
+            .contains("no sink of alloc::vec::Vec<u32> as a replacement"),
         "{error}"
     );
     let wrong = Trial::new(&flow)
@@ -145,7 +145,7 @@ fn outputs_of_any_type_are_seen_once_it_is_said() {
 }
 
 #[test]
-fn the_clock_goes_back_to_where_it_was_at_the_commit() {
+fn the_clock_is_rolled_back_to_the_commit() {
     let clock = VirtualClock::starting_at(100);
     let step = |clock: &VirtualClock| Mark::Advance(clock.clone(), Duration::from_nanos(5));
     let marks = vec![
@@ -172,7 +172,7 @@ fn the_clock_goes_back_to_where_it_was_at_the_commit() {
 }
 
 #[test]
-fn the_thread_that_calls_runs_the_flow() {
+fn the_calling_thread_runs_the_flow() {
     let flow = Flow::new("here");
     let here = std::thread::current().id();
     let out = Collected::new();
@@ -188,7 +188,7 @@ fn the_thread_that_calls_runs_the_flow() {
         .run_here(Options::workers(2))
         .expect_err("there is one thread");
     assert!(error.to_string().contains("2 workers"), "{error}");
-    // Without a stand-in for its sink nothing is run.
+    // Without a replacement of its sink nothing runs.
     let options = Options {
         rehearsal: Some(Arc::new(Rehearsal::new())),
         ..Options::default()

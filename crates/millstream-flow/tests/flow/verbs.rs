@@ -8,7 +8,7 @@ use millstream_flow::{Flow, FlowError, Recovery, codec, files};
 use super::support::{in_own_process, run};
 use crate::recovery::run as run_saving;
 
-/// How many values each call had, and the sum so far.
+/// Emits how many values each call had, and the sum so far.
 fn sums(out: &std::path::Path) -> Flow {
     let flow = Flow::new("sums");
     flow.source("in", items(0..90u64).batch_size(9))

@@ -1,4 +1,4 @@
-//! How event time follows the items of several partitions, of merged streams, and of idle ones.
+//! The watermark of several partitions, of merged streams, and of idle ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use millstream_flow::{EventTime, Flow, KeyContext, KeyedStream, Logic, Options, 
 
 use super::support::{failure, finish, run};
 
-/// Tells with each item how far event time has come, and when it passes 50.
+/// Emits the watermark with each item, and when it passes 50.
 struct Tell;
 
 impl Logic<u32, i64> for Tell {
@@ -81,11 +81,11 @@ fn merged_streams_wait_for_each_other() {
 }
 
 #[test]
-fn an_idle_partition_holds_nobody_back() {
+fn an_idle_partition_does_not_hold_back_others() {
     for workers in 1..=3 {
         let clock = VirtualClock::starting_at(0);
         let (flow, out) = (Flow::new("idle"), Collected::new());
-        // The clock goes on until the worker of the other partition has surely looked at it twice.
+        // The clock advances until the worker of the other partition has read it twice.
         let mut busy = vec![Mark::Item(10), Mark::Item(60)];
         for n in 0..5 {
             busy.push(Mark::Pause(Duration::from_millis(40)));
@@ -112,7 +112,7 @@ fn an_idle_partition_holds_nobody_back() {
 }
 
 #[test]
-fn processing_time_goes_on_without_items() {
+fn processing_time_advances_without_items() {
     let (flow, out) = (Flow::new("processing"), Collected::new());
     let marks = vec![Mark::Item(1), Mark::Pause(Duration::from_millis(50))];
     flow.source("in", script([marks]))
@@ -143,7 +143,7 @@ impl Logic<u32, i64> for Soon {
 }
 
 #[test]
-fn times_are_given_where_partitions_can_be_told_apart() {
+fn times_are_assigned_before_partitions_are_merged() {
     let flow = Flow::new("behind");
     let numbers = flow
         .source("in", items(0..10i64))
@@ -154,7 +154,7 @@ fn times_are_given_where_partitions_can_be_told_apart() {
         .sink("out", Collected::new().sink());
     assert_eq!(
         failure_at_start(&flow),
-        "flow \"behind\": event_time stands behind \"dealt\"; put it before, where each partition \
+        "flow \"behind\": event_time is applied after \"dealt\"; move it before that step, where each partition \
          has its own watermark"
     );
 }

@@ -1,11 +1,11 @@
-//! Windows under a watermark of each key, windows and clocks of one's own, joins within windows: judged by a plain model that goes
-//! through the items one by one.
+//! Windows with a watermark for each key, windows and clocks of the user, joins within windows: compared with a
+//! plain model that processes the items one by one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_flow::assign::EventClock;
-use millstream_flow::join::{How, Side};
+use millstream_flow::join::{JoinKind, Side};
 use millstream_flow::testing::{Collected, Mark, VirtualClock, script};
 use millstream_flow::window::{Windowed, Windower};
 use millstream_flow::{EventTime, Flow, KeyedStream, Options, Timed, Window};
@@ -23,7 +23,7 @@ fn ns(time: i64) -> Duration {
     Duration::from_nanos(time as u64)
 }
 
-/// Keys with delays of their own: the items of some are always behind.
+/// Keys with different delays: the items of some are always late relative to others.
 fn items(seed: u64) -> Vec<Item> {
     let mut random = Random::new(seed);
     let mut now = 0;
@@ -75,7 +75,7 @@ fn limits(items: &[Item], per_key: Option<(i64, Option<i64>)>) -> Vec<i64> {
     limits.collect()
 }
 
-/// The windows that hold a moment.
+/// The windows that contain a moment.
 type Choose = fn(i64) -> Vec<(i64, i64)>;
 
 fn model(items: &[Item], limits: &[i64], choose: Choose) -> (Held, Vec<i64>) {
@@ -125,7 +125,7 @@ impl Windower for Chosen {
 
 type Windows = millstream_flow::window::Windows<u32, Item>;
 
-/// What windows of one name hold, and what was late.
+/// The contents of windows of one name, and the late items.
 fn played(
     seed: u64,
     windows: impl Fn(&KeyedStream<u32, Timed<Item>>) -> Windows,
@@ -133,6 +133,7 @@ fn played(
     let mut random = Random::new(seed + 1000);
     let (batch, workers) = (1 + random.below(40) as usize, 1 + random.below(3) as usize);
     let (flow, out, late) = (Flow::new("choices"), Collected::new(), Collected::new());
+    flow.saves::<(u32, i64, i64)>();
     let outcome = windows(&timed(&flow, "in", &items(seed), batch)).fold(
         Vec::new(),
         |all, item: Item| all.push(item.2),
@@ -181,13 +182,14 @@ fn an_item_is_late_only_if_its_key_has_seen_later_ones() {
 
 #[test]
 fn a_silent_key_has_its_windows_closed_when_patience_has_run_out() {
-    // Key 1 is silent behind its item at 3. The shared watermark is 10 behind key 0: it is 30 at the last item.
+    // Key 1 is silent after its item at 3. The shared watermark is 10 before key 0: it is 30 at the last item.
     let marks = [(1, 3, 0), (0, 29, 1), (0, 40, 2), (0, 41, 3)];
     for (patience, first) in [(None, (0, 20)), (Some(9), (1, 0))] {
         let (flow, out) = (Flow::new("silent"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let window = Window::tumbling(ns(10)).per_key(ns(5), patience.map(ns));
         let mut marks = marks.map(Mark::Item).to_vec();
-        // A pause lets the watermark come to all keys.
+        // During a pause the watermark reaches all keys.
         marks.insert(2, Mark::Pause(Duration::from_millis(20)));
         let counts = timed_marks(&flow, "in", marks, 1)
             .window("tens", window)
@@ -206,7 +208,7 @@ fn a_silent_key_has_its_windows_closed_when_patience_has_run_out() {
 }
 
 #[test]
-fn windows_of_ones_own_hold_what_they_say() {
+fn windows_of_the_user_contain_the_chosen_items() {
     for seed in 0..6 {
         let items = items(seed);
         for choose in [tens as Choose, thirties, days] {
@@ -224,8 +226,9 @@ fn windows_of_ones_own_hold_what_they_say() {
 }
 
 #[test]
-fn a_window_that_does_not_hold_its_item_ends_the_flow() {
+fn a_window_that_does_not_contain_its_item_ends_the_flow() {
     let flow = Flow::new("wrong");
+    flow.saves::<(u32, i64, i64)>();
     let windows = timed(&flow, "in", &[(0, 5, 0)], 1).window_by("mine", Chosen(|_| vec![(6, 9)]));
     windows
         .count()
@@ -235,13 +238,13 @@ fn a_window_that_does_not_hold_its_item_ends_the_flow() {
     let failed = run(&flow, 1).expect_err("it fails").to_string();
     assert!(failed.contains("\"mine\""), "{failed}");
     assert!(
-        failed.contains("the window 6..9 does not hold its item, at 5"),
+        failed.contains("the window 6..9 does not contain its item, at 5"),
         "{failed}"
     );
 }
 
 /// Pairs by a loop over both sides of each window.
-fn pairs(left: &Held, right: &Held, how: How) -> Vec<(u32, i64, Option<i64>, Option<i64>)> {
+fn pairs(left: &Held, right: &Held, how: JoinKind) -> Vec<(u32, i64, Option<i64>, Option<i64>)> {
     let mut windows: BTreeMap<(u32, i64), [Vec<i64>; 2]> = BTreeMap::new();
     for (side, held) in [left, right].into_iter().enumerate() {
         for (key, start, _, numbers) in held {
@@ -254,11 +257,11 @@ fn pairs(left: &Held, right: &Held, how: How) -> Vec<(u32, i64, Option<i64>, Opt
             for r in &right {
                 out.push((key, start, Some(*l), Some(*r)));
             }
-            if right.is_empty() && how != How::Inner {
+            if right.is_empty() && how != JoinKind::Inner {
                 out.push((key, start, Some(*l), None));
             }
         }
-        if left.is_empty() && how == How::Full {
+        if left.is_empty() && how == JoinKind::Full {
             out.extend(right.iter().map(|r| (key, start, None, Some(*r))));
         }
     }
@@ -267,7 +270,7 @@ fn pairs(left: &Held, right: &Held, how: How) -> Vec<(u32, i64, Option<i64>, Opt
 }
 
 #[test]
-fn a_join_within_windows_pairs_what_is_in_one_window() {
+fn a_join_within_windows_pairs_the_items_of_one_window() {
     for seed in 0..6 {
         let (lefts, rights) = (items(seed), items(seed + 50));
         for (window, choose) in [
@@ -276,8 +279,9 @@ fn a_join_within_windows_pairs_what_is_in_one_window() {
         ] {
             let held = |items: &[Item]| model(items, &limits(items, None), choose);
             let (left, right) = (held(&lefts), held(&rights));
-            for how in [How::Inner, How::Left, How::Full] {
+            for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
                 let (flow, out, late) = (Flow::new("join"), Collected::new(), Collected::new());
+                flow.saves::<(u32, i64, i64)>();
                 let outcome = timed(&flow, "left", &lefts, 20).join_windows(
                     "pairs",
                     &timed(&flow, "right", &rights, 7),
@@ -304,7 +308,7 @@ fn a_join_within_windows_pairs_what_is_in_one_window() {
     }
 }
 
-/// Time goes on with the items by half a step, and with the clock where there are none.
+/// The clock advances with the items by half a step, and with processing time when there are none.
 struct Halved {
     reached: i64,
 }
@@ -320,7 +324,7 @@ impl EventClock<Item> for Halved {
 }
 
 #[test]
-fn a_clock_of_ones_own_says_what_is_late_and_goes_on_without_items() {
+fn a_clock_of_the_user_defines_late_items_and_advances_without_items() {
     let clock = VirtualClock::starting_at(0);
     let marks = [(0, 10, 0), (0, 4, 1), (0, 30, 2), (0, 9, 3)].map(Mark::Item);
     let mut marks = marks.to_vec();
@@ -328,6 +332,7 @@ fn a_clock_of_ones_own_says_what_is_late_and_goes_on_without_items() {
     marks.push(Mark::Pause(Duration::from_millis(50)));
     marks.push(Mark::Item((0, 21, 4)));
     let (flow, out, late) = (Flow::new("clock"), Collected::new(), Collected::new());
+    flow.saves::<(u32, i64, i64)>();
     let counts = flow
         .source("in", script([marks]).batch_size(1))
         .event_clock(|partition| {
@@ -349,7 +354,7 @@ fn a_clock_of_ones_own_says_what_is_late_and_goes_on_without_items() {
         ..Options::default()
     };
     finish(flow.start(options).expect("it starts")).unwrap();
-    // 9 is late behind 30 (15); 21 is not, for its window goes to 30.
+    // 9 is late after 30 (15); 21 is not, because its window ends at 30.
     assert_eq!(late.take(), [3]);
     assert_eq!(out.take(), [(0, 1), (10, 1), (20, 1), (30, 1)]);
 }

@@ -1,4 +1,4 @@
-//! Windows, judged by a plain model that goes through the items one by one.
+//! Windows, compared with a plain model that processes the items one by one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn ns(time: i64) -> Duration {
     Duration::from_nanos(time as u64)
 }
 
-/// Items (key, time, number): mostly in order, some too late, now and then a leap, begun in the far past.
+/// Items (key, time, number): mostly in order, some too late, with occasional leaps, starting in the far past.
 fn items(seed: u64) -> Vec<Item> {
     let mut random = Random::new(seed);
     let mut now = -(1i64 << 60);
@@ -75,7 +75,7 @@ fn aligned(items: &[Item], length: i64, every: i64, offset: i64) -> Model {
     (out, late)
 }
 
-/// Sessions: what is not behind the watermark, cut where the gap is.
+/// Sessions: the items that are not before the watermark, divided at the gaps.
 fn sessions(items: &[Item], gap: i64) -> Model {
     let mut kept: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
     let mut late = Vec::new();
@@ -101,19 +101,19 @@ fn sessions(items: &[Item], gap: i64) -> Model {
     (out, late)
 }
 
-/// What is said of the order of the items in a window.
+/// The expected order of the items in a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// That in which they came.
+    /// The order of arrival.
     Arrival,
-    /// That of their times, then that in which they came.
+    /// By time, then by arrival.
     Time,
-    /// Nothing.
+    /// Any order.
     Any,
 }
 
-/// Runs windows that collect, with workers, batches and partitions; what comes out must be the model's.
-/// `before_end`: so long before the end of a window is its last moment.
+/// Runs windows that collect, with different workers, batches and partitions; the outputs must be those of the
+/// model. `before_end`: the distance from the last moment of a window to its end.
 fn judge(window: Window, before_end: i64, model: impl Fn(&[Item]) -> Model, order: Order) {
     for seed in 0..4 {
         let items = items(seed);
@@ -129,6 +129,7 @@ fn judge(window: Window, before_end: i64, model: impl Fn(&[Item]) -> Model, orde
         for workers in 1..=3 {
             for batch in [1, 10, 100_000] {
                 let (flow, out, late) = (Flow::new("windows"), Collected::new(), Collected::new());
+                flow.saves::<(u32, i64, i64)>();
                 let marks = items.iter().copied().map(Mark::Item).collect();
                 let outcome = windows(&flow, vec![marks], batch, window).numbers();
                 outcome.results.items().sink("out", out.sink());
@@ -229,11 +230,13 @@ fn session() {
     }
 }
 
-/// Two items exactly one gap apart are of one session, whichever comes first, with a watermark that has come to the second.
+/// Two items exactly one gap apart are in one session, whichever arrives first, with a watermark that has
+/// reached the second.
 #[test]
-fn items_one_gap_apart_are_one_session() {
+fn items_one_gap_apart_are_in_one_session() {
     for times in [[0, 10, 21], [10, 0, 21]] {
         let (flow, out) = (Flow::new("gap"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let marks = times.map(Mark::Item).to_vec();
         flow.source("in", script([marks]))
             .event_time(
@@ -252,11 +255,12 @@ fn items_one_gap_apart_are_one_session() {
     }
 }
 
-/// A session closes behind its end: what is made of it is not late for the windows behind it.
+/// A session closes after its end: its result is not late for later windows.
 #[test]
-fn windows_of_sessions_lose_none() {
+fn windows_of_sessions_lose_no_item() {
     for seed in 0..20 {
         let (flow, out) = (Flow::new("twice"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let items = items(seed);
         let sessions: usize = sessions(&items, 7).0.values().map(Vec::len).sum();
         let marks = items.into_iter().map(Mark::Item).collect();
@@ -279,6 +283,7 @@ fn windows_of_sessions_lose_none() {
 fn counted() {
     for workers in 1..=3 {
         let (flow, out) = (Flow::new("counted"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let marks = items(1).into_iter().map(Mark::Item).collect();
         let windows = windows(&flow, vec![marks], 7, Window::count(10).early(4));
         windows.numbers().results.items().sink("out", out.sink());
@@ -308,9 +313,10 @@ fn counted() {
     }
 }
 
-/// Several partitions that are read at different speeds: what a window holds and what is late is the same.
+/// Several partitions that are read at different speeds: the contents of windows and the late items are the
+/// same.
 #[test]
-fn what_a_window_holds_does_not_depend_on_who_is_faster() {
+fn the_contents_of_a_window_do_not_depend_on_speed() {
     let parts: Vec<Vec<Item>> = (0..3)
         .map(|part| {
             items(part)
@@ -336,6 +342,7 @@ fn what_a_window_holds_does_not_depend_on_who_is_faster() {
                     marks
                 });
                 let (flow, out, late) = (Flow::new("speed"), Collected::new(), Collected::new());
+                flow.saves::<(u32, i64, i64)>();
                 let outcome = windows(&flow, marks.collect(), 20 * (slow + 1), window).numbers();
                 outcome.results.items().sink("out", out.sink());
                 outcome.late.values().sink("late", late.sink());
@@ -369,6 +376,7 @@ fn what_a_window_holds_does_not_depend_on_who_is_faster() {
 #[test]
 fn aggregates_and_early_results() {
     let (flow, out) = (Flow::new("aggregates"), Collected::<String>::new());
+    flow.saves::<(u32, i64, i64)>();
     let marks = [(0, 4), (1, 1), (2, 9), (3, 2), (11, 5)]
         .map(Mark::Item)
         .to_vec();
@@ -431,6 +439,7 @@ fn windows_of_windows() {
         .collect();
     for workers in 1..=3 {
         let (flow, out) = (Flow::new("twice"), Collected::new());
+        flow.saves::<(u32, i64, i64)>();
         let marks = times.iter().copied().map(Mark::Item).collect();
         flow.source("in", script([marks]).batch_size(1000))
             .event_time(|time: &i64| *time, EventTime::default())
@@ -451,20 +460,27 @@ fn windows_of_windows() {
 }
 
 #[test]
-fn a_window_that_cannot_be_is_a_mistake() {
+fn an_invalid_window_is_an_error() {
     for (window, words) in [
-        (Window::tumbling(ns(0)), "a window has a length above 0"),
+        (
+            Window::tumbling(ns(0)),
+            "the length of a window must be above 0",
+        ),
         (
             Window::sliding(ns(5), ns(6)),
-            "sliding windows begin at least as often as they are long",
+            "sliding windows must start at least once in each length",
         ),
-        (Window::session(ns(0)), "the gap of a session is above 0"),
+        (
+            Window::session(ns(0)),
+            "the gap of a session must be above 0",
+        ),
         (
             Window::count(0),
-            "a window that counts holds 1 item or more",
+            "a window by number must have 1 item or more",
         ),
     ] {
         let flow = Flow::new("wrong");
+        flow.saves::<(u32, i64, i64)>();
         let results = windows(&flow, vec![vec![]], 1, window).count().results;
         results.values().sink("out", Collected::new().sink());
         assert_eq!(
@@ -473,6 +489,7 @@ fn a_window_that_cannot_be_is_a_mistake() {
         );
     }
     let flow = Flow::new("nameless");
+    flow.saves::<(u32, i64, i64)>();
     let keyed = flow.source("in", script([vec![Mark::Item((0u32, 0i64, 0i64))]]));
     let timed = keyed
         .event_time(|i: &Item| i.1, EventTime::default())

@@ -1,7 +1,7 @@
 //! Appending, under the append lock: place a frame after the tail, publish it, move the tail, roll to the next segment.
 //!
 //! The invariant: the word at the tail is zero, and a frame is complete before its first word is published. A writer may therefore die or
-//! give up between any two stores: a frame that is not published does not exist, and the next append overwrites it.
+//! fail between any two stores: a frame that is not published does not exist, and the next append overwrites it.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use crate::append::background::Background;
 use crate::append::grow;
-use crate::append::lock::{self, Slot, Taken};
+use crate::append::lock::{self, Acquired, Slot};
 use crate::copies::term;
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::frame::{self, Head, Kind, frame_bytes};
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::{self, Mark};
 use crate::planted::{self, Bug};
 use crate::retain::cut;
@@ -29,11 +30,11 @@ pub(crate) struct Appender<S: Storage> {
     slot: Slot<S>,
     _permit: S::Lock,
     background: Background<S>,
-    tail: Guarded<Tail<S>>,
+    tail: LockProtected<Tail<S>>,
 }
 
 /// A value that only the holder of the append lock touches.
-struct Guarded<T>(UnsafeCell<T>);
+struct LockProtected<T>(UnsafeCell<T>);
 
 #[expect(
     unsafe_code,
@@ -42,7 +43,7 @@ struct Guarded<T>(UnsafeCell<T>);
 // SAFETY: the cell is the only field. `AppendLock::tail` and `AppendLock::tail_mut` are the only functions that look into it. They borrow
 // an `AppendLock`, of which an `Appender` has one at a time, and a reference from `tail_mut` is exclusive because it borrows the lock so.
 // The lock may pass from thread to thread, so `T` is `Send`, and be shared by threads, so `T` is `Sync`.
-unsafe impl<T: Send + Sync> Sync for Guarded<T> {}
+unsafe impl<T: Send + Sync> Sync for LockProtected<T> {}
 
 /// The segment that is appended to, as this process knows it.
 struct Tail<S: Storage> {
@@ -50,7 +51,7 @@ struct Tail<S: Storage> {
     base: u64,
     /// The offset at which the writer notifies the background thread that more room is needed.
     notice_at: u64,
-    /// A batch is under way.
+    /// Whether a batch is in progress.
     has_unpublished: bool,
 }
 
@@ -77,14 +78,14 @@ impl<S: Storage> Appender<S> {
             slot,
             _permit: permit,
             background,
-            tail: Guarded(UnsafeCell::new(tail)),
+            tail: LockProtected(UnsafeCell::new(tail)),
             durable,
             core,
         };
         let control = appender.core.control()?;
         if let Some(dead) = appender.slot.was_left_locked(control) {
             #[expect(unsafe_code, reason = "the append lock was found taken")]
-            // SAFETY: the lock names the slot of this appender, which nobody else has and which has not locked yet.
+            // SAFETY: the lock names the slot of this appender, which no other appender has and which has not locked yet.
             drop(unsafe { appender.repaired(control, dead)? });
         }
         Ok(appender)
@@ -226,11 +227,11 @@ impl<S: Storage> Appender<S> {
     }
 
     /// Take the append lock and room for a record of up to `length_max` bytes.
-    pub fn claim(&self, length_max: usize) -> Result<Room<'_, S>> {
+    pub fn claim(&self, length_max: usize) -> Result<Reservation<'_, S>> {
         let length_max = self.check_length(length_max)?;
         let mut lock = self.lock()?;
         let (mark, sequence) = lock.room(frame_bytes(length_max))?;
-        Ok(Room {
+        Ok(Reservation {
             lock,
             mark,
             sequence,
@@ -243,7 +244,7 @@ impl<S: Storage> Appender<S> {
         self.durable.sync()?;
         let mut lock = self.lock()?;
         self.background.discard();
-        match cut::cut(&self.core, sequence)? {
+        match cut::cut(&self.core, sequence, &lock.tail().segment)? {
             true => lock.follow(),
             false => Ok(()),
         }
@@ -313,9 +314,9 @@ impl<S: Storage> Appender<S> {
     fn wait_for_lock<'a>(&'a self, control: &'a Control<S::Region>) -> Result<AppendLock<'a, S>> {
         match self.slot.lock(control)? {
             // SAFETY: the slot of this appender has just taken the lock.
-            Taken::Free => Ok(unsafe { AppendLock::new(self, control) }),
+            Acquired::Free => Ok(unsafe { AppendLock::new(self, control) }),
             // SAFETY: the slot of this appender has just inherited the lock.
-            Taken::From(dead) => unsafe { self.repaired(control, dead) },
+            Acquired::From(dead) => unsafe { self.repaired(control, dead) },
         }
     }
 
@@ -347,7 +348,7 @@ impl<S: Storage> Appender<S> {
     }
 }
 
-/// The append lock, held: the witness for all that only its holder may do. Dropping it unlocks. It is two words that stay in registers:
+/// The held append lock: methods that only its holder may call take this type. Dropping it unlocks. It is two words that stay in registers:
 /// a load of another width right after a store costs as much as a locked instruction.
 pub(crate) struct AppendLock<'a, S: Storage> {
     appender: &'a Appender<S>,
@@ -355,7 +356,7 @@ pub(crate) struct AppendLock<'a, S: Storage> {
 }
 
 /// Room for one record at the tail, and the append lock that keeps it. Dropping it leaves the journal as it was.
-pub(crate) struct Room<'a, S: Storage> {
+pub(crate) struct Reservation<'a, S: Storage> {
     lock: AppendLock<'a, S>,
     /// The tail, since the lock was taken.
     mark: Mark,
@@ -363,7 +364,7 @@ pub(crate) struct Room<'a, S: Storage> {
     length_max: u32,
 }
 
-impl<S: Storage> Room<'_, S> {
+impl<S: Storage> Reservation<'_, S> {
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -415,7 +416,7 @@ impl<S: Storage> Room<'_, S> {
         reason = "memory after the tail belongs to the holder of the append lock"
     )]
     pub fn commit(mut self, length: u32, body_crc: u32, time_ns: u64) -> Result<()> {
-        let Room { mark, sequence, .. } = self;
+        let Reservation { mark, sequence, .. } = self;
         // SAFETY: as in `body_mut`; no slice is left.
         unsafe { self.lock.tail().segment.claimed(mark.offset, length) };
         self.lock.commit(mark, sequence, length, body_crc, time_ns)
@@ -524,7 +525,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         self.check()
     }
 
-    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is given up and other records are
+    /// Begins a batch at `mark`. Until the batch is published, its later frames look valid. If the batch is abandoned and other records are
     /// appended in its place, a loss of power could restore these frames; they are therefore cleared first.
     fn begin(&mut self, mark: Mark) -> Result<Batch> {
         self.tail_mut().has_unpublished = true;
@@ -701,25 +702,24 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             let mut mark = segment.tail();
             let mut time_ns = segment.last_time_ns();
             let ended = loop {
-                let head = match segment
-                    .head(mark.offset)
+                let frame = match Published::at(segment, mark.offset)
                     .map_err(|what| core.damage(segment, mark.offset, what))?
                 {
                     None => break false,
-                    Some(head) => head,
+                    Some(frame) => frame,
                 };
-                if !segment.is_sound(mark.offset, head, base + mark.records) {
+                if !frame.is_sound(base + mark.records) {
                     return Err(core.damage(
                         segment,
                         mark.offset,
                         "a frame does not match its checksum",
                     ));
                 }
-                if head.kind == Kind::End {
+                if frame.kind == Kind::End {
                     break true;
                 }
-                time_ns = segment.time_ns(mark.offset);
-                mark.offset += head.bytes();
+                time_ns = frame.time_ns();
+                mark.offset += frame.bytes();
                 mark.records += 1;
             };
             core.check()?;

@@ -33,7 +33,7 @@ const WINDOW_TIME_MAX: Duration = Duration::from_millis(200);
 /// The largest window where pages are also written to the disk: syncs delay records, and writing pages that are never appended to is
 /// wasted.
 const ZEROS_MAX: u64 = 2 << 20;
-/// How much is touched at once. It takes up to some us for a page, and many a kernel interrupts no such call.
+/// How much is touched at once. A page takes up to some us, and many kernels do not interrupt such a call.
 const TOUCH_STEP: u64 = 256 << 10;
 /// How much is synced at once, so that other work does not wait for long.
 const SYNC_STEP: u64 = 2 << 20;
@@ -194,7 +194,7 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// The segment of this number, not begun yet; made now if need be.
+    /// The segment of this number, not begun yet; it is created if necessary.
     /// Its first record may take up to `frame_bytes`.
     pub fn take(&self, number: u64, frame_bytes: u64) -> Result<SegmentOf<S>> {
         if !self.has_thread() {
@@ -228,7 +228,7 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// Have a segment unmapped, which takes a while, by the background.
+    /// Unmap a segment in the background: this takes long.
     pub fn retire(&self, segment: SegmentOf<S>) {
         if self.has_thread() {
             let mut work = lock(&self.shared.work);
@@ -240,7 +240,7 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// Forget the segment that was made ahead, and make none until one is asked for again: files are about to be removed.
+    /// Forget all segments, also the one that was made ahead, and make none until one is asked for again: files are about to be removed.
     pub fn discard(&self) {
         let mut work = lock(&self.shared.work);
         while work.preparing {
@@ -248,6 +248,11 @@ impl<S: Storage> Background<S> {
         }
         work.wanted = None;
         work.ready = None;
+        work.touch = None;
+        work.released = 0;
+        let retired = std::mem::take(&mut work.retired);
+        drop(work);
+        drop(retired);
     }
 
     /// End the thread; it finishes what it does.
@@ -289,7 +294,7 @@ impl<S: Storage> Shared<S> {
             } else {
                 // A removed directory is noticed soon, also without syncs.
                 let look = self.core.until_presence_check();
-                let left = work.syncs.left(&self.core).unwrap_or(look).min(look);
+                let left = work.syncs.time_left(&self.core).unwrap_or(look).min(look);
                 work = self.idle(work, left);
             }
             work = self.sync_if_due(work);
@@ -302,7 +307,7 @@ impl<S: Storage> Shared<S> {
         }
     }
 
-    /// Do one piece of work, the most pressing one.
+    /// Do the most urgent piece of work.
     fn run_one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         // A writer without pauses keeps no more memory than others.
         if work.retired.len() > RETIRED_MAX {
@@ -352,7 +357,7 @@ impl<S: Storage> Shared<S> {
         lock(&self.work)
     }
 
-    /// Have these pages in memory, and on the disk if that is asked for.
+    /// Load these pages into memory, and write them to the disk if `write` says so.
     fn touch(&self, segment: &Segment<S::Region>, from: u64, to: u64, zeros: bool) {
         segment.region().populate(from, to);
         if zeros {
@@ -385,7 +390,7 @@ impl<S: Storage> Shared<S> {
         lock(&self.work)
     }
 
-    /// Let others have the core for a moment, if there is time.
+    /// Yield the core to other threads, if there is time.
     fn pause<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         match work.has_time() {
             true => self.wait_for(PAUSE, work),
@@ -396,7 +401,7 @@ impl<S: Storage> Shared<S> {
     fn sync_if_due<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
         if work
             .syncs
-            .left(&self.core)
+            .time_left(&self.core)
             .is_none_or(|left| !left.is_zero())
         {
             return work;
@@ -469,7 +474,7 @@ fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T>
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// When to sync, if from time to time.
+/// When to sync, if `sync` is a time.
 ///
 /// All that was appended when one sync began must be durable a time T later, before appends have to wait. So the next sync begins
 /// earlier than that: by what syncs have taken lately, from the moment at which they were due.
@@ -498,7 +503,7 @@ impl Syncs {
     }
 
     /// The time until the next sync.
-    fn left<S: Storage>(&self, core: &Core<S>) -> Option<Duration> {
+    fn time_left<S: Storage>(&self, core: &Core<S>) -> Option<Duration> {
         self.every
             .map(|_| self.due.saturating_sub(core.options.host.monotonic()))
     }

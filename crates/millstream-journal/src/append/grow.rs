@@ -1,7 +1,7 @@
 //! Segments of several sizes: each has twice the size of the one before, up to the size that the journal is opened with. A journal with few
-//! records takes little room, and one with many has few files.
+//! records is small, and one with many has few files.
 //!
-//! Besides, a journal can have a *spare*: a small segment in reserve that has its room on the disk already. It takes what frees room when there is
+//! A journal can also have a *spare*: a small segment in reserve, allocated on the disk. Records that free space go there when the disk has
 //! no room for another segment.
 //!
 //! The invariant: only an exclusive opening creates segments of several sizes. A segment that was created and not begun therefore belongs
@@ -35,7 +35,7 @@ pub(crate) fn create<S: Storage>(
     }
 }
 
-/// Make the segment of this number as small as can be.
+/// Create the segment of this number with the smallest possible size.
 pub(crate) fn create_small<S: Storage>(core: &Core<S>, number: u64) -> Result<SegmentOf<S>> {
     create_sized(core, number, large_enough(SPARE_BYTES, core, 0))
 }
@@ -98,7 +98,7 @@ pub(crate) fn has_spare<S: Storage>(core: &Core<S>) -> Result<bool> {
     }
 }
 
-/// Have a spare.
+/// Create the spare, if there is none.
 pub(crate) fn reserve<S: Storage>(core: &Core<S>) -> Result<()> {
     let storage = &core.storage;
     match storage.open(SPARE, Access::Write) {

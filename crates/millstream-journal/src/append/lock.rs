@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::control::{self, Control};
 use crate::mutex;
-use crate::process::{self, Started};
+use crate::process::{self, StartTime};
 use crate::storage::{Hold, Storage, fault};
 
 /// The file whose lock is the permission to append.
@@ -28,7 +28,7 @@ pub(crate) struct Slot<S: Storage> {
 
 /// How the lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum Acquired {
     /// It was free.
     Free,
     /// It was held by this slot, whose writer died: the tail needs repair.
@@ -50,8 +50,8 @@ impl<S: Storage> Slot<S> {
                 let namespace = core.options.host.namespace();
                 // A simulated host has no processes to examine.
                 let started = match namespace {
-                    0 => Started::UNKNOWN,
-                    _ => Started::own(),
+                    0 => StartTime::UNKNOWN,
+                    _ => StartTime::own(),
                 };
                 control.set_process(number, std::process::id(), namespace, started);
                 return Ok(Slot {
@@ -89,9 +89,9 @@ impl<S: Storage> Slot<S> {
 
     /// Take the append lock.
     #[inline]
-    pub fn lock(&self, control: &Control<S::Region>) -> Result<Taken> {
+    pub fn lock(&self, control: &Control<S::Region>) -> Result<Acquired> {
         if control.lock(self.number) {
-            Ok(Taken::Free)
+            Ok(Acquired::Free)
         } else {
             self.lock_slowly(control)
         }
@@ -109,7 +109,7 @@ impl<S: Storage> Slot<S> {
     }
 
     #[cold]
-    fn lock_slowly(&self, control: &Control<S::Region>) -> Result<Taken> {
+    fn lock_slowly(&self, control: &Control<S::Region>) -> Result<Acquired> {
         // A holder needs about 50 ns. Growing pauses let it make several appends in a row, during which its cache lines stay in its core;
         // after these it has lost its processor, and needs this one.
         for round in 0..64 {
@@ -117,7 +117,7 @@ impl<S: Storage> Slot<S> {
                 std::hint::spin_loop();
             }
             if control.lock(self.number) {
-                return Ok(Taken::Free);
+                return Ok(Acquired::Free);
             }
             if round > 32 {
                 std::thread::yield_now();
@@ -129,11 +129,11 @@ impl<S: Storage> Slot<S> {
         loop {
             self.core.check()?;
             if control.lock(self.number) {
-                return Ok(Taken::Free);
+                return Ok(Acquired::Free);
             }
             if let Some(holder) = control.holder() {
                 if pause > Duration::from_micros(500) && self.inherit(control, holder)? {
-                    return Ok(Taken::From(holder));
+                    return Ok(Acquired::From(holder));
                 }
                 let waited = host.monotonic().saturating_sub(start);
                 if waited >= self.core.options.busy_timeout {

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use crate::append::appender::{Appender, Room};
+use crate::append::appender::{Appender, Reservation};
 use crate::append::grow;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -292,7 +292,7 @@ impl<S: Storage> Journal<S> {
 /// A record that is being filled. Dropping it leaves the journal as it was.
 pub struct Claim<'a, S: Storage = Mapped> {
     writer: &'a Writer<S>,
-    room: Room<'a, S>,
+    room: Reservation<'a, S>,
 }
 
 impl<S: Storage> Claim<'_, S> {

@@ -1,8 +1,8 @@
 //! Changes of leadership: a journal begins a term, learns of a newer one, or becomes a copy.
 
 use super::term::{
-    COPY_MAGIC, SUPERSEDED_MAGIC, Standing, TERM_MAGIC, Term, file, names, read_term, remove,
-    standing, write,
+    COPY_MAGIC, Leadership, SUPERSEDED_MAGIC, TERM_MAGIC, Term, file, leadership, names, read_term,
+    remove, write,
 };
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -30,8 +30,8 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`terms`](Self::terms).
-    pub fn standing(&self) -> Result<Standing> {
-        standing(&self.core().storage)
+    pub fn leadership(&self) -> Result<Leadership> {
+        leadership(&self.core().storage)
     }
 
     /// Whether a newer term is known, by one load from the control page.
@@ -48,8 +48,8 @@ impl<S: Storage> Journal<S> {
     /// process appends, as a follower does; [`Error::Option`] when the number is not above all that are known.
     pub fn begin_term(&self, number: u64) -> Result<Term> {
         let core = self.sole()?;
-        let standing = self.standing()?;
-        let newest = standing.superseded_by.unwrap_or(standing.term);
+        let leadership = self.leadership()?;
+        let newest = leadership.superseded_by.unwrap_or(leadership.term);
         if number <= newest {
             return Err(Error::Option {
                 name: "term",
@@ -78,11 +78,11 @@ impl<S: Storage> Journal<S> {
     pub fn supersede(&self, number: u64) -> Result<bool> {
         let core = self.core();
         let control = core.control()?;
-        let standing = self.standing()?;
-        if number <= standing.term {
+        let leadership = self.leadership()?;
+        if number <= leadership.term {
             return Ok(false);
         }
-        if standing.superseded_by.is_none_or(|by| by < number) {
+        if leadership.superseded_by.is_none_or(|by| by < number) {
             let name = format!("{SUPERSEDED}{number:020}");
             write(core, &name, &[SUPERSEDED_MAGIC, number])?;
         }
@@ -99,7 +99,7 @@ impl<S: Storage> Journal<S> {
         write(core, COPY, &[COPY_MAGIC])
     }
 
-    /// Take over the terms of the leader, whose records the copy is about to get. Others are forgotten.
+    /// Copy the terms of the leader, whose records the copy is about to get. Others are forgotten.
     ///
     /// # Errors
     /// As [`begin_term`](Self::begin_term).
@@ -113,7 +113,7 @@ impl<S: Storage> Journal<S> {
             remove(&core.storage, &file(term))?;
             core.sync_names()?;
         }
-        if self.standing()?.superseded_by.is_none() {
+        if self.leadership()?.superseded_by.is_none() {
             core.control()?.end_supersession();
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! A journal begins in term 0. Promoting a copy begins a term with a greater number and notes the first sequence number that belongs to it,
 //! so that two histories can be compared. A journal that learns of a newer term than its own is *superseded*: it refuses appends, now and
-//! when it is opened again. A *copy* refuses appends of everybody but its follower.
+//! when it is opened again. A *copy* refuses appends of every process but its follower.
 //!
 //! The invariant: each file is complete and on the disk before it has its name, and is never changed. A greater number in a name wins, so
 //! that a process that dies between two of these steps leaves one of the two states.
@@ -46,7 +46,7 @@ pub struct Term {
 
 /// Whether a journal accepts appends, and from which openings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Leadership {
     /// The journal's term.
     pub term: u64,
     /// The newer term that it has learned of.
@@ -55,23 +55,23 @@ pub struct Standing {
     pub is_copy: bool,
 }
 
-/// Reads the standing from the files.
-pub(crate) fn standing<S: Storage>(storage: &S) -> Result<Standing> {
-    let mut standing = Standing::default();
+/// Reads the leadership from the files.
+pub(crate) fn leadership<S: Storage>(storage: &S) -> Result<Leadership> {
+    let mut leadership = Leadership::default();
     let mut newest = 0;
     for name in names(storage)? {
         if name == COPY {
             let [_]: [u64; 1] = read(storage, &name, COPY_MAGIC)?;
-            standing.is_copy = true;
+            leadership.is_copy = true;
         } else if name.starts_with(TERM) {
-            standing.term = standing.term.max(read_term(storage, &name)?.number);
+            leadership.term = leadership.term.max(read_term(storage, &name)?.number);
         } else {
             let [_, number]: [u64; 2] = read(storage, &name, SUPERSEDED_MAGIC)?;
             newest = newest.max(number);
         }
     }
-    standing.superseded_by = (newest > standing.term).then_some(newest);
-    Ok(standing)
+    leadership.superseded_by = (newest > leadership.term).then_some(newest);
+    Ok(leadership)
 }
 
 /// Whether the processes of this opening may append.
@@ -79,21 +79,21 @@ pub(crate) fn check<S: Storage>(core: &Core<S>) -> Result<()> {
     if core.options.sole_writer {
         return Ok(());
     }
-    let standing = standing(&core.storage)?;
-    if let Some(by) = standing.superseded_by {
+    let leadership = leadership(&core.storage)?;
+    if let Some(by) = leadership.superseded_by {
         return Err(Error::Superseded {
             path: core.path(),
-            term: standing.term,
+            term: leadership.term,
             by,
         });
     }
-    if standing.is_copy {
+    if leadership.is_copy {
         return Err(Error::IsCopy { path: core.path() });
     }
     Ok(())
 }
 
-/// Why an append finds that appending has stopped.
+/// The error of an append in a superseded journal or a copy.
 #[cold]
 pub(crate) fn stopped<S: Storage>(core: &Core<S>) -> Result<()> {
     if core.control()?.is_poisoned() {

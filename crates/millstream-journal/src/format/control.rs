@@ -1,6 +1,6 @@
 //! The control page: what processes that have the journal open must agree on at every moment.
 //!
-//! The page need not survive: the first opener makes it anew from the segments. The words that writers change for each record, the words
+//! The page need not survive: the first opener computes it again from the segments. The words that writers change for each record, the words
 //! that readers poll, and the words that change at syncs have cache lines of their own.
 
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::files::CONTROL;
-use crate::process::Started;
+use crate::process::StartTime;
 use crate::storage::{Access, Fault, Region, Storage, fault};
 
 /// How many processes may write at once.
@@ -207,7 +207,7 @@ impl<R: Region> Control<R> {
         self.add(SYNCING, 1);
     }
 
-    /// A sync has ended well, or the journal is poisoned.
+    /// A sync has succeeded, or the journal is poisoned.
     pub fn end_sync(&self) {
         self.add(SYNCING, u64::MAX);
     }
@@ -233,12 +233,12 @@ impl<R: Region> Control<R> {
         self.region.publish(OWNER, pid.into());
     }
 
-    /// How often records were cut off the end.
+    /// How often records were removed from the end.
     pub fn cuts(&self) -> u64 {
         self.region.load(CUTS)
     }
 
-    /// Records were cut off the end; no other process has the journal open.
+    /// Records were removed from the end; no other process has the journal open.
     pub fn move_back(&self, facts: &Facts) {
         self.region.publish(TAIL_SEGMENT, facts.tail_segment);
         self.region.publish(DURABLE, facts.durable);
@@ -262,7 +262,7 @@ impl<R: Region> Control<R> {
         self.region.exchange(LOCK, from + 1, to + 1).is_ok()
     }
 
-    /// Let the append lock go, and wake readers that sleep.
+    /// Release the append lock, and wake readers that sleep.
     #[inline]
     pub fn unlock(&self, slot: u64) {
         // Fully ordered: either a reader that is about to sleep sees the record, or this sees the reader.
@@ -292,7 +292,7 @@ impl<R: Region> Control<R> {
         self.region.wake(WAKE);
     }
 
-    /// Sleep until a record may have come. `came` is called after writers can see that this reader sleeps.
+    /// Sleep until a record may have been appended. `came` is called after writers can see that this reader sleeps.
     pub fn sleep_until(&self, limit: Duration, came: impl Fn() -> bool) {
         let seen = self.region.load(WAKE);
         let mut waiting = self.region.load(WAITING);
@@ -373,17 +373,17 @@ impl<R: Region> Control<R> {
     }
 
     /// When the process of a slot started.
-    pub fn started(&self, slot: u64) -> Started {
+    pub fn started(&self, slot: u64) -> StartTime {
         let at = STARTS + slot * 16;
         if at + 16 > self.region.bytes_len()
             || self.region.load(at) != self.region.load(PIDS + slot * 8)
         {
-            return Started::UNKNOWN;
+            return StartTime::UNKNOWN;
         }
-        Started(self.region.load(at + 8))
+        StartTime(self.region.load(at + 8))
     }
 
-    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32, started: Started) {
+    pub fn set_process(&self, slot: u64, pid: u32, namespace: u32, started: StartTime) {
         let word = u64::from(pid) | u64::from(namespace) << 32;
         let at = STARTS + slot * 16;
         let has_starts = at + 16 <= self.region.bytes_len();

@@ -81,13 +81,13 @@ pub(crate) fn frame_bytes(length: u32) -> u64 {
 
 /// The values that a frame's checksum covers beside its body.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FrameContext {
     pub epoch: u64,
     pub sequence: u64,
     pub time_ns: u64,
 }
 
-impl Place {
+impl FrameContext {
     /// The head of a frame with these values, given the checksum of its body. The body's checksum is separate so that it can be computed
     /// before the values are known.
     #[inline]
@@ -137,19 +137,19 @@ mod tests {
 
     #[test]
     fn every_part_of_the_place_changes_the_checksum() {
-        let place = Place {
+        let place = FrameContext {
             epoch: 1,
             sequence: 2,
             time_ns: 3,
         };
-        let crc = |place: Place, kind, body: &[u8]| {
+        let crc = |place: FrameContext, kind, body: &[u8]| {
             place.head(kind, body.len() as u32, body_crc(body)).crc
         };
         let right = crc(place, Kind::Record, b"body");
         let wrong = [
-            crc(Place { epoch: 9, ..place }, Kind::Record, b"body"),
+            crc(FrameContext { epoch: 9, ..place }, Kind::Record, b"body"),
             crc(
-                Place {
+                FrameContext {
                     sequence: 9,
                     ..place
                 },
@@ -157,7 +157,7 @@ mod tests {
                 b"body",
             ),
             crc(
-                Place {
+                FrameContext {
                     time_ns: 9,
                     ..place
                 },

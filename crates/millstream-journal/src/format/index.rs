@@ -1,9 +1,10 @@
 //! The sparse index: for each block of 64 KiB of a segment, the first frame in or after it.
 //!
-//! Writers note a block when they cross into it. An entry that is missing, or that no frame answers to, is found by hopping from
-//! the one before and noted again: the index speeds up, and is never needed.
+//! Writers note a block when they cross into it. An entry that is missing or matches no frame is computed from the frames
+//! after the entry before it, and stored again: the index is an optimisation, and is never needed.
 
 use crate::format::frame::{Head, Kind};
+use crate::format::published::Published;
 use crate::format::segment::{BLOCK, Mark, Segment};
 use crate::storage::Region;
 
@@ -50,18 +51,18 @@ pub(crate) fn find_time<R: Region>(
     });
     let (mut at, mut passed) = (known, None);
     while Some(at) != tail {
-        let head = match segment.head(at.offset) {
-            Ok(Some(head)) if at.offset < limit.offset => head,
+        let frame = match Published::at(segment, at.offset) {
+            Ok(Some(frame)) if at.offset < limit.offset => frame,
             _ => return Err(first_fault(segment, base, known)),
         };
-        if head.kind == Kind::End && tail.is_none() || segment.time_ns(at.offset) >= time_ns {
+        if frame.kind == Kind::End && tail.is_none() || segment.time_ns(at.offset) >= time_ns {
             break;
         }
-        passed = Some((at, head));
-        at = step(segment, at, head);
+        passed = Some((at, frame));
+        at = step(segment, at, *frame);
     }
     match passed {
-        Some((mark, head)) if !is_sound(segment, base, mark, head) => {
+        Some((mark, frame)) if !is_sound(&frame, base, mark) => {
             Err(first_fault(segment, base, known))
         }
         _ => Ok(at),
@@ -76,11 +77,11 @@ fn first_fault<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> u64 {
 
 fn sound_from<R: Region>(segment: &Segment<R>, base: u64, from: Mark) -> Mark {
     let mut at = from;
-    while let Ok(Some(head)) = segment.head(at.offset)
-        && head.kind == Kind::Record
-        && is_sound(segment, base, at, head)
+    while let Ok(Some(frame)) = Published::at(segment, at.offset)
+        && frame.kind == Kind::Record
+        && is_sound(&frame, base, at)
     {
-        at.offset += head.bytes();
+        at.offset += frame.bytes();
         at.records += 1;
     }
     at
@@ -95,12 +96,12 @@ pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> O
     });
     let mut last = None;
     while at.offset < mark.offset {
-        let head = segment.head(at.offset).ok()??;
-        if head.kind == Kind::End {
+        let frame = Published::at(segment, at.offset).ok()??;
+        if frame.kind == Kind::End {
             return None;
         }
-        last = Some((at, head));
-        at.offset += head.bytes();
+        last = Some((at, frame));
+        at.offset += frame.bytes();
         at.records += 1;
     }
     if at != mark {
@@ -108,9 +109,7 @@ pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> O
     }
     match last {
         None => Some(None),
-        Some((at, head)) => {
-            is_sound(segment, base, at, head).then(|| Some(segment.time_ns(at.offset)))
-        }
+        Some((at, frame)) => is_sound(&frame, base, at).then(|| Some(segment.time_ns(at.offset))),
     }
 }
 
@@ -120,8 +119,8 @@ pub(crate) fn end_time<R: Region>(segment: &Segment<R>, next: u64) -> Option<u64
     if at < segment.data_start() {
         return None;
     }
-    let head = segment.head(at).ok()??;
-    let is_end = head.kind == Kind::End && segment.is_sound(at, head, next);
+    let frame = Published::at(segment, at).ok()??;
+    let is_end = frame.kind == Kind::End && frame.is_sound(next);
     is_end.then(|| segment.time_ns(at))
 }
 
@@ -132,8 +131,8 @@ pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark,
         return Some((tail, time_ns));
     }
     let end = sound_end(segment, base);
-    let head = segment.head(end.offset).ok()??;
-    let is_end = head.kind == Kind::End && is_sound(segment, base, end, head);
+    let frame = Published::at(segment, end.offset).ok()??;
+    let is_end = frame.kind == Kind::End && is_sound(&frame, base, end);
     is_end.then(|| (end, segment.time_ns(end.offset)))
 }
 
@@ -146,17 +145,17 @@ pub(crate) fn sound_end<R: Region>(segment: &Segment<R>, base: u64) -> Mark {
 /// Whether the first frame is that of the record `base`. A long one is not examined.
 pub(crate) fn begins_with<R: Region>(segment: &Segment<R>, base: u64) -> bool {
     let start = first(segment);
-    matches!(segment.head(start.offset), Ok(Some(head)) if head.bytes() <= BLOCK && is_sound(segment, base, start, head))
+    matches!(Published::at(segment, start.offset), Ok(Some(frame)) if frame.bytes() <= BLOCK && is_sound(&frame, base, start))
 }
 
 /// Whether some frame confirms that the segment begins with the record `base`: one of the first few, or one in the index.
 pub(crate) fn shows_base<R: Region>(segment: &Segment<R>, base: u64) -> bool {
     let mut at = first(segment);
     for _ in 0..FEW {
-        match segment.head(at.offset) {
-            Ok(Some(head)) if is_sound(segment, base, at, head) => return true,
-            Ok(Some(head)) => {
-                at.offset += head.bytes();
+        match Published::at(segment, at.offset) {
+            Ok(Some(frame)) if is_sound(&frame, base, at) => return true,
+            Ok(Some(frame)) => {
+                at.offset += frame.bytes();
                 at.records += 1;
             }
             _ => break,
@@ -182,8 +181,9 @@ pub(crate) fn unknown_end<R: Region>(segment: &Segment<R>) -> Mark {
     }
 }
 
-fn is_sound<R: Region>(segment: &Segment<R>, base: u64, mark: Mark, head: Head) -> bool {
-    segment.is_sound(mark.offset, head, base.wrapping_add(mark.records))
+/// Whether the frame at `mark` is sound.
+fn is_sound<R: Region>(frame: &Published<'_, R>, base: u64, mark: Mark) -> bool {
+    frame.is_sound(base.wrapping_add(mark.records))
 }
 
 /// The last index entry that is `early` and sound. Entries rise, so that halving finds it; unknown ones are skipped downwards.
@@ -197,12 +197,12 @@ fn nearest<R: Region>(
     let sound = |mark: Mark| {
         let within =
             mark.offset >= start.offset && mark.offset < tail.offset && mark.records < tail.records;
-        let head = if within {
-            segment.head(mark.offset).ok().flatten()
+        let frame = if within {
+            Published::at(segment, mark.offset).ok().flatten()
         } else {
             None
         };
-        head.is_some_and(|head| is_sound(segment, base, mark, head))
+        frame.is_some_and(|frame| is_sound(&frame, base, mark))
     };
     let (mut low, mut high) = (
         start.offset / BLOCK,
@@ -235,11 +235,11 @@ fn hop<R: Region>(
 ) -> Option<Mark> {
     let mut at = from;
     while !found(at) {
-        let head = segment.head(at.offset).ok().flatten()?;
-        if head.kind == Kind::End || at.offset + head.bytes() > tail.offset {
+        let frame = Published::at(segment, at.offset).ok().flatten()?;
+        if frame.kind == Kind::End || at.offset + frame.bytes() > tail.offset {
             return None;
         }
-        at = step(segment, at, head);
+        at = step(segment, at, *frame);
     }
     Some(at)
 }

@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::frame::{self, Head, Kind, Place};
+use crate::format::frame::{self, FrameContext, Head, Kind};
 use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 
@@ -418,7 +418,7 @@ impl<R: Region> Segment<R> {
     /// The body of a frame.
     ///
     /// # Safety
-    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and nobody stores to a published frame while the slice
+    /// [`head`](Self::head) returned `head` for `offset`: the frame is published, and no process stores to a published frame while the slice
     /// lives. Only a recovery or a cut does, and these exclude other openings.
     #[inline]
     #[expect(unsafe_code, reason = "passes the contract on")]
@@ -428,75 +428,6 @@ impl<R: Region> Segment<R> {
             self.region
                 .bytes(offset + frame::HEADER, head.length.into())
         }
-    }
-
-    /// The checksum of the body of a frame, whose `head` is what [`head`](Self::head) returned for `offset`.
-    #[inline]
-    #[expect(unsafe_code, reason = "the body of a published frame does not change")]
-    pub fn body_crc(&self, offset: u64, head: Head) -> u32 {
-        // SAFETY: the frame is published, and the slice lives for this call.
-        frame::body_crc(unsafe { self.body(offset, head) })
-    }
-
-    /// Whether a frame's checksum fits its contents and its place.
-    #[inline]
-    pub fn is_sound(&self, offset: u64, head: Head, sequence: u64) -> bool {
-        if planted::has(Bug::NoChecksum) {
-            return true;
-        }
-        self.has_checksum(offset, head, self.body_crc(offset, head), sequence)
-    }
-
-    /// [`is_sound`](Self::is_sound), when the checksum of the body alone is known.
-    #[inline]
-    pub fn has_checksum(&self, offset: u64, head: Head, body_crc: u32, sequence: u64) -> bool {
-        self.head_in(self.epoch, offset, head, body_crc, sequence) == head
-    }
-
-    /// The head that a frame would have in a segment of this epoch.
-    #[inline]
-    fn head_in(&self, epoch: u64, offset: u64, head: Head, body_crc: u32, sequence: u64) -> Head {
-        let place = Place {
-            epoch,
-            sequence,
-            time_ns: self.time_ns(offset),
-        };
-        place.head(head.kind, head.length, body_crc)
-    }
-
-    /// Whether a frame is sound in a segment of this epoch.
-    #[cold]
-    pub fn is_sound_in(&self, epoch: u64, offset: u64, head: Head, sequence: u64) -> bool {
-        let body_crc = self.body_crc(offset, head);
-        self.head_in(epoch, offset, head, body_crc, sequence) == head
-    }
-
-    /// The epoch below 2^32 with which the checksum of a frame fits. There is one for each frame, so that another frame must confirm it.
-    ///
-    /// A checksum is linear in each bit of the epoch: those of the bits that differ from 0 are added, which Gauss's elimination undoes.
-    #[cold]
-    pub fn epoch_for(&self, offset: u64, head: Head, sequence: u64) -> Option<u64> {
-        let body_crc = self.body_crc(offset, head);
-        let crc = |epoch| self.head_in(epoch, offset, head, body_crc, sequence).crc;
-        let mut rows: Vec<(u32, u64)> = Vec::new();
-        let reduce = |rows: &[(u32, u64)], mut crc: u32, mut epoch: u64| {
-            for (row, bits) in rows {
-                if crc ^ row < crc {
-                    crc ^= row;
-                    epoch ^= bits;
-                }
-            }
-            (crc, epoch)
-        };
-        for bit in (0..u32::BITS).map(|bit| 1 << bit) {
-            let row = reduce(&rows, crc(0) ^ crc(bit), bit);
-            if row.0 != 0 {
-                rows.push(row);
-                rows.sort_unstable_by(|one, other| other.cmp(one));
-            }
-        }
-        let (rest, epoch) = reduce(&rows, crc(0) ^ head.crc, 0);
-        (rest == 0).then_some(epoch)
     }
 
     /// Nothing but zeros from here to the end, on the disk too.
@@ -568,7 +499,7 @@ impl<R: Region> Segment<R> {
         if kind == Kind::Record {
             self.region.publish(end, 0);
         }
-        Place {
+        FrameContext {
             epoch: self.epoch,
             sequence,
             time_ns,

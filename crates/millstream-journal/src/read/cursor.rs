@@ -13,7 +13,7 @@ use crate::storage::{Hold, Mapped, Region, Storage};
 
 /// Whether a cursor may be open more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum CursorMode {
     /// A second opening is an error.
     Exclusive,
     /// Any number of openings that agreed to share; the last one to move it wins.
@@ -35,7 +35,7 @@ impl<S: Storage> fmt::Debug for Cursor<S> {
 }
 
 impl<S: Storage> Cursor<S> {
-    pub(crate) fn open(journal: Journal<S>, name: &str, share: Share) -> Result<Self> {
+    pub(crate) fn open(journal: Journal<S>, name: &str, share: CursorMode) -> Result<Self> {
         let core = journal.core();
         if core.options.read_only {
             return Err(Error::ReadOnly { path: core.path() });
@@ -47,11 +47,11 @@ impl<S: Storage> Cursor<S> {
             source,
         };
         let hold = match share {
-            Share::Exclusive => Hold::Exclusive,
-            Share::Shared => Hold::Shared,
+            CursorMode::Exclusive => Hold::Exclusive,
+            CursorMode::Shared => Hold::Shared,
         };
         let Some(lock) = core.storage.lock(&file, hold).map_err(failed)? else {
-            return Err(Error::CursorTaken {
+            return Err(Error::CursorInUse {
                 path: core.path(),
                 name: name.to_owned(),
             });
@@ -145,8 +145,8 @@ impl<S: Storage> Journal<S> {
     /// The cursor of that name, at the first record when it is new.
     ///
     /// # Errors
-    /// [`Error::CursorName`]; [`Error::CursorTaken`] unless all openings of the cursor share it; [`Error::Damage`].
-    pub fn cursor(&self, name: &str, share: Share) -> Result<Cursor<S>> {
+    /// [`Error::CursorName`]; [`Error::CursorInUse`] unless all openings of the cursor share it; [`Error::Damage`].
+    pub fn cursor(&self, name: &str, share: CursorMode) -> Result<Cursor<S>> {
         Cursor::open(self.clone(), name, share)
     }
 
@@ -161,7 +161,7 @@ impl<S: Storage> Journal<S> {
     /// Remove a cursor, so that it no longer prevents pruning.
     ///
     /// # Errors
-    /// [`Error::CursorTaken`] while the cursor is open; an error of the system.
+    /// [`Error::CursorInUse`] while the cursor is open; an error of the system.
     pub fn remove_cursor(&self, name: &str) -> Result<()> {
         cursor_file::remove(self.core(), name)
     }

@@ -191,7 +191,7 @@ pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
         source,
     };
     let Some(_lock) = core.storage.lock(&file, Hold::Exclusive).map_err(failed)? else {
-        return Err(Error::CursorTaken {
+        return Err(Error::CursorInUse {
             path: core.path(),
             name: name.to_owned(),
         });

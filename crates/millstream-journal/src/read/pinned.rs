@@ -13,7 +13,7 @@ use crate::storage::{Mapped, Region, Storage, fault};
 
 /// A record that was found sound, in a segment that the caller knows.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub sequence: u64,
     pub at: u64,
     pub head: Head,
@@ -34,12 +34,12 @@ pub(crate) struct Found {
 /// ```
 pub struct PinnedRecord<S: Storage = Mapped> {
     segment: SegmentOf<S>,
-    found: Found,
+    found: FoundRecord,
 }
 
 impl<S: Storage> PinnedRecord<S> {
     #[inline]
-    pub(crate) fn new(segment: SegmentOf<S>, found: Found) -> Self {
+    pub(crate) fn new(segment: SegmentOf<S>, found: FoundRecord) -> Self {
         PinnedRecord { segment, found }
     }
 
@@ -62,7 +62,7 @@ impl<S: Storage> PinnedRecord<S> {
     #[must_use]
     #[expect(unsafe_code, reason = "the body of a published frame does not change")]
     pub fn body(&self) -> &[u8] {
-        // SAFETY: a reader has loaded the head from there, and nobody stores to a published frame while others have the journal open.
+        // SAFETY: a reader has loaded the head from there, and no process stores to a published frame while others have the journal open.
         unsafe { self.segment.body(self.found.at, self.found.head) }
     }
 

@@ -8,9 +8,10 @@ use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::frame::{self, Head, Kind};
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::Mark;
 use crate::journal::Journal;
-use crate::read::pinned::{Found, PinnedRecord};
+use crate::read::pinned::{FoundRecord, PinnedRecord};
 use crate::storage::{Mapped, Region, Storage, fault};
 
 /// How much is brought into memory at once, ahead of a reader.
@@ -46,9 +47,9 @@ pub struct Record<'a> {
 /// How to wait for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Look all the time: the shortest latency, for a core of its own.
+    /// Poll continuously: the lowest latency, at the cost of a core.
     Spin,
-    /// Look often, then less and less often, down to once a millisecond.
+    /// Poll at increasing intervals, up to a millisecond.
     BackOff,
     /// Poll for a few microseconds, then sleep until a writer wakes this reader. A reader that may not store to the file `control` of the
     /// journal is not woken: it polls every millisecond, and every 10 ms after a second or two without a record.
@@ -163,7 +164,7 @@ impl<S: Storage> Reader<S> {
     /// The next record, or `None` while there is none.
     ///
     /// # Errors
-    /// [`Error::Damage`] when what is there is not what was appended, or not there any more; [`Error::Pruned`] when it was removed.
+    /// [`Error::Damage`] when the record is missing or differs from what was appended; [`Error::Pruned`] when it was removed.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
@@ -177,7 +178,7 @@ impl<S: Storage> Reader<S> {
         Ok(Some(Record {
             sequence: found.sequence,
             time_ns: self.segment.time_ns(found.at),
-            // SAFETY: `advance` has loaded the head from there, and nobody stores to a published frame while others have the journal open.
+            // SAFETY: `advance` has loaded the head from there, and no process stores to a published frame while others have the journal open.
             body: unsafe { self.segment.body(found.at, found.head) },
         }))
     }
@@ -194,7 +195,7 @@ impl<S: Storage> Reader<S> {
 
     /// Find the next record, check it, and skip it.
     #[inline(always)]
-    fn advance(&mut self) -> Result<Option<Found>> {
+    fn advance(&mut self) -> Result<Option<FoundRecord>> {
         match self.next_in_memory() {
             Some(head) if !fault::any() => Ok(Some(self.pass(head))),
             _ => self.advance_slowly(),
@@ -204,15 +205,15 @@ impl<S: Storage> Reader<S> {
     /// The head of a sound record that is here, within what is in memory. All that this takes stays in registers.
     #[inline(always)]
     fn next_in_memory(&self) -> Option<Head> {
-        let head = self.segment.head(self.at).ok()??;
-        let here = head.kind == Kind::Record
+        let frame = Published::at(&self.segment, self.at).ok()??;
+        let here = frame.kind == Kind::Record
             && self.at < self.limit
-            && self.at + head.bytes() <= self.populated;
-        (here && self.segment.is_sound(self.at, head, self.sequence)).then_some(head)
+            && self.at + frame.bytes() <= self.populated;
+        (here && frame.is_sound(self.sequence)).then_some(*frame)
     }
 
     #[inline(always)]
-    fn pass(&mut self, head: Head) -> Found {
+    fn pass(&mut self, head: Head) -> FoundRecord {
         let (at, sequence) = (self.at, self.sequence);
         self.at = at + head.bytes();
         self.sequence = sequence + 1;
@@ -220,22 +221,22 @@ impl<S: Storage> Reader<S> {
             self.backoff = if self.looks < SOON { BACKOFF_MIN } else { 0 };
             self.looks = 0;
         }
-        Found { sequence, at, head }
+        FoundRecord { sequence, at, head }
     }
 
     #[cold]
-    fn advance_slowly(&mut self) -> Result<Option<Found>> {
+    fn advance_slowly(&mut self) -> Result<Option<FoundRecord>> {
         let found = self.advance_unchecked();
         self.check()?;
         found
     }
 
-    fn advance_unchecked(&mut self) -> Result<Option<Found>> {
+    fn advance_unchecked(&mut self) -> Result<Option<FoundRecord>> {
         while let Some(head) = self.next_head()? {
             if self.at + head.bytes() > self.populated {
                 self.populate(self.at + head.bytes());
             }
-            if self.segment.is_sound(self.at, head, self.sequence) {
+            if self.is_sound(head) {
                 return Ok(Some(self.pass(head)));
             }
             self.report_damage("a frame does not match its checksum")?;
@@ -243,7 +244,14 @@ impl<S: Storage> Reader<S> {
         Ok(None)
     }
 
-    /// Come to the next record, past the ends of segments. Returns its head, whose checksum is not examined yet.
+    /// Whether the frame at this position still has this head, and is sound.
+    #[inline]
+    fn is_sound(&self, head: Head) -> bool {
+        let frame = Published::at(&self.segment, self.at);
+        matches!(frame, Ok(Some(frame)) if *frame == head && frame.is_sound(self.sequence))
+    }
+
+    /// Advance to the next record, past the ends of segments. Returns its head, whose checksum is not examined yet.
     #[inline]
     fn next_head(&mut self) -> Result<Option<Head>> {
         loop {
@@ -255,9 +263,7 @@ impl<S: Storage> Reader<S> {
             }
             match self.segment.head(self.at) {
                 Ok(Some(head)) if head.kind == Kind::Record => return Ok(Some(head)),
-                Ok(Some(head)) if self.segment.is_sound(self.at, head, self.sequence) => {
-                    self.follow()?
-                }
+                Ok(Some(head)) if self.is_sound(head) => self.follow()?,
                 Ok(Some(_)) => self.report_damage("an end frame does not match its checksum")?,
                 Ok(None) if self.backoff > 0 && self.looks == 0 => self.back_off(),
                 Ok(None) if self.is_end()? => return Ok(None),
@@ -281,7 +287,7 @@ impl<S: Storage> Reader<S> {
         };
     }
 
-    /// When the next record was appended (ns since 1970), or `None` while there is none. The reader stays where it is.
+    /// When the next record was appended (ns since 1970), or `None` while there is none. The position does not change.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -379,7 +385,7 @@ impl<S: Storage> Reader<S> {
         Ok(end)
     }
 
-    /// An error if the file system has failed under what was loaded so far, or under a record that was given out before.
+    /// An error if the file system has failed under what was loaded so far, or under a record that was returned before.
     #[inline(always)]
     fn check(&self) -> Result<()> {
         match fault::any() {
@@ -480,7 +486,7 @@ impl<S: Storage> Reader<S> {
         Ok(())
     }
 
-    /// Bring what follows into memory. A writer's own mapping is seen to by its background.
+    /// Load the pages that follow into memory. The background thread does this for a writer's own mapping.
     #[cold]
     fn populate(&mut self, to: u64) {
         let known = self.journal.core().tail(&self.segment).offset;

@@ -1,4 +1,4 @@
-//! The second half of a recovery: doing what was planned.
+//! The second half of a recovery: carrying out the plan.
 //!
 //! Each step can be repeated, and a plan made between two steps has the same result: a recovery may itself be interrupted.
 
@@ -12,7 +12,7 @@ use crate::retain::start;
 use crate::storage::memory::PAGE;
 use crate::storage::{Access, Region, Storage};
 
-/// Do what was planned. The caller is alone.
+/// Carry out a plan. The caller has excluded all other openings.
 pub(crate) fn act<S: Storage>(storage: &S, plan: &Plan, options: &Options) -> Result<()> {
     let mut recovery = Recovery {
         storage,
@@ -31,7 +31,7 @@ struct Recovery<'a, S> {
     storage: &'a S,
     options: &'a Options,
     names_changed: bool,
-    /// Segments whose header was changed, and how far they must be synced before a watermark claims them.
+    /// Segments whose header was changed, and the length that must be synced before a watermark covers it.
     touched: BTreeMap<u64, u64>,
 }
 
@@ -132,7 +132,7 @@ impl<S: Storage> Recovery<'_, S> {
     }
 }
 
-/// Store what is there, so that the kernel takes all pages for changed.
+/// Store the contents again, so that the kernel marks all pages dirty.
 fn store_again<R: Region>(segment: &Segment<R>) {
     let region = segment.region();
     for at in (0..segment.bytes()).step_by(PAGE) {

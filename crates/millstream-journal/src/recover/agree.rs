@@ -1,6 +1,6 @@
 //! Whether the control page agrees with the segments.
 //!
-//! A process that opens to write computes the page from the segments and writes it anew. A reader may not do that, and takes no lock: the
+//! A process that opens to write computes the page from the segments and writes it again. A reader may not do that, and takes no lock: the
 //! page may be in use, or have been left by the last opening. So the reader accepts the page only if the segments do not contradict it. Of
 //! two words that change one after the other, the one that changes last is read first.
 
@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::frame::Kind;
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::{Mark, Segment};
 use crate::retain::start::Start;
 use crate::storage::{Access, Storage};
@@ -74,20 +75,20 @@ fn ends_at_tail<S: Storage>(
         return Ok(false);
     }
     loop {
-        let head = match segment.head(mark.offset) {
+        let frame = match Published::at(segment, mark.offset) {
             Ok(None) => return Ok(true),
-            Ok(Some(head)) if segment.is_sound(mark.offset, head, base + mark.records) => head,
+            Ok(Some(frame)) if frame.is_sound(base + mark.records) => frame,
             _ => return Ok(false),
         };
         if segment.tail().offset > mark.offset {
             // A writer is appending.
             return Ok(true);
         }
-        if head.kind == Kind::End {
+        if frame.kind == Kind::End {
             return Ok(is_rolling(storage, control, segment.number()));
         }
         mark = Mark {
-            offset: mark.offset + head.bytes(),
+            offset: mark.offset + frame.bytes(),
             records: mark.records + 1,
         };
     }

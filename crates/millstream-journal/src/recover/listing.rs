@@ -1,4 +1,4 @@
-//! What files there are, and whether any is missing.
+//! The files of a journal, and whether any is missing.
 
 use crate::error::{Error, Result};
 use crate::format::control::Control;
@@ -84,7 +84,7 @@ impl Listing {
         }
     }
 
-    /// A journal that has lost all its segments is no new one.
+    /// A journal that has lost all its segments is not a new one.
     pub fn check_some<S: Storage>(&self, storage: &S) -> Result<()> {
         match self.lost {
             Some(what) if self.numbers.is_empty() => Err(Error::Damage {

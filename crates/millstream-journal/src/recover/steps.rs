@@ -14,7 +14,7 @@ pub(crate) enum Step {
     Remove(u64),
     /// Make the first segment.
     Create,
-    /// Write down where the journal starts, if that is not written yet, and have it on disk.
+    /// Write the start of the journal, if it is not written yet, and sync it.
     Start(Start),
     /// The segment begins with this sequence number.
     Begin { number: u64, base: u64 },
@@ -51,7 +51,7 @@ impl Plan {
         self.steps.iter().any(cut)
     }
 
-    /// The segments of which something is to go at the end of the journal, in their order, and from where on if that is not all.
+    /// The segments at the end of the journal that are removed or truncated, in order, and the offset where that is not the beginning.
     pub fn cleared(&self) -> Vec<(u64, Option<u64>)> {
         let mut cleared: Vec<_> = self
             .steps

@@ -1,4 +1,4 @@
-//! The first half of a recovery: looking at the segments and planning what to do.
+//! The first half of a recovery: examining the segments and planning the steps.
 
 use super::agree;
 use super::intent::CutIntent;
@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::control::{Control, Facts};
 use crate::format::frame::Kind;
 use crate::format::index;
+use crate::format::published::Published;
 use crate::format::segment::{self, Mark, Segment};
 use crate::options::Options;
 use crate::planted::{self, Bug};
@@ -17,7 +18,7 @@ use crate::storage::{Access, Region, Storage};
 /// How much is brought into memory at once.
 const STEP: u64 = 2 << 20;
 
-/// Look at a journal and plan. Nothing is written.
+/// Examine a journal and plan. Nothing is written.
 pub(crate) fn plan<S: Storage>(
     storage: &S,
     control: Option<&Control<S::Region>>,
@@ -177,6 +178,7 @@ impl<S: Storage> Survey<'_, S> {
         let (from, segment_bytes) = (segment.number(), segment.bytes_max());
         let (end, _torn) = self.scan(segment, base, mark, time_ns)?;
         let tail = self.open(end.number)?;
+        // Even without a fault at the end, later bytes may be left from pages that were written before earlier ones.
         if !is_zero(&tail, end.mark.offset) && !planted::has(Bug::KeepTorn) {
             self.steps.push(Step::Clear {
                 number: end.number,
@@ -250,11 +252,9 @@ impl<S: Storage> Survey<'_, S> {
         self.check_base(segment, base)?;
         let number = segment.number();
         let end = index::sound_end(segment, base);
-        match segment.head(end.offset) {
+        match Published::at(segment, end.offset) {
             Ok(None) => {}
-            Ok(Some(head))
-                if head.kind == Kind::End
-                    && segment.is_sound(end.offset, head, base + end.records) => {}
+            Ok(Some(frame)) if frame.kind == Kind::End && frame.is_sound(base + end.records) => {}
             Ok(Some(_)) => {
                 let what = "a frame does not match its checksum";
                 return Err(self.damage(number, end.offset, what));
@@ -347,7 +347,8 @@ impl<S: Storage> Survey<'_, S> {
         Ok((segment, base, mark, time_ns))
     }
 
-    /// Hop over sound frames from `mark` on. Returns the end, and what is wrong there if it is not zeros.
+    /// Moves over sound frames from `mark` on. The first frame that does not match its checksum is the torn record: the journal ends before it. Returns
+    /// the end, and what is wrong there if it is not zeros.
     fn scan(
         &mut self,
         segment: Segment<S::Region>,
@@ -365,16 +366,16 @@ impl<S: Storage> Survey<'_, S> {
         }
         loop {
             let sequence = base + mark.records;
-            let fault = match segment.head(mark.offset) {
+            let fault = match Published::at(&segment, mark.offset) {
                 Ok(None) => None,
                 Err(what) => Some(what),
-                Ok(Some(head)) if !segment.is_sound(mark.offset, head, sequence) => {
+                Ok(Some(frame)) if !frame.is_sound(sequence) => {
                     Some("a frame does not match its checksum")
                 }
-                Ok(Some(head)) => {
-                    if head.kind == Kind::Record {
+                Ok(Some(frame)) => {
+                    if frame.kind == Kind::Record {
                         last_time_ns = segment.time_ns(mark.offset);
-                        mark.offset += head.bytes();
+                        mark.offset += frame.bytes();
                         mark.records += 1;
                         continue;
                     }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::files;
 use crate::format::frame::{self, Kind};
+use crate::format::published::Published;
 use crate::format::segment::{self, BLOCK, Mark, Segment};
 use crate::options::Options;
 use crate::read::cursor_file;
@@ -22,7 +23,7 @@ const STEP: u64 = 2 << 20;
 /// What [`Journal::verify`](crate::Journal::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whether all was read: false when the caller stopped it.
+    /// Whether everything was read: false when the caller stopped it.
     pub complete: bool,
     /// How many segments were read.
     pub segments: u64,
@@ -318,20 +319,20 @@ impl<S: Storage> Check<'_, S> {
             if planned == Some(at) && number == self.tail_segment {
                 return Some(sequence);
             }
-            let fault = match segment.head(at.offset) {
+            let fault = match Published::at(segment, at.offset) {
                 Ok(None) if at.offset >= tail.offset && number == self.tail_segment => {
                     return Some(sequence);
                 }
                 Ok(None) => "a frame that was written is missing",
                 Err(what) => what,
-                Ok(Some(head)) if segment.is_sound(at.offset, head, sequence) => {
-                    self.report.bytes += head.bytes();
-                    if head.kind == Kind::End {
+                Ok(Some(frame)) if frame.is_sound(sequence) => {
+                    self.report.bytes += frame.bytes();
+                    if frame.kind == Kind::End {
                         return Some(sequence);
                     }
                     self.report.records += 1;
                     at = Mark {
-                        offset: at.offset + head.bytes(),
+                        offset: at.offset + frame.bytes(),
                         records: at.records + 1,
                     };
                     continue;
@@ -373,11 +374,11 @@ fn after<R: Region>(segment: &Segment<R>, base: u64, at: Mark) -> Option<Mark> {
     let blocks = at.offset / BLOCK + 1..segment.bytes().div_ceil(BLOCK);
     blocks.filter_map(|block| segment.slot(block)).find(|mark| {
         let ahead = mark.offset > at.offset && mark.records > at.records;
-        let head = if ahead {
-            segment.head(mark.offset).ok().flatten()
+        let frame = if ahead {
+            Published::at(segment, mark.offset).ok().flatten()
         } else {
             None
         };
-        head.is_some_and(|head| segment.is_sound(mark.offset, head, base + mark.records))
+        frame.is_some_and(|frame| frame.is_sound(base + mark.records))
     })
 }

@@ -1,11 +1,11 @@
-//! Taking back records from the end, as a sink does when its flow resumes from an earlier position.
+//! Removing records from the end, as a sink does when its flow resumes from an earlier position.
 //!
 //! A cut can change several files, and a loss of power between two of them must not leave a journal with a gap. So the intent is written
 //! first, in a file of its own; a recovery that finds it repeats the cut.
 
 use std::sync::Arc;
 
-use crate::core::Core;
+use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::format::{files, index};
 use crate::read::cursor_file;
@@ -14,13 +14,26 @@ use crate::storage::Storage;
 
 /// Drops the records from `sequence` on. Returns whether there were any.
 ///
-/// All records before are durable, and the caller holds the append lock; the writer must move to the new last segment afterwards.
-pub(crate) fn cut<S: Storage>(core: &Arc<Core<S>>, sequence: u64) -> Result<bool> {
+/// All records before are durable, and the caller holds the append lock, and the segment `tail`, of which it keeps one reference; the writer
+/// must move to the new last segment afterwards. Bodies are cleared in the segment in which the cut begins, so no reader may hold it.
+pub(crate) fn cut<S: Storage>(
+    core: &Arc<Core<S>>,
+    sequence: u64,
+    tail: &SegmentOf<S>,
+) -> Result<bool> {
     core.check_sequence(sequence)?;
     if sequence == core.next()? {
         return Ok(false);
     }
     let intent = intent(core, sequence)?;
+    let owners = usize::from(tail.number() == intent.number);
+    core.exclusively(intent.number, owners, || carry_out(core, &intent))?;
+    core.forget_from(intent.number + 1);
+    Ok(true)
+}
+
+/// Writes the intent, and does it.
+fn carry_out<S: Storage>(core: &Core<S>, intent: &CutIntent) -> Result<()> {
     let draft = format!("draft-cut-{:016x}", core.options.host.random());
     let failed = |source| Error::Io {
         verb: "create",
@@ -43,9 +56,8 @@ pub(crate) fn cut<S: Storage>(core: &Arc<Core<S>>, sequence: u64) -> Result<bool
         .and_then(|()| cursor_file::roll_back(&core.storage, plan.facts.tail_segment))
         .inspect_err(|_| control.poison())?;
     control.end_sync();
-    core.forget_from(intent.number + 1);
     control.move_back(&plan.facts);
-    Ok(true)
+    Ok(())
 }
 
 fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<CutIntent> {

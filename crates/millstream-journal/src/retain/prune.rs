@@ -74,7 +74,7 @@ fn start<S: Storage>(core: &Core<S>, number: u64) -> Result<Start> {
     })
 }
 
-/// Remove the oldest segment, and have that on disk before the next one goes: a loss of power must leave no gap.
+/// Remove the oldest segment, and sync that before the next one is removed: a loss of power must leave no gap.
 fn remove<S: Storage>(core: &Core<S>, number: u64) -> Result<()> {
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     // The number of the first record that is left must not follow only from those that go.

@@ -120,7 +120,7 @@ fn newest<S: Storage>(storage: &S, region: &S::Region) -> Result<(u64, Start)> {
     newest.ok_or_else(|| damaged(storage))
 }
 
-/// Only one moves the start at a time. It holds the lock for a sync; a dead one holds none.
+/// Locks the start against other movers for the time of a sync. The lock of a process that dies is released.
 fn lock<S: Storage>(storage: &S, options: &Options) -> Result<S::Lock> {
     let mut begun = None;
     loop {

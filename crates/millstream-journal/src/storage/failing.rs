@@ -1,4 +1,4 @@
-//! A storage that refuses on purpose: the disk is full, a sync fails.
+//! A storage that injects faults: the disk is full, a sync fails.
 //!
 //! It wraps another one, real or simulated, so that the code under test is the code that runs.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Access, Fault, Hold, Presence, Region, Storage};
 use crate::mutex::lock;
 
-/// Another storage, and the faults that it is made to have.
+/// Another storage, and the faults that it injects.
 #[derive(Clone)]
 pub struct Failing<S> {
     inner: S,
@@ -51,12 +51,12 @@ impl<S: Storage> Failing<S> {
         self.faults.full.store(full, Ordering::SeqCst);
     }
 
-    /// Whether files may only be opened to be read, as on a file system that is mounted so.
+    /// Whether files can be opened only for reading, as on a file system that is mounted read-only.
     pub fn set_read_only(&self, read_only: bool) {
         self.faults.read_only.store(read_only, Ordering::SeqCst);
     }
 
-    /// Whether syncs of files that begin from now on wait, until this is taken back.
+    /// Whether syncs of files that begin from now on wait, until this is set to false.
     pub fn set_stalled(&self, stalled: bool) {
         *lock(&self.faults.stalled) = stalled;
         self.faults.resumed.notify_all();

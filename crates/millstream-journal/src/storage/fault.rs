@@ -54,7 +54,7 @@ pub(crate) fn count() -> u64 {
     FAULTS.load(Ordering::SeqCst)
 }
 
-/// Have [`any`] answer yes from now on.
+/// Makes [`any`] return true from now on.
 pub(crate) fn note() {
     FAULTS.fetch_add(1, Ordering::SeqCst);
 }
@@ -188,7 +188,7 @@ impl Chunk {
     }
 }
 
-/// Have the handler in place. Another library may have put its own over it meanwhile: then this one goes over that.
+/// Install the handler. If another library has installed its own since, this one is installed above that.
 fn install() -> io::Result<()> {
     // In the child of a fork that happened meanwhile it would stay locked forever, and the handler is there.
     let Ok(_alone) = INSTALLING.try_lock() else {

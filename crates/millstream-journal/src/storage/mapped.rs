@@ -1,6 +1,6 @@
 //! The real storage: files of a directory, mapped into memory and locked with `flock`.
 //!
-//! A file system that cannot serve the memory makes a [`Fault`] of its region, which this finds the cause of.
+//! A file system that cannot serve the memory causes a [`Fault`] of its region; this module finds the cause.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -248,8 +248,8 @@ fn make_durably(path: &Path) -> io::Result<()> {
     sync_entry(path)
 }
 
-/// Make the name of a directory survive a loss of power. A parent that this process may not read is left to the system, and so is one on a file system
-/// that syncs no directories.
+/// Make the name of a directory survive a loss of power. A parent that this process may not read is not synced, nor is one on a file system
+/// without syncs of directories.
 fn sync_entry(path: &Path) -> io::Result<()> {
     let above = match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_path_buf(),

@@ -30,7 +30,7 @@ pub(crate) struct Memory {
     start: NonNull<u8>,
     len: usize,
     writable_len: usize,
-    /// What notes the faults of a mapped file.
+    /// The registration that records the faults of a mapped file.
     watch: Option<Watch>,
 }
 
@@ -138,7 +138,7 @@ impl Memory {
         Ok(synced?)
     }
 
-    /// Ask the kernel to have these pages in the page table. It may be too old to know how.
+    /// Ask the kernel to map these pages now. An old kernel may not support this.
     #[cfg(target_os = "linux")]
     pub fn populate(&self, from: u64, to: u64) {
         use rustix::mm::Advice;
@@ -172,7 +172,7 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub fn release(&self, _from: u64, _to: u64) {}
 
-    /// Ask the processor to have these cache lines for itself by the time they are stored to.
+    /// Prefetch these cache lines for exclusive access.
     #[inline]
     #[cfg(target_arch = "x86_64")]
     pub fn prefetch(&self, from: u64, to: u64) {

@@ -1,5 +1,5 @@
 //! A storage whose shared words are those of `loom`, so that the real writer and reader run in every interleaving, and every load
-//! gives each value that its ordering allows.
+//! returns each value that its ordering allows.
 //!
 //! It is built on a simulated storage, which holds the bytes. A function decides for each file which words are modelled; the others behave
 //! as on a machine that executes one instruction after the other. Each modelled word has a cell that records which threads have read and
@@ -107,7 +107,7 @@ impl Modelled {
         }
     }
 
-    /// From here on the order of things is open.
+    /// From here on loom chooses the order of operations.
     pub fn begin(&self) -> io::Result<()> {
         self.shared.kernel.get_or_init(Kernel::default);
         for (name, words) in lock(&self.shared.files).iter() {

@@ -213,13 +213,13 @@ impl Simulated {
         self.process.dead.store(true, Ordering::SeqCst);
     }
 
-    /// Whether this process was killed: what calls gave since then means nothing.
+    /// Whether this process was killed: results of its calls since then mean nothing.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.process.is_dead()
     }
 
-    /// Make the disk a liar: syncs succeed and do nothing. A test that does not notice is no test.
+    /// Make syncs succeed without doing anything. A test that does not notice is no test.
     pub fn lie(&self) {
         self.machine.lies.store(true, Ordering::SeqCst);
     }
@@ -231,7 +231,7 @@ impl Simulated {
         self.machine.syncs_left.store(nth.into(), Ordering::SeqCst);
     }
 
-    /// What happens while a file is being synced, before any of it is durable: time passes, other processes append.
+    /// Sets a function that runs while a file is being synced, before any of it is durable: time passes, other processes append.
     pub fn during_syncs(&self, happens: impl Fn() + Send + Sync + 'static) {
         *lock(&self.machine.during_sync) = Some(Arc::new(happens));
     }
@@ -242,7 +242,7 @@ impl Simulated {
         self.machine.sync_failed.load(Ordering::SeqCst)
     }
 
-    /// The machine after a loss of power, with one of the states that its disk may be in; `random` gives a number below
+    /// The machine after a loss of power, with one of the states that its disk may be in; `random` returns a number below
     /// its argument. This machine continues as if nothing had happened.
     #[must_use]
     pub fn lose_power(&self, random: &mut dyn FnMut(u64) -> u64) -> Self {
@@ -314,7 +314,7 @@ impl File {
     }
 }
 
-/// Memory that goes to the next file of its length: to map it anew takes longer than all that is done with it.
+/// Memory that is reused for the next file of its length: mapping new memory takes longer than using it.
 struct Reused(Arc<Memory>);
 
 thread_local! {
@@ -326,7 +326,7 @@ impl Reused {
     /// How many of one length are kept.
     const KEPT: usize = 256;
 
-    /// Its contents are to be overwritten.
+    /// Memory of `len` bytes with old contents; the caller overwrites them.
     fn of(len: u64) -> Self {
         let free = FREE.with_borrow_mut(|free| free.get_mut(&len)?.pop());
         Reused(free.unwrap_or_else(|| {
@@ -524,7 +524,7 @@ impl Storage for Simulated {
 impl Simulated {
     fn region(&self, file: Arc<File>, access: Access) -> SimulatedRegion {
         file.memory();
-        let failures_told = AtomicU64::new(lock(&file.history).failures);
+        let failures_reported = AtomicU64::new(lock(&file.history).failures);
         let (machine, process) = (Arc::clone(&self.machine), Arc::clone(&self.process));
         SimulatedRegion {
             machine,
@@ -532,7 +532,7 @@ impl Simulated {
             file,
             scratch: OnceLock::new(),
             access,
-            failures_told,
+            failures_reported,
         }
     }
 }
@@ -542,11 +542,11 @@ pub struct SimulatedRegion {
     machine: Arc<Machine>,
     process: Arc<Process>,
     file: Arc<File>,
-    /// Where a process that was killed writes.
+    /// The private copy to which a killed process writes.
     scratch: OnceLock<Reused>,
     access: Access,
     /// The number of failed syncs that this opening has returned, or that failed before it.
-    failures_told: AtomicU64,
+    failures_reported: AtomicU64,
 }
 
 impl SimulatedRegion {
@@ -618,7 +618,7 @@ impl Region for SimulatedRegion {
     #[expect(unsafe_code, reason = "reads what the caller has filled")]
     unsafe fn claimed(&self, at: u64, length: u64) {
         if !self.process.is_dead() {
-            // SAFETY: nobody stores to the bytes, as the caller vouches.
+            // SAFETY: the caller guarantees that the bytes are not stored to.
             let bytes = unsafe { self.file.memory().bytes(at, length) };
             lock(&self.file.history).note(at, bytes, false);
         }
@@ -640,7 +640,11 @@ impl Region for SimulatedRegion {
             history.sync(from, to);
         }
         // A failure is returned once to each opening of the file at that time, as Linux does.
-        if self.failures_told.swap(history.failures, Ordering::SeqCst) < history.failures {
+        if self
+            .failures_reported
+            .swap(history.failures, Ordering::SeqCst)
+            < history.failures
+        {
             return Err(io::Error::other("the disk failed"));
         }
         Ok(())

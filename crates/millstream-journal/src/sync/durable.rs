@@ -163,7 +163,7 @@ impl<S: Storage> Durable<S> {
         let begun = self.now_if_timed();
         let last = control.tail_segment();
         for number in control.durable_segment()..=last {
-            let Some(segment) = self.kept(number)? else {
+            let Some(segment) = self.retained_segment(number)? else {
                 continue;
             };
             let mark = match number < last {
@@ -201,7 +201,7 @@ impl<S: Storage> Durable<S> {
         if number >= control.tail_segment() || control.is_poisoned() {
             return Ok(None);
         }
-        let Some(segment) = self.kept(number)? else {
+        let Some(segment) = self.retained_segment(number)? else {
             control.raise_durable_segment(number + 1);
             return Ok(Some((number + 1, 0)));
         };
@@ -219,7 +219,7 @@ impl<S: Storage> Durable<S> {
     }
 
     /// The segment of that number; `None` when it was pruned meanwhile, and will not come back.
-    fn kept(&self, number: u64) -> Result<Option<SegmentOf<S>>> {
+    fn retained_segment(&self, number: u64) -> Result<Option<SegmentOf<S>>> {
         let core = &self.core;
         match core.segment(number) {
             Err(Error::Io { .. }) if core.control()?.first_segment() > number => {

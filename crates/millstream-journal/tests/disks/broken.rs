@@ -19,7 +19,7 @@ fn body(sequence: u64) -> Vec<u8> {
     sequence.to_le_bytes().repeat(100)
 }
 
-/// Have the kernel forget what it knows of the files in a directory.
+/// Evict the files of a directory from the caches of the kernel.
 fn forget(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -31,7 +31,7 @@ fn forget(directory: &Path) {
     }
 }
 
-/// Read all there is. Returns how many records there were before the end or the error.
+/// Read all records. Returns how many there were before the end or the error.
 fn read(journal: &Journal) -> (u64, Option<Error>) {
     let mut reader = match journal.reader() {
         Ok(reader) => reader,
@@ -142,7 +142,7 @@ fn a_disk_that_lost_its_power_without_the_machine_is_recovered() {
         let durable = journal.sync().unwrap();
         writer.append_many((300..600).map(body)).unwrap();
         run("sync", &["-f", text(&disk.root)]).unwrap();
-        // Nobody closes the journal: the disk is gone while it is open, and comes back.
+        // The disk is removed while the journal is open, and comes back.
         let pulled: PathBuf = disk.image.with_extension("pulled");
         fs::copy(&disk.image, &pulled).unwrap();
         run("umount", &["-l", text(&disk.root)]).unwrap();
@@ -161,7 +161,7 @@ fn a_disk_that_lost_its_power_without_the_machine_is_recovered() {
         assert_eq!(again.writer().unwrap().append(&body(end)).unwrap(), end);
         let (next, error) = read(&again);
         assert!(next == end + 1 && error.is_none(), "{next}: {error:?}");
-        // The process that had it open before is told.
+        // A process that had it open before gets an error.
         let error = loop {
             if let Err(error) = writer.append(b"into the old disk") {
                 break error;

@@ -27,7 +27,7 @@ fn maker(kind: &str) -> (Vec<&'static str>, u64) {
 }
 
 impl Disk {
-    /// A file system of that kind; `None` when it was accepted that there are none here.
+    /// A file system of that kind; `None` when the environment accepts that there are none.
     pub fn new(kind: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let (image, root) = (folder.path().join("image"), folder.path().join("root"));
@@ -127,7 +127,7 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Mount an exFAT by FUSE. The loop device is let go with it.
+/// Mount an exFAT by FUSE. The loop device is released with it.
 fn in_a_process(image: &Path, root: &Path) -> Result<(), String> {
     let script = r#"device=$(losetup --find --show "$0") && mount.exfat-fuse "$device" "$1"; done=$?; losetup --detach "$device"; exit $done"#;
     run("sh", &["-c", script, text(image), text(root)])

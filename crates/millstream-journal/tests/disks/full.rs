@@ -1,10 +1,10 @@
-//! Disks that are full to the end: an error, never a signal, and nothing that was acknowledged is lost.
+//! Full disks: an error, never a signal, and no acknowledged record is lost.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_journal::{Error, Journal, Options, Reader, Retention, Share, Wait, Writer};
+use millstream_journal::{CursorMode, Error, Journal, Options, Reader, Retention, Wait, Writer};
 
 use crate::disk::{Disk, run, text};
 use crate::support::small;
@@ -27,7 +27,7 @@ fn append_until_full(writer: &Writer, from: u64) -> (u64, Error) {
     }
 }
 
-/// All that was acknowledged is there, and at most the record that was not as well. Returns how many there are.
+/// All acknowledged records exist, and at most one other. Returns how many there are.
 fn check(journal: &Journal, acknowledged: u64) -> u64 {
     let mut reader = journal.reader().unwrap();
     while let Some(record) = reader.next().unwrap() {
@@ -81,7 +81,7 @@ fn fill_and_go_on(disk: &Disk, share: impl Fn(&Path)) -> u32 {
         for file in ballast {
             let _removed = fs::remove_file(file);
         }
-        // It gives back the room, and may fail for what did not fit before.
+        // It frees space, and may fail for what did not fit before.
         let _synced = run("sync", &["-f", text(&disk.root)]);
         let full = matches!(error, Error::DiskFull { .. });
         assert!(full || has_failed(&error), "{error}");
@@ -160,7 +160,7 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
         let journal = Journal::open(&path, alone.clone()).unwrap();
         let writer = journal.writer().unwrap();
         writer.append_many((0..8_000).map(body)).unwrap();
-        journal.cursor("needed", Share::Exclusive).unwrap();
+        journal.cursor("needed", CursorMode::Exclusive).unwrap();
         drop((writer, journal));
         for left in [MIB, 0] {
             disk.fill(left);
@@ -172,7 +172,7 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
             assert!(error.to_string().contains("No space left"), "{error}");
             check(&journal, 8_000);
         }
-        let cursor = journal.cursor("needed", Share::Exclusive).unwrap();
+        let cursor = journal.cursor("needed", CursorMode::Exclusive).unwrap();
         cursor.set(7_000).unwrap();
         cursor.sync().unwrap();
         let retention = Retention {

@@ -1,4 +1,4 @@
-//! A batch that fails leaves nothing: what is wrong is found before any of it is seen.
+//! A batch that fails leaves nothing: it is checked before any of it is visible.
 
 use millstream_journal::storage::{Failing, Mapped, Simulated, Storage};
 use millstream_journal::{Error, Host, Journal, Options};

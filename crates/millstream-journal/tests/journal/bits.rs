@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use millstream_journal::{Error, Host, Journal, Options, Share, Sync};
+use millstream_journal::{CursorMode, Error, Host, Journal, Options, Sync};
 
 use crate::support::small;
 
@@ -73,7 +73,7 @@ impl Patient {
             };
             journal.prune(&retention).unwrap();
         }
-        let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+        let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
         let position = CURSOR.max(journal.first().unwrap());
         cursor.set(position.min(journal.next().unwrap())).unwrap();
         journal.identify(None).unwrap();
@@ -143,7 +143,7 @@ impl Patient {
     }
 }
 
-/// What was found by each way to read, in words.
+/// The result of each way to read, as text.
 fn reads(journal: &Journal, first: u64, records: u64) -> Vec<(String, Result<String, Error>)> {
     let mut found = Vec::new();
     // Their segments stay mapped meanwhile.
@@ -245,9 +245,9 @@ fn outcomes(
     found
 }
 
-/// Flip each bit, and compare. Returns how many flips were told, and how many did no harm.
+/// Flip each bit, and compare. Returns how many flips were reported, and how many did no harm.
 fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> (u64, u64) {
-    let (mut told, mut harmless) = (0, 0);
+    let (mut reported, mut harmless) = (0, 0);
     for read_only in [true, false] {
         patient.heal();
         let expected = outcomes(&patient.path, read_only, first, records);
@@ -273,11 +273,13 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
                 bytes[at] ^= 1 << bit;
                 fs::write(name, &bytes).unwrap();
                 let found = outcomes(&patient.path, read_only, first, records);
-                let mut is_told = false;
+                let mut is_reported = false;
                 for (way, outcome) in &found {
                     let right = &expected.iter().find(|(name, _)| name == way);
                     match (outcome, right) {
-                        (Err(Error::Damage { .. } | Error::Version { .. }), _) => is_told = true,
+                        (Err(Error::Damage { .. } | Error::Version { .. }), _) => {
+                            is_reported = true
+                        }
                         (Ok(found), Some((_, Ok(right)))) if found == right => {}
                         _ => panic!(
                             "bit {bit} of byte {at} of {}, read only: {read_only}, {way}: {outcome:?} instead of {right:?}",
@@ -285,29 +287,35 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
                         ),
                     }
                 }
-                told += u64::from(is_told);
-                harmless += u64::from(!is_told);
+                reported += u64::from(is_reported);
+                harmless += u64::from(!is_reported);
                 if read_only {
                     fs::write(name, sound).unwrap();
                 }
             }
         }
     }
-    (told, harmless)
+    (reported, harmless)
 }
 
 #[test]
 fn no_flipped_bit_of_a_closed_journal_is_silent() {
     let patient = Patient::new(RECORDS, false);
-    let (told, harmless) = flip_all(&patient, 0, RECORDS, true);
-    assert!(told > 2_000 && harmless > 1_000, "{told} {harmless}");
+    let (reported, harmless) = flip_all(&patient, 0, RECORDS, true);
+    assert!(
+        reported > 2_000 && harmless > 1_000,
+        "{reported} {harmless}"
+    );
 }
 
 #[test]
 fn no_flipped_bit_of_a_copied_journal_is_silent() {
     let patient = Patient::new(RECORDS, false);
-    let (told, harmless) = flip_all(&patient, 0, RECORDS, false);
-    assert!(told > 2_000 && harmless > 1_000, "{told} {harmless}");
+    let (reported, harmless) = flip_all(&patient, 0, RECORDS, false);
+    assert!(
+        reported > 2_000 && harmless > 1_000,
+        "{reported} {harmless}"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What a copy of a journal on another machine needs: an identity that it shares with the original, and a writer that nobody joins.
+//! Copies of a journal on another machine: an identity that they share with the original, and an exclusive writer.
 
-use millstream_journal::{Error, Host, Identity, Journal, Options, Share};
+use millstream_journal::{CursorMode, Error, Host, Identity, Journal, Options};
 
 use crate::support::{fresh, small};
 
@@ -148,7 +148,7 @@ fn the_sole_writer_is_joined_by_nobody_while_others_read() {
     assert!(matches!(other.writer(), Err(Error::Locked { .. })));
     let second = Journal::open(journal.path(), sole()).unwrap();
     assert!(matches!(second.writer(), Err(Error::Locked { .. })));
-    let cursor = other.cursor("consumer", Share::Exclusive).unwrap();
+    let cursor = other.cursor("consumer", CursorMode::Exclusive).unwrap();
     assert_eq!(other.reader().unwrap().next().unwrap().unwrap().body, b"a");
     cursor.set(1).unwrap();
 

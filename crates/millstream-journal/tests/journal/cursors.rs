@@ -1,6 +1,6 @@
 //! Named cursors persist, move in both directions, and belong to one reader unless shared.
 
-use millstream_journal::{Error, Journal, Share};
+use millstream_journal::{CursorMode, Error, Journal};
 
 use crate::support::{fresh, small};
 
@@ -8,7 +8,7 @@ use crate::support::{fresh, small};
 fn a_cursor_stands_where_it_was_left() {
     let (_folder, journal) = fresh(small());
     journal.writer().unwrap().append_many(["a"; 100]).unwrap();
-    let cursor = journal.cursor("billing", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("billing", CursorMode::Exclusive).unwrap();
     assert_eq!(cursor.position().unwrap(), 0);
     for position in [1, 100, 50, 0, 99] {
         cursor.set(position).unwrap();
@@ -29,13 +29,13 @@ fn a_cursor_stands_where_it_was_left() {
     let journal = Journal::open(path, small()).unwrap();
     assert_eq!(
         journal
-            .cursor("billing", Share::Exclusive)
+            .cursor("billing", CursorMode::Exclusive)
             .unwrap()
             .position()
             .unwrap(),
         99
     );
-    journal.cursor("audit.2", Share::Exclusive).unwrap();
+    journal.cursor("audit.2", CursorMode::Exclusive).unwrap();
     let found: Vec<_> = journal
         .cursors()
         .unwrap()
@@ -54,27 +54,27 @@ fn a_cursor_stands_where_it_was_left() {
 fn two_readers_with_one_cursor_must_agree_to_share() {
     let (_folder, journal) = fresh(small());
     let other = Journal::open(journal.path(), small()).unwrap();
-    let alone = journal.cursor("c", Share::Exclusive).unwrap();
-    for share in [Share::Exclusive, Share::Shared] {
+    let alone = journal.cursor("c", CursorMode::Exclusive).unwrap();
+    for share in [CursorMode::Exclusive, CursorMode::Shared] {
         assert!(matches!(
             other.cursor("c", share),
-            Err(Error::CursorTaken { .. })
+            Err(Error::CursorInUse { .. })
         ));
         assert!(matches!(
             journal.cursor("c", share),
-            Err(Error::CursorTaken { .. })
+            Err(Error::CursorInUse { .. })
         ));
     }
     assert!(matches!(
         journal.remove_cursor("c"),
-        Err(Error::CursorTaken { .. })
+        Err(Error::CursorInUse { .. })
     ));
     drop(alone);
-    let first = journal.cursor("c", Share::Shared).unwrap();
-    let second = other.cursor("c", Share::Shared).unwrap();
+    let first = journal.cursor("c", CursorMode::Shared).unwrap();
+    let second = other.cursor("c", CursorMode::Shared).unwrap();
     assert!(matches!(
-        other.cursor("c", Share::Exclusive),
-        Err(Error::CursorTaken { .. })
+        other.cursor("c", CursorMode::Exclusive),
+        Err(Error::CursorInUse { .. })
     ));
     journal.writer().unwrap().append_many(["a"; 9]).unwrap();
     first.set(5).unwrap();
@@ -91,7 +91,7 @@ fn a_shared_cursor_is_whole_under_many_movers() {
         .unwrap();
     std::thread::scope(|scope| {
         for start in 0..3 {
-            let cursor = journal.cursor("c", Share::Shared).unwrap();
+            let cursor = journal.cursor("c", CursorMode::Shared).unwrap();
             scope.spawn(move || {
                 for position in (start..1_000).step_by(3) {
                     cursor.set(position).unwrap();
@@ -107,7 +107,7 @@ fn a_shared_cursor_is_whole_under_many_movers() {
 fn a_damaged_slot_gives_way_to_the_other_and_two_are_an_error() {
     let (_folder, journal) = fresh(small());
     journal.writer().unwrap().append_many(["a"; 10]).unwrap();
-    let cursor = journal.cursor("c", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("c", CursorMode::Exclusive).unwrap();
     cursor.set(3).unwrap();
     cursor.set(4).unwrap();
     drop(cursor);
@@ -119,7 +119,7 @@ fn a_damaged_slot_gives_way_to_the_other_and_two_are_an_error() {
     };
     let position = || {
         journal
-            .cursor("c", Share::Exclusive)
+            .cursor("c", CursorMode::Exclusive)
             .map(|c| c.position().unwrap())
     };
     // The third position has generation 3, in the second slot.
@@ -149,11 +149,15 @@ fn names_are_checked() {
     ] {
         assert!(
             matches!(
-                journal.cursor(name, Share::Exclusive),
+                journal.cursor(name, CursorMode::Exclusive),
                 Err(Error::CursorName { .. })
             ),
             "{name}"
         );
     }
-    assert!(journal.cursor(&"x".repeat(100), Share::Exclusive).is_ok());
+    assert!(
+        journal
+            .cursor(&"x".repeat(100), CursorMode::Exclusive)
+            .is_ok()
+    );
 }

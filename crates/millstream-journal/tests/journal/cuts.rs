@@ -1,6 +1,6 @@
-//! Records are taken back from the end, within a segment and across several, and others take their numbers.
+//! Records are removed from the end, within a segment and across several, and new records reuse their sequence numbers.
 
-use millstream_journal::{Error, Journal, Options, Share};
+use millstream_journal::{CursorMode, Error, Journal, Options};
 
 use crate::support::{Model, Random, fresh, small};
 
@@ -64,12 +64,59 @@ fn a_cut_needs_the_journal_for_itself_and_a_record_that_is_there() {
 }
 
 #[test]
-fn a_reader_behind_the_cut_is_told() {
+fn a_cut_is_refused_while_a_reader_or_a_record_holds_its_segment() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
     writer.append_many(["old"; 3_000]).unwrap();
-    let mut behind = journal.reader().unwrap();
-    let mut before = journal.reader().unwrap();
+    let mut reader = journal.reader().unwrap();
+    let first = reader.next_pinned().unwrap().unwrap();
+    let refused = journal.cut(1_000);
+    assert!(matches!(&refused, Err(Error::InUse { .. })), "{refused:?}");
+    reader.seek(2_999).unwrap();
+    let last = reader.next_pinned().unwrap().unwrap();
+    assert_ne!(first.file(), last.file());
+    // The reader is in a segment that the cut removes; the first record is in the one that it clears.
+    let refused = journal.cut(0);
+    assert!(matches!(&refused, Err(Error::InUse { .. })), "{refused:?}");
+    assert_eq!((first.body(), last.body()), (&b"old"[..], &b"old"[..]));
+    assert_eq!(journal.next().unwrap(), 3_000);
+    drop(first);
+    journal.cut(0).unwrap();
+    writer.append(b"new").unwrap();
+    assert_eq!(last.body(), b"old");
+    let mut reader = journal.reader().unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().body, b"new");
+}
+
+#[test]
+fn a_cut_waits_for_calls_of_other_threads() {
+    let (_folder, journal) = fresh(exclusive());
+    let writer = journal.writer().unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                journal.sync().unwrap();
+                journal.next().unwrap();
+            }
+        });
+        for round in 0..200 {
+            writer.append_many(["a record"; 10]).unwrap();
+            journal.cut(round + 1).unwrap();
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(journal.next().unwrap(), 200);
+}
+
+#[test]
+fn a_reader_of_another_opening_after_the_cut_gets_an_error() {
+    let (_folder, journal) = fresh(exclusive());
+    let writer = journal.writer().unwrap();
+    writer.append_many(["old"; 3_000]).unwrap();
+    let reading = Journal::open(journal.path(), Options::read_only()).unwrap();
+    let mut behind = reading.reader().unwrap();
+    let mut before = reading.reader().unwrap();
     behind.seek(3_000).unwrap();
     before.seek(10).unwrap();
     assert_eq!(behind.next().unwrap(), None);
@@ -128,8 +175,8 @@ fn a_cursor_behind_a_cut_is_taken_back_so_that_it_misses_nothing() {
     let (_folder, journal) = fresh(exclusive());
     let writer = journal.writer().unwrap();
     writer.append_many(["old"; 100]).unwrap();
-    let behind = journal.cursor("behind", Share::Shared).unwrap();
-    let before = journal.cursor("before", Share::Shared).unwrap();
+    let behind = journal.cursor("behind", CursorMode::Shared).unwrap();
+    let before = journal.cursor("before", CursorMode::Shared).unwrap();
     behind.set(90).unwrap();
     before.set(20).unwrap();
     journal.cut(40).unwrap();

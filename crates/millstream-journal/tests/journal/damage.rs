@@ -62,7 +62,7 @@ fn a_flipped_bit_is_never_silent() {
                 let Error::Damage { path, offset, .. } = &error else {
                     panic!("a flip at {at}: {error}")
                 };
-                // A frame is told by its beginning, at most one frame before.
+                // The error names the offset at which a frame begins, at most one frame before.
                 assert!(
                     *path == file && *offset <= at && at < *offset + 400,
                     "a flip at {at}: {error}"

@@ -1,4 +1,4 @@
-//! The disk is full, or a sync fails: clean errors, nothing lost, nothing acknowledged that is not so.
+//! The disk is full, or a sync fails: clean errors, no loss, and no wrong acknowledgement.
 
 use millstream_journal::storage::{Failing, Simulated};
 use millstream_journal::{Error, Host, Journal, Mapped, Options, Sync};
@@ -68,7 +68,7 @@ fn zeros_are_written_in_front_of_records_that_are_synced() {
     };
     let journal = Journal::open_in(storage.clone(), options).unwrap();
     let writer = journal.writer().unwrap();
-    // Each record is one sync; every 512 KiB in front of them is another, 15 in all.
+    // Each record is one sync; every 512 KiB before them is another, 15 in all.
     let syncs = 2_000;
     storage.fail_sync(syncs);
     let appended = (0..syncs).take_while(|_| writer.append(&[1; 4_000]).is_ok());
@@ -141,7 +141,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
     }
 }
 
-/// Many who wait at once do not sleep: they must hear of a sync, and of one that failed, all the same.
+/// Many concurrent waiters do not sleep: they must still be notified of a sync, and of a failed one.
 #[test]
 fn a_crowd_is_acknowledged_what_is_durable_and_nothing_after_a_failed_sync() {
     const THREADS: usize = 40;

@@ -1,4 +1,4 @@
-//! Journals of every version, sound and damaged, as they lie in the repository: each opens, or is refused, as it always did.
+//! Fixtures of every version, sound and damaged: each opens, or is refused, as in earlier versions.
 //!
 //! `MILLSTREAM_WRITE_FIXTURES=1 cargo test -p millstream-journal byte_for_byte` writes them. Those of a version that was released are never
 //! written again.
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_journal::{Error, Host, Identity, Journal, Options, Share, Sync};
+use millstream_journal::{CursorMode, Error, Host, Identity, Journal, Options, Sync};
 
 use crate::support::small;
 
@@ -58,14 +58,14 @@ fn write_sound(path: &Path) {
     let mut claim = writer.claim(last.len() + 100).unwrap();
     claim[..last.len()].copy_from_slice(&last);
     claim.commit(last.len()).unwrap();
-    let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
     cursor.set(123).unwrap();
     drop((cursor, writer, journal));
     fs::remove_file(path.join("control")).unwrap();
     fs::remove_dir_all(path.join("writers")).unwrap();
 }
 
-/// What is changed in a copy of the sound journal, and how opening and reading it ends.
+/// A change of a copy of the sound journal, and the expected result of opening and reading it.
 struct Case {
     name: &'static str,
     file: &'static str,
@@ -225,7 +225,7 @@ fn every_fixture_opens_or_is_refused_as_it_always_did() {
 }
 
 #[test]
-fn the_identity_of_the_fixture_is_what_it_was_and_a_damaged_one_is_told() {
+fn the_identity_of_the_fixture_is_unchanged_and_a_damaged_one_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     copy(&fixtures().join("v1/sound"), &path);
@@ -256,7 +256,7 @@ fn the_cursor_of_the_fixture_stands_where_it_did() {
     let journal = Journal::open(&path, small()).unwrap();
     assert_eq!(
         journal
-            .cursor("reader", Share::Exclusive)
+            .cursor("reader", CursorMode::Exclusive)
             .unwrap()
             .position()
             .unwrap(),

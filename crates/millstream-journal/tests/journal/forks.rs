@@ -1,5 +1,5 @@
-//! A forked child shares the locks of its parent until it runs another program: what the parent gives back is free at once all the same, and
-//! what the child drops stays the parent's.
+//! A forked child shares the locks of its parent until it runs another program: a lock that the parent releases is nevertheless free
+//! at once, and a handle that the child drops remains valid in the parent.
 
 #![expect(
     unsafe_code,
@@ -9,7 +9,7 @@
 use std::io::{Read, Write, pipe};
 use std::os::fd::AsRawFd;
 
-use millstream_journal::{Cursor, Error, Share};
+use millstream_journal::{Cursor, CursorMode, Error};
 
 use crate::support::{fresh, small};
 
@@ -34,7 +34,7 @@ fn fork(before: impl FnOnce()) -> impl FnOnce() {
     from_child.read_exact(&mut [0]).unwrap();
     move || {
         drop((to_child, from_parent, to_parent));
-        // SAFETY: a child of this process that nobody else waits for.
+        // SAFETY: a child of this process that no other thread waits for.
         let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(ended, child);
     }
@@ -43,10 +43,10 @@ fn fork(before: impl FnOnce()) -> impl FnOnce() {
 #[test]
 fn a_dropped_cursor_is_free_while_a_forked_child_lives() {
     let (_folder, journal) = fresh(small());
-    let cursor = journal.cursor("c", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("c", CursorMode::Exclusive).unwrap();
     let end_child = fork(|| ());
     drop(cursor);
-    let again = journal.cursor("c", Share::Exclusive);
+    let again = journal.cursor("c", CursorMode::Exclusive);
     let removed = again.map(drop).and_then(|()| journal.remove_cursor("c"));
     end_child();
     removed.unwrap();
@@ -55,11 +55,11 @@ fn a_dropped_cursor_is_free_while_a_forked_child_lives() {
 #[test]
 fn a_cursor_that_a_forked_child_drops_stays_taken() {
     let (_folder, journal) = fresh(small());
-    let cursor = journal.cursor("c", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("c", CursorMode::Exclusive).unwrap();
     let copy: *const Cursor = &raw const cursor;
     // SAFETY: in the child, where this copy is the only one that is dropped.
     let end_child = fork(|| drop(unsafe { copy.read() }));
-    let taken = journal.cursor("c", Share::Exclusive);
+    let taken = journal.cursor("c", CursorMode::Exclusive);
     end_child();
-    assert!(matches!(taken, Err(Error::CursorTaken { .. })), "{taken:?}");
+    assert!(matches!(taken, Err(Error::CursorInUse { .. })), "{taken:?}");
 }

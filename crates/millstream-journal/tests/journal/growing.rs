@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use millstream_journal::{Error, Journal, Options, Retention, Share};
+use millstream_journal::{CursorMode, Error, Journal, Options, Retention};
 
 const FIRST: u64 = 16 << 10;
 
@@ -95,7 +95,7 @@ fn a_journal_of_one_size_grows_from_a_small_segment_once_it_begins_anew() {
     writer.write(b"two").unwrap();
     assert_eq!(sizes(folder.path()), [1 << 20, FIRST]);
     journal
-        .cursor("c", Share::Exclusive)
+        .cursor("c", CursorMode::Exclusive)
         .unwrap()
         .set(1)
         .unwrap();

@@ -1,4 +1,4 @@
-//! A journal whose segments have grown, format 3, as it lies in the repository: it is read, appended to and read again, now and later.
+//! A fixture in the repository: a journal of format 3 whose segments have grown. It is read, appended to and read again.
 //!
 //! `MILLSTREAM_WRITE_FIXTURES=1 cargo test -p millstream-journal --test journal grown_journal` writes it. That of a version that was released
 //! is never written again.
@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use millstream_journal::{Journal, Options, Share, Sync};
+use millstream_journal::{CursorMode, Journal, Options, Sync};
 
 const RECORDS: u64 = 600;
 const SIZES: [u64; 4] = [16 << 10, 32 << 10, 64 << 10, 64 << 10];
@@ -30,7 +30,7 @@ fn options() -> Options {
     }
 }
 
-/// Make the journal anew, if that is asked for.
+/// Write the fixture, if the environment says so.
 fn write_if_wanted() {
     if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none() {
         return;
@@ -43,7 +43,7 @@ fn write_if_wanted() {
     for from in (0..RECORDS).step_by(50) {
         writer.append_many((from..from + 50).map(body)).unwrap();
     }
-    let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
     cursor.set(321).unwrap();
     cursor.sync().unwrap();
     drop((cursor, writer, journal));
@@ -87,7 +87,7 @@ fn the_grown_journal_of_the_repository_is_read_and_appended_to() {
     drop(journal);
     for round in 1..=3 {
         let journal = Journal::open(&path, options()).unwrap();
-        let cursor = journal.cursor("reader", Share::Exclusive).unwrap();
+        let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
         assert_eq!(cursor.position().unwrap(), 320 + round);
         cursor.set(321 + round).unwrap();
         let writer = journal.writer().unwrap();

@@ -1,5 +1,5 @@
 //! `kill -9` of processes that write to and read from one journal, at random moments under load. Nothing that was acknowledged is lost,
-//! nobody reads half a record, and the living continue.
+//! no reader sees half a record, and the other processes continue.
 //!
 //! `MILLSTREAM_KILLS` says how many are killed (`make crash`), `MILLSTREAM_SEED` repeats the order of things, as far as processes do.
 //! The writers are slow inside their appends, so that many die there: they append single records, batches and claims, in each sync mode.
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Error, Journal, Reader, Retention, Share, Sync, Wait};
+use millstream_journal::{Cursor, CursorMode, Error, Journal, Reader, Retention, Sync, Wait};
 
 use crate::processes::{body, check};
 use crate::support::{Random, small};
@@ -23,7 +23,7 @@ const READERS: [&str; 2] = ["block", "back-off"];
 /// No progress for so long is a hang, however busy the machine is.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A process, and what it was told.
+/// A process, and the acknowledgements that it received.
 struct Member {
     process: Child,
     role: &'static str,
@@ -192,7 +192,7 @@ impl Judge {
     fn new(journal: &Journal) -> Self {
         Judge {
             reader: journal.reader().unwrap(),
-            cursor: journal.cursor("judge", Share::Exclusive).unwrap(),
+            cursor: journal.cursor("judge", CursorMode::Exclusive).unwrap(),
             journal: journal.clone(),
             seen: BTreeMap::new(),
         }
@@ -240,7 +240,7 @@ fn what_was_acknowledged_survives_and_the_living_go_on() {
         .collect();
     let (mut acknowledged, mut lost, mut insides) = (0, 0, 0);
     for life in 0..kills {
-        // A process appends, whoever died before.
+        // A process appends, whichever died before.
         judge.read_to(judge.reader.position() + 1 + random.below(800));
         let victim = random.below(members.len() as u64) as usize;
         members[victim].kill();

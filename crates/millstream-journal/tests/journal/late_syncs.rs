@@ -80,7 +80,7 @@ fn appends_wait_for_a_disk_that_stalls() {
 
 #[test]
 fn an_append_syncs_by_itself_when_it_comes_too_late() {
-    // No background: nobody else syncs, and time passes only when it is told to.
+    // No background thread: nothing else syncs, and time passes only when the test sets it.
     let clock = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(1_000_000_000));
     let time = std::sync::Arc::clone(&clock);
     let options = Options {

@@ -1,5 +1,5 @@
-//! A writer that was killed inside an append holds nobody up, also while a child that it forked keeps its locks, its parent has not
-//! waited for it, or another process has its number by now.
+//! A writer that was killed inside an append does not block others, also while a child that it forked keeps its locks, its parent has
+//! not waited for it, or another process has its process id by now.
 //!
 //! The children are this test program again: `child` does what the environment says.
 
@@ -69,7 +69,7 @@ fn hold(journal: &Journal) {
         let mut command = Command::new("true");
         let stay = move || {
             rustix::io::write(&forked, b"x")?;
-            // SAFETY: standard input is open, and nobody closes it here.
+            // SAFETY: standard input is open, and nothing closes it here.
             let input = unsafe { BorrowedFd::borrow_raw(0) };
             while rustix::io::read(input, &mut [0; 1])? > 0 {}
             // Without a word to a parent that is dead.
@@ -94,7 +94,7 @@ fn is_slot_locked(path: &Path, slot: u64) -> bool {
 }
 
 #[test]
-fn a_writer_that_nobody_has_waited_for_holds_nobody_up() {
+fn an_unreaped_writer_does_not_block_others() {
     let (_folder, journal) = fresh(patient());
     let writer = journal.writer().unwrap();
     writer.append(b"before").unwrap();
@@ -108,9 +108,9 @@ fn a_writer_that_nobody_has_waited_for_holds_nobody_up() {
     assert_eq!(Journal::verify(journal.path()).unwrap().damages, []);
 }
 
-/// In a namespace of its own, where the kernel can be told which number the next process gets.
+/// In a namespace of its own, where a test can set the id of the next process.
 #[test]
-fn a_number_that_another_process_has_by_now_holds_nobody_up() {
+fn a_reused_process_id_does_not_block_writers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let inside = again("reuse", &path);
@@ -140,7 +140,7 @@ fn reuse(journal: &Journal) {
     let input = holder.stdin.take();
     holder.kill().unwrap();
     holder.wait().unwrap();
-    // Another start is told apart by clock ticks of 10 ms.
+    // Start times are distinguished by clock ticks of 10 ms.
     std::thread::sleep(Duration::from_millis(30));
     let last = (holder.id() - 1).to_string();
     std::fs::write("/proc/sys/kernel/ns_last_pid", last).unwrap();
@@ -155,7 +155,7 @@ fn reuse(journal: &Journal) {
     println!("appended");
 }
 
-/// One that lives is waited for, whatever its locks say.
+/// A live holder is waited for, whatever the state of its locks.
 #[test]
 fn a_writer_that_lives_is_waited_for() {
     let (_folder, journal) = fresh(Options {

@@ -1,9 +1,9 @@
-//! What was pruned is known; every other file that is missing is damage. What a loss of power has torn is not.
+//! A missing file is damage, unless it was pruned. An end torn by a loss of power is no damage.
 
 use std::fs;
 use std::path::Path;
 
-use millstream_journal::{Error, Identity, Journal, Options, Retention, Share, Sync};
+use millstream_journal::{CursorMode, Error, Identity, Journal, Options, Retention, Sync};
 
 use crate::support::{Random, fresh, small};
 
@@ -86,7 +86,7 @@ fn a_journal_without_any_segment_is_no_new_one() {
         let (_folder, path) = filled();
         let journal = Journal::open(&path, small()).unwrap();
         journal.identify(None).unwrap();
-        drop(journal.cursor("reader", Share::Exclusive).unwrap());
+        drop(journal.cursor("reader", CursorMode::Exclusive).unwrap());
         drop(journal);
         for name in segments(&path) {
             fs::remove_file(path.join(name)).unwrap();

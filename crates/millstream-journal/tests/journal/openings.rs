@@ -1,4 +1,4 @@
-//! Who may open a journal together with whom, what is refused, and what is left alone.
+//! Which processes may open a journal at once, which openings are refused, and what a refused one leaves unchanged.
 
 use std::fs;
 use std::time::Duration;
@@ -142,7 +142,7 @@ fn a_reader_may_not_write() {
         Err(Error::ReadOnly { .. })
     ));
     assert!(matches!(
-        only.cursor("c", millstream_journal::Share::Shared),
+        only.cursor("c", millstream_journal::CursorMode::Shared),
         Err(Error::ReadOnly { .. })
     ));
 }

@@ -1,4 +1,4 @@
-//! Records that are kept stay as they are, whatever becomes of the journal; appends that must not wait say so.
+//! Pinned records do not change, whatever happens to the journal; appends that must not wait return instead.
 
 use std::fs;
 

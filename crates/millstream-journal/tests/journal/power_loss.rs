@@ -2,7 +2,7 @@
 //! disk shows each page at a moment of its own.
 
 use millstream_journal::storage::{Simulated, Storage};
-use millstream_journal::{Host, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{CursorMode, Host, Journal, Options, Retention, Sync, Writer};
 
 use crate::support::{Random, small};
 
@@ -17,7 +17,7 @@ fn options(sync: Sync, boot: u128) -> Options {
     }
 }
 
-/// What the journal holds, or what is wrong with it.
+/// The records of the journal, or the error.
 fn contents(
     machine: &Simulated,
     boot: u128,
@@ -32,7 +32,7 @@ fn contents(
     Ok((first, bodies))
 }
 
-/// Append something, or give up a claim, or sync and tell what is durable.
+/// Append something, or abandon a claim, or sync and record what is durable.
 fn step(writer: &Writer<Simulated>, model: &mut Vec<Vec<u8>>, random: &mut Random) -> Option<u64> {
     match random.below(8) {
         0 => {
@@ -55,7 +55,7 @@ fn step(writer: &Writer<Simulated>, model: &mut Vec<Vec<u8>>, random: &mut Rando
 }
 
 /// One seeded life: appends, batches and abandoned claims, several losses of power, each with several states of the disk. Returns how
-/// many records that were durable were missing, with a disk that tells the truth or one that lies.
+/// many records that were durable were missing, with a disk that syncs what it confirms or one that does not.
 fn live(seed: u64, lying: bool) -> u64 {
     let mut random = Random(seed);
     let mut machine = Simulated::new();
@@ -165,7 +165,7 @@ fn what_an_interrupted_prune_leaves_is_synced_with_the_rest() {
         let mut bodies: Vec<_> = (0..200).map(|_| random.bytes(3_000)).collect();
         journal.writer().unwrap().append_many(&bodies).unwrap();
         let open = || Journal::open_in(other.clone(), options(Sync::Never, 1)).unwrap();
-        // One that had it open already, or one that comes when nobody has.
+        // A process that had it open already, or one that opens it when none has.
         let was_open = (random.below(2) == 0).then(open);
         let keep = Retention {
             bytes: Some((1 + random.below(5)) << 16),
@@ -293,7 +293,7 @@ fn a_cursor_is_not_ahead_of_records_that_were_lost() {
         let machine = Simulated::new();
         let process = machine.process();
         let journal = Journal::open_in(process.clone(), options(Sync::Never, 1)).unwrap();
-        let cursor = journal.cursor("follower", Share::Shared).unwrap();
+        let cursor = journal.cursor("follower", CursorMode::Shared).unwrap();
         journal.writer().unwrap().append_many(["old"; 100]).unwrap();
         cursor.set(100).unwrap();
         cursor.sync().unwrap();

@@ -25,7 +25,7 @@ fn start(role: &str, path: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// Wait until a child has said something that begins so; returns the rest.
+/// Wait until a child has printed a line with this prefix; returns the rest.
 fn hear(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str) -> Option<String> {
     lines.find_map(|line| line.unwrap().strip_prefix(word).map(str::to_owned))
 }
@@ -109,7 +109,7 @@ fn fork(journal: &Journal) {
     journal.writer().unwrap().append(b"x").unwrap();
 }
 
-/// A body that tells who wrote it as which of its records, and that is wrong when a byte is.
+/// A body that names its writer and its number, and that is wrong when a byte is.
 pub fn body(writer: u64, count: u64, random: &mut Random) -> Vec<u8> {
     let mut body = Vec::from(writer.to_le_bytes());
     body.extend(count.to_le_bytes());
@@ -117,7 +117,7 @@ pub fn body(writer: u64, count: u64, random: &mut Random) -> Vec<u8> {
     body
 }
 
-/// Who wrote a record as which of its records; it must be whole.
+/// The writer of a record and the number that it gave it; the body must be complete.
 pub fn check(body: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().unwrap());
     let (writer, count) = (word(0), word(8));
@@ -288,7 +288,7 @@ fn a_claim_that_is_held_for_too_long_is_told_with_its_process() {
     let claim = {
         holder.kill().unwrap();
         holder.wait().unwrap();
-        // On a busy machine the time may be over before anybody looked whether the holder lives.
+        // On a busy machine the time may be over before a process checked whether the holder is alive.
         let mut claims = (0..1_000).filter_map(|_| writer.claim(10).ok());
         claims.next().unwrap()
     };

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use millstream_journal::{Error, Journal, Options, Share, Sync, Wait, Writer};
+use millstream_journal::{CursorMode, Error, Journal, Options, Sync, Wait, Writer};
 
 use crate::support::{fresh, small};
 
-/// Append until that is an error, in time.
+/// Append until an error, which must come in time.
 fn append_until_error(writer: &Writer, pause: Duration) -> Error {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
@@ -102,7 +102,7 @@ fn a_journal_beside_which_files_come_and_go_is_still_there() {
     let start = Instant::now();
     for sequence in 0.. {
         writer.append(&[1; 1_000]).unwrap();
-        drop(journal.cursor("c", Share::Exclusive).unwrap());
+        drop(journal.cursor("c", CursorMode::Exclusive).unwrap());
         journal.remove_cursor("c").unwrap();
         tail.wait(Wait::Block, None).unwrap();
         assert_eq!(tail.next().unwrap().unwrap().sequence, sequence);
@@ -157,24 +157,24 @@ fn child_that_may_open_no_more_files() {
 }
 
 #[test]
-fn a_process_that_may_open_no_more_files_is_told_so() {
+fn a_process_at_its_file_limit_gets_an_error() {
     let (_folder, journal) = fresh(small());
-    drop(journal.cursor("c", Share::Exclusive).unwrap());
+    drop(journal.cursor("c", CursorMode::Exclusive).unwrap());
     let mut command = Command::new("sh");
     command
         .args(["-c", "ulimit -n 40; exec \"$0\" removed::child_that_may_open_no_more_files --exact --nocapture"])
         .arg(std::env::current_exe().unwrap())
         .env(PATH, journal.path());
-    // A process has it open, so that the other takes part and does not recover; then nobody has.
+    // A process has it open, so that the other takes part and does not recover; then no process has.
     let path = journal.path();
-    told_so(&mut command);
+    expect_file_limit_error(&mut command);
     drop(journal);
-    told_so(&mut command);
+    expect_file_limit_error(&mut command);
     let again = Journal::open(path, small()).unwrap();
     assert_eq!(again.cursors().unwrap().len(), 1);
 }
 
-fn told_so(command: &mut Command) {
+fn expect_file_limit_error(command: &mut Command) {
     let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(

@@ -1,8 +1,8 @@
-//! Old segments go, by bytes, by age and as cursors allow; who stands in one of them is told.
+//! Old segments are removed by bytes, by age and as cursors allow; a reader whose position is removed gets an error.
 
 use std::time::Duration;
 
-use millstream_journal::{Error, Host, Journal, Options, Retention, Share};
+use millstream_journal::{CursorMode, Error, Host, Journal, Options, Retention};
 
 use crate::support::{SEGMENT_BYTES, fresh, small};
 
@@ -75,8 +75,8 @@ fn age_is_judged_by_the_newest_record_of_a_segment() {
 #[test]
 fn what_a_cursor_has_not_passed_stays() {
     let (_folder, journal) = filled(small());
-    let slow = journal.cursor("slow", Share::Exclusive).unwrap();
-    let fast = journal.cursor("fast", Share::Exclusive).unwrap();
+    let slow = journal.cursor("slow", CursorMode::Exclusive).unwrap();
+    let fast = journal.cursor("fast", CursorMode::Exclusive).unwrap();
     fast.set(600).unwrap();
     let by_cursor = Retention {
         keep_for_cursors: true,
@@ -101,7 +101,7 @@ fn what_a_cursor_has_not_passed_stays() {
 }
 
 #[test]
-fn a_reader_that_was_overtaken_is_told() {
+fn a_reader_that_was_overtaken_gets_an_error() {
     let (_folder, journal) = filled(small());
     let mut late = journal.reader().unwrap();
     late.seek(10).unwrap();

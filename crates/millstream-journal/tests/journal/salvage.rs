@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millstream_journal::{Journal, Options, Salvage, Share, Sync};
+use millstream_journal::{CursorMode, Journal, Options, Salvage, Sync};
 
 const RECORDS: u64 = 1_500;
 /// Where frames begin in segments of up to 32 MiB.
@@ -32,7 +32,7 @@ fn sound() -> BTreeMap<PathBuf, Vec<u8>> {
     for from in (0..RECORDS).step_by(50) {
         writer.append_many((from..from + 50).map(body)).unwrap();
     }
-    let cursor = journal.cursor("c", Share::Exclusive).unwrap();
+    let cursor = journal.cursor("c", CursorMode::Exclusive).unwrap();
     cursor.set(300).unwrap();
     let retention = millstream_journal::Retention {
         keep_for_cursors: true,
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// The records that are salvaged, and what is said to be lost, while `file` is as `change` makes it.
+    /// The salvaged records and the reported losses, while `file` is changed by `change`.
     fn salvaged(&self, file: &Path, change: impl FnOnce(&Path)) -> (Vec<u64>, Vec<String>) {
         let path = self.folder.path().join(file);
         change(&path);

@@ -47,7 +47,7 @@ impl Model {
         self.records.push(body);
     }
 
-    /// The reader gives exactly the records from its position on, with times that do not fall.
+    /// The reader returns exactly the records from its position on, with times that never decrease.
     pub fn check(&self, reader: &mut Reader) {
         let mut time_ns = 0;
         for sequence in reader.position()..self.records.len() as u64 {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millstream_journal::{Error, Journal, Options, Standing, Sync};
+use millstream_journal::{Error, Journal, Leadership, Options, Sync};
 
 use crate::support::{fresh, small};
 
@@ -44,7 +44,7 @@ fn a_newer_term_stops_all_who_append_at_once_and_for_good() {
     assert!(journal.is_superseded());
     superseded(appends(&path, small()));
     drop((writer, journal, leader));
-    // Nobody has it open, and the control page is made anew.
+    // No process has it open, and the control page is created again.
     std::fs::remove_file(path.join("control")).unwrap();
     superseded(appends(&path, small()));
     let again = Journal::open(&path, small()).unwrap();
@@ -53,12 +53,12 @@ fn a_newer_term_stops_all_who_append_at_once_and_for_good() {
     again.sync().unwrap();
     // An older term is no news.
     assert!(again.supersede(2).unwrap());
-    let standing = Standing {
+    let leadership = Leadership {
         term: 0,
         superseded_by: Some(3),
         is_copy: false,
     };
-    assert_eq!(again.standing().unwrap(), standing);
+    assert_eq!(again.leadership().unwrap(), leadership);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn only_the_sole_writer_appends_to_a_copy_until_it_begins_a_term() {
     follower.mark_as_copy().unwrap();
     follower.mark_as_copy().unwrap();
     follower.writer().unwrap().append(b"second").unwrap();
-    // While the follower is there, nobody makes it a leader.
+    // While the follower has it open, it cannot become a leader.
     let other = Journal::open(&path, sole()).unwrap();
     assert!(matches!(other.begin_term(1), Err(Error::Locked { .. })));
     drop((other, follower));
@@ -84,7 +84,7 @@ fn only_the_sole_writer_appends_to_a_copy_until_it_begins_a_term() {
     // Others may read it and keep cursors.
     let reader = Journal::open(&path, small()).unwrap();
     reader
-        .cursor("mine", millstream_journal::Share::Exclusive)
+        .cursor("mine", millstream_journal::CursorMode::Exclusive)
         .unwrap();
 
     let promoted = Journal::open(&path, sole()).unwrap();

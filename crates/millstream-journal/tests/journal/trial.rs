@@ -1,5 +1,5 @@
-//! The damage trial: one thing at a time happens to the files of a synced journal, as disks do it, and whoever opens it next must be told,
-//! or find every record. `MILLSTREAM_DAMAGES` says how many of them, `MILLSTREAM_SEED` where to begin.
+//! The damage trial: the files of a synced journal are damaged in one place at a time, as disks do it. The next process that opens it
+//! must get an error or find every record. `MILLSTREAM_DAMAGES` sets the number of damages, `MILLSTREAM_SEED` the first seed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn number(name: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().unwrap())
 }
 
-/// No threads, so that a seed says all.
+/// No threads, so that a seed determines the run.
 fn options() -> Options {
     let host = Host::simulated(|| 1, || 7);
     Options { host, ..small() }
@@ -86,7 +86,7 @@ impl Patient {
         files.map_while(Result::ok).collect()
     }
 
-    /// Do something to the files. Returns which of them are not what they were.
+    /// Damage the files. Returns which of them have changed.
     fn damage(&self, kind: &str, random: &mut Random) -> Vec<usize> {
         let mut images = self.after.clone();
         let segment = random.below(3) as usize;
@@ -118,7 +118,7 @@ impl Patient {
         changed
     }
 
-    /// As it was. Whoever had it open may have changed the other files too.
+    /// Restores every file: a process that had the journal open may have changed the undamaged ones too.
     fn heal(&self) {
         for (segment, image) in self.after.iter().enumerate() {
             fs::write(self.file(segment), image).unwrap();
@@ -126,7 +126,7 @@ impl Patient {
     }
 }
 
-/// The part of this length in which a byte lies.
+/// The part of this length that contains the byte at `at`.
 fn part(image: &mut [u8], at: u64, length: u64) -> &mut [u8] {
     &mut image[(at / length * length) as usize..][..length as usize]
 }
@@ -138,7 +138,7 @@ fn swap(images: &mut Images, one: (usize, u64), other: (usize, u64), length: u64
     part(&mut images[other.0], other.1, length).copy_from_slice(&first);
 }
 
-/// Read all; every record on the way must be right. Returns how many there are.
+/// Read all; every record must be right. Returns how many there are.
 fn read_all(path: &Path, options: Options) -> Result<u64, Error> {
     let journal = Journal::open(path, options)?;
     let mut reader = journal.reader()?;

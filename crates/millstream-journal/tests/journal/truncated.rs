@@ -102,7 +102,7 @@ fn a_cursor_that_is_truncated_is_an_error_and_its_journal_is_not() {
     let writer = journal.writer().unwrap();
     writer.append(b"a").unwrap();
     let cursor = journal
-        .cursor("c", millstream_journal::Share::Exclusive)
+        .cursor("c", millstream_journal::CursorMode::Exclusive)
         .unwrap();
     let file = journal.path().join("cursors/c");
     OpenOptions::new()

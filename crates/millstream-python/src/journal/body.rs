@@ -9,7 +9,7 @@ use super::record::JournalRecord;
 use crate::record::Record;
 use crate::show::type_name;
 
-/// The bytes of an object: where they lie if they cannot change there, a copy otherwise.
+/// The bytes of an object: borrowed if they cannot change, a copy otherwise.
 pub(crate) enum Body<'a> {
     Still(&'a [u8]),
     Copied(Vec<u8>),

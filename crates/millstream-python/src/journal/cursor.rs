@@ -34,7 +34,7 @@ impl JournalCursor {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Cursor>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Cursor>> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -43,8 +43,8 @@ impl JournalCursor {
         py: Python<'_>,
         work: impl FnOnce(&Cursor) -> millstream_journal::Result<R>,
     ) -> PyResult<R> {
-        // The lock is taken and let go without the interpreter's, so that no two threads wait for each other.
-        let done = unlocked(|| self.held().as_ref().map(work));
+        // The lock is acquired and released without the interpreter's, so that no two threads wait for each other.
+        let done = unlocked(|| self.lock().as_ref().map(work));
         match done {
             Some(done) => done.map_err(|error| to_python(py, error)),
             None => Err(PyValueError::new_err(format!(
@@ -98,7 +98,7 @@ impl JournalCursor {
     ///     ...     cursor = journal.cursor("billing")
     ///     ...     cursor.close()
     fn close(&self) {
-        unlocked(|| drop(self.held().take()));
+        unlocked(|| drop(self.lock().take()));
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

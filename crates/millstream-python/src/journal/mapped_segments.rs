@@ -1,7 +1,7 @@
 //! Segments as Python sees them, for views of bodies.
 //!
 //! A view is memory that the engine has mapped, and keeps it mapped: so a fault of the file system is noted there as for all other
-//! readers, and does not end the process. A frame that was published never changes. The few segments that were used last stay mapped.
+//! readers, and does not end the process. A frame that was published never changes. The most recently used segments stay mapped.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ struct MappedSegment {
     _record: PinnedRecord,
 }
 
-/// The segments of one journal that were looked at.
+/// The mapped segments of one journal.
 #[derive(Default)]
 pub(super) struct MappedSegments {
     maps: Mutex<Vec<(usize, Py<PyAny>)>>,

@@ -1,4 +1,4 @@
-//! What a journal holds while it is open: the engine's journal, its writer, and a reader for single records.
+//! The parts of an open journal: the engine's journal, its writer, and a reader for single records.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -21,7 +21,7 @@ use crate::gil::unlocked;
 /// How many records are found at once, and about how many bytes of them.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
-/// How long a wait may be before Python's signals are looked after.
+/// How long a wait lasts before Python's signals are handled.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How a tail waits.
@@ -79,7 +79,7 @@ struct State {
 
 impl State {
     /// Find records, without waiting for any.
-    fn look(&mut self) {
+    fn read_available(&mut self) {
         let mut bytes = 0;
         while self.found.len() < BATCH && bytes < BATCH_BYTES && self.reader.position() < self.stop
         {
@@ -100,7 +100,7 @@ impl State {
     /// Wait for a record and find it.
     fn wait(&mut self, wait: Wait, limit: Duration) {
         match self.reader.wait(wait, Some(limit)) {
-            Ok(true) => self.look(),
+            Ok(true) => self.read_available(),
             Ok(false) => {}
             Err(error) => self.fault = Some(error),
         }
@@ -156,7 +156,7 @@ impl JournalReader {
         if let Some(fault) = state.fault.take() {
             return Err(to_python(py, fault));
         }
-        unlocked(|| state.look());
+        unlocked(|| state.read_available());
         let Some(Waiting { wait, timeout }) = self.waiting else {
             return Ok(!state.found.is_empty() || state.fault.is_some());
         };
@@ -196,7 +196,7 @@ impl JournalReader {
         Ok(None)
     }
 
-    /// The sequence number of the record that comes next.
+    /// The sequence number of the next record.
     #[getter]
     fn position(&self) -> PyResult<u64> {
         Ok(self.state()?.position())

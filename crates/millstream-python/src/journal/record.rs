@@ -63,7 +63,7 @@ impl JournalRecord {
         self.record.time_ns()
     }
 
-    /// When it was appended, as a datetime in UTC; below a microsecond it is cut off.
+    /// When it was appended, as a datetime in UTC, truncated to microseconds.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let package = py.import("millstream._journal_store")?;

@@ -67,12 +67,12 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
-/// A moment that there may be none of, which is 0.
+/// An optional time; 0 is none.
 fn moment(ms: u64) -> Option<f64> {
     (ms != 0).then(|| seconds(ms))
 }
 
-/// The queue that an item left because it failed or expired there, and how it was then.
+/// The queue that an item left because it failed or expired there, and its state then.
 ///
 /// Example:
 ///     >>> import millstream as ms
@@ -111,13 +111,13 @@ impl ItemOrigin {
         seconds(self.0.left_ms)
     }
 
-    /// How often it had been delivered and had come back, before earlier redrives too.
+    /// How often it had been delivered and requeued, before earlier redrives too.
     #[getter]
     fn deliveries(&self) -> u32 {
         self.0.deliveries
     }
 
-    /// When it was to expire, in seconds since 1970; None for never.
+    /// Its expiry there, in seconds since 1970; None for never.
     #[getter]
     fn expires(&self) -> Option<f64> {
         moment(self.0.expiry_ms)
@@ -152,7 +152,7 @@ impl OpenItem {
         self.flags
     }
 
-    /// How often it was delivered before and came back.
+    /// How often it was delivered before and requeued.
     #[getter]
     fn deliveries(&self) -> u32 {
         self.deliveries
@@ -170,14 +170,14 @@ impl OpenItem {
         moment(self.expiry_ms)
     }
 
-    /// When it first came back after it was delivered, here or in a queue that it left, in seconds since 1970; None if it never did.
+    /// When it was first requeued after a delivery, here or in a queue that it left, in seconds since 1970; None if never.
     #[getter]
     fn first_failed(&self) -> Option<f64> {
         let history = self.history.as_ref();
         moment(history.map_or(0, |history| history.first_failed_ms))
     }
 
-    /// The queue that it left last, because it failed or expired there, and how it was then; None if it comes from no other queue.
+    /// The queue that it left last, because it failed or expired there, and its state then; None if it comes from no other queue.
     #[getter]
     fn origin(&self) -> Option<ItemOrigin> {
         let history = self.history.as_ref()?;

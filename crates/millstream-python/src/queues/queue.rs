@@ -35,7 +35,7 @@ impl Queue {
             .map_err(|error| to_python(py, error))
     }
 
-    /// Waits in line; without a timeout for ever.
+    /// Waits in FIFO order; without a timeout forever.
     fn wait(
         &self,
         py: Python<'_>,

@@ -7,7 +7,7 @@ use pyo3::{IntoPyObjectExt, sync::PyOnceLock};
 
 use super::classes::{Named, PyField, PyStruct};
 
-/// Why an object cannot be made: the record is broken, or the class refused.
+/// Why an object cannot be created: the record is invalid, or the class raised.
 pub(super) enum DecodeError {
     Record(Box<WireError>),
     Python(PyErr),

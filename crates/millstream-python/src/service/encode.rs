@@ -59,7 +59,7 @@ fn named(py: Python<'_>, error: PyErr, name: &str) -> PyErr {
     }
 }
 
-/// The largest record that is tried: that of a journal by default.
+/// The largest record: that of a journal by default.
 const LEN_MAX: usize = 1 << 28;
 
 /// Writes into memory that grows until it suffices.

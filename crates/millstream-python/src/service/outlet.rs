@@ -1,4 +1,4 @@
-//! Where a Python publisher's calls go: a journal, or a list for tests.
+//! The transports of a Python publisher: a journal, or a list for tests.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub(super) enum PublisherTransport {
     Recorder(millstream_wire::Recorder),
 }
 
-/// One end of a journal or a recorder, for the calls of one interface.
+/// A transport to a journal or a recorder, for the calls of one interface.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Outlet {
     interface: Py<Interface>,
@@ -166,7 +166,7 @@ impl Recorder {
         Self { recorder }
     }
 
-    /// An end that keeps the calls of an interface here.
+    /// A transport that keeps the calls of an interface here.
     fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
         let end = PublisherTransport::Recorder(self.recorder.clone());
         Outlet::make(py, interface, end, Sync::Never)

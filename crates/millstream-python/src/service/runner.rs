@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options, Sync, Wait};
-use millstream_service::{self as native, OnError, Runner, Settings, Setup, Stop, Taken};
+use millstream_service::{self as native, OnError, Outcome, Runner, Settings, Setup, Stop};
 use millstream_wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -19,9 +19,9 @@ use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
 use crate::run::Stopper;
 
-/// How many calls are made before signals are looked at.
+/// How many calls are made between two checks for signals.
 const CALLS: u32 = 256;
-/// How long it is waited for followers before signals are looked at.
+/// How long a wait for followers lasts before signals are handled.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A service before it runs: makes the outlets and the clock of its component.
@@ -33,7 +33,7 @@ pub(crate) struct Service {
     replays: bool,
 }
 
-/// How far a service is, for another thread.
+/// The progress of a service, for another thread.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
 pub(crate) struct Meter {
@@ -47,7 +47,7 @@ impl Meter {
         Meter::default()
     }
 
-    /// Calls, ticks, skipped records and dead letters; for each input the record that comes next, and nothing before the start.
+    /// Calls, ticks, skipped records and dead letters; for each input the next record; empty before the start.
     fn read(&self) -> ((u64, u64, u64, u64), Option<Vec<u64>>) {
         (counts(self.meter.report()), self.meter.positions())
     }
@@ -140,7 +140,7 @@ fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal>
     Journal::open(path, options).map_err(|error| service_error(py, &error))
 }
 
-/// Opens an input, which must be there: to keep a cursor in it, or, where that is not allowed, to read.
+/// Opens an existing input: to keep a cursor in it, or, where that is not allowed, to read.
 fn open_input(py: Python<'_>, path: &PathBuf, reads: bool) -> PyResult<Journal> {
     let options = match reads {
         true => Options::read_only(),
@@ -165,7 +165,7 @@ fn is_read_only(error: &std::io::Error) -> bool {
     )
 }
 
-/// Whether there is a journal at `path`, which may be for others to make.
+/// Whether there is a journal at `path`, which another process may create.
 #[pyfunction]
 pub(crate) fn service_has_input(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
     match Journal::open(&path, Options::read_only()) {
@@ -213,13 +213,13 @@ impl Service {
         })
     }
 
-    /// Whether it goes by a recorded order.
+    /// Whether it follows a recorded order.
     #[getter]
     fn is_recorded(&self) -> PyResult<bool> {
         Ok(self.waiting()?.is_recorded())
     }
 
-    /// A publisher's end of the output journal.
+    /// The transport of a publisher to the output journal.
     fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
         let outlet = self
             .waiting()?
@@ -324,7 +324,7 @@ fn wait_of(wait: &str) -> Wait {
     }
 }
 
-/// What becomes of bad records; dead letters are as durable as the output.
+/// The handling of bad records; dead letters are as durable as the output.
 fn on_error_of(
     py: Python<'_>,
     on_error: &str,
@@ -388,10 +388,10 @@ impl Running<'_> {
     fn run(mut self, py: Python<'_>, drain: bool, until: Option<u64>) -> PyResult<native::Report> {
         warn(py, &self.runner)?;
         let mut calls = 0u32;
-        let mut taken = Taken::Nothing;
+        let mut taken = Outcome::Nothing;
         self.write_meter();
         loop {
-            if (taken == Taken::Nothing || self.runner.is_ahead()) && !self.wait_followed(py)? {
+            if (taken == Outcome::Nothing || self.runner.is_ahead()) && !self.wait_followed(py)? {
                 return self.end(py);
             }
             let runner = &mut self.runner;
@@ -404,7 +404,7 @@ impl Running<'_> {
             };
             taken = turned.map_err(|error| service_failed(py, error))?;
             calls += 1;
-            if taken == Taken::Nothing {
+            if taken == Outcome::Nothing {
                 if drain && self.wait_followed(py)? {
                     return self.end(py);
                 }
@@ -412,7 +412,7 @@ impl Running<'_> {
                 let runner = &mut self.runner;
                 unlocked(|| runner.wait_for_input()).map_err(|error| service_failed(py, error))?;
             }
-            if calls >= CALLS || taken == Taken::Nothing {
+            if calls >= CALLS || taken == Outcome::Nothing {
                 calls = 0;
                 self.write_meter();
                 if self.is_stopped(py)? {
@@ -469,7 +469,7 @@ fn interrupted(py: Python<'_>) -> PyResult<bool> {
     }
 }
 
-/// What calls the component's methods with the arguments of records.
+/// Calls the component's methods with the arguments of records.
 pub(super) fn dispatch<C>(
     interface: Py<Interface>,
     methods: Vec<Py<PyAny>>,
@@ -507,7 +507,7 @@ pub(super) fn dispatch<C>(
     }
 }
 
-/// What calls a method as a timer, with the time.
+/// Calls a method as a timer, with the time.
 pub(super) fn tick(
     call: Py<PyAny>,
 ) -> impl FnMut(&mut (), i64) -> Result<(), Cause> + Send + 'static {

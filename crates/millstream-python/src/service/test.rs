@@ -220,7 +220,7 @@ pub(crate) fn service_export(
 /// A hop as Python gets it: the journal, the record, its time, and the call as YAML.
 type PyHop = (String, u64, String, Option<String>);
 
-/// The way of a message, its origin last.
+/// The chain of causes of a record, its origin last.
 #[pyfunction]
 #[pyo3(signature = (path, sequence, folders = Vec::new()))]
 pub(crate) fn service_history(
@@ -242,7 +242,7 @@ pub(crate) fn service_history(
     Ok(hops.into_iter().map(hop).collect())
 }
 
-/// How long the calls of a journal took, hop by hop, as JSON.
+/// The latencies of the calls of a journal, hop by hop, as JSON.
 #[pyfunction]
 pub(crate) fn service_latency(
     py: Python<'_>,

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 
-use super::Opened;
+use super::OpenWriter;
 use super::encode::append_frame;
 use crate::batch::PyBatch;
 use crate::error::cause;
@@ -54,7 +54,7 @@ impl KeyedSink {
         name: &str,
         worker: usize,
         control: &Arc<Control>,
-    ) -> Result<Opened, Cause> {
+    ) -> Result<OpenWriter, Cause> {
         let encode = self.encode.as_ref();
         Ok(Box::new(KeyedWriter {
             name: name.to_owned(),
@@ -167,7 +167,7 @@ fn append_number(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
     Ok(())
 }
 
-/// Appends the members of a tuple with commas between them. What could be taken for something else has a backslash before it.
+/// Appends the members of a tuple with commas between them. Ambiguous characters are escaped with a backslash.
 fn append_members(members: &Bound<'_, PyTuple>, out: &mut Vec<u8>) -> PyResult<()> {
     if members.is_empty() {
         out.extend_from_slice(b"\\e");

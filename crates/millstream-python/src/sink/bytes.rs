@@ -12,7 +12,7 @@ use millstream_flow::{files, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
-use super::Opened;
+use super::OpenWriter;
 use super::encode::EncodedWriter;
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
@@ -68,7 +68,7 @@ impl ByteSink {
         name: &str,
         worker: usize,
         control: &Arc<Control>,
-    ) -> Result<Opened, Cause> {
+    ) -> Result<OpenWriter, Cause> {
         Ok(Box::new(EncodedWriter {
             name: name.to_owned(),
             inner: unlocked(|| self.sink.open(worker, control))?,

@@ -25,12 +25,12 @@ pub(crate) struct EncodedWriter {
 }
 
 /// Appends the frame of an item: the result of `encode`, or else its own bytes, or else its text if that is
-/// wanted. What is none of these is not what `who`, a sink or a source, takes.
+/// wanted. For any other item the error names the `owner`, a sink or a source.
 pub(crate) fn append_frame(
     item: &Bound<'_, PyAny>,
     encode: Option<&Py<PyAny>>,
     text: bool,
-    who: &str,
+    owner: &str,
     frames: &mut Frames,
 ) -> PyResult<()> {
     let encoded = match encode {
@@ -54,7 +54,7 @@ pub(crate) fn append_frame(
         return Err(PyTypeError::new_err(match encode {
             Some(_) => format!("the encoder gave {found}, not bytes, str or a Record"),
             None => format!(
-                "the {who} takes bytes, str or a Record, not {found}; give it an encode function"
+                "the {owner} takes bytes, str or a Record, not {found}; give it an encode function"
             ),
         }));
     }

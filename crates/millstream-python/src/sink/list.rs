@@ -9,32 +9,32 @@ use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::files::{length_of, token_of};
+use millstream_flow::shared_log::{Log, SharedLog};
 use millstream_flow::sink::{Token, Writer};
-use millstream_flow::together::{Log, Together};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::Opened;
+use super::OpenWriter;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// The list as the workers of a run share it. Whoever locks it holds the interpreter already, and keeps it.
-type Shared = Mutex<Together<Growing>>;
+/// The list as the workers of a run writer it. A thread that locks it holds the interpreter lock already, and keeps it.
+type Shared = Mutex<SharedLog<Growing>>;
 
-/// A list that a flow ends in.
+/// A list as a sink of a flow.
 pub(crate) struct ListSink {
     list: Py<PyList>,
-    /// How many of its items the sink was committed to be committed.
+    /// How many of its items a later commit has confirmed as committed.
     committed: AtomicUsize,
     shared: Mutex<Weak<Shared>>,
 }
 
-/// The lists that are sinks now, by where they are: a list that several steps write to is one sink.
+/// The lists that are sinks now, by address: a list that several steps write to is one sink.
 static LISTS: Mutex<BTreeMap<usize, Weak<ListSink>>> = Mutex::new(BTreeMap::new());
 
 impl ListSink {
-    /// The sink that a list is.
+    /// The sink of a list.
     pub(crate) fn of(list: &Bound<'_, PyList>) -> Arc<Self> {
         let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
         let place = list.as_ptr() as usize;
@@ -51,17 +51,17 @@ impl ListSink {
         sink
     }
 
-    pub(crate) fn open(&self, control: &Arc<Control>) -> Opened {
+    pub(crate) fn open(&self, control: &Arc<Control>) -> OpenWriter {
         locked(|py| {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             let list = shared.upgrade().unwrap_or_else(|| {
                 let growing = Growing(self.list.clone_ref(py));
-                let list = Arc::new(Mutex::new(Together::new(growing, control)));
+                let list = Arc::new(Mutex::new(SharedLog::new(growing, control)));
                 *shared = Arc::downgrade(&list);
                 list
             });
-            let share = list.lock().unwrap_or_else(PoisonError::into_inner).join();
-            Box::new(ListWriter { list, share })
+            let writer = list.lock().unwrap_or_else(PoisonError::into_inner).join();
+            Box::new(ListWriter { list, writer })
         })
     }
 
@@ -92,20 +92,20 @@ impl ListSink {
         Ok(())
     }
 
-    /// How many items would be there if the sink hid them until it is committed that they are committed.
+    /// How many items a sink would show that hides them until a later commit confirms them.
     pub(crate) fn committed(&self) -> usize {
         self.committed.load(Ordering::Relaxed)
     }
 }
 
-/// A list that is written.
+/// The writer of a list.
 struct Growing(Py<PyList>);
 
 impl Log for Growing {
-    type Piece = Option<Py<PyList>>;
+    type Batch = Option<Py<PyList>>;
 
-    fn append(&mut self, piece: &mut Option<Py<PyList>>) -> Result<(), Cause> {
-        let Some(values) = piece.take() else {
+    fn append(&mut self, batch: &mut Option<Py<PyList>>) -> Result<(), Cause> {
+        let Some(values) = batch.take() else {
             return Ok(());
         };
         locked(|py| {
@@ -126,11 +126,11 @@ impl Log for Growing {
 /// Appends each batch to a list.
 struct ListWriter {
     list: Arc<Shared>,
-    share: usize,
+    writer: usize,
 }
 
 impl ListWriter {
-    fn with<T>(&self, work: impl FnOnce(&mut Together<Growing>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut SharedLog<Growing>) -> T) -> T {
         locked(|_| work(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
@@ -139,17 +139,17 @@ impl Writer<PyBatch> for ListWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         let mut values = batch.values.take();
         batch.clear();
-        self.with(|list| list.write(self.share, &mut values))
+        self.with(|list| list.write(self.writer, &mut values))
     }
     fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = self.with(|list| list.prepare(self.share, epoch))?;
+        let length = self.with(|list| list.prepare(self.writer, epoch))?;
         Ok(length.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let length = self.with(|list| list.leave(self.share))?;
+        let length = self.with(|list| list.leave(self.writer))?;
         Ok(length.map(token_of))
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn open(
     }))
 }
 
-/// What a sink or writer gave when one of its optional verbs was called; nothing when it has none.
+/// The result of an optional method of a sink or writer; `None` when it has no such method.
 fn call_if_there<'py>(
     object: &Bound<'py, PyAny>,
     verb: &str,
@@ -62,7 +62,7 @@ fn read<'py>(py: Python<'py>, tokens: &[Token]) -> PyResult<Bound<'py, PyList>> 
     PyList::new(py, tokens.iter().map(read).collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Takes a sink back to the last committed epoch.
+/// Rolls a sink back to the last committed epoch.
 pub(crate) fn resume(sink: &Arc<Py<PyAny>>, tokens: &[Token]) -> Result<Option<Token>, Cause> {
     let resumed = |py: Python<'_>| {
         let token = call_if_there(sink.bind(py), "resume", (read(py, tokens)?,))?;
@@ -71,7 +71,7 @@ pub(crate) fn resume(sink: &Arc<Py<PyAny>>, tokens: &[Token]) -> Result<Option<T
     locked(resumed).map_err(cause)
 }
 
-/// Tells a sink that an epoch counts.
+/// Notifies a sink that an epoch is committed.
 pub(crate) fn commit(sink: &Arc<Py<PyAny>>, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
     let committed = |py: Python<'_>| {
         call_if_there(sink.bind(py), "commit", (epoch, read(py, tokens)?)).map(drop)

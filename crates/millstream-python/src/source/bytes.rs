@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::directory::{self, ReadDirectory};
-use millstream_flow::durable::{self, Keep};
+use millstream_flow::durable::{self, Retain};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
@@ -80,7 +80,7 @@ impl ByteSource {
     pub(crate) fn add(
         &self,
         flow: &Flow,
-        durable: Option<Keep>,
+        durable: Option<Retain>,
         reading: &Reading<'_>,
     ) -> PyResult<Pipe<PyBatch>> {
         let frames = match &self.kind {
@@ -106,7 +106,7 @@ impl ByteSource {
 fn add(
     flow: &Flow,
     source: impl Source<Frames>,
-    durable: Option<Keep>,
+    durable: Option<Retain>,
     &Reading {
         name, batch_size, ..
     }: &Reading<'_>,
@@ -133,22 +133,11 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         Ok(Box::new(UnlockedPartition(
             self.0.open(partition, resume, io)?,
-        )))
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        Ok(Box::new(UnlockedPartition(
-            self.0.open_at(partition, resume, place, io)?,
         )))
     }
     fn over(
@@ -175,11 +164,8 @@ impl<B> Partition<B> for UnlockedPartition<B> {
     fn next_awake(&self) -> Option<u64> {
         self.0.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.0.position()
-    }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        self.0.place()
     }
 }
 

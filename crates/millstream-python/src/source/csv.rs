@@ -63,7 +63,7 @@ impl CsvSource {
 /// Makes objects of rows, on one worker.
 struct RowsStep {
     policy: ErrorHandler,
-    /// The names of fields that were there last, and the same as objects.
+    /// The field names of the last batch, and the same as objects.
     names: Option<(Vec<String>, Vec<Py<PyString>>)>,
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use millstream_flow::durable::{Keep, Kind, Raw};
+use millstream_flow::durable::{Kind, Raw, Retain};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use pyo3::intern;
@@ -18,7 +18,7 @@ use crate::gil::locked;
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct DurableSource {
     pub(crate) source: Py<PyAny>,
-    pub(crate) keep: Keep,
+    pub(crate) keep: Retain,
 }
 
 #[pymethods]
@@ -32,10 +32,10 @@ impl DurableSource {
         seconds: Option<f64>,
     ) -> PyResult<Self> {
         let keep = match (all, bytes, seconds) {
-            (true, ..) => Keep::All,
-            (_, Some(bytes), _) => Keep::Bytes(bytes),
-            (_, _, Some(seconds)) => Keep::Age(Duration::try_from_secs_f64(seconds)?),
-            _ => Keep::Needed,
+            (true, ..) => Retain::All,
+            (_, Some(bytes), _) => Retain::Bytes(bytes),
+            (_, _, Some(seconds)) => Retain::Age(Duration::try_from_secs_f64(seconds)?),
+            _ => Retain::Needed,
         };
         Ok(DurableSource { source, keep })
     }
@@ -45,7 +45,7 @@ impl DurableSource {
     }
 }
 
-/// What the sources of the native half are made durable with.
+/// The options that make the native sources durable.
 pub(crate) fn of<'py>(
     source: &Bound<'py, PyAny>,
     keep: Option<&Bound<'py, PyAny>>,

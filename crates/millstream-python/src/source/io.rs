@@ -8,7 +8,7 @@ use millstream_flow::poller::{Io, Readiness, Wake};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// What is to be watched, or no longer.
+/// A file descriptor to watch, or to stop watching.
 enum Request {
     Register(RawFd),
     Unregister(RawFd),
@@ -132,6 +132,9 @@ impl SourceIo {
     ///
     /// Args:
     ///     fd: the object or number that was registered.
+    ///
+    /// Raises:
+    ///     ValueError: ``fd`` is no file descriptor.
     ///
     /// Example:
     ///     >>> import socket

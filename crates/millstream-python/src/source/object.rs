@@ -21,7 +21,7 @@ use crate::gil::locked;
 use crate::saving::{objects, save_object};
 use crate::show::type_name;
 
-/// How long a source that has nothing, names no moment and was given nothing that wakes it is left alone.
+/// The interval between polls of a source without items, next time and file descriptor.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
 /// A Python object as a source.
@@ -71,7 +71,7 @@ impl ObjectSource {
     }
 }
 
-/// Whether a function takes so many arguments by position, the last of which is `name` or has no default.
+/// Whether a function takes this many arguments by position, the last of which is `name` or has no default.
 fn takes(function: &Bound<'_, PyAny>, count: usize, name: &str) -> PyResult<bool> {
     let io = function.py().import("millstream._io")?;
     io.call_method1("takes", (function, count, name))?.extract()
@@ -87,29 +87,11 @@ impl Source<PyBatch> for ObjectSource {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         let (of_source, watched) = Wakeups::new(io);
-        let position = match place {
-            Some(mut place) => Some((objects().load)(&mut place)?),
-            None => locked(|py| {
-                Ok(resume
-                    .map(|at| at.into_pyobject(py))
-                    .transpose()?
-                    .map(|at| at.into_any().unbind()))
-            })
-            .map_err(cause)?,
-        };
+        let position = resume.map(load).transpose()?;
         let opened = locked(|py| {
             let (partition, takes_io) = self.open(py, partition, position, of_source)?;
             let limited = partition.bind(py).hasattr(intern!(py, "_limit"))?;
@@ -142,7 +124,7 @@ struct ObjectPartition {
     limited: bool,
     limit: usize,
     awake: Option<u64>,
-    /// What wakes it, if it was given that.
+    /// Its wake-up requests, if it takes an `io`.
     watched: Option<Wakeups>,
 }
 
@@ -195,30 +177,36 @@ impl Partition<PyBatch> for ObjectPartition {
     fn next_awake(&self) -> Option<u64> {
         self.awake
     }
-    fn position(&self) -> Position {
-        locked(|py| {
-            let position = self
-                .partition
-                .bind(py)
-                .call_method0(intern!(py, "position"));
-            position
-                .and_then(|position| position.extract())
-                .unwrap_or(0)
-        })
+    fn position(&self) -> Result<Position, Cause> {
+        let position = locked(|py| {
+            let partition = self.partition.bind(py);
+            save(&partition.call_method0(intern!(py, "position"))?)
+        });
+        position.map_err(|error| self.failed(cause(error)))
     }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        locked(|py| {
-            let position = self
-                .partition
-                .bind(py)
-                .call_method0(intern!(py, "position"))?;
-            if position.is_instance_of::<PyInt>() && position.extract::<Position>().is_ok() {
-                return Ok(None);
-            }
-            let mut place = Vec::new();
-            save_object(&position, &mut place)?;
-            Ok(Some(place))
-        })
-        .map_err(|error| self.failed(cause(error)))
+}
+
+/// The version of positions that are no numbers: a value as states are saved. Earlier programs wrote the same without a version,
+/// which reads as version 0.
+const VERSION: u8 = 1;
+
+/// What `position()` returned, as a position: an int that fits is a number.
+fn save(position: &Bound<'_, PyAny>) -> PyResult<Position> {
+    if position.is_instance_of::<PyInt>()
+        && let Ok(number) = position.extract::<u64>()
+    {
+        return Ok(number.into());
     }
+    let mut bytes = Vec::new();
+    save_object(position, &mut bytes)?;
+    Ok(Position::bytes(VERSION, bytes))
+}
+
+/// The value of a position.
+fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
+    if let Some(number) = position.number() {
+        return locked(|py| Ok(number.into_pyobject(py)?.into_any().unbind())).map_err(cause);
+    }
+    let (_, mut bytes) = position.require_bytes(VERSION)?;
+    (objects().load)(&mut bytes)
 }

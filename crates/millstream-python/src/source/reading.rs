@@ -20,7 +20,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) name: &'a str,
     /// How many items a batch has at most; the source may allow fewer.
     pub(crate) batch_size: usize,
-    /// What becomes of input that cannot be decoded.
+    /// The handling of input that cannot be decoded.
     pub(crate) on_error: OnErrorOption,
 }
 

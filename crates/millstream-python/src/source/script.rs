@@ -26,7 +26,7 @@ enum Piece {
 }
 
 /// Scripted partitions: each a list of pieces, where a list is items, a number a pause in seconds, a
-/// clock and a number the wish to move it on, `None` an abort and `False` an end.
+/// clock and a number an advance of the clock, `None` an abort and `False` an end.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
 pub(crate) struct Script {
@@ -89,11 +89,12 @@ impl Source<PyBatch> for Script {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
+        resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<PyBatch>>, Cause> {
         let pieces = Arc::clone(&self.partitions[partition]);
-        let piece = resume.map_or(0, |position| (position >> ITEM_BITS) as usize);
+        let position = resume.map_or(Ok(0), Position::require_number)?;
+        let piece = (position >> ITEM_BITS) as usize;
         for at in pieces.iter() {
             if let Piece::Advance(clock, _) = at {
                 clock.advanced_by(place(&pieces), advanced(&pieces, piece, clock));
@@ -102,7 +103,7 @@ impl Source<PyBatch> for Script {
         Ok(Box::new(ScriptReader {
             pieces,
             piece,
-            item: resume.map_or(0, |position| (position & ITEM_MASK) as usize),
+            item: (position & ITEM_MASK) as usize,
             until: None,
             settled: false,
             batch: self.batch,
@@ -112,7 +113,7 @@ impl Source<PyBatch> for Script {
 
 /// A position is the number of a piece and, below it, that of an item in the piece.
 const ITEM_BITS: u32 = 32;
-const ITEM_MASK: Position = (1 << ITEM_BITS) - 1;
+const ITEM_MASK: u64 = (1 << ITEM_BITS) - 1;
 
 /// By how much the pieces before `end` have advanced a clock.
 fn advanced(pieces: &[Piece], end: usize, clock: &VirtualClock) -> Duration {
@@ -134,7 +135,7 @@ struct ScriptReader {
     piece: usize,
     item: usize,
     until: Option<u64>,
-    /// True when the worker has rested since the batch before an `Advance`.
+    /// True when the worker has been idle since the batch before an `Advance`.
     settled: bool,
     batch: usize,
 }
@@ -170,7 +171,7 @@ impl Partition<PyBatch> for ScriptReader {
                     return Ok(Next::Idle);
                 }
                 Some(Piece::Advance(clock, by)) => {
-                    // As in the engine's own script: what was read before arrives before the clock moves.
+                    // As in the engine's own script: earlier items arrive before the clock advances.
                     if self.settled && !events.quiet() {
                         return Ok(Next::Idle);
                     }
@@ -190,7 +191,8 @@ impl Partition<PyBatch> for ScriptReader {
     fn next_awake(&self) -> Option<u64> {
         Some(self.until.unwrap_or(0))
     }
-    fn position(&self) -> Position {
-        (self.piece as u64) << ITEM_BITS | self.item as u64
+    fn position(&self) -> Result<Position, Cause> {
+        let position = (self.piece as u64) << ITEM_BITS | self.item as u64;
+        Ok(position.into())
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::Item;
 use crate::embedded::Queue;
 use millstream_flow::error::Cause;
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Writer};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Writer};
 
 /// Notes are small, and each segment is preallocated.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -110,7 +110,7 @@ impl Ledger {
             ..Options::default()
         };
         let journal = Journal::open(path, options)?;
-        let cursor = journal.cursor(CURSOR, Share::Exclusive)?;
+        let cursor = journal.cursor(CURSOR, CursorMode::Exclusive)?;
         let from = cursor.position()?.max(journal.first()?);
         let until = committed.unwrap_or(from);
         let mut reader = journal.reader()?;

@@ -54,12 +54,12 @@ impl LentQueue {
     }
 
     /// The position after the last batch.
-    pub(super) fn next(&self) -> Position {
+    pub(super) fn next(&self) -> u64 {
         lock(&self.loans).next
     }
 
     /// Records a batch that was taken. Returns the position after it.
-    pub(super) fn record(&self, items: &[Item]) -> Result<Position, Cause> {
+    pub(super) fn record(&self, items: &[Item]) -> Result<u64, Cause> {
         let note = Note::of(items);
         let bytes = items.iter().map(|item| item.body.len()).sum();
         let mut loans = lock(&self.loans);
@@ -85,7 +85,7 @@ impl LentQueue {
     }
 
     /// Removes the items of all batches before this position from the queue.
-    pub(super) fn confirm(&self, before: Position) -> Result<(), Cause> {
+    pub(super) fn confirm(&self, before: u64) -> Result<(), Cause> {
         let mut loans = lock(&self.loans);
         while let Some((position, ..)) = loans.batches.front()
             && *position < before
@@ -128,7 +128,7 @@ impl Recording for LentQueues {
         for (partition, position) in positions {
             // A partition that the source no longer has keeps its position, in case it returns.
             if let Some(queue) = self.queues.iter().find(|queue| queue.name == *partition) {
-                queue.confirm(*position)?;
+                queue.confirm(position.require_number()?)?;
             }
         }
         Ok(())

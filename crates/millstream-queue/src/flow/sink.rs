@@ -8,8 +8,8 @@ use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::journals::Appending;
+use millstream_flow::shared_log::SharedLog;
 use millstream_flow::sink::{Sink, Token, Transactional, Writer};
-use millstream_flow::together::Together;
 
 use super::staging::{Staged, Staging};
 use super::{Location, lock};
@@ -30,7 +30,7 @@ struct Run {
     /// The output that is not in the queue, once a worker has opened the sink.
     staging: Option<Staging>,
     /// The staging journal that the workers share, once one has opened it.
-    together: Option<Arc<Mutex<Together<Appending>>>>,
+    log: Option<Arc<Mutex<SharedLog<Appending>>>>,
     writers: usize,
 }
 
@@ -49,7 +49,7 @@ impl Run {
         if self.writers > 0 {
             return Ok(());
         }
-        self.together = None;
+        self.log = None;
         let Some(staging) = &self.staging else {
             return Ok(());
         };
@@ -80,19 +80,19 @@ impl Sink<Frames> for WriteQueue {
                 run.staging.insert(Staging::resume(queue, staged)?)
             }
         };
-        let together = match &run.together {
-            Some(together) => Arc::clone(together),
+        let log = match &run.log {
+            Some(log) => Arc::clone(log),
             None => {
                 let appending = Appending(staging.journal().writer()?);
-                let together = Arc::new(Mutex::new(Together::new(appending, control)));
-                Arc::clone(run.together.insert(together))
+                let log = Arc::new(Mutex::new(SharedLog::new(appending, control)));
+                Arc::clone(run.log.insert(log))
             }
         };
         run.writers += 1;
-        let share = lock(&together).join();
+        let writer = lock(&log).join();
         Ok(Box::new(StagingWriter {
-            together: Some(together),
-            share,
+            log: Some(log),
+            writer,
             id: staging.id,
             queue: staging.queue().clone(),
             run: Arc::clone(&self.run),
@@ -175,8 +175,8 @@ impl Writer<Frames> for DirectWriter {
 
 struct StagingWriter {
     /// `None` while the writer is being dropped.
-    together: Option<Arc<Mutex<Together<Appending>>>>,
-    share: usize,
+    log: Option<Arc<Mutex<SharedLog<Appending>>>>,
+    writer: usize,
     id: u64,
     queue: Queue,
     run: Arc<Mutex<Run>>,
@@ -186,10 +186,10 @@ struct StagingWriter {
 impl StagingWriter {
     fn with<T: Default>(
         &self,
-        write: impl FnOnce(&mut Together<Appending>) -> Result<T, Cause>,
+        write: impl FnOnce(&mut SharedLog<Appending>) -> Result<T, Cause>,
     ) -> Result<T, Cause> {
-        match &self.together {
-            Some(together) => write(&mut lock(together)),
+        match &self.log {
+            Some(log) => write(&mut lock(log)),
             None => Ok(T::default()),
         }
     }
@@ -198,7 +198,7 @@ impl StagingWriter {
 impl Writer<Frames> for StagingWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         check(&self.queue, batch)?;
-        self.with(|together| together.write(self.share, batch))
+        self.with(|log| log.write(self.writer, batch))
     }
 
     fn flush(&mut self) -> Result<(), Cause> {
@@ -206,13 +206,13 @@ impl Writer<Frames> for StagingWriter {
     }
 
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let length = self.with(|together| together.prepare(self.share, epoch))?;
+        let length = self.with(|log| log.prepare(self.writer, epoch))?;
         let id = self.id;
         Ok(length.map(|length| Staged { id, length }.token()))
     }
 
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let length = self.with(|together| together.leave(self.share))?;
+        let length = self.with(|log| log.leave(self.writer))?;
         let id = self.id;
         Ok(length.map(|length| Staged { id, length }.token()))
     }
@@ -221,7 +221,7 @@ impl Writer<Frames> for StagingWriter {
 impl Drop for StagingWriter {
     fn drop(&mut self) {
         // The journal must be closed before `close_if_over`.
-        self.together = None;
+        self.log = None;
         let mut run = lock(&self.run);
         run.writers -= 1;
         // The next run finds what cannot be closed now.

@@ -105,7 +105,7 @@ impl Source<Frames> for ReadQueues {
     fn open(
         &self,
         partition: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let mut run = lock(&self.run);
@@ -143,7 +143,10 @@ impl Resumable for ReadQueues {
         let ledgers = state_dir.join("queues").join(escape(run.source));
         for queue in &lent_queues.queues {
             let committed = run.committed.iter().find(|(name, _)| *name == queue.name);
-            let committed = committed.map(|(_, position)| *position);
+            let committed = committed.map(|(_, position)| position.require_number());
+            let committed = committed.transpose();
+            let committed =
+                committed.map_err(|error| format!("partition \"{}\": {error}", queue.name))?;
             let (ledger, next) =
                 Ledger::resume(&ledgers.join(&queue.name), &queue.queue, committed)?;
             queue.attach_ledger(ledger, next);
@@ -163,7 +166,7 @@ struct QueuePartition {
     /// Whether the run has commits.
     has_commits: bool,
     items: Vec<Item>,
-    position: Position,
+    position: u64,
     /// Whether the last batches were flushed.
     flushed: bool,
     awake: u64,
@@ -228,7 +231,7 @@ impl Partition<Frames> for QueuePartition {
         Some(self.awake)
     }
 
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::embedded::Queue;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::Token;
-use millstream_journal::{Cursor, Journal, Options, Reader, Retention, Share};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention};
 
 /// The directory of staging journals, in that of the queues. No queue has such a name.
 const FOLDER: &str = ".flows";
@@ -48,7 +48,7 @@ impl Staged {
         }
         Err(format!(
             "queue {} has {moved} items of this flow, and the state directory knows of {}: it is an older copy. Resume from the newest \
-             one, or forget the sink, which then adds to the queue what the flow gives from here on",
+             one, or drop the state of the sink (--drop-state), which then adds later output of the flow to the queue",
             queue.name(),
             self.length
         )
@@ -106,7 +106,7 @@ impl Staging {
         let mark = queue.next_index(staged.id)?;
         staged.is_newest(mark, &queue)?;
         let journal = Journal::open(&path, options)?;
-        let cursor = journal.cursor(MOVED, Share::Exclusive)?;
+        let cursor = journal.cursor(MOVED, CursorMode::Exclusive)?;
         // A deleted queue has forgotten the number.
         let moved = mark.max(cursor.position()?);
         staged.is_newest(moved, &queue)?;

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use subtle::ConstantTimeEq;
+
 /// Names and passwords. Copies are cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials(Arc<[Credential]>);
@@ -35,11 +37,11 @@ impl Credentials {
         self.0.iter().map(Credential::name)
     }
 
-    /// The entry of a client that sends `NAME PASSWORD`.
+    /// The entry of a client that sends `NAME PASSWORD`. The time of a comparison does not depend on the contents.
     pub(super) fn find(&self, said: &[u8]) -> Option<&Credential> {
         self.0
             .iter()
-            .find(|known| constant_time_eq(known.secret.as_bytes(), said))
+            .find(|known| known.secret.as_bytes().ct_eq(said).into())
     }
 
     /// The entry with the same name and password.
@@ -68,14 +70,4 @@ impl FromStr for Credentials {
             .collect::<Result<_, String>>()
             .map(Credentials)
     }
-}
-
-/// Whether two secrets are equal, in a time that does not depend on their contents.
-fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len()
-        && one
-            .iter()
-            .zip(other)
-            .fold(0, |differing, (a, b)| differing | (a ^ b))
-            == 0
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_journal::storage::{Mapped, Storage as Disk};
 use millstream_journal::{
-    Cursor, Error as Fault, Journal, Options, Reader, RecordSet, Retention, Share, Writer,
+    Cursor, CursorMode, Error as Fault, Journal, Options, Reader, RecordSet, Retention, Writer,
 };
 
 use super::{Log, Syncing};
@@ -143,7 +143,7 @@ impl<D: Disk> LiveJournal<D> {
         Ok(LiveJournal {
             writer,
             reader: journal.reader()?,
-            cursor: journal.cursor(CURSOR, Share::Exclusive)?,
+            cursor: journal.cursor(CURSOR, CursorMode::Exclusive)?,
             tombstones,
             spare_from: match is_growing {
                 Some(false) => SPARE_FROM_BYTES,

@@ -131,11 +131,11 @@ impl Log for MemoryLog {
         let records = self.records.borrow();
         let index = position
             .checked_sub(records.first)
-            .ok_or_else(|| gone(position))?;
+            .ok_or_else(|| pruned(position))?;
         let record = records
             .kept
             .get(index as usize)
-            .ok_or_else(|| gone(position))?;
+            .ok_or_else(|| pruned(position))?;
         self.lent.clear();
         self.lent.extend_from_slice(record);
         Ok(&self.lent)
@@ -179,6 +179,6 @@ impl Log for MemoryLog {
     }
 }
 
-fn gone(position: u64) -> Cause {
+fn pruned(position: u64) -> Cause {
     format!("there is no record {position}").into()
 }

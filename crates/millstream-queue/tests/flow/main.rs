@@ -1,4 +1,4 @@
-//! Queues as sources and sinks of flows: nothing is lost and nothing counts twice, wherever the flow breaks off.
+//! Queues as sources and sinks of flows: no item is lost and none counts twice, wherever the flow crashes.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn open(folder: &Path) -> Queues {
     Queues::open(folder, &options).unwrap()
 }
 
-/// Puts words, `count` in all; gives how often each comes.
+/// Puts `count` words; returns the count of each.
 fn fill(folder: &Path, count: usize) -> BTreeMap<String, usize> {
     let words: Vec<String> = (0..count).map(|n| format!("w{}", n * n % 37)).collect();
     let queue = open(folder).queue("in").unwrap();
@@ -83,7 +83,7 @@ fn fan_out(folder: &Path) {
     assert_eq!(copy.get(NOW).unwrap(), None);
 }
 
-/// Crashes behind every so-manieth commit, until the flow ends.
+/// Crashes after every `commits` commits, until the flow ends.
 fn crash_everywhere(workers: usize, commits: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (place, state) = (folder.path().join("queues"), folder.path().join("state"));
@@ -144,12 +144,12 @@ fn a_flow_that_crashes_behind_its_last_commit_leaves_nothing_in_between() {
         let crashed = run(recovery.clone().crash(at));
         assert!(matches!(crashed, Err(FlowError::Crashed(_))), "{at}");
         let input = open(&place).queue("in").unwrap();
-        let left = if at == Crash::Behind(1) { 0 } else { 3_000 };
+        let left = if at == Crash::After(1) { 0 } else { 3_000 };
         assert_eq!(input.len().unwrap(), left, "{at}");
         drop(input);
         run(recovery.clone()).unwrap();
         check(&place, &counts);
-        // It has come to its end, and goes on with what is put later.
+        // It has ended; a second run continues with the items put since.
         open(&place).queue("in").unwrap().put(b"later").unwrap();
         run(recovery).unwrap();
         assert_eq!(open(&place).queue("in").unwrap().len().unwrap(), 0);

@@ -1,4 +1,4 @@
-//! How long items have waited: the numbers that operators alarm on.
+//! Ages of items: the values that operators alert on.
 
 use crate::script::World;
 

@@ -1,4 +1,4 @@
-//! Expiry, age, and queues that are deleted when nobody needs them.
+//! Expiry, age, and queues that are deleted when they are unused.
 
 use crate::script::{World, play};
 

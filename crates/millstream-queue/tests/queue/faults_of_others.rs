@@ -1,4 +1,4 @@
-//! Faults that were seen in other queue servers; none is ours.
+//! Known faults of other queue servers, which this one must not have.
 
 use crate::script::{World, play};
 

@@ -1,4 +1,4 @@
-//! A queue over a journal whose segments have grown, format 3, as it lies in the repository: its items are there, and it goes on.
+//! A fixture in the repository: a queue over a journal of format 3 whose segments have grown. Its items are there, and it works on.
 //!
 //! `MILLSTREAM_WRITE_FIXTURES=1 cargo test -p millstream-queue --test queue grown_queue` writes it. That of a version that was released is never
 //! written again.
@@ -54,7 +54,7 @@ fn take(queues: &mut Broker<JournalStorage>, number: usize) {
     assert!(answer.contains(&body(number)), "{number}: {answer}");
 }
 
-/// Make the queue anew, if that is asked for.
+/// Write the fixture, if the environment says so.
 fn write_if_wanted() {
     if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_none() {
         return;

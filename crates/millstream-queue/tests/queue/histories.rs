@@ -146,7 +146,7 @@ fn a_history_is_kept_when_an_item_is_written_again() {
             format!("set dead 0 0 5000\r\n{body}\r\nget dead/open\r\n").as_bytes(),
         );
         world.received('b');
-        // The old letter stays open while others come and go behind it.
+        // The old letter stays open while others come and go after it.
         world.send('c', b"get dead\r\n");
         world.received('c');
     }

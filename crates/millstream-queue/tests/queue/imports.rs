@@ -67,7 +67,7 @@ fn kestrel_opens_confirms_and_gives_back() {
         vec![3],              // b as 2
         vec![3],              // c as 3
         with_xid(6, 1, b""),  // a is confirmed
-        with_xid(5, 3, b""),  // c goes back to the head
+        with_xid(5, 3, b""),  // c returns to the head
         vec![1],              // c is removed
         with_xid(9, 77, b""), // d is open as 77
     ]

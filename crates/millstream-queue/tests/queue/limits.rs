@@ -1,4 +1,4 @@
-//! What a queue takes, and what clients may do.
+//! Limits of queues and of clients.
 
 use millstream_queue::protocol::Limits;
 use millstream_queue::session::SessionOptions;

@@ -1,4 +1,4 @@
-//! Many queues that hardly anybody uses: what they cost at a start and in `stats`.
+//! Many idle queues: their cost at a start and in `stats`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -135,8 +135,8 @@ fn the_directory_of_a_queue_is_read_again_only_when_its_files_change() {
         panic!("what is shown is not what the disk holds: {last}")
     };
     let first = settled(&mut queues);
-    // Nobody but the server changes files, and what it does not make it does not look for.
-    let other = folder.path().join("q1/draft-of-nobody");
+    // Only the server changes files: it does not look for files that it did not create.
+    let other = folder.path().join("q1/foreign-file");
     fs::write(&other, vec![1; 1 << 20]).unwrap();
     assert_eq!(number(&mut queues, "q1", "logsize"), first);
     fs::remove_file(&other).unwrap();

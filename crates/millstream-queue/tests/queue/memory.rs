@@ -1,4 +1,4 @@
-//! What all queues hold in memory together.
+//! The memory of all queues together.
 
 use millstream_queue::broker::BrokerLimits;
 
@@ -44,7 +44,7 @@ fn many_queues_hold_no_more_than_the_server_may() {
         for queue in 0..7 {
             let got = take(&mut world, &format!("q{queue}"));
             assert_eq!(got, format!("VALUE q{queue} 0 1000|{number:01000}|END|"));
-            // A queue whose turn it is holds one item more.
+            // The queue that is being read holds one item more.
             assert!(world.queues.memory_bytes() <= (10 + 7) * ITEM);
         }
     }

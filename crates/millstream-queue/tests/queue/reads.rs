@@ -1,4 +1,4 @@
-//! Getting, opening, closing, giving back, looking.
+//! Reads: get, open, close, abort, peek.
 
 use crate::script::{World, play};
 

@@ -1,4 +1,4 @@
-//! Dead letters go back to where they came from.
+//! Dead letters return to their original queues.
 
 use crate::script::{World, play};
 

@@ -1,4 +1,4 @@
-//! What each name may do: every command, by the name of the queue.
+//! The rights of each name: every command, by the name of the queue.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn ask(world: &mut World, user: &str, request: &str) -> String {
     answer
 }
 
-/// Each command, and who may use it.
+/// Each command, and the users that may use it.
 const COMMANDS: [(&str, &[&str]); 23] = [
     ("get work|", &["reader", "chief"]),
     ("gets work|", &["reader", "chief"]),
@@ -135,7 +135,7 @@ fn an_error_names_client_right_and_queue() {
         ),
         ("reader", "set work 0 0 1 noreply|x|get work|", "END|"),
         ("reader", "delete work noreply|get work|", "END|"),
-        // What is no name is told as ever.
+        // A word that is no name gets the usual error.
         (
             "nobody",
             "get .x|",

@@ -38,7 +38,7 @@ fn open(folder: &Path) -> Broker<JournalStorage> {
     Broker::open(storage, Config::with_sync(Sync::Never), NOW).unwrap()
 }
 
-/// Change one byte of this text where it stands in the journal of a queue.
+/// Change one byte of this text in the journal of a queue.
 fn damage(queue: &Path, text: &str) -> PathBuf {
     for entry in fs::read_dir(queue).unwrap() {
         let path = entry.unwrap().path();

@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Act a conversation out.
+    /// Run a conversation.
     pub fn play(&mut self, script: &str) {
         for line in script
             .lines()
@@ -94,7 +94,7 @@ impl World {
         self.deliver();
     }
 
-    /// What a client has got since it was last asked, `|` for CR LF.
+    /// The replies to a client since the last call, `|` for CR LF.
     pub fn received(&mut self, name: char) -> String {
         let got = self
             .clients
@@ -136,7 +136,7 @@ impl World {
         self.deliver();
     }
 
-    /// What the server does after each batch of work: wake, commit, send; until nothing more happens.
+    /// The steps of the server after each batch of work: wake, commit, send; until nothing changes.
     fn deliver(&mut self) {
         loop {
             let woken = self.queues.take_woken();
@@ -167,7 +167,7 @@ impl World {
     }
 }
 
-/// Act a conversation out in a new world.
+/// Run a conversation in a new world.
 pub fn play(config: &str, script: &str) {
     World::new(config).play(script);
 }

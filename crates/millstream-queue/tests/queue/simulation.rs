@@ -55,7 +55,7 @@ impl Random {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Thing {
+struct ModelItem {
     number: u64,
     body: String,
     expiry_ms: u64,
@@ -63,12 +63,12 @@ struct Thing {
 }
 
 #[derive(Default)]
-struct Line {
+struct ModelQueue {
     /// Sorted by number.
-    things: Vec<Thing>,
+    things: Vec<ModelItem>,
     waiters: VecDeque<Waiter>,
     /// All that was ever acknowledged.
-    ever: BTreeMap<u64, Thing>,
+    ever: BTreeMap<u64, ModelItem>,
 }
 
 struct Waiter {
@@ -80,21 +80,21 @@ struct Waiter {
 
 #[derive(Default)]
 struct Client {
-    open: Vec<(&'static str, Thing)>,
+    open: Vec<(&'static str, ModelItem)>,
     expected: String,
 }
 
-/// What the server should do, in the plainest way.
+/// The model of the server, in plain collections.
 #[derive(Default)]
 struct Model {
-    lines: BTreeMap<&'static str, Line>,
+    lines: BTreeMap<&'static str, ModelQueue>,
     clients: BTreeMap<char, Client>,
     now_ms: u64,
     numbers: u64,
 }
 
 impl Model {
-    fn line(&mut self, queue: &'static str) -> &mut Line {
+    fn line(&mut self, queue: &'static str) -> &mut ModelQueue {
         self.lines.entry(queue).or_default()
     }
 
@@ -102,8 +102,8 @@ impl Model {
         self.clients.entry(client).or_default().expected += reply;
     }
 
-    fn value(&mut self, client: char, key: &str, thing: &Thing) {
-        let Thing { number, body, .. } = thing;
+    fn value(&mut self, client: char, key: &str, thing: &ModelItem) {
+        let ModelItem { number, body, .. } = thing;
         self.say(
             client,
             &format!("VALUE {key} {} {}|{body}|END|", *number as u32, body.len()),
@@ -115,7 +115,7 @@ impl Model {
         if queue == "full" && self.line(queue).things.len() >= 4 {
             return self.say(client, "NOT_STORED|");
         }
-        let thing = Thing {
+        let thing = ModelItem {
             number: self.numbers,
             body: body.to_owned(),
             expiry_ms: if expiry_s == 0 {
@@ -142,7 +142,7 @@ impl Model {
         children.iter().for_each(|queue| self.serve(queue));
     }
 
-    fn next(&mut self, queue: &'static str) -> Option<Thing> {
+    fn next(&mut self, queue: &'static str) -> Option<ModelItem> {
         let now_ms = self.now_ms;
         let line = self.line(queue);
         line.things
@@ -154,7 +154,7 @@ impl Model {
         Some(line.things.remove(at))
     }
 
-    fn put_back(&mut self, queue: &'static str, thing: Thing) {
+    fn put_back(&mut self, queue: &'static str, thing: ModelItem) {
         let line = self.line(queue);
         let at = line
             .things
@@ -451,7 +451,7 @@ impl Run {
                     "{queue} holds what was never put"
                 );
             }
-            let visible = |thing: &&Thing| {
+            let visible = |thing: &&ModelItem| {
                 (thing.expiry_ms == 0 || thing.expiry_ms > now_ms) && thing.due_ms <= now_ms
             };
             if queue != "unsynced" {

@@ -1,4 +1,4 @@
-//! Blocking reads: fair, exact to the millisecond, and they take nothing for who has gone.
+//! Blocking reads: fair, exact to the millisecond, and no item is taken for a client that has disconnected.
 
 use crate::script::{World, play};
 

@@ -1,4 +1,4 @@
-//! Whether a follower may follow: which journals it means, and whether what it has is a prefix of them.
+//! Admission of a follower: which journals it requests, and whether its copies are prefixes of them.
 
 use tracing::warn;
 
@@ -6,9 +6,9 @@ use super::error::{Reason, ReplicationError};
 use super::history::{clash, newest, parting, recent};
 use super::leader::Leader;
 use super::message::{Follow, Member, Offer, record_crc};
-use super::served::{Opened, Served};
+use super::served::{OpenJournal, Served};
 
-/// The journals that the follower means, in its order.
+/// The journals that the follower requests, in its order.
 pub(super) fn find<'a>(
     leader: &'a Leader<'_>,
     follow: &Follow,
@@ -40,7 +40,7 @@ fn find_one<'a>(leader: &'a Leader<'_>, member: &Member) -> Result<&'a Served, R
     })
 }
 
-/// What the follower gets of each journal; `None` for one that does not exist yet.
+/// The records that the follower gets of each journal; `None` for one that does not exist yet.
 ///
 /// A follower that is in a newer term stops this leader, in all journals that it names, before it is refused.
 pub(super) fn admit(
@@ -81,7 +81,7 @@ pub(super) fn admit(
 }
 
 /// Learn of a newer term from a follower, and refuse while one is known.
-fn learn(served: &Served, opened: &Opened, member: &Member) -> Result<(), ReplicationError> {
+fn learn(served: &Served, opened: &OpenJournal, member: &Member) -> Result<(), ReplicationError> {
     let lineage = opened.identity()?.lineage;
     let name = &served.name;
     if member.lineage.is_some_and(|theirs| theirs != lineage) {
@@ -102,17 +102,17 @@ fn learn(served: &Served, opened: &Opened, member: &Member) -> Result<(), Replic
 }
 
 /// Refuse while a newer term is known.
-pub(super) fn check_leads(served: &Served, opened: &Opened) -> Result<(), ReplicationError> {
+pub(super) fn check_leads(served: &Served, opened: &OpenJournal) -> Result<(), ReplicationError> {
     if !opened.journal.is_superseded() {
         return Ok(());
     }
-    let standing = opened.journal.standing()?;
-    let Some(by) = standing.superseded_by else {
+    let leadership = opened.journal.leadership()?;
+    let Some(by) = leadership.superseded_by else {
         return Ok(());
     };
     let text = format!(
         "'{}' is in term {} here, superseded by term {by}: follow the leader of that",
-        served.name, standing.term
+        served.name, leadership.term
     );
     Err(refused(Reason::Superseded, text))
 }
@@ -120,7 +120,7 @@ pub(super) fn check_leads(served: &Served, opened: &Opened) -> Result<(), Replic
 /// The record from which the follower resumes. Its copy must be a prefix, unless it only probes for the common part.
 fn compare(
     name: &str,
-    opened: &Opened,
+    opened: &OpenJournal,
     member: &Member,
     probe: bool,
 ) -> Result<Offer, ReplicationError> {

@@ -76,7 +76,7 @@ pub(super) fn refusal(alert: Alert) -> Option<&'static str> {
     }
 }
 
-/// A handshake that the network has ended. The same handshake may succeed later.
+/// Whether the network has ended the handshake: the same handshake may succeed later.
 pub(super) fn tls_failed(error: io::Error) -> ReplicationError {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => ReplicationError::Closed {

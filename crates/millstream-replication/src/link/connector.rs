@@ -65,7 +65,7 @@ impl Connector {
     }
 
     /// Authenticate each other; `None` when `stop` is raised first.
-    pub fn greet(
+    pub fn authenticate(
         &self,
         incoming: &mut Incoming,
         follow: &Follow,
@@ -95,10 +95,10 @@ impl Connector {
     }
 
     /// Ask on a connection of its own, which is closed with the answer.
-    pub fn ask(&self, follow: &Follow, stop: &AtomicBool) -> Result<Welcome, ReplicationError> {
+    pub fn probe(&self, follow: &Follow, stop: &AtomicBool) -> Result<Welcome, ReplicationError> {
         let stream = Arc::new(self.connect()?);
         let mut incoming = Incoming::new(Arc::clone(&stream));
-        let welcome = self.greet(&mut incoming, follow, stop);
+        let welcome = self.authenticate(&mut incoming, follow, stop);
         stream.close();
         welcome?.ok_or(ReplicationError::Closed {
             hint: ": it was stopped here",

@@ -1,5 +1,5 @@
-//! One connection of a follower from its first word to its last: greeting, admission, then a thread that sends records and one that
-//! takes acknowledgements.
+//! One connection of a follower from its first message to its last: handshake, admission, then a thread that sends records and one that
+//! receives acknowledgements.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::admit::{admit, find};
 use super::error::ReplicationError;
-use super::handshake::{Asked, Listening};
+use super::handshake::{Listening, PendingRequest};
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::Welcome;
@@ -44,7 +44,7 @@ fn converse(
     number: usize,
 ) -> Result<(), ReplicationError> {
     let mut incoming = Incoming::new(Arc::clone(stream));
-    let Some(asked) = greet(leader, &mut incoming, refusal)? else {
+    let Some(asked) = authenticate(leader, &mut incoming, refusal)? else {
         return Ok(());
     };
     let follow = &asked.follow;
@@ -98,11 +98,11 @@ fn converse(
 }
 
 /// Authenticate each other; `None` when `stop` is raised first.
-fn greet(
+fn authenticate(
     leader: &Leader<'_>,
     incoming: &mut Incoming,
     refusal: Option<&'static str>,
-) -> Result<Option<Asked>, ReplicationError> {
+) -> Result<Option<PendingRequest>, ReplicationError> {
     let deadline_ns = tls::deadline_ns();
     let mut out = Vec::new();
     let listening = Listening {
@@ -124,7 +124,7 @@ fn greet(
     asked.map(Some)
 }
 
-/// Sends on this thread, and takes acknowledgements on another.
+/// Sends on this thread, and receives acknowledgements on another.
 fn follow_until_end(session: &Session<'_>, incoming: Incoming) -> Result<(), ReplicationError> {
     std::thread::scope(|scope| {
         let receiving = std::thread::Builder::new()

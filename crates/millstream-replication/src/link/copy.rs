@@ -1,4 +1,4 @@
-//! The follower's journal: made like the leader's, appended to by no other process, acknowledged as its `sync` says.
+//! The follower's journal: created like the leader's, appended to by no other process, acknowledged as its `sync` says.
 //!
 //! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after a kill, and, unless
 //! `sync` is `never`, after a loss of power.
@@ -13,14 +13,14 @@ use super::error::ReplicationError;
 use super::history::{newest, recent};
 use super::message::{Last, Member, Offer, record_crc};
 
-/// What the leader took, the copy takes.
+/// The longest record: that of the leader.
 const RECORD_BYTES_MAX: u32 = 1 << 28;
 
-/// The copy, which is made when a leader is first met.
+/// The copy, which is created at the first connection to a leader.
 pub(super) struct Copy {
     dir: PathBuf,
     sync: Sync,
-    /// Take a journal of another lineage for a copy, if the leader finds its last record to be its own.
+    /// Adopt a journal of another lineage as a copy, if its last record is the leader's.
     adopt: bool,
     own: Identity,
     open: Option<Open>,
@@ -29,7 +29,7 @@ pub(super) struct Copy {
 struct Open {
     journal: Journal,
     writer: Writer,
-    /// The lineage that it belongs to; nothing while the leader is to say, or to compare the last records.
+    /// Its lineage; `None` until the leader names it or has compared the last records.
     lineage: Option<u128>,
     next: u64,
     /// All before this one is on the disk.
@@ -38,7 +38,7 @@ struct Open {
     synced_ns: u64,
 }
 
-/// What the record before `next` is, if the journal has it.
+/// The record before `next`, if the journal has it.
 pub(super) fn last(journal: &Journal, next: u64) -> Result<Option<Last>, ReplicationError> {
     if next <= journal.first()? {
         return Ok(None);
@@ -96,12 +96,12 @@ impl Copy {
     }
 
     fn take(&mut self, journal: Journal) -> Result<(), ReplicationError> {
-        let standing = journal.standing()?;
-        let leads = standing.term > 0 && !standing.is_copy;
-        if leads || standing.superseded_by.is_some() {
+        let leadership = journal.leadership()?;
+        let leads = leadership.term > 0 && !leadership.is_copy;
+        if leads || leadership.superseded_by.is_some() {
             return Err(ReplicationError::WasLeader {
                 path: self.dir.clone(),
-                term: standing.term,
+                term: leadership.term,
             });
         }
         // A reader of the copy may have been here first, and then has made a journal that nothing was ever in.
@@ -128,7 +128,7 @@ impl Copy {
         Ok(())
     }
 
-    /// What it has, for the leader that calls it `name`.
+    /// The request for the leader, which calls the journal `name`.
     pub fn position(&self, name: &str) -> Result<Member, ReplicationError> {
         let mut member = Member {
             journal: name.to_owned(),
@@ -147,7 +147,7 @@ impl Copy {
         Ok(member)
     }
 
-    /// The leader has accepted: make the copy, or check that it is one.
+    /// The leader has accepted: create the copy, or check that it is one.
     pub fn begin(&mut self, welcome: &Offer) -> Result<(), ReplicationError> {
         if self.open.is_none() {
             let identity = Identity {
@@ -186,7 +186,7 @@ impl Copy {
             );
             return Err(ReplicationError::protocol(what));
         }
-        let (theirs, ours) = (newest(&welcome.terms), open.journal.standing()?.term);
+        let (theirs, ours) = (newest(&welcome.terms), open.journal.leadership()?.term);
         if theirs < ours {
             let path = self.dir.clone();
             return Err(ReplicationError::OlderTerm { path, theirs, ours });
@@ -218,7 +218,7 @@ impl Copy {
         Ok(())
     }
 
-    /// The record that comes next.
+    /// The number of the next record.
     pub fn next(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.next)
     }
@@ -236,8 +236,8 @@ impl Copy {
         }
     }
 
-    /// Make received records durable, as `sync` says, and return the position that may be acknowledged; `None` when that is nothing new. With `now`
-    /// nothing is left for later.
+    /// Make received records durable, as `sync` says, and return the position that may be acknowledged; `None` when that has not changed. With `now`
+    /// all are synced at once.
     pub fn acknowledge(&mut self, now: bool) -> Result<Option<u64>, ReplicationError> {
         let sync = self.sync;
         let Some(open) = self

@@ -1,4 +1,4 @@
-//! The follower: keeps copies of a leader's journals, through every break of the connection.
+//! The follower: keeps copies of a leader's journals, and connects again after each failure.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use super::stream::Stream;
 use super::tls::FollowerTls;
 use super::{DEAD_AFTER, FAREWELL, STOP_CHECK};
 
-/// How much is held for a set before it is appended.
+/// How many bytes of a set are buffered before they are appended.
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// The first pause before another try.
+/// The first pause before another attempt.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 
 /// How to follow.
 #[derive(Clone, Debug)]
 pub struct FollowOptions {
-    /// The leader's host, asked for its addresses at each try, and port.
+    /// The leader's host, resolved at each attempt, and port.
     pub leader: (String, u16),
     /// The journals, each by its name there and the directory of its copy. The name may be empty for the only one. Several are a set:
     /// those upstream come first, and no copy ever has an effect of a record that the copies before it do not have.
@@ -40,15 +40,15 @@ pub struct FollowOptions {
     /// What an acknowledgement means: that a record survives a loss of power here (`Always`; `Every`, and later by that time), or the
     /// death of this process (`Never`).
     pub sync: Sync,
-    /// What the leader shares.
+    /// The secret shared with the leader.
     pub secret: Option<Secret>,
     /// Speak TLS.
     pub tls: Option<FollowerTls>,
-    /// End when the copy has all that the leader had when it was met, and at the first failure.
+    /// End when the copy has all records that the leader had at the connection, and at the first failure.
     pub once: bool,
-    /// Take a journal that was copied by other means for the copy, if its last record is the leader's.
+    /// Adopt a journal that was copied by other means as the copy, if its last record is the leader's.
     pub adopt: bool,
-    /// The longest pause between two tries.
+    /// The longest pause between two attempts.
     pub retry_max: Duration,
 }
 
@@ -69,26 +69,26 @@ impl FollowOptions {
     }
 }
 
-/// What was followed of one journal.
+/// The progress of one copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
-    /// How many records have come.
+    /// How many records were received.
     pub records: u64,
-    /// The number of the record that comes next.
+    /// The number of the next record.
     pub next: u64,
     /// All before this one was acknowledged.
     pub acknowledged: u64,
 }
 
-/// How a connection ended that did not fail.
-enum Ended {
-    /// Nothing is left to do.
+/// How a connection ended without a failure.
+enum ConnectionEnd {
+    /// The copies are complete.
     Done,
     /// The leader has stopped, and may come back.
     LeaderStopped,
 }
 
-/// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns what came of each journal, in their order.
+/// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns the progress of each journal, in their order.
 ///
 /// # Errors
 /// What trying again would not mend: the journal of another leader, a wrong secret, records that have been pruned, a copy that cannot be
@@ -127,12 +127,12 @@ pub fn follow(
             (pause, last_warning) = (RETRY_MIN, String::new());
         }
         match ended {
-            Ok(Ended::Done) => break,
-            Ok(Ended::LeaderStopped) if options.once => {
+            Ok(ConnectionEnd::Done) => break,
+            Ok(ConnectionEnd::LeaderStopped) if options.once => {
                 let hint = ": the leader has stopped";
                 return Err(ReplicationError::Closed { hint });
             }
-            Ok(Ended::LeaderStopped) => info!("the leader has stopped; waiting for it"),
+            Ok(ConnectionEnd::LeaderStopped) => info!("the leader has stopped; waiting for it"),
             Err(error) if options.once || !error.may_pass() => return Err(error),
             Err(error) => {
                 // The same failure is logged once, however often it is repeated.
@@ -166,9 +166,9 @@ struct Member<'a> {
     name: &'a str,
     copy: Copy,
     records: u64,
-    /// Messages whose records wait for those of the journals before.
+    /// Messages whose records wait for those of the journals upstream.
     held: Vec<Vec<u8>>,
-    /// With this the copy has all that the leader had.
+    /// The end of the leader's journal at the connection.
     goal: u64,
 }
 
@@ -197,7 +197,7 @@ impl Follower<'_> {
         self.members.iter().map(|member| member.records).sum()
     }
 
-    fn connection(&mut self) -> Result<Ended, ReplicationError> {
+    fn connection(&mut self) -> Result<ConnectionEnd, ReplicationError> {
         let stream = Arc::new(self.connector.connect()?);
         let ended = self.converse(&stream);
         stream.close();
@@ -208,7 +208,7 @@ impl Follower<'_> {
         ended
     }
 
-    fn converse(&mut self, stream: &Arc<Stream>) -> Result<Ended, ReplicationError> {
+    fn converse(&mut self, stream: &Arc<Stream>) -> Result<ConnectionEnd, ReplicationError> {
         let mut incoming = Incoming::new(Arc::clone(stream));
         let positions = self.members.iter();
         let positions = positions.map(|member| member.copy.position(member.name));
@@ -217,8 +217,11 @@ impl Follower<'_> {
             probe: false,
             members: positions.collect::<Result<_, _>>()?,
         };
-        let Some(welcome) = self.connector.greet(&mut incoming, &follow, self.stop)? else {
-            return Ok(Ended::Done);
+        let Some(welcome) = self
+            .connector
+            .authenticate(&mut incoming, &follow, self.stop)?
+        else {
+            return Ok(ConnectionEnd::Done);
         };
         self.begin(&welcome)?;
         incoming.frames.allow(RECORDS_MAX);
@@ -238,7 +241,7 @@ impl Follower<'_> {
         if outcome.is_ok() {
             message::write_end(&mut streaming.out);
             stream.write(&streaming.out)?;
-            farewell(streaming.incoming)?;
+            await_close(streaming.incoming)?;
         }
         outcome
     }
@@ -264,11 +267,11 @@ impl Follower<'_> {
         Ok(())
     }
 
-    fn stream(&mut self, with: &mut Streaming) -> Result<Ended, ReplicationError> {
+    fn stream(&mut self, with: &mut Streaming) -> Result<ConnectionEnd, ReplicationError> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 self.acknowledge(with, true)?;
-                return Ok(Ended::Done);
+                return Ok(ConnectionEnd::Done);
             }
             with.incoming.read()?;
             let mut held_bytes = 0;
@@ -279,7 +282,7 @@ impl Follower<'_> {
                 if frame.kind == Kind::End {
                     self.release()?;
                     self.acknowledge(with, true)?;
-                    return Ok(Ended::LeaderStopped);
+                    return Ok(ConnectionEnd::LeaderStopped);
                 }
                 held_bytes += self.take(frame)?;
                 if held_bytes > HELD_BYTES_MAX {
@@ -293,13 +296,13 @@ impl Follower<'_> {
                 self.options.once && all.all(|member| member.copy.next() >= member.goal);
             self.acknowledge(with, caught_up)?;
             if caught_up {
-                return Ok(Ended::Done);
+                return Ok(ConnectionEnd::Done);
             }
             with.incoming.check_alive(with.heartbeat * DEAD_AFTER)?;
         }
     }
 
-    /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the bytes that are held.
+    /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the number of bytes held.
     fn take(&mut self, frame: Frame<'_>) -> Result<usize, ReplicationError> {
         if frame.kind == Kind::Alive {
             return Ok(0);
@@ -319,7 +322,7 @@ impl Follower<'_> {
         Ok(payload.len())
     }
 
-    /// Append what is held, journal by journal. Those before it are on the disk by then: not even a loss of power leaves an effect without
+    /// Append the held records, journal by journal. Records upstream are synced first: not even a loss of power leaves an effect without
     /// its cause.
     fn release(&mut self) -> Result<(), ReplicationError> {
         for index in 1..self.members.len() {
@@ -357,9 +360,9 @@ impl Follower<'_> {
     }
 }
 
-/// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake what was
-/// acknowledged last.
-fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
+/// Let the leader close the connection. Closing it while records are on their way would be a reset, which may overtake the last
+/// acknowledgements.
+fn await_close(mut incoming: Incoming) -> Result<(), ReplicationError> {
     let end = monotonic_ns() + FAREWELL.as_nanos() as u64;
     while monotonic_ns() < end && incoming.read().is_ok() {
         while incoming.frames.is_ready() {
@@ -369,7 +372,7 @@ fn farewell(mut incoming: Incoming) -> Result<(), ReplicationError> {
     Ok(())
 }
 
-/// Wait before another try: about `pause`, so that many followers do not come at once.
+/// Wait before another attempt: about `pause`, so that many followers do not connect at once.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing notifies a follower when a leader is back"

@@ -7,14 +7,14 @@
 //!  +---------+------+----------+---------+-----------------+   bytes 0..8 and the payload
 //! ```
 //!
-//! The invariant: a payload is handed on whole, with a sound checksum, or not at all; and no more is kept than the limit and one read.
-//! A length over the limit is refused when it is seen, before anything is kept for it.
+//! The invariant: a payload is returned complete, with a valid checksum, or not at all; at most the limit and one read are buffered.
+//! A length over the limit is refused when it is parsed, before memory is allocated for it.
 
 use super::error::ReplicationError;
 
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 12;
-/// How much room a read finds at least.
+/// The minimum size of the buffer for a read.
 const READ_BYTES: usize = 1 << 20;
 
 /// Cuts the bytes of a connection into frames.
@@ -76,7 +76,7 @@ impl Frames {
         self.read_bytes = READ_BYTES;
     }
 
-    /// Where the next bytes are to be read to. [`filled`](Self::filled) follows.
+    /// The buffer for the next read. A call of [`filled`](Self::filled) must follow.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -92,12 +92,12 @@ impl Frames {
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes were read.
+    /// This many bytes were read.
     pub fn filled(&mut self, count: usize) {
         self.end += count;
     }
 
-    /// Whether [`next`](Self::next) has something to tell: a frame, or that what came is none.
+    /// Whether [`next`](Self::next) returns a frame or an error.
     pub fn is_ready(&self) -> bool {
         let bytes = &self.buffer[self.start..self.end];
         let Some(&[a, b, c, d]) = bytes.first_chunk() else {
@@ -141,7 +141,7 @@ impl Frames {
     }
 }
 
-/// Begin a frame at the end of `out`; [`end`] completes it. Gives where it begins.
+/// Begin a frame at the end of `out`; [`end`] completes it. Returns where it begins.
 pub(super) fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let at = out.len();
     out.extend_from_slice(&[0; HEADER]);

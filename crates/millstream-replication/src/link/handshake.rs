@@ -1,4 +1,4 @@
-//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out of turn.
+//! The handshake of leader and follower inside TLS: a type for each of its states, so that no message is accepted out of order.
 //!
 //! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks are elsewhere.
 
@@ -13,7 +13,7 @@ use super::secret::{Credential, Side};
 /// A leader before the first message of a follower.
 pub(super) struct Listening {
     pub credential: Option<Credential>,
-    /// Why every follower on this connection is refused: it came without TLS, and the leader requires it.
+    /// Why every follower on this connection is refused: it has no TLS, and the leader requires it.
     pub refusal: Option<&'static str>,
 }
 
@@ -23,8 +23,8 @@ pub(super) struct Challenging {
     follower_has_secret: bool,
 }
 
-/// A leader that has authenticated the follower, and has to accept or refuse its request.
-pub(super) struct Asked {
+/// A leader that has authenticated the follower, and must accept or refuse its request.
+pub(super) struct PendingRequest {
     pub credential: Option<Credential>,
     pub follow: Follow,
 }
@@ -57,7 +57,11 @@ impl Listening {
 
 impl Challenging {
     /// FOLLOW. A follower that does not prove the secret is refused, in `out` as well.
-    pub fn follow(self, frame: Frame<'_>, out: &mut Vec<u8>) -> Result<Asked, ReplicationError> {
+    pub fn follow(
+        self,
+        frame: Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<PendingRequest, ReplicationError> {
         let (proof, body) = read_proved(expect(frame, Kind::Follow)?)?;
         let refusal = match &self.credential {
             None if self.follower_has_secret => {
@@ -68,7 +72,7 @@ impl Challenging {
                 "the secrets of leader and follower differ, or a machine between them breaks TLS open"
             }
             _ => {
-                return Ok(Asked {
+                return Ok(PendingRequest {
                     follow: Follow::read(body)?,
                     credential: self.credential,
                 });
@@ -78,7 +82,7 @@ impl Challenging {
     }
 }
 
-impl Asked {
+impl PendingRequest {
     /// Accept.
     pub fn welcome(&self, welcome: &Welcome, out: &mut Vec<u8>) {
         let body = welcome.body();
@@ -129,7 +133,7 @@ impl Calling {
         Calling { credential }
     }
 
-    /// CHALLENGE of the leader: prove the secret, and ask.
+    /// CHALLENGE of the leader: prove the secret, and send the request.
     pub fn challenge(
         self,
         frame: Frame<'_>,

@@ -1,6 +1,6 @@
-//! Comparing two histories by their terms: where a copy and its leader part.
+//! Comparing two histories by their terms: where a copy and its leader diverge.
 //!
-//! Each term is written down with the first sequence number that belongs to it, and with a random number, in all copies that have it. So
+//! Each term is stored with the first sequence number that belongs to it, and with a random number, in all copies that have it. So
 //! records before the first term that only one of the two knows were written by one leader and are the same in both.
 
 use millstream_journal::Term;
@@ -18,7 +18,7 @@ pub(super) fn newest(terms: &[Term]) -> u64 {
     terms.last().map_or(0, |term| term.number)
 }
 
-/// Whether both were promoted to the same number, not knowing of each other.
+/// Whether both were promoted to the same number independently.
 pub(super) fn clash(ours: &[Term], theirs: &[Term]) -> bool {
     match (ours.last(), theirs.last()) {
         (Some(ours), Some(theirs)) => ours.number == theirs.number && ours != theirs,

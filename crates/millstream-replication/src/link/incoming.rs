@@ -1,4 +1,4 @@
-//! Frames as they come over a connection.
+//! Receives frames from a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ impl Incoming {
         }
     }
 
-    /// It is an error when nothing was received for `most`.
+    /// Returns an error when nothing was received for `most`.
     pub fn check_alive(&self, most: Duration) -> Result<(), ReplicationError> {
         let silent = Duration::from_nanos(monotonic_ns().saturating_sub(self.received_ns));
         if silent > most {
@@ -59,7 +59,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The next frame, which has to come before `deadline_ns`; `None` when `stop` is raised first.
+    /// The next frame, which must arrive before `deadline_ns`; `None` when `stop` is raised first.
     pub fn expect(
         &mut self,
         deadline_ns: u64,

@@ -1,4 +1,4 @@
-//! What all connections of a leader share.
+//! The state that all connections of a leader share.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::secret::Secret;
 use super::served::Served;
 use super::tls::LeaderSide;
 
-/// What all connections of a leader share.
+/// The state that all connections of a leader share.
 pub(super) struct Leader<'a> {
     pub served: Vec<Served>,
     pub secret: Option<Secret>,

@@ -20,7 +20,7 @@ pub(super) struct Limited<'a> {
 }
 
 impl Limited<'_> {
-    fn left(&self) -> io::Result<Duration> {
+    fn time_left(&self) -> io::Result<Duration> {
         match self.deadline_ns.saturating_sub(monotonic_ns()) {
             0 => Err(ErrorKind::TimedOut.into()),
             left => Ok(Duration::from_nanos(left)),
@@ -38,7 +38,7 @@ impl Limited<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let wait = self.left().map_err(broken)?.min(STOP_CHECK);
+            let wait = self.time_left().map_err(broken)?.min(STOP_CHECK);
             let peeked = self.socket.set_read_timeout(Some(wait));
             match peeked.and_then(|()| self.socket.peek(&mut first)) {
                 Ok(0) => {
@@ -67,14 +67,14 @@ impl Limited<'_> {
 
 impl Read for Limited<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
+        self.socket.set_read_timeout(Some(self.time_left()?))?;
         (&mut &*self.socket).read(into)
     }
 }
 
 impl Write for Limited<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left()?;
+        self.time_left()?;
         (&mut &*self.socket).write(bytes)
     }
 

@@ -20,7 +20,7 @@ use super::frames::{self, Kind};
 
 /// The version of the protocol.
 pub(super) const VERSION: u32 = 3;
-/// The longest payload before both sides know each other, and of all that a follower sends.
+/// The longest payload before authentication, and of all messages of a follower.
 pub(super) const PAYLOAD_MAX: usize = 256 << 10;
 /// The longest payload of a leader: a record of the longest kind.
 pub(super) const RECORDS_MAX: usize = (1 << 28) + 64;
@@ -35,14 +35,14 @@ const MAGIC: &[u8; 8] = b"MSFOLLOW";
 /// Before the body of each record: its time and its length.
 const RECORD_HEADER: usize = 12;
 
-/// A value that takes the secret to compute; zeros without a secret.
+/// A value that is computed with the secret; zeros without a secret.
 pub(super) type Proof = [u8; 32];
 
-/// The first words of both sides.
+/// The first message of each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub version: u32,
-    /// Whether this side has a secret, and the other must know it too.
+    /// Whether this side has a secret, which the other must prove.
     pub secret: bool,
 }
 
@@ -54,18 +54,18 @@ pub(super) struct Last {
     pub crc: u32,
 }
 
-/// What a follower wants: one journal, or several as a set.
+/// The request of a follower: one journal, or several as a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Follow {
     /// The follower, by a name that no other follower of these journals has.
     pub follower: String,
-    /// Only compare: the answer says where the histories part, and no records follow.
+    /// Only compare: the answer says where the histories diverge, and no records follow.
     pub probe: bool,
     /// The journals, those upstream first.
     pub members: Vec<Member>,
 }
 
-/// A journal that a follower wants, and what it has of it.
+/// A journal that a follower requests, and the state of its copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     /// The journal, by the name that the leader has given it; empty for the only one.
@@ -82,21 +82,21 @@ pub(super) struct Member {
     pub terms: Vec<Term>,
 }
 
-/// What a leader answers.
+/// The answer of a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {
-    /// Each side says something at least this often.
+    /// Each side sends a message at least this often.
     pub heartbeat_ms: u32,
-    /// For each journal that was asked for; `None` for one that does not exist yet.
+    /// For each requested journal; `None` for one that does not exist yet.
     pub members: Vec<Option<Offer>>,
 }
 
-/// What a follower gets of one journal.
+/// The records that a follower gets of one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub lineage: u128,
     pub segment_bytes: u64,
-    /// Where the records begin that follow. Of a probe: all before are the same in both.
+    /// The number of the first record that follows. Of a probe: all records before are the same in both.
     pub next: u64,
     /// The end of the leader's journal.
     pub end: u64,
@@ -240,7 +240,7 @@ impl Welcome {
     }
 }
 
-/// Write a message that is proved: the proof, then what it is about.
+/// Write a message with its proof: the proof, then the proved bytes.
 pub(super) fn write_proved(kind: Kind, proof: &Proof, body: &[u8], out: &mut Vec<u8>) {
     let at = frames::begin(out, kind);
     out.extend_from_slice(proof);
@@ -248,7 +248,7 @@ pub(super) fn write_proved(kind: Kind, proof: &Proof, body: &[u8], out: &mut Vec
     frames::end(out, at);
 }
 
-/// The proof of a message, and what it is about.
+/// The proof of a message, and the proved bytes.
 pub(super) fn read_proved(payload: &[u8]) -> Result<(&Proof, &[u8]), ReplicationError> {
     payload.split_first_chunk().ok_or_else(malformed)
 }
@@ -330,7 +330,7 @@ impl Batch {
         self.records += 1;
     }
 
-    /// How many bytes it has now.
+    /// Its length in bytes.
     pub fn bytes_len(&self) -> usize {
         if self.records == 0 {
             0
@@ -339,7 +339,7 @@ impl Batch {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
@@ -358,7 +358,7 @@ impl Batch {
 pub(super) struct Records<'a> {
     /// The member of the set that they belong to.
     pub member: usize,
-    /// The number of the next one.
+    /// The number of the next record.
     pub sequence: u64,
     fields: Fields<'a>,
 }
@@ -461,7 +461,7 @@ impl<'a> Fields<'a> {
         Ok(text.to_owned())
     }
 
-    /// Nothing may be left.
+    /// Checks that all fields were read.
     fn end<T>(self, value: T) -> Result<T, ReplicationError> {
         if self.0.is_empty() {
             Ok(value)

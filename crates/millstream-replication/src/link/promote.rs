@@ -24,7 +24,7 @@ pub struct Promoted {
 }
 
 /// Begin a new term in these journals: they may be appended to from now on, and all that they hold is durable. A directory that is no
-/// journal means the journals in it; what a service keeps beside its output belongs to the output.
+/// journal stands for the journals in it; the companions of a service's output belong to the output.
 ///
 /// The term is one more than the newest that any of them knows. A process that dies in the middle may have promoted some of them; the same
 /// call again promotes all to one term.
@@ -44,12 +44,12 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     }
     let mut newest = 0;
     for (_, journal) in &journals {
-        let standing = journal.standing()?;
-        newest = newest.max(standing.superseded_by.unwrap_or(standing.term));
+        let leadership = journal.leadership()?;
+        newest = newest.max(leadership.superseded_by.unwrap_or(leadership.term));
     }
     let mut promoted = Vec::new();
     for (dir, journal) in journals {
-        let before = journal.standing()?;
+        let before = journal.leadership()?;
         journal.identify(None)?;
         let term = journal.begin_term(newest + 1)?;
         // Followers of the old leader: they have acknowledged nothing of this term.
@@ -65,7 +65,7 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     Ok(promoted)
 }
 
-/// The journals that a directory means.
+/// The journals that a directory stands for.
 fn expand(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     if is_journal(dir)? {
         let all = with_companions(&[(String::new(), dir.to_owned())]);
@@ -121,7 +121,7 @@ fn open_alone(dir: &Path) -> Result<Journal, ReplicationError> {
 
 fn in_use(path: PathBuf, journal: &Journal) -> Result<ReplicationError, ReplicationError> {
     let writers: Vec<_> = journal.info()?.writers.iter().map(u32::to_string).collect();
-    let follower = if journal.standing()?.is_copy {
+    let follower = if journal.leadership()?.is_copy {
         ": its follower"
     } else {
         ""

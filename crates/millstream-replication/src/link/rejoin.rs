@@ -1,4 +1,4 @@
-//! An old leader becomes a copy of the new one: what it has and the new leader has not is set aside, and then dropped.
+//! An old leader becomes a copy of the new one: records that the new leader lacks are set aside, and then dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -24,20 +24,20 @@ pub struct RejoinOptions {
     pub leader: (String, u16),
     /// The journals, each by its name there and its directory; those upstream first.
     pub journals: Vec<(String, PathBuf)>,
-    /// What the leader shares.
+    /// The secret shared with the leader.
     pub secret: Option<Secret>,
     /// Speak TLS.
     pub tls: Option<FollowerTls>,
 }
 
-/// What rejoining does to each journal; nothing is changed until it is [carried out](Rejoin::carry_out).
+/// The plan for each journal; nothing is changed until it is [carried out](Rejoin::carry_out).
 pub struct Rejoin {
-    parts: Vec<(Part, Journal, Offer)>,
+    plans: Vec<(JournalPlan, Journal, Offer)>,
 }
 
-/// What rejoining does to one journal.
+/// The plan for one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct JournalPlan {
     /// Its directory.
     pub dir: PathBuf,
     /// The term that it is in.
@@ -53,15 +53,15 @@ pub struct Part {
 }
 
 impl Rejoin {
-    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal that is not here is left
-    /// out: a follower makes it.
+    /// Compare the journals with the leader's. They stay open, so that no process appends to them meanwhile. A journal that does not exist here is left
+    /// out: a follower creates it.
     ///
     /// # Errors
-    /// A journal that somebody has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
+    /// A journal that a process has open; a leader that cannot be reached, or is in an older term; what the two do not have in common.
     pub fn plan(options: &RejoinOptions, stop: &AtomicBool) -> Result<Self, ReplicationError> {
         let tls = options.tls.as_ref();
         let connector = Connector::new(&options.leader, options.secret.clone(), tls)?;
-        let mut parts = Vec::new();
+        let mut plans = Vec::new();
         for (name, dir) in &options.journals {
             let alone = Options {
                 create: false,
@@ -74,9 +74,9 @@ impl Rejoin {
                 journal => journal?,
             };
             let (keep, offer) = compare(&connector, name, &journal, stop)?;
-            let standing = journal.standing()?;
-            let (term, leader_term) = (standing.term, newest(&offer.terms));
-            let known = standing.superseded_by.unwrap_or(term);
+            let leadership = journal.leadership()?;
+            let (term, leader_term) = (leadership.term, newest(&offer.terms));
+            let known = leadership.superseded_by.unwrap_or(term);
             if leader_term < known {
                 return Err(ReplicationError::OlderTerm {
                     path: dir.clone(),
@@ -85,7 +85,7 @@ impl Rejoin {
                 });
             }
             let next = journal.next()?;
-            let part = Part {
+            let plan = JournalPlan {
                 aside: (keep < next).then(|| beside(dir, term, keep)),
                 dir: dir.clone(),
                 term,
@@ -93,41 +93,41 @@ impl Rejoin {
                 keep,
                 next,
             };
-            parts.push((part, journal, offer));
+            plans.push((plan, journal, offer));
         }
-        if parts.is_empty() {
+        if plans.is_empty() {
             let path = options.journals.first().map(|(_, dir)| dir.clone());
             let path = path.unwrap_or_default();
             return Err(Error::NotFound { path }.into());
         }
-        Ok(Rejoin { parts })
+        Ok(Rejoin { plans })
     }
 
-    /// What it does to each journal.
+    /// The plan for each journal.
     #[must_use]
-    pub fn parts(&self) -> Vec<Part> {
-        self.parts.iter().map(|(part, ..)| part.clone()).collect()
+    pub fn plans(&self) -> Vec<JournalPlan> {
+        self.plans.iter().map(|(plan, ..)| plan.clone()).collect()
     }
 
-    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the middle has lost nothing:
-    /// the same again does the rest.
+    /// Set aside and drop what the leader does not have, and make the journals copies. A process that dies in the middle loses nothing:
+    /// the same call again completes it.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn carry_out(self) -> Result<(), ReplicationError> {
-        for (part, journal, _) in &self.parts {
-            if let Some(aside) = &part.aside {
-                set_aside(journal, part, aside)?;
+        for (plan, journal, _) in &self.plans {
+            if let Some(aside) = &plan.aside {
+                set_aside(journal, plan, aside)?;
             }
         }
-        for (_, journal, _) in &self.parts {
+        for (_, journal, _) in &self.plans {
             journal.mark_as_copy()?;
             followers::forget(journal)?;
         }
         // An effect goes before its cause.
-        for (part, journal, offer) in self.parts.iter().rev() {
-            if part.keep < part.next {
-                journal.cut(part.keep)?;
+        for (plan, journal, offer) in self.plans.iter().rev() {
+            if plan.keep < plan.next {
+                journal.cut(plan.keep)?;
             }
             journal.adopt_terms(&offer.terms)?;
         }
@@ -196,12 +196,12 @@ fn probe(
             terms: recent(journal.terms()?),
         }],
     };
-    let welcome = connector.ask(&follow, stop)?;
+    let welcome = connector.probe(&follow, stop)?;
     let offer = welcome.members.into_iter().next().flatten();
     offer.ok_or_else(|| ReplicationError::protocol("the answer does not mention the journal"))
 }
 
-/// Where to set aside: a directory that is not there.
+/// The directory for the dropped records: one that does not exist.
 fn beside(dir: &Path, term: u64, keep: u64) -> PathBuf {
     let mut path = dir.components().as_path().as_os_str().to_owned();
     path.push(format!(".dropped-term{term}-from{keep}"));
@@ -215,17 +215,17 @@ fn beside(dir: &Path, term: u64, keep: u64) -> PathBuf {
     all.find(|path| !path.exists()).unwrap_or(plain)
 }
 
-fn set_aside(journal: &Journal, part: &Part, aside: &Path) -> Result<(), ReplicationError> {
+fn set_aside(journal: &Journal, plan: &JournalPlan, aside: &Path) -> Result<(), ReplicationError> {
     let options = Options {
         create_new: true,
-        first_sequence: part.keep,
+        first_sequence: plan.keep,
         segment_bytes: journal.info()?.segment_bytes,
         record_bytes_max: 1 << 28,
         ..Options::default()
     };
     let writer = Journal::open(aside, options)?.writer()?;
     let mut reader = journal.reader()?;
-    reader.seek(part.keep)?;
+    reader.seek(plan.keep)?;
     while let Some(record) = reader.next()? {
         writer.append_at(record.time_ns, record.body)?;
     }

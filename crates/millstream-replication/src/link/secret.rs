@@ -13,13 +13,13 @@ use ring::hmac;
 use super::error::ReplicationError;
 use super::message::Proof;
 
-/// A shorter secret can be guessed by an impostor to whom it was proved.
+/// An impostor that has received a proof can guess a shorter secret.
 const BYTES_MIN: usize = 16;
 
-/// A value that both ends of one TLS connection compute, and nobody else.
+/// A value that only the two ends of one TLS connection can compute.
 pub(super) type ChannelBinding = [u8; 32];
 
-/// What leader and followers share.
+/// The secret that leader and followers share.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 

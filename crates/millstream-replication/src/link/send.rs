@@ -2,11 +2,11 @@
 //!
 //! The journals of a set are in the order in which records cause each other: inputs before outputs. A round first notes where each of them
 //! ends, *the last one first*, and then sends each up to there, *the first one first*. A record of an output was appended after those that
-//! caused it; so what the noted end of the output covers, the ends of its inputs, noted later, cover too. A follower that appends in the
-//! order in which records come never has an effect without its cause.
+//! caused it; so the noted end of the output is never ahead of the ends of its inputs, which are noted later. A follower that appends in the
+//! order of receipt never has an effect without its cause.
 //!
-//! A journal that does not exist cannot have an end noted. It is looked for after the ends were noted: if it has come by then, an effect of its
-//! records may be among what was noted, and the round is given up. The follower connects again, and gets that journal too.
+//! A journal that does not exist cannot have an end noted. It is looked for after the ends were noted: if it exists by then, an effect of its
+//! records may be before a noted end, and the round is abandoned. The follower connects again, and gets that journal too.
 
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, Scope};
@@ -71,7 +71,7 @@ fn watch_all<'scope, 'env>(
         let reader = progress.opened.journal.reader()?;
         let sent = move || progress.sent.load(Ordering::Relaxed);
         let thread = Builder::new().name("watching".to_owned());
-        let watching = move || watch.look(reader, sent, &session.ended);
+        let watching = move || watch.watch_journal(reader, sent, &session.ended);
         thread.spawn_scoped(scope, watching).map_err(no_thread)?;
     }
     Ok(())
@@ -154,7 +154,7 @@ impl<'a> Sender<'a> {
         Ok(if sent { Round::Sent } else { Round::NothingNew })
     }
 
-    /// Send the records of one journal up to the end that was noted. Returns the record that comes next.
+    /// Send the records of one journal up to the end that was noted. Returns the number of the next record.
     fn send_one(&mut self, index: usize, sent: &mut bool) -> Result<u64, ReplicationError> {
         let end = self.ends[index];
         let member = &self.session.members[index];

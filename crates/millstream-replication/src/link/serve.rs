@@ -1,4 +1,4 @@
-//! The leader: listens, and lets a limited number of followers have the journals that it serves.
+//! The leader: listens, and serves journals to a limited number of followers.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use super::secret::Secret;
 use super::served::{Served, list};
 use super::tls::{FollowerTls, LeaderSide, LeaderTls};
 
-/// How long followers have to end when the leader stops.
+/// The time that followers have to end when the leader stops.
 const STOP_TIME: Duration = Duration::from_secs(2);
 
 /// How to serve.
@@ -33,9 +33,9 @@ pub struct ServeOptions {
     pub secret: Option<Secret>,
     /// The leader's certificate, for followers that verify it. With a secret alone, the leader makes a key when it starts.
     pub tls: Option<LeaderTls>,
-    /// How often each side sends something at least. A side that is silent for ten times as long is taken for dead.
+    /// The interval of heartbeats. A side that is silent for ten times as long is considered dead.
     pub heartbeat: Duration,
-    /// How many connections there may be at once.
+    /// The maximum number of connections.
     pub followers_max: usize,
     /// Old leaders, by host and port. Each is notified that these journals are in newer terms, until it knows.
     pub notify: Vec<(String, u16)>,
@@ -65,8 +65,8 @@ impl ServeOptions {
 
 /// Serve until `stop` is raised. `ready` is called with the address when connections are accepted there.
 ///
-/// A journal that does not exist yet is served when it does, and never made. Beside each journal `NAME`, those that a service keeps beside its output
-/// are served too when they are there: `NAME.schedule` and `NAME.snapshots`.
+/// A journal that does not exist yet is served once it does, and never created. With each journal `NAME`, the companions of a service's output
+/// are served too if they exist: `NAME.schedule` and `NAME.snapshots`.
 ///
 /// # Errors
 /// A journal that cannot be opened, two of one name, an address or a file that cannot be used.
@@ -127,7 +127,7 @@ pub fn serve(
     })
 }
 
-/// An address that other machines reach is served to followers that prove who they are.
+/// An address that other machines reach requires followers to authenticate.
 fn check_authenticates(options: &ServeOptions) -> Result<(), ReplicationError> {
     let tls = options.tls.as_ref();
     let authenticates =
@@ -169,7 +169,7 @@ fn accept(listener: &TcpListener) -> std::io::Result<Option<(TcpStream, SocketAd
     }
 }
 
-/// The connections of followers, of which there may be so many.
+/// The connections of followers, and their maximum number.
 struct Connections<'a> {
     leader: &'a Leader<'a>,
     connected: AtomicUsize,
@@ -177,7 +177,7 @@ struct Connections<'a> {
 }
 
 impl Connections<'_> {
-    /// Serve a connection on a thread of its own, if there may be one more.
+    /// Serve a connection on a thread of its own, unless the limit is reached.
     fn begin<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
@@ -201,7 +201,7 @@ impl Connections<'_> {
         }
     }
 
-    /// Let followers end, and end those that do not.
+    /// Wait for followers to end, and end those that do not.
     #[expect(
         clippy::disallowed_methods,
         reason = "sessions end by themselves, mostly at once"

@@ -10,24 +10,24 @@ use super::error::ReplicationError;
 use super::message::NAME_MAX;
 use super::stream::Stream;
 
-/// A journal that is served, or will be when it is there.
+/// A journal that is served, once it exists.
 pub(super) struct Served {
     pub name: String,
     pub dir: PathBuf,
-    /// Served because it is beside a journal that is: what a service keeps beside its output.
+    /// Whether it is a companion of a served journal: a schedule or snapshots of a service.
     pub is_companion: bool,
-    opened: OnceLock<Opened>,
+    opened: OnceLock<OpenJournal>,
     /// The followers that are connected, by name.
     live: Mutex<HashMap<String, Live>>,
 }
 
-/// A journal that is there.
-pub(super) struct Opened {
+/// A journal that exists.
+pub(super) struct OpenJournal {
     pub journal: Journal,
     pub segment_bytes: u64,
 }
 
-impl Opened {
+impl OpenJournal {
     pub fn identity(&self) -> Result<Identity, ReplicationError> {
         Ok(self.journal.identify(None)?)
     }
@@ -46,7 +46,7 @@ struct Live {
     stream: Arc<Stream>,
 }
 
-/// What a service keeps beside its output: what comes before it, and after.
+/// The companions of a service's output: those upstream of it, and those downstream.
 const BEFORE: &str = ".schedule";
 const AFTER: &str = ".snapshots";
 
@@ -98,8 +98,8 @@ pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, Replic
 }
 
 impl Served {
-    /// The journal, if it is there by now.
-    pub fn opened(&self) -> Result<Option<&Opened>, ReplicationError> {
+    /// The journal, if it exists by now.
+    pub fn opened(&self) -> Result<Option<&OpenJournal>, ReplicationError> {
         if let Some(opened) = self.opened.get() {
             return Ok(Some(opened));
         }
@@ -114,13 +114,13 @@ impl Served {
             journal => journal?,
         };
         let segment_bytes = journal.info()?.segment_bytes;
-        Ok(Some(self.opened.get_or_init(|| Opened {
+        Ok(Some(self.opened.get_or_init(|| OpenJournal {
             journal,
             segment_bytes,
         })))
     }
 
-    /// Whether it has appeared since it was last looked for: a cheap question.
+    /// Whether it was created since the last check. Cheap.
     pub fn has_come(&self) -> Result<bool, ReplicationError> {
         Ok(self.opened.get().is_some() || (self.dir.exists() && self.opened()?.is_some()))
     }
@@ -129,7 +129,7 @@ impl Served {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Let the follower in, unless another one has its name. A connection that it had before, and that has not noticed its end, is ended.
+    /// Register the follower, unless another one has its name. An earlier connection of the same follower is ended.
     pub fn enter(&self, name: &str, own: u64, number: usize, stream: &Arc<Stream>) -> bool {
         let mut live = self.live();
         if let Some(other) = live.get(name) {
@@ -150,7 +150,7 @@ impl Served {
         true
     }
 
-    /// Do something as this follower, unless a newer connection has taken its place.
+    /// Call a function for this follower, unless a newer connection has replaced this one.
     pub fn as_current<T>(&self, name: &str, number: usize, act: impl FnOnce() -> T) -> Option<T> {
         let live = self.live();
         let current = live.get(name).is_some_and(|live| live.number == number);

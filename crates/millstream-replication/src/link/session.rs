@@ -1,10 +1,10 @@
-//! One follower, as the leader sees it: its journals, what was sent of them, and its acknowledgements.
+//! One follower on the leader's side: its journals, the records sent, and its acknowledgements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Cursor, Error, Share};
+use millstream_journal::{Cursor, CursorMode, Error};
 use tracing::debug;
 
 use super::admit::refused;
@@ -16,16 +16,16 @@ use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::{self, Follow, Welcome};
 use super::secret::Credential;
-use super::served::{Opened, Served};
+use super::served::{OpenJournal, Served};
 use super::stream::Stream;
 use super::watch::Watch;
 use super::{DEAD_AFTER, FAREWELL};
 
 /// The follower's cursor.
-fn cursor(opened: &Opened, name: &str) -> Result<Cursor, ReplicationError> {
+fn cursor(opened: &OpenJournal, name: &str) -> Result<Cursor, ReplicationError> {
     let cursor = opened
         .journal
-        .cursor(&format!("{PREFIX}{name}"), Share::Shared);
+        .cursor(&format!("{PREFIX}{name}"), CursorMode::Shared);
     match cursor {
         Err(Error::CursorName { .. }) => {
             let text = format!(
@@ -56,7 +56,7 @@ pub(super) fn refuse(
     error
 }
 
-/// A follower that follows.
+/// A connected follower.
 pub(super) struct Session<'a> {
     pub leader: &'a Leader<'a>,
     pub follower: &'a str,
@@ -79,7 +79,7 @@ pub(super) struct SessionMember<'a> {
 /// The progress of a follower in a journal that exists.
 pub(super) struct Progress<'a> {
     pub name: &'a str,
-    pub opened: &'a Opened,
+    pub opened: &'a OpenJournal,
     pub cursor: Cursor,
     /// All records before this one were sent.
     pub sent: AtomicU64,
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
                         "another follower of '{}' is connected as '{}'; --as sets another name",
                         served.name, self.follower
                     );
-                    return Err(refused(Reason::Taken, text));
+                    return Err(refused(Reason::InUse, text));
                 }
                 progress = Some(Progress {
                     name: &served.name,
@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What is followed, and from where on.
+    /// The journals and the first record of each.
     pub fn starts(&self) -> Vec<(&Served, u64)> {
         let progress = self.members.iter().filter_map(|member| {
             let progress = member.progress.as_ref()?;

@@ -1,7 +1,7 @@
 //! A connection that one thread reads and another writes, with TLS or without.
 //!
 //! TLS keeps one state for both directions. It is locked while bytes go through it, never while a socket waits, so that neither
-//! direction holds up the other.
+//! direction blocks the other.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +19,7 @@ const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 /// How long a read waits before it returns to its caller.
 const READ_WAIT: Duration = Duration::from_millis(100);
 const RAW_BYTES: usize = 64 << 10;
-/// What is encrypted at once.
+/// The number of bytes encrypted at once.
 const SEAL_BYTES: usize = 48 << 10;
 
 /// A connection.
@@ -41,7 +41,7 @@ struct Raw {
     end: usize,
 }
 
-/// What a read found.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     Bytes(usize),
@@ -90,7 +90,7 @@ impl Stream {
             .map_err(|source| broken("cannot set up the connection", source))
     }
 
-    /// Read what there is, or wait for a moment.
+    /// Read the available bytes, or wait for a moment.
     pub fn read(&self, into: &mut [u8]) -> Result<ReadOutcome, ReplicationError> {
         let read = match &self.tls {
             None => (&self.socket).read(into),
@@ -186,7 +186,7 @@ impl Stream {
     }
 }
 
-/// A refusal of the follower's certificate comes after the handshake, as an alert; it comes again at the next try.
+/// A refusal of the follower's certificate comes after the handshake, as an alert; it comes again at the next attempt.
 fn read_failed(error: io::Error) -> ReplicationError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {

@@ -1,4 +1,4 @@
-//! TLS 1.3 between leader and follower: which side shows what, and the handshake.
+//! TLS 1.3 between leader and follower: the certificates of both sides, and the handshake.
 //!
 //! | follower has | leader shows | authenticated by |
 //! |---|---|---|
@@ -118,7 +118,7 @@ impl LeaderSide {
 
     /// The connection of a follower, after the TLS handshake if it begins one; `None` when `stop` is raised first.
     ///
-    /// With it comes the reason for which the follower must be refused, because it came without TLS.
+    /// The second value is the reason to refuse a follower without TLS.
     pub fn accept(
         &self,
         socket: TcpStream,
@@ -134,7 +134,7 @@ impl LeaderSide {
             None => Ok(None),
             Some(false) => Ok(Some((Stream::new(socket, None)?, self.refusal))),
             Some(true) => {
-                let tls = self.greet(&mut limited).inspect_err(|_| {
+                let tls = self.handshake(&mut limited).inspect_err(|_| {
                     // The follower learns the reason from an alert of TLS.
                     limited.linger();
                 })?;
@@ -143,7 +143,7 @@ impl LeaderSide {
         }
     }
 
-    fn greet(&self, limited: &mut Limited<'_>) -> Result<Connection, ReplicationError> {
+    fn handshake(&self, limited: &mut Limited<'_>) -> Result<Connection, ReplicationError> {
         let mut acceptor = Acceptor::default();
         let accepted = loop {
             match acceptor.read_tls(limited) {

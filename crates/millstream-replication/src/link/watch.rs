@@ -8,7 +8,7 @@ use millstream_journal::{Reader, Wait};
 
 use super::STOP_CHECK;
 
-/// What the sender and the threads share.
+/// The state that the sender and the threads share.
 #[derive(Default)]
 pub(super) struct Watch {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sender has seen nothing new: sleep until something comes, for `limit` at most.
+    /// The sender has seen nothing new: sleep until there is a record, for `limit` at most.
     pub fn sleep(&self, limit: Duration) {
         let mut state = self.state();
         if !state.rung {
@@ -46,7 +46,7 @@ impl Watch {
     }
 
     /// Wake the sender when the journal of `reader` has a record at the position that `sent` returns, until `ended`.
-    pub fn look(&self, mut reader: Reader, sent: impl Fn() -> u64, ended: &AtomicBool) {
+    pub fn watch_journal(&self, mut reader: Reader, sent: impl Fn() -> u64, ended: &AtomicBool) {
         let mut seen = 0;
         while !ended.load(Ordering::Relaxed) {
             let state = self.state();

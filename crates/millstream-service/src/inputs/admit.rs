@@ -1,4 +1,4 @@
-//! Which journals a service takes for its inputs: none that it writes to itself, and none whose records are all for somebody else.
+//! Which journals a service accepts as inputs: none that it writes to itself, and none whose records are all for other services.
 
 use std::collections::BTreeSet;
 
@@ -39,9 +39,9 @@ pub(crate) fn not_written<'a>(
     Ok(())
 }
 
-/// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal may become anything.
+/// Refuses a journal that holds records, none of which is a call of one of these interfaces. An empty journal is accepted.
 ///
-/// Usually the first record says that the journal is the right one. Only one that is going to be refused is read to its end.
+/// Usually the first record is such a call. Only a journal that is refused is read to its end.
 pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(), ServiceError> {
     let (mut reader, end) = (journal.reader()?, journal.next()?);
     let (mut foreign, mut no_call) = (BTreeSet::new(), None);
@@ -60,7 +60,7 @@ pub(crate) fn has_calls_of(journal: &Journal, schemas: &[&Schema]) -> Result<(),
                 Ok(Note::Dead { .. }) => no_call = no_call.or(Some(record.sequence)),
                 _ => {}
             },
-            // Whose call it is is said by a schema, unless that has been pruned away.
+            // A schema names the interface of a call, unless the schema has been pruned.
             Ok(Record::Call(..)) if foreign.is_empty() => return Ok(()),
             Ok(Record::Call(..)) => {}
             Err(_) => no_call = no_call.or(Some(record.sequence)),

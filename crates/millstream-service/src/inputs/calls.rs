@@ -1,7 +1,7 @@
 //! The calls in a journal, read with the schemas that the journal itself holds.
 //!
 //! Notes in the journal hold the schemas of its calls and the names of its inputs. Records are read in order, from any one on.
-//! What was told before that one is looked for when a call needs it: a segment at a time towards the front, and each once. (A writer
+//! Notes before that one are looked for when a call needs them: a segment at a time towards the front, and each once. (A writer
 //! repeats its notes in each segment, but a copy of the journal may have its segments end elsewhere.)
 //!
 //! ```
@@ -30,11 +30,11 @@
 use millstream_journal::Journal;
 use millstream_wire::{Call, Catalog, Cause, InputName, Lineage, Note, Record, Schema, WireError};
 
-/// What a record of a journal of calls holds.
+/// The contents of a record of a journal of calls.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Content {
-    /// A call, and the input that it is an effect of; nothing when it came from outside.
+    /// A call, and the input that it is an effect of; `None` for an external call.
     Call(Call, Option<Lineage>),
     /// Something about the journal.
     Note(Note),
@@ -44,7 +44,7 @@ pub enum Content {
 pub struct Calls {
     journal: Journal,
     catalog: Catalog,
-    /// All notes are known from this record up to the one that is read; at first there is no such record.
+    /// All notes are known from this record up to the one that is read; `None` at first.
     known_from: Option<u64>,
 }
 
@@ -127,12 +127,12 @@ impl Calls {
         Ok(self.catalog.input(number).ok_or_else(unknown)?)
     }
 
-    /// How many inputs have been named, as far as was looked.
+    /// How many inputs the notes read so far have named.
     pub(crate) fn inputs(&self) -> usize {
         self.catalog.inputs()
     }
 
-    /// Learns from the segment before what is known. False when there is none.
+    /// Reads the notes of the segment before those that are known. False when there is none.
     #[cold]
     fn search_back(&mut self, sequence: u64) -> Result<bool, Cause> {
         let end = *self.known_from.get_or_insert(sequence);

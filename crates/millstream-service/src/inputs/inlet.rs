@@ -19,14 +19,14 @@ const NOTES_MAX: usize = 64;
 pub(crate) type Dispatch<C> =
     Box<dyn FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), CallError> + Send>;
 
-/// What came of looking for an input.
+/// The outcome of taking an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum Outcome {
     /// The component was called.
     Call,
-    /// A record that is no call for the component.
+    /// The record is no call for the component.
     Note,
-    /// There is nothing, so far.
+    /// There is no record yet.
     Nothing,
 }
 
@@ -34,19 +34,19 @@ pub enum Taken {
 pub(crate) struct Inlet<C> {
     pub number: u32,
     pub name: String,
-    /// The first record that the service ever took.
+    /// The first record that the service took in any run.
     pub start: u64,
-    /// Whether it is known where the service begins with it.
+    /// Whether the first record that the service takes is known.
     pub placed: bool,
     /// Whether the schedule knows its identity.
     pub named: bool,
-    /// Keeps what the service still needs from being pruned. Not there for a journal that may only be read.
+    /// Protects the records that the service still needs from pruning. `None` for a journal that may only be read.
     pub cursor: Option<Cursor>,
     pub journal: Journal,
     reader: Reader,
-    /// The record that comes next, if it has been pruned.
+    /// The next record, if it has been pruned.
     missing: Option<u64>,
-    /// Whether records that were pruned are done without.
+    /// Whether pruned records are skipped.
     pub skip_pruned: bool,
     faces: Vec<Face<C>>,
     /// The schemas and names that the journal's writers have noted.
@@ -56,7 +56,7 @@ pub(crate) struct Inlet<C> {
 /// An interface as the component knows it.
 struct Face<C> {
     schema: Schema,
-    /// For each other version of the interface that has been met, how to read it.
+    /// The adapter for each other version of the interface that was read.
     adapters: HashMap<u32, Adapter>,
     dispatch: Dispatch<C>,
 }
@@ -95,12 +95,12 @@ impl<C> Inlet<C> {
         admit::has_calls_of(&self.journal, &schemas)
     }
 
-    /// Behind the last record that is there now.
+    /// The sequence number after the last record that is there now.
     pub fn end(&self) -> Result<u64, ServiceError> {
         Ok(self.journal.next()?)
     }
 
-    /// The record that comes next.
+    /// The sequence number of the next record.
     #[inline]
     pub fn position(&self) -> u64 {
         self.missing.unwrap_or(self.reader.position())
@@ -111,15 +111,15 @@ impl<C> Inlet<C> {
         Ok(self.journal.first()?)
     }
 
-    /// Keeps records from this one on from being pruned, if there is a cursor.
-    pub fn hold(&self, sequence: u64) -> Result<(), ServiceError> {
+    /// Protects records from this one on from pruning, if there is a cursor.
+    pub fn protect_from(&self, sequence: u64) -> Result<(), ServiceError> {
         if let Some(cursor) = &self.cursor {
             cursor.set(sequence.max(self.first()?).min(self.end()?))?;
         }
         Ok(())
     }
 
-    /// Makes sure that a record has not been pruned.
+    /// Checks that a record has not been pruned.
     pub fn needs(&self, sequence: u64) -> Result<(), ServiceError> {
         let first = self.first()?;
         if sequence >= first || self.skip_pruned {
@@ -132,13 +132,13 @@ impl<C> Inlet<C> {
         })
     }
 
-    /// Goes to a record, which must be there.
+    /// Moves to a record, which must exist.
     pub fn seek(&mut self, sequence: u64) -> Result<(), ServiceError> {
         self.needs(sequence)?;
         self.go_to(sequence)
     }
 
-    /// Goes to a record, or to the end if there is none yet. One that was pruned is [needed](Self::needs) then.
+    /// Moves to a record, or to the end if it does not exist yet. One that was pruned is [needed](Self::needs) then.
     pub fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
         // Notes in the records that were skipped have not been read.
         self.calls = Calls::of(&self.journal);
@@ -182,7 +182,7 @@ impl<C> Inlet<C> {
         Ok(self.reader.peek_time()?)
     }
 
-    /// Makes the next record survive a loss of power, if there is one, and with it all that are there by now. A journal that was opened
+    /// Makes all existing records durable, if there is a next one. A journal that was opened
     /// to read is as durable as its writers make it.
     #[cold]
     pub fn make_durable(&self) -> Result<(), ServiceError> {
@@ -206,9 +206,9 @@ impl<C> Inlet<C> {
         &mut self,
         component: &mut C,
         progress: &mut Progress,
-    ) -> Result<Taken, ServiceError> {
+    ) -> Result<Outcome, ServiceError> {
         let Some(record) = self.reader.next()? else {
-            return Ok(Taken::Nothing);
+            return Ok(Outcome::Nothing);
         };
         let (sequence, time_ns, body) = (record.sequence, record.time_ns, record.body);
         let lineage = Lineage {
@@ -233,7 +233,7 @@ impl<C> Inlet<C> {
                 }
             }
             Ok(Record::Note(note)) => match self.calls.learn(sequence, note) {
-                Ok(_) => return Ok(Taken::Note),
+                Ok(_) => return Ok(Outcome::Note),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error.into()),
@@ -242,11 +242,11 @@ impl<C> Inlet<C> {
             Ok(()) => progress.end(&self.name, sequence)?,
             Err(cause) => progress.failed(&self.name, sequence, body, cause)?,
         }
-        Ok(Taken::Call)
+        Ok(Outcome::Call)
     }
 }
 
-/// Calls the component with a call of another version of one of its interfaces; one of another interface is passed over.
+/// Calls the component with a call of another version of one of its interfaces; one of another interface is skipped.
 #[cold]
 fn call_adapted<C>(
     faces: &mut [Face<C>],

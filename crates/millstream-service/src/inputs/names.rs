@@ -1,8 +1,8 @@
-//! Which journal a record means: by identity, whatever the path.
+//! Resolves the journals that records name: by identity, whatever the path.
 //!
-//! Records of earlier versions have a path only. Such a path is looked for among the inputs as it is written, then by the directory that it
-//! leads to, then by its last part, and last by elimination, if one path and one input are left; what is found so must fit the record. What
-//! was found once is kept in the schedule ([`Legacy`](crate::recorded::schedule::Legacy)), so that the journals can be moved afterwards.
+//! Records of earlier versions have a path only. Such a path is compared with the inputs as it is written, then by the directory that it
+//! names, then by its last part, and last by elimination, if one path and one input are left; the result must fit the record. Results
+//! are kept in the schedule ([`Legacy`](crate::recorded::schedule::Legacy)), so that the journals can be moved afterwards.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use millstream_wire::InputName;
 
 use crate::error::ServiceError;
 
-/// How a journal is written down: without identity while it is empty, as it may still become a copy of another one.
+/// The name of a journal in records: without identity while it is empty, as it may still become a copy of another one.
 pub(crate) fn name_of(journal: &Journal) -> Result<InputName, ServiceError> {
     let identity = match journal.next()? {
         0 => None,
@@ -24,20 +24,20 @@ pub(crate) fn name_of(journal: &Journal) -> Result<InputName, ServiceError> {
     })
 }
 
-/// Whether both lead to one directory.
+/// Whether both paths name one directory.
 pub(crate) fn same_directory(one: &Path, other: &Path) -> bool {
     let found = |path: &Path| path.canonicalize().ok();
     one == other || found(one).is_some_and(|one| Some(one) == found(other))
 }
 
-/// The inputs of a service as they are now, and what older records call them.
+/// The current inputs of a service, and their names in older records.
 pub(crate) struct Names {
-    known: Vec<Known>,
-    /// What paths in records of earlier versions mean.
+    known: Vec<KnownInput>,
+    /// The journals that paths in records of earlier versions name.
     pub legacy: BTreeMap<String, u128>,
 }
 
-struct Known {
+struct KnownInput {
     path: PathBuf,
     identity: u128,
 }
@@ -51,7 +51,7 @@ impl Names {
         inputs: impl IntoIterator<Item = &'a Journal>,
         legacy: BTreeMap<String, u128>,
     ) -> Result<Self, ServiceError> {
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: Vec<KnownInput> = Vec::new();
         for journal in inputs {
             let (path, identity) = (journal.path(), journal.lineage()?);
             if let Some(first) = known.iter().find(|known| known.identity == identity) {
@@ -60,7 +60,7 @@ impl Names {
                     second: path.display().to_string(),
                 });
             }
-            known.push(Known { path, identity });
+            known.push(KnownInput { path, identity });
         }
         Ok(Self { known, legacy })
     }
@@ -74,8 +74,8 @@ impl Names {
         found.map(|at| at.map(|at| at as u32)).collect()
     }
 
-    /// The number of the input that each name means; none for a journal that is no input any more. `fits(name, input)` says whether an
-    /// input may be what a name means that leads nowhere.
+    /// The number of the input that each name means; `None` for a journal that is no input any more. `fits(name, input)` says whether an
+    /// input may be meant by a path that does not exist.
     ///
     /// # Errors
     /// A path could be one of several inputs.
@@ -126,7 +126,7 @@ impl Names {
         Ok(found.into_iter().map(|at| at.map(|at| at as u32)).collect())
     }
 
-    fn position(&self, is: impl Fn(&Known) -> bool) -> Option<usize> {
+    fn position(&self, is: impl Fn(&KnownInput) -> bool) -> Option<usize> {
         self.known.iter().position(is)
     }
 

@@ -1,18 +1,18 @@
-//! Measures how long records wait until a component is called with them, for some of the calls.
+//! Measures the latency from a record to the call of the component, for a sample of the calls.
 //!
-//! To read the clock for each call would take a third of the time of a small one. A service that has been idle has the time, so each call
+//! Reading the clock for each call would take a third of the time of a small call. An idle service can afford it, so each call
 //! after a pause is measured and counts once. Of the calls that follow each other without a pause, one in [`PERIOD`] is measured and
-//! stands for all of these. So percentiles are those of all calls.
+//! counts for all of these. So percentiles are those of all calls.
 
 use millstream_journal::Host;
 use millstream_wire::Take;
 
-/// Of so many calls without a pause one is measured.
+/// One in this many calls without a pause is measured.
 const PERIOD: u32 = 16;
 
 pub(crate) struct Sampler {
     host: Host,
-    /// Whether there was nothing to take before the next call.
+    /// Whether the service was idle before the next call.
     was_idle: bool,
     /// Calls without a pause since the last one that was measured.
     since: u32,
@@ -27,7 +27,7 @@ impl Sampler {
         }
     }
 
-    /// There is nothing to take.
+    /// The service is idle.
     #[inline]
     pub fn idle(&mut self) {
         self.was_idle = true;

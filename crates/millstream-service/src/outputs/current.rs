@@ -1,4 +1,4 @@
-//! What the component is working on: shared by the runner, which sets it, and the outlets and the clock, which look at it.
+//! The current input of the component: shared by the runner, which sets it, and the outlets and the clock, which read it.
 //!
 //! One thread uses all of it. The atomics are for the type checker, so that a component may be built on one thread and run on another.
 
@@ -11,18 +11,18 @@ use millstream_wire::{InputName, Lineage, Take};
 use crate::error::ServiceError;
 use crate::inputs::names::name_of;
 
-/// The number of no input.
+/// The number that means no input.
 const OUTSIDE: u32 = u32::MAX;
 
-/// The input that is being taken.
+/// The current input.
 pub(crate) struct Current {
     input: AtomicU32,
     sequence: AtomicU64,
     time_ns: AtomicI64,
-    /// The time until the input was taken, and for how many calls that stands; 0 where it is not measured.
+    /// The latency until the input was taken, and the number of calls that it counts for; 0 where it is not measured.
     take_after_ns: AtomicU64,
     take_calls: AtomicU32,
-    /// How many calls are there already and must not be recorded again.
+    /// How many calls are recorded already and must not be recorded again.
     held_back: AtomicU64,
     failure: Mutex<Option<String>>,
     failed: AtomicU32,
@@ -81,7 +81,7 @@ impl Current {
         self.held_back.load(Relaxed)
     }
 
-    /// Whether a call that is made now is there already.
+    /// Whether the next call is recorded already.
     pub fn holds_back(&self) -> bool {
         let left = self.held_back();
         if left == 0 {
@@ -117,20 +117,20 @@ impl Current {
         inputs.get(number as usize).map(name_of).transpose()
     }
 
-    /// Lets go of the journals.
+    /// Drops the journals.
     pub fn forget_inputs(&self) {
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         inputs.clear();
     }
 
-    /// The inputs as they are to be written down now.
+    /// The names of the inputs as the next record must state them.
     pub fn input_names(&self) -> Result<Vec<InputName>, ServiceError> {
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         inputs.iter().map(name_of).collect()
     }
 }
 
-/// The time as a component may see it: that of the record that it is called with. A replay sees the same.
+/// The time as a component may see it: that of the record that it is called with. It is the same in a replay.
 #[derive(Clone)]
 pub struct Clock {
     pub(crate) current: Arc<Current>,

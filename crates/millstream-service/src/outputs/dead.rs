@@ -17,14 +17,14 @@ use crate::settings::OnError;
 pub(crate) struct DeadLetters {
     journal: Journal,
     writer: Writer,
-    /// The identity of the output journal; none for a service without output.
+    /// The identity of the output journal; `None` for a service without output.
     service: Option<u128>,
-    /// What the journal held when the first letter was to be written.
-    known: Option<Known>,
+    /// The contents of the journal before the first letter of this run.
+    known: Option<RecordedLetters>,
 }
 
 #[derive(Default)]
-struct Known {
+struct RecordedLetters {
     /// Letters of this service: input and record.
     ours: HashSet<(u128, u64)>,
     /// Letters of earlier versions.
@@ -39,7 +39,7 @@ struct Letter {
 }
 
 impl DeadLetters {
-    /// The letters of a service, if they are kept.
+    /// The dead letters of a service, if it has a journal for them.
     pub fn new(on_error: &OnError, service: Option<u128>) -> Result<Option<Self>, ServiceError> {
         let OnError::DeadLetter(journal) = on_error else {
             return Ok(None);
@@ -92,8 +92,8 @@ impl DeadLetters {
         Ok(())
     }
 
-    fn read(&self) -> Result<Known, ServiceError> {
-        let mut known = Known::default();
+    fn read(&self) -> Result<RecordedLetters, ServiceError> {
+        let mut known = RecordedLetters::default();
         let mut reader = self.journal.reader()?;
         while let Some(record) = reader.next()? {
             let Ok(Record::Note(note)) = Record::read(record.body) else {
@@ -126,7 +126,7 @@ impl DeadLetters {
     }
 }
 
-/// Whether a path of an earlier version may mean this input: it leads to the same directory, or to none and ends like it.
+/// Whether a path of an earlier version may mean this input: it names the same directory, or none and ends like it.
 fn is_path_of(old: &str, path: &str) -> bool {
     let (old, path) = (Path::new(old), Path::new(path));
     same_directory(old, path) || (!old.exists() && old.file_name() == path.file_name())

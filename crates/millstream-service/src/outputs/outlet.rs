@@ -1,7 +1,7 @@
-//! Where a publisher's calls go: straight into the mapped memory of a journal.
+//! The transport of a publisher: writes calls straight into the mapped memory of a journal.
 //!
 //! The schema, and the names of the inputs, are repeated before the first call in each segment. So a segment can be read without the
-//! ones before it, and retention, which removes whole segments, takes away nothing that later records need.
+//! ones before it, and retention, which removes whole segments, removes nothing that later records need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct Followed {
     limit: Duration,
 }
 
-/// A publisher that is no part of a service: calls from outside, at the head of all lineage.
+/// A publisher that is no part of a service: its calls are external and have no lineage.
 ///
 /// # Errors
 /// The journal cannot be written; the interface contradicts itself.
@@ -43,7 +43,7 @@ pub fn publisher<I: Interface + ?Sized>(journal: &Journal) -> Result<Publisher<I
 }
 
 impl Outlet {
-    /// An end for calls from outside: with no lineage.
+    /// A transport for external calls, without lineage.
     ///
     /// # Errors
     /// The journal cannot be written.

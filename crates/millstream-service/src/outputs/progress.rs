@@ -1,4 +1,4 @@
-//! How far a service has come: which outputs are there already, and what becomes of an input that cannot be taken.
+//! The progress of a service: which outputs are recorded already, and what happens to an input that cannot be taken.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::settings::{OnError, Report};
 
 pub(crate) struct Progress {
     pub current: Arc<Current>,
-    /// Where the outputs ended before the restart, until the component has come there again.
+    /// The end of the outputs before the restart, until the component has reached it again.
     pub resume: Option<Resume>,
     pub report: Report,
     on_error: OnError,
@@ -46,7 +46,7 @@ impl Progress {
         self.time_ns
     }
 
-    /// The component has been restored as it was at this time.
+    /// The component was restored to its state at this time.
     pub fn go_on_at(&mut self, time_ns: i64) {
         self.time_ns = time_ns;
     }

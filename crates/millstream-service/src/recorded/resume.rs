@@ -11,7 +11,7 @@ use crate::inputs::calls::Calls;
 pub(crate) struct Resume {
     /// The input and the record.
     pub lineage: Lineage,
-    /// How many outputs of that record are there. There may be more to come: the crash may have been between two of them.
+    /// How many outputs of that record exist. More may be missing: the crash may have been between two of them.
     pub outputs: u64,
     /// The sequence number of the first of them.
     pub first: u64,

@@ -1,8 +1,8 @@
-//! What a service was called with, and in which order: a journal beside the output journal.
+//! The schedule: the inputs and ticks that a service was called with, in order, in a journal beside the output journal.
 //!
 //! It holds *announcements* and *entries*. An announcement, at each start and end of the service and at each of its snapshots, says
 //! which inputs and timers the service has, by identity and by name, and the position in each. With one input and no timer the order is
-//! that of the input, and nothing more is written. With several, an entry for each call says which one came next.
+//! that of the input, and there are no entries. With several, an entry for each call says which one came next.
 //!
 //! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
 //!   announcement.
@@ -11,7 +11,7 @@
 //!   record that the service ever took, and the one that it takes next. `gone` are inputs that the service had before. A timer is its name.
 //!
 //! Earlier versions wrote notes that name inputs by their paths, and counted timers in alphabetical order. What such paths and numbers
-//! mean is found out at the first start of this version, and repeated in each announcement from then on ([`Legacy`]).
+//! mean is resolved at the first start of this version, and repeated in each announcement from then on ([`Legacy`]).
 
 mod entries;
 mod old;
@@ -30,10 +30,10 @@ pub(crate) use old::old_timers;
 const VERSION: u64 = 1;
 /// The kind of note that an announcement is.
 const KIND: &str = "order";
-/// Few records go into the schedule of a service with one input and no timer.
+/// The size of the segments for one input and no timer, where the schedule has few records.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// What the component was called with; the numbers are those of the last announcement.
+/// A call of the component; the numbers are those of the last announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     Record { input: u32, sequence: u64 },
@@ -43,7 +43,7 @@ pub(crate) enum Entry {
 /// The inputs and timers of a service, and its positions in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Announcement {
-    /// The sequence number that the next output gets: all before are effects of what comes before the announcement.
+    /// The sequence number that the next output gets: all before are effects of inputs before the announcement.
     pub outputs: u64,
     pub inputs: Vec<InputPosition>,
     /// Inputs that the service had before, and the positions in them.
@@ -56,18 +56,18 @@ pub(crate) struct Announcement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InputPosition {
     pub input: InputName,
-    /// The first record that the service ever took.
+    /// The first record that the service took in any run.
     pub start: u64,
     /// The record that it takes next: all before have had all their effects.
     pub next: u64,
 }
 
-/// What is written down by earlier versions means.
+/// The meaning of paths and numbers in records of earlier versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Legacy {
     /// The identities of journals that are named by a path only.
     pub inputs: BTreeMap<String, u128>,
-    /// The names of timers that are counted; nothing where none are.
+    /// The names of timers that are recorded by number; `None` without such timers.
     pub timers: Option<Vec<String>>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Schedule {
     writer: Option<Writer>,
 }
 
-/// Where the schedule of the service is that writes to `output`: its directory with `.schedule` after its name.
+/// The directory of the schedule of the service that writes to `output`: that path with `.schedule` appended.
 pub(crate) fn path_beside(output: &Path) -> PathBuf {
     let mut path = output.as_os_str().to_owned();
     path.push(".schedule");
@@ -110,7 +110,7 @@ impl Schedule {
         })
     }
 
-    /// Opens the schedule of the service that writes, or wrote, to `output` to read it. Nothing when there is none.
+    /// Opens the schedule of the service that writes, or wrote, to `output` to read it. `None` when there is none.
     pub fn recorded(output: &Path) -> Result<Option<Self>, ServiceError> {
         let path = path_beside(output);
         match Journal::open(&path, Options::read_only()) {
@@ -138,7 +138,7 @@ impl Schedule {
         self.append_bytes(&announcement.to_bytes()?)
     }
 
-    /// Writes what the component is about to be called with; returns the entry's sequence number.
+    /// Writes the entry for the next call of the component; returns the entry's sequence number.
     pub fn append(&self, entry: Entry) -> Result<u64, ServiceError> {
         let mut bytes = [0; 24];
         let mut out = Packer::new(&mut bytes);
@@ -146,7 +146,7 @@ impl Schedule {
         self.append_bytes(out.written())
     }
 
-    /// The newest announcement. Nothing in a schedule of an earlier version.
+    /// The newest announcement. `None` in a schedule of an earlier version.
     pub fn last(&self) -> Result<Option<Announcement>, ServiceError> {
         let mut reader = self.journal.reader()?;
         for sequence in (self.journal.first()?..self.journal.next()?).rev() {
@@ -211,7 +211,7 @@ impl Announcement {
         }
     }
 
-    /// Nothing for a record that is no announcement.
+    /// `None` for a record that is no announcement.
     pub fn from_bytes(body: &[u8]) -> Result<Option<Self>, Cause> {
         let Ok(Record::Note(note)) = Record::read(body) else {
             return Ok(None);

@@ -1,14 +1,14 @@
-//! States of a component, kept so that a start need not repeat all inputs: a journal beside the output journal.
+//! Saved states of a component, so that a start need not repeat all inputs: a journal beside the output journal.
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
 //! `[2, time in ns, outputs, schedule or nil, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come
 //! next, of the outputs, of the [schedule](crate::recorded::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
-//! the inputs as `{path: position}`. The last two snapshots are kept, so that there is one left when
-//! a loss of power has taken outputs away that the newest one has seen.
+//! the inputs as `{path: position}`. The last two snapshots are kept: after a loss of power
+//! that removed outputs which the newest one covers, the other one remains.
 
 use std::path::PathBuf;
 
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;
@@ -19,20 +19,20 @@ const VERSION: u64 = 2;
 const VERSION_OF_PATHS: u64 = 1;
 /// How many bytes of a state go into one record.
 const PIECE_BYTES: usize = 256 << 10;
-/// Snapshots come and go; a segment is what is removed at once.
+/// The size of a segment: old snapshots are removed by segments.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// What a record takes beside its names and its piece, at most.
+/// The size of a record besides its names and its piece, at most.
 const HEAD_BYTES: usize = 64;
 
-/// A component whose state can be kept. It must be all that later outputs depend on.
+/// A component whose state can be saved. The state must include everything that later outputs depend on.
 pub trait Snapshot {
-    /// The state as bytes. [`packed`](millstream_wire::packed) makes them of whatever is [`Wire`](macro@millstream_wire::Wire).
+    /// The state as bytes. [`packed`](millstream_wire::packed) encodes any type that is [`Wire`](macro@millstream_wire::Wire).
     ///
     /// # Errors
     /// The state cannot be kept; the service ends with that.
     fn snapshot(&self) -> Result<Vec<u8>, Cause>;
 
-    /// Brings a new component into a state that was kept.
+    /// Restores a saved state in a new component.
     ///
     /// # Errors
     /// The bytes are no state of this component; the service does not start.
@@ -42,7 +42,7 @@ pub trait Snapshot {
 type Save<C> = Box<dyn FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send>;
 type Restore<C> = Box<dyn FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send>;
 
-/// How the state of a component is kept, and how often.
+/// How the state of a component is saved, and how often.
 pub(crate) struct Snapshotter<C> {
     /// Calls from one snapshot to the next.
     pub every: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Snapshotter<C> {
     pub restore: Restore<C>,
 }
 
-/// How far a service had come.
+/// The position of a service at a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The latest time that the component had seen.
@@ -67,7 +67,7 @@ pub(crate) struct Snapshots {
     pub name: String,
     journal: Journal,
     writer: Writer,
-    /// What comes before it may go.
+    /// The cursor of the journal: records before it may be pruned.
     cursor: Cursor,
     /// A snapshot survives a loss of power before it replaces earlier ones.
     durable: bool,
@@ -85,7 +85,7 @@ impl Snapshots {
         Ok(Self {
             name: path.display().to_string(),
             writer: journal.writer()?,
-            cursor: journal.cursor("kept", Share::Exclusive)?,
+            cursor: journal.cursor("kept", CursorMode::Exclusive)?,
             durable: output.sync_mode() != Sync::Never,
             journal,
             last: None,
@@ -122,7 +122,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The newest snapshot whose position `fits`, with its state and its sequence number.
+    /// The newest snapshot whose position `fits` accepts, with its state and its sequence number.
     pub fn newest(
         &self,
         mut fits: impl FnMut(&Position) -> bool,
@@ -179,7 +179,7 @@ impl Position {
         Ok(())
     }
 
-    /// The position and the number of pieces before it; nothing for a piece.
+    /// The position and the number of pieces before it; `None` for a piece.
     fn unpack(body: &[u8]) -> Result<Option<(Self, u64)>, Cause> {
         let mut values = Unpacker::new(body);
         if values.clone().bytes().is_ok() {

@@ -1,4 +1,4 @@
-//! Where a record comes from: the record that caused it, the one that caused that, and when each was written.
+//! The history of a record: the chain of records that caused it, and when each was written.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::error::ServiceError;
 use crate::inputs::calls::{Calls, Content};
 use crate::recorded::resume::input_name;
 
-/// A record on the way of a message.
+/// A record in the chain of causes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
     /// The journal.
@@ -18,13 +18,13 @@ pub struct Hop {
     pub sequence: u64,
     /// When it was written, in ns since 1970.
     pub time_ns: u64,
-    /// What it says; nothing for the tick of a timer.
+    /// Its contents; `None` for the tick of a timer.
     pub call: Option<Call>,
 }
 
-/// The way of the message of one record, its origin last.
+/// The chain of causes of one record, its origin last.
 ///
-/// The journals on the way are known by their identity. Each is looked for under the path that was recorded, as it is and relative to the
+/// Journals are recognised by their identity. Each is looked for under the recorded path, as it is and relative to the
 /// directory of the journal that names it; among the journals beside that one; and in `folders`, and the journals in these.
 ///
 /// # Errors
@@ -71,7 +71,7 @@ pub fn history(
     Ok(hops)
 }
 
-/// Where the journal is that a record of the journal `beside` names.
+/// The path of the journal that a record of the journal `beside` names.
 pub(crate) fn find(
     name: &InputName,
     beside: &Path,

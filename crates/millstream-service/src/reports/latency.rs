@@ -1,11 +1,11 @@
-//! How long the messages of a production journal took, hop by hop, from the times and the lineage that are recorded anyway.
+//! Latencies of the calls in a journal, hop by hop, from the recorded times and lineage.
 //!
 //! A record has the time at which it was appended, and a service's output the input that it is an effect of. So each hop is measured
 //! from an input's record to the output's, and has two parts, *publish to take* and *take to output*. A service with several inputs or
 //! timers records each input as it takes it, in its [schedule](crate::recorded::schedule). One with one input and no timer measures the
-//! [take](Take) of some of its calls, each of which counts for the number of calls that it holds; there *publish to output* is that of all calls.
+//! [take](Take) of some of its calls, each of which counts for the number of calls in its record; there *publish to output* covers all calls.
 //!
-//! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, and taken as no time at all.
+//! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, with a latency of 0.
 
 mod takes;
 
@@ -22,12 +22,12 @@ use crate::error::ServiceError;
 use crate::inputs::calls::Calls;
 use crate::reports::history::find;
 
-/// How long messages took, by hop, and from their origin to the journal.
+/// The latencies of messages, by hop, and from their origin to the journal.
 #[derive(Debug, Serialize)]
 pub struct Latencies {
     /// Calls of the range.
     pub calls: u64,
-    /// Calls of the range that are no effects: they came from outside.
+    /// Calls of the range that are no effects of others: external calls.
     pub origins: u64,
     /// Calls whose cause has been pruned.
     pub pruned: u64,
@@ -37,7 +37,7 @@ pub struct Latencies {
     pub hops: Vec<HopLatency>,
 }
 
-/// One part of the way.
+/// The latency of one hop.
 #[derive(Debug, Serialize)]
 pub struct HopLatency {
     /// The journal that the hop begins in.
@@ -46,7 +46,7 @@ pub struct HopLatency {
     pub to: String,
     /// `publish to take`, `take to output`, `publish to output`, or `origin to output`, which is all hops together.
     pub part: &'static str,
-    /// How many messages this is about.
+    /// The number of messages.
     pub count: u64,
     /// How many of them were measured: each counts once, or for several that followed each other without a pause.
     pub measured: u64,
@@ -62,7 +62,7 @@ pub struct HopLatency {
     pub max_us: f64,
 }
 
-/// Measures the calls of the journal from the record `first` on, up to `last` with it. The journals that lead there are read along, each
+/// Measures the calls of the journal from the record `first` up to and including `last`. The journals upstream are read in parallel, each
 /// from front to back, so that memory does not grow with the range; they are looked for as by [`history`](crate::history()), in `folders` too.
 ///
 /// ```
@@ -85,31 +85,31 @@ pub struct HopLatency {
 /// ```
 ///
 /// # Errors
-/// A journal on the way is not there or is damaged.
+/// A journal upstream is missing or damaged.
 pub fn latency(
     journal: &Path,
     first: u64,
     last: Option<u64>,
     folders: &[PathBuf],
 ) -> Result<Latencies, ServiceError> {
-    let mut way = Way {
+    let mut measurement = Measurement {
         folders,
-        ..Way::default()
+        ..Measurement::default()
     };
-    let root = way.node(journal.to_owned())?;
-    let next = way.nodes[root].journal.next()?;
+    let root = measurement.node(journal.to_owned())?;
+    let next = measurement.nodes[root].journal.next()?;
     let end = last.map_or(next, |last| next.min(last.saturating_add(1)));
-    let begin = first.max(way.nodes[root].journal.first()?);
+    let begin = first.max(measurement.nodes[root].journal.first()?);
     for sequence in begin..end {
-        way.trace(root, sequence)?;
+        measurement.trace(root, sequence)?;
     }
-    Ok(way.latencies())
+    Ok(measurement.latencies())
 }
 
-/// A reader does not jump over so few records.
+/// A reader reads up to this many records instead of seeking past them.
 const NEAR: u64 = 64;
 
-/// A journal on the way.
+/// A journal in the chain of causes.
 struct Node {
     path: PathBuf,
     journal: Journal,
@@ -124,7 +124,7 @@ struct Node {
 }
 
 impl Node {
-    /// Goes to a record. What is passed over on the way forward may tell the names of inputs anew; after a longer way they are looked up
+    /// Moves to a record. Records skipped on the way forward may hold new names of inputs; after a longer seek they are looked up
     /// again.
     fn go_to(&mut self, sequence: u64) -> Result<(), ServiceError> {
         let at = self.reader.position();
@@ -158,16 +158,16 @@ struct Event {
     cause: Option<(usize, u32, u64)>,
     /// When its cause was taken.
     take: Option<Take>,
-    /// What led to it has been measured.
+    /// Whether its hops have been measured.
     traced: bool,
 }
 
-/// Of a part of a hop: the distance from the journal, the two nodes, and what the part is called.
+/// The key of a part of a hop: the distance from the journal, the two nodes, and the name of the part.
 type InputPosition = (usize, usize, usize, &'static str);
 
 #[derive(Default)]
-struct Way<'a> {
-    /// Where journals are looked for that are not where they were.
+struct Measurement<'a> {
+    /// The directories in which moved journals are looked for.
     folders: &'a [PathBuf],
     nodes: Vec<Node>,
     histograms: Vec<(InputPosition, Histogram<u64>, u64)>,
@@ -177,7 +177,7 @@ struct Way<'a> {
     backwards: u64,
 }
 
-impl Way<'_> {
+impl Measurement<'_> {
     fn node(&mut self, path: PathBuf) -> Result<usize, ServiceError> {
         if let Some(at) = self.nodes.iter().position(|node| node.path == path) {
             return Ok(at);
@@ -195,7 +195,7 @@ impl Way<'_> {
         Ok(self.nodes.len() - 1)
     }
 
-    /// Measures what led to one record of the journal.
+    /// Measures the hops to one record of the journal.
     fn trace(&mut self, root: usize, sequence: u64) -> Result<(), ServiceError> {
         let Some(found) = self.event(root, sequence)? else {
             return Ok(());
@@ -300,7 +300,7 @@ impl Way<'_> {
         *measured += u64::from(histogram.record_n(ns, messages.into()).is_ok());
     }
 
-    /// A record of a journal; nothing when it has been pruned.
+    /// A record of a journal; `None` when it has been pruned.
     fn event(&mut self, at: usize, sequence: u64) -> Result<Option<Event>, ServiceError> {
         let node = &mut self.nodes[at];
         if let Some((_, event)) = node.last.filter(|(last, _)| *last == sequence) {
@@ -371,7 +371,7 @@ impl Way<'_> {
     }
 
     fn latencies(mut self) -> Latencies {
-        // Far hops first; the whole way last. A part follows the hop that it is of.
+        // Far hops first; the whole chain last. A part follows its hop.
         let whole = |part: &str| part == "origin to output";
         self.histograms
             .sort_by_key(|((distance, .., part), ..)| (whole(part), usize::MAX - distance));

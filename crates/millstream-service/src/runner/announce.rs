@@ -1,9 +1,9 @@
 //! The position of a service in each of its inputs: recorded in its schedule, and as cursors of the inputs.
 //!
-//! A cursor follows what the schedule says, so that nothing is pruned that a start needs. It is written when the service starts and ends,
+//! A cursor follows the schedule, so that no record is pruned that a start needs. It is written when the service starts and ends,
 //! with each snapshot, and rarely in between: a call does not wait for it.
 
-use millstream_journal::{Error as JournalError, Share};
+use millstream_journal::{CursorMode, Error as JournalError};
 
 use super::needs::Needs;
 use super::state::Runner;
@@ -13,7 +13,7 @@ use crate::recorded::schedule::{Announcement, InputPosition};
 
 /// How many calls there are between two announcements of a service that is never idle; a power of two.
 pub(super) const CALLS: u64 = 1 << 16;
-/// The time between two announcements of a service that is idle now and then.
+/// The time between two announcements of a service that is idle at times.
 const IDLE_NS: i64 = 10_000_000_000;
 
 impl<C> Runner<C> {
@@ -51,7 +51,7 @@ impl<C> Runner<C> {
         self.announced = announcement.inputs;
         if self.needs == Needs::New {
             for (inlet, place) in self.inlets.iter().zip(&self.announced) {
-                inlet.hold(place.next)?;
+                inlet.protect_from(place.next)?;
             }
         }
         Ok(Some(number))
@@ -88,7 +88,7 @@ impl<C> Runner<C> {
     }
 
     /// Takes a cursor on each input, which is named after the output journal, and sets it to the first record that this way of rebuilding needs.
-    pub(super) fn hold_inputs(&mut self) -> Result<(), ServiceError> {
+    pub(super) fn protect_inputs(&mut self) -> Result<(), ServiceError> {
         let Some(output) = &self.output else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl<C> Runner<C> {
                 .cursors()?
                 .iter()
                 .any(|cursor| cursor.name == name);
-            let cursor = match inlet.journal.cursor(&name, Share::Shared) {
+            let cursor = match inlet.journal.cursor(&name, CursorMode::Shared) {
                 Err(JournalError::ReadOnly { .. }) => {
                     self.warnings.push(format!(
                         "{}: may only be read, so no cursor keeps its records from being pruned",
@@ -116,7 +116,7 @@ impl<C> Runner<C> {
                 Needs::Snapshots => inlet.position().min(inlet.start.max(inlet.first()?)),
             };
             inlet.cursor = Some(cursor);
-            inlet.hold(place)?;
+            inlet.protect_from(place)?;
         }
         Ok(())
     }

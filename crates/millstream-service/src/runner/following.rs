@@ -23,7 +23,7 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// The followers that the settings ask for. What was put out before the start is waited for first.
+    /// The followers that the settings require. They must first acknowledge the outputs from before the start.
     pub fn of(output: Option<&Journal>, settings: &Settings) -> Result<Option<Self>, ServiceError> {
         if settings.followers == 0 {
             return Ok(None);

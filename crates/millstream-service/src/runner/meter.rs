@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
-use crate::inputs::inlet::Taken;
+use crate::inputs::inlet::Outcome;
 use crate::settings::{Report, Stop};
 
-/// What a runner has done and which record of each input comes next. The runner's thread writes it, any other reads it.
+/// The counts of a runner and the next record of each input. The runner's thread writes it, any other reads it.
 ///
 /// ```
 /// let meter = millstream_service::Meter::default();
@@ -25,7 +25,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What has been done when it was last written.
+    /// The counts when it was last written.
     #[must_use]
     pub fn report(&self) -> Report {
         Report {
@@ -36,7 +36,7 @@ impl Meter {
         }
     }
 
-    /// For each input, in the order in which they were added, the sequence number of the record that comes next; nothing before the start.
+    /// For each input, in the order in which they were added, the sequence number of the next record; empty before the start.
     #[must_use]
     pub fn positions(&self) -> Option<Vec<u64>> {
         let positions = self.positions.get()?.iter();
@@ -59,17 +59,17 @@ impl<C> Runner<C> {
         while !stop.is_set() {
             let taken = self.turn()?;
             inputs += 1;
-            if taken == Taken::Nothing || inputs >= INPUTS {
+            if taken == Outcome::Nothing || inputs >= INPUTS {
                 inputs = 0;
                 self.write_to(meter);
             }
-            while (taken == Taken::Nothing || self.is_ahead())
+            while (taken == Outcome::Nothing || self.is_ahead())
                 && !self.wait_followed(STOP_CHECK)?
                 && !stop.is_set()
             {
                 self.write_to(meter);
             }
-            if taken == Taken::Nothing {
+            if taken == Outcome::Nothing {
                 self.wait_for_input()?;
             }
         }

@@ -1,18 +1,18 @@
 //! Which inputs a later start needs.
 
-/// Where a rebuild begins, and so what the cursors keep.
+/// Where a rebuild begins, and so which records the cursors protect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// All inputs that were ever taken.
+    /// All inputs that were taken in any run.
     All,
-    /// What comes after the last snapshot but one.
+    /// The inputs after the last snapshot but one.
     Snapshots,
-    /// What has not been taken yet.
+    /// The inputs that were not taken yet.
     New,
 }
 
 impl Needs {
-    /// What a service with or without snapshots, and with or without a state from its outputs, begins with.
+    /// The needs of a service with or without snapshots, and with or without a state from its outputs.
     pub fn of(snapshots: bool, outputs: bool, rebuild: bool) -> Self {
         match (snapshots, outputs) {
             (true, _) => Self::Snapshots,

@@ -2,7 +2,7 @@
 
 use millstream_journal::{Cursor, Journal};
 
-/// The output journal; the cursor keeps out other services.
+/// The output journal; the cursor excludes other services.
 pub(super) struct Output {
     pub journal: Journal,
     pub cursor: Cursor,

@@ -1,7 +1,7 @@
-//! A start: the component comes to where it was before, and the service to after the last input that has its effect.
+//! The start of a service: the state of the component is rebuilt, and the service resumes after the last input that has its effect.
 //!
-//! The state comes from a snapshot, if there are any; from there on from the component's own outputs, if it is called with them, else from the
-//! inputs, whose outputs are held back where they are there already. The [schedule](crate::recorded::schedule) says in which order. Inputs
+//! The state comes from a snapshot, if there is one; after it from the component's own outputs, if it is called with them, else from the
+//! inputs, whose outputs are suppressed where they are recorded already. The [schedule](crate::recorded::schedule) says in which order. Inputs
 //! and timers that the service has no longer are skipped: their outputs stay.
 
 use std::collections::BTreeMap;
@@ -11,19 +11,19 @@ use millstream_wire::{InputName, Lineage};
 
 use super::state::{GONE, Runner};
 use crate::error::ServiceError;
-use crate::inputs::inlet::Taken;
+use crate::inputs::inlet::Outcome;
 use crate::inputs::names::Names;
 use crate::recorded::resume::Resume;
 use crate::recorded::schedule::{Announcement, Entries, InputPosition, Step};
 use crate::recorded::snapshot::Position;
 
-/// What a start knows by now.
+/// The state of a start.
 struct Past<'a> {
     resume: Option<&'a Resume>,
-    /// What the inputs and timers of the schedule are now.
+    /// The current inputs and timers of those in the schedule.
     inputs: Vec<Option<u32>>,
     timers: Vec<Option<usize>>,
-    /// Whether the last announcement left the order to the only input.
+    /// Whether the order after the last announcement is that of the only input.
     is_implicit: Option<bool>,
     /// Whether the last entry was that of the last output, on an input that the service has no longer.
     at_gone: bool,
@@ -48,11 +48,11 @@ impl Past<'_> {
     }
 }
 
-/// A snapshot, the numbers that its inputs have now, its state, and its number.
-type Kept = (Position, Vec<Option<u32>>, Vec<u8>, u64);
+/// A snapshot, the current numbers of its inputs, its state, and its number.
+type RestoredSnapshot = (Position, Vec<Option<u32>>, Vec<u8>, u64);
 
 impl<C> Runner<C> {
-    /// Brings the component to where it was before the restart.
+    /// Rebuilds the state that the component had before the restart.
     pub(super) fn catch_up(
         &mut self,
         resume: Option<&Resume>,
@@ -105,12 +105,12 @@ impl<C> Runner<C> {
         self.settings.rebuild && self.own.is_none()
     }
 
-    /// Whether the last input with an effect is still to come.
+    /// Whether the last input with an effect was not repeated yet.
     fn is_before(&self, resume: Option<&Resume>, lineage: Lineage) -> bool {
         self.progress.resume.is_some() && resume.is_some_and(|it| it.lineage != lineage)
     }
 
-    /// Takes the state of the newest snapshot that is not ahead of any journal: a loss of power may have taken records away.
+    /// Restores the newest snapshot that is not ahead of any journal: a loss of power may have removed records.
     fn restore(
         &mut self,
         resume: Option<&Resume>,
@@ -162,8 +162,8 @@ impl<C> Runner<C> {
         Ok(Some(kept))
     }
 
-    /// The newest snapshot that fits the journals, what its inputs are now, its state and its number.
-    fn newest_snapshot(&self, names: &mut Names) -> Result<Option<Kept>, ServiceError> {
+    /// The newest snapshot that fits the journals, the current numbers of its inputs, its state and its number.
+    fn newest_snapshot(&self, names: &mut Names) -> Result<Option<RestoredSnapshot>, ServiceError> {
         let (Some(snapshots), Some(output)) = (&self.snapshots, &self.output) else {
             return Ok(None);
         };
@@ -218,14 +218,14 @@ impl<C> Runner<C> {
         };
         own.seek(kept.map_or(0, |kept| kept.outputs))?;
         while own.position() < resume.first {
-            if own.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+            if own.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Does again what the schedule says was done.
+    /// Repeats the calls in the schedule.
     fn repeat(
         &mut self,
         past: &mut Past<'_>,
@@ -283,7 +283,7 @@ impl<C> Runner<C> {
         }
     }
 
-    /// Inputs and timers have new numbers. What came before in the order of an only input is done again.
+    /// Inputs and timers have new numbers. Earlier calls in the order of an only input are repeated first.
     fn renumber(
         &mut self,
         past: &mut Past<'_>,
@@ -308,7 +308,7 @@ impl<C> Runner<C> {
         }
         for place in &announced.gone {
             match names.find(std::slice::from_ref(&place.input))[0] {
-                // It has come back since, and the snapshot has what it was before.
+                // It has been added again since, and the snapshot holds its earlier state.
                 Some(number) if past.is_restored && !self.inlets[number as usize].placed => {
                     let inlet = &mut self.inlets[number as usize];
                     (inlet.start, inlet.placed) = (place.start, true);
@@ -321,7 +321,7 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Skips what was taken of an input that the service has no longer: all of it has had its effects.
+    /// Skips the records taken from an input that the service no longer has: all have had their effects.
     fn pass(&mut self, past: &Past<'_>, place: &InputPosition) {
         let is_done = past.resume.is_some_and(|it| {
             it.lineage.input == GONE && it.is_of(&place.input) && it.lineage.sequence < place.next
@@ -332,7 +332,7 @@ impl<C> Runner<C> {
         self.leave(&place.input, place.start, place.next);
     }
 
-    /// Remembers the position in an input that the service no longer has.
+    /// Stores the position in an input that the service no longer has.
     fn leave(&mut self, input: &InputName, start: u64, next: u64) {
         let same = |place: &&mut InputPosition| match (place.input.identity, input.identity) {
             (Some(one), Some(other)) => one == other,
@@ -349,7 +349,7 @@ impl<C> Runner<C> {
         }
     }
 
-    /// Comes to where an announcement says that an input was; `outputs` were there then.
+    /// Moves an input to its position in an announcement; `outputs` existed then.
     fn repeat_to(
         &mut self,
         past: &Past<'_>,
@@ -379,14 +379,14 @@ impl<C> Runner<C> {
             };
         }
         while self.inlets[number as usize].position() < place.next {
-            if self.take_from(number as usize)? == Taken::Nothing {
+            if self.take_from(number as usize)? == Outcome::Nothing {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Goes to `next`, before which all has had its effects, without calling the component. Only the last input with an output is
+    /// Moves to `next` without calling the component: all records before have had their effects. Only the last input with an output is
     /// repeated, if it is still there.
     fn skip_to(&mut self, past: &Past<'_>, number: u32, next: u64) -> Result<(), ServiceError> {
         let pending = self.progress.resume.is_some();
@@ -411,7 +411,7 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Does again what an entry says; one of an earlier version says when it was `written`.
+    /// Repeats the call of an entry; one of an earlier version has the time at which it was `written`.
     fn repeat_record(
         &mut self,
         past: &Past<'_>,
@@ -457,7 +457,7 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// With one input, its own order is that in which it was taken, after what the schedule says.
+    /// With one input, the rest was taken in the order of the input, after the entries of the schedule.
     fn repeat_implicit(&mut self, past: &Past<'_>) -> Result<(), ServiceError> {
         let (Some(resume), Some(_)) = (past.resume, &self.progress.resume) else {
             return Ok(());
@@ -486,7 +486,7 @@ impl<C> Runner<C> {
         inlet.placed = true;
         while self.progress.resume.is_some() {
             let inlet = &mut self.inlets[number as usize];
-            if inlet.take(&mut self.component, &mut self.progress)? == Taken::Nothing {
+            if inlet.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 return Err(self.lost(resume));
             }
         }

@@ -4,7 +4,7 @@ use millstream_wire::Lineage;
 
 use super::state::Runner;
 use crate::error::ServiceError;
-use crate::inputs::inlet::Taken;
+use crate::inputs::inlet::Outcome;
 use crate::recorded::schedule::Step;
 use crate::timers::{Timer, next_due};
 
@@ -29,7 +29,7 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Ends a replay where the recorded order ends: what comes after it in its inputs has not been taken yet.
+    /// Ends a replay where the recorded order ends: the service has not taken later records.
     pub(super) fn end_replay(&mut self, is_implicit: bool) {
         if self.replay.is_some() && self.schedule.is_some() && !is_implicit {
             self.inlets.clear();
@@ -37,7 +37,7 @@ impl<C> Runner<C> {
     }
 
     /// Takes the next record of an input. In a replay, timers that are not recorded come due before it.
-    pub(super) fn take_from(&mut self, number: usize) -> Result<Taken, ServiceError> {
+    pub(super) fn take_from(&mut self, number: usize) -> Result<Outcome, ServiceError> {
         if self.replay.is_some()
             && let Some(time_ns) = self.inlets[number].peek_time()?
         {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_journal::{Error as JournalError, Journal, Share};
+use millstream_journal::{CursorMode, Error as JournalError, Journal};
 use millstream_wire::{Cause, Interface, Publisher};
 
 use super::output::Output;
@@ -27,9 +27,9 @@ impl Service {
     /// # Errors
     /// Another one does already.
     pub fn new(output: &Journal) -> Result<Self, ServiceError> {
-        let cursor = output.cursor("service", Share::Exclusive);
+        let cursor = output.cursor("service", CursorMode::Exclusive);
         let cursor = cursor.map_err(|error| match error {
-            JournalError::CursorTaken { path, .. } => ServiceError::Taken {
+            JournalError::CursorInUse { path, .. } => ServiceError::InUse {
                 output: path.display().to_string(),
             },
             other => other.into(),
@@ -42,7 +42,7 @@ impl Service {
         })
     }
 
-    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes all that there are.
+    /// A service whose outputs go nowhere or to a [`Recorder`](millstream_wire::Recorder): to replay inputs. It takes all existing records.
     #[must_use]
     pub fn without_output() -> Self {
         Self {
@@ -80,10 +80,10 @@ impl Service {
         }
     }
 
-    /// A service that does again what another one did, without recording it: that one writes, or wrote, to the journal `output`. Without
+    /// A service that repeats the calls of another one without recording them: that one writes, or wrote, to the journal `output`. Without
     /// one, or without its schedule, inputs are merged by the times of their records, and timers fire by these times.
     ///
-    /// A runner of it takes what is recorded when it starts, and then what came after in the order of the only input.
+    /// Its runner takes the recorded calls when it starts, and then later records in the order of the only input.
     ///
     /// # Errors
     /// The schedule cannot be read.

@@ -15,7 +15,7 @@ use crate::recorded::snapshot::{Snapshot, Snapshotter};
 use crate::timers::Timer;
 
 impl Service {
-    /// The component that is to run.
+    /// The component that runs.
     pub fn component<C>(self, component: C) -> Setup<C> {
         Setup {
             service: self,
@@ -83,7 +83,7 @@ impl<C: 'static> Setup<C> {
         Ok(self)
     }
 
-    /// Keeps the state of the component each time that it was called `every` times, and when the service is stopped, in a journal
+    /// Saves the state of the component after every `every` calls, and when the service is stopped, in a journal
     /// beside the output journal (`replies.snapshots`). A start resumes from there and repeats only the inputs after it.
     #[must_use]
     pub fn snapshots(self, every: u64) -> Self
@@ -112,7 +112,7 @@ impl<C: 'static> Setup<C> {
 
     /// Rebuilds the state from the outputs of the component: at a start, the object that `listener` returns, the component itself or a part of
     /// it, is called with all recorded calls of the interface. Only the last input is repeated, as some of its outputs may be missing. For
-    /// components whose outputs say all that their state is.
+    /// components whose outputs determine their whole state.
     ///
     /// # Errors
     /// There is no output; the interface contradicts itself.
@@ -146,11 +146,11 @@ impl<C: 'static> Setup<C> {
         Ok(self)
     }
 
-    /// Calls the component again and again, `period` apart, with the recorded time in ns since 1970. After a pause it is called once,
+    /// Calls the component every `period`, with the recorded time in ns since 1970. After a pause it is called once,
     /// however many periods have passed.
     ///
-    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, taken away and put in
-    /// another order. Recorded calls of one that was taken away are not repeated.
+    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, removed and put in
+    /// another order. Recorded calls of a removed timer are not repeated.
     #[must_use]
     pub fn every(
         mut self,
@@ -162,7 +162,7 @@ impl<C: 'static> Setup<C> {
         self
     }
 
-    /// What was recorded of the timer `old` is repeated by the timer `new`, which was called `old` before.
+    /// Renames a timer: recorded calls of the timer `old` are repeated by the timer `new`.
     #[must_use]
     pub fn renamed_timer(mut self, old: &str, new: &str) -> Self {
         self.renamed.push((old.to_owned(), new.to_owned()));

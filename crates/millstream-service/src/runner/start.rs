@@ -116,11 +116,11 @@ impl<C> Runner<C> {
         if self.inlets.len() == 1 && self.timers.is_empty() && self.replay.is_none() {
             self.progress.sampler = Some(Sampler::new(self.host.clone()));
         }
-        self.hold_inputs()
+        self.protect_inputs()
     }
 }
 
-/// Where the state of a component is kept, if it is.
+/// The snapshots of a component, if it has any.
 fn snapshots_of(keeps: bool, output: Option<&Journal>) -> Result<Option<Snapshots>, ServiceError> {
     match (keeps, output) {
         (true, Some(output)) => Ok(Some(Snapshots::beside(output)?)),
@@ -129,7 +129,7 @@ fn snapshots_of(keeps: bool, output: Option<&Journal>) -> Result<Option<Snapshot
     }
 }
 
-/// What is written down about a service.
+/// The records about a service.
 #[derive(Default)]
 struct Recorded {
     schedule: Option<Schedule>,
@@ -138,7 +138,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// What is written down beside an output, or what a replay goes by.
+    /// The records beside an output, or the order of a replay.
     fn of<C>(
         output: Option<&Journal>,
         again: Option<Schedule>,
@@ -167,7 +167,7 @@ impl Recorded {
         })
     }
 
-    /// What a schedule says, for a replay of all that is in it.
+    /// The contents of a schedule, for a replay of all of it.
     fn again<C>(
         schedule: Schedule,
         timers: &[Timer<C>],

@@ -34,7 +34,7 @@ pub struct Runner<C> {
     pub(super) schedule: Option<Schedule>,
     pub(super) progress: Progress,
     pub(super) settings: Settings,
-    /// An input survives a loss of power before the component is called with it.
+    /// Whether an input is made durable before the component is called with it.
     pub(super) durable: bool,
     pub(super) following: Option<Following>,
     pub(super) host: Host,
@@ -52,11 +52,11 @@ pub struct Runner<C> {
     pub(super) last_snapshot: Option<Vec<InputPosition>>,
     /// Inputs that the service had before.
     pub(super) gone: Vec<InputPosition>,
-    /// What the start found that users should know.
+    /// Warnings of the start.
     pub(super) warnings: Vec<String>,
     /// The recorded order, when this is a replay.
     pub(super) replay: Option<Replay>,
-    /// How often a runner that spins has found nothing.
+    /// How often a spinning runner has found no input.
     pub(super) spins: u32,
 }
 
@@ -78,8 +78,8 @@ impl<C> Runner<C> {
         named(name).or_else(renamed)
     }
 
-    /// What the start found that is no error, a sentence each: an input that may only be read, so that no cursor keeps its records from being
-    /// pruned; ticks of a timer that was taken away, which the state is without.
+    /// Warnings of the start, a sentence each: an input that may only be read, so that no cursor protects its records from
+    /// pruning; ticks of a removed timer, which the state lacks.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -109,7 +109,7 @@ impl<C> Runner<C> {
         ended
     }
 
-    /// What has been done so far.
+    /// The counts so far.
     #[must_use]
     pub fn report(&self) -> Report {
         self.progress.report

@@ -1,4 +1,4 @@
-//! The loop of a runner: it takes the next input, calls the component, and now and then makes a snapshot or an announcement.
+//! The loop of a runner: it takes the next input, calls the component, and makes a snapshot or an announcement when one is due.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::announce;
 use super::following::INPUTS_AHEAD_MAX;
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
-use crate::inputs::inlet::Taken;
+use crate::inputs::inlet::Outcome;
 use crate::recorded::schedule::Entry;
 use crate::recorded::snapshot::Position;
 use crate::settings::{Report, Stop};
 use crate::timers;
 
-/// How often a runner that spins finds nothing before it looks at the clock.
+/// How often a spinning runner finds no input before it reads the clock.
 const SPINS: u32 = 1 << 20;
 
 impl<C> Runner<C> {
@@ -24,21 +24,21 @@ impl<C> Runner<C> {
     /// # Errors
     /// The input cannot be taken and the policy is to fail; what the component called cannot be recorded.
     #[inline]
-    pub fn turn(&mut self) -> Result<Taken, ServiceError> {
+    pub fn turn(&mut self) -> Result<Outcome, ServiceError> {
         let taken = match (&mut self.inlets[..], &self.timers[..]) {
             ([inlet], []) => {
                 if self.durable {
                     inlet.make_durable()?;
                 }
                 let taken = inlet.take(&mut self.component, &mut self.progress)?;
-                if let (Taken::Nothing, Some(sampler)) = (taken, &mut self.progress.sampler) {
+                if let (Outcome::Nothing, Some(sampler)) = (taken, &mut self.progress.sampler) {
                     sampler.idle();
                 }
                 taken
             }
             _ => self.turn_of_several()?,
         };
-        if taken == Taken::Call {
+        if taken == Outcome::Call {
             if let Some(following) = &mut self.following {
                 following.took();
             }
@@ -89,13 +89,13 @@ impl<C> Runner<C> {
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
         if let Some(before) = self.last_snapshot.replace(self.announced.clone()) {
             for (inlet, place) in self.inlets.iter().zip(before) {
-                inlet.hold(place.next)?;
+                inlet.protect_from(place.next)?;
             }
         }
         Ok(())
     }
 
-    fn turn_of_several(&mut self) -> Result<Taken, ServiceError> {
+    fn turn_of_several(&mut self) -> Result<Outcome, ServiceError> {
         let is_replay = self.replay.is_some();
         let mut next: Option<(u64, usize)> = None;
         for (at, inlet) in self.inlets.iter_mut().enumerate() {
@@ -106,7 +106,7 @@ impl<C> Runner<C> {
         if is_replay {
             return match next {
                 Some((_, at)) => self.take_from(at),
-                None => Ok(Taken::Nothing),
+                None => Ok(Outcome::Nothing),
             };
         }
         let due = timers::next_due(&self.timers);
@@ -123,10 +123,10 @@ impl<C> Runner<C> {
             };
             let input = self.inlets.len() as u32;
             self.tick(timer as usize, Lineage { input, sequence }, time_ns)?;
-            return Ok(Taken::Call);
+            return Ok(Outcome::Call);
         }
         let Some((_, at)) = next else {
-            return Ok(Taken::Nothing);
+            return Ok(Outcome::Nothing);
         };
         let (input, sequence) = (at as u32, self.inlets[at].position());
         if self.durable {
@@ -148,7 +148,7 @@ impl<C> Runner<C> {
     /// As [`turn`](Self::turn).
     pub fn drain(&mut self) -> Result<Report, ServiceError> {
         self.follow(&Stop::default())?;
-        while self.turn()? != Taken::Nothing {
+        while self.turn()? != Outcome::Nothing {
             if self.is_ahead() {
                 self.follow(&Stop::default())?;
             }
@@ -168,10 +168,10 @@ impl<C> Runner<C> {
         self.follow(stop)?;
         while !stop.is_set() {
             let taken = self.turn()?;
-            if taken == Taken::Nothing || self.is_ahead() {
+            if taken == Outcome::Nothing || self.is_ahead() {
                 self.follow(stop)?;
             }
-            if taken == Taken::Nothing {
+            if taken == Outcome::Nothing {
                 self.wait_for_input()?;
             }
         }

@@ -1,4 +1,4 @@
-//! What a process of services says: the words of warnings and errors, a line each, on standard error. `millstream service up` puts the
+//! The log of a process of services: warnings and errors, a line each, on standard error. `millstream service up` puts the
 //! time and the name of the process before them.
 
 use std::fmt;

@@ -11,10 +11,10 @@ use super::order::{OnErrorOrder, Rebuild, ServiceOrder};
 use super::report::Shared;
 use crate::{Clock, OnError, Outlet, Service, Settings, Setup, Snapshot};
 
-/// How often it is looked for an input that is not there yet.
+/// The interval between two checks for an input that does not exist yet.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A service of a system, for which a component is to be made.
+/// A service of a system, before its component is created.
 pub struct Part {
     service: Service,
     inputs: Vec<Journal>,
@@ -22,7 +22,7 @@ pub struct Part {
     shared: Arc<Shared>,
 }
 
-/// What a part is made of, once its inputs are there.
+/// The component's inputs and outputs, once the inputs exist.
 pub(super) struct Closed {
     order: ServiceOrder,
     shared: Arc<Shared>,
@@ -67,7 +67,7 @@ impl Closed {
         Closed { order, shared }
     }
 
-    /// Opens the journals; waits for inputs that are not there yet.
+    /// Opens the journals; waits for inputs that do not exist yet.
     pub fn open(self) -> Result<Part, Cause> {
         let Self { order, shared } = self;
         let mut inputs = Vec::new();
@@ -127,7 +127,7 @@ impl<C: 'static> Component<C> {
         Ok(self)
     }
 
-    /// The component can say its state: `rebuild = "snapshot"` of the file needs it.
+    /// The component can save its state: `rebuild = "snapshot"` of the file needs it.
     #[must_use]
     pub fn snapshots(mut self) -> Self
     where
@@ -154,7 +154,7 @@ impl<C: 'static> Component<C> {
         self
     }
 
-    /// Calls the component again and again, as [`Setup::every`].
+    /// Calls the component periodically, as [`Setup::every`].
     #[must_use]
     pub fn every(
         mut self,
@@ -215,7 +215,7 @@ impl<C: 'static> Component<C> {
     }
 }
 
-/// Keeps this thread on these cores; on any when there are none. Threads that it has started before go where they like.
+/// Pins this thread to these cores; to none when there are none. Threads that it has started before are not pinned.
 ///
 /// # Errors
 /// There is no such core.

@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::order::ServiceOrder;
 use crate::{Meter, Report, Stop};
 
-/// Over how much time a rate is taken, in ns.
+/// The time over which a rate is measured, in ns.
 const RATE_NS: u64 = 3_000_000_000;
 
-/// What the thread of a service and the one that looks after it share.
+/// The state that the thread of a service and its supervisor share.
 #[derive(Default)]
 pub(super) struct Shared {
     pub stop: Stop,
@@ -23,7 +23,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The input that is not there yet.
+    /// The input that does not exist yet.
     pub fn waits_for(&self, path: Option<&str>) {
         let mut waits_for = self
             .waits_for
@@ -38,7 +38,7 @@ pub(super) struct Reporter {
     name: String,
     inputs: Vec<String>,
     shared: Arc<Shared>,
-    /// When there had been how many calls.
+    /// Times, and the number of calls until then.
     calls: VecDeque<(u64, u64)>,
     written: String,
 }
@@ -74,7 +74,7 @@ impl Reporter {
         self.shared.stop.stop();
     }
 
-    /// Writes the file, if it has to say anything new.
+    /// Writes the file, if its contents have changed.
     pub fn write(&mut self, folder: &str) -> std::io::Result<()> {
         let Report {
             calls,

@@ -1,4 +1,4 @@
-//! Tests with their calls a little wrong: what a component must survive.
+//! Variants of tests with small changes to their calls, which a component must survive.
 //!
 //! | variant | what is wrong |
 //! |---|---|
@@ -182,7 +182,7 @@ impl Kind {
     }
 }
 
-/// The value of a type that says least, where there is one.
+/// The empty value of a type, where there is one.
 fn empty(ty: &Type) -> Option<Value> {
     Some(match ty {
         Type::Bool => Value::Bool(false),

@@ -7,13 +7,13 @@ use millstream_wire::{Call, Cause, Dispatch, Record, Timestamp};
 use crate::outputs::current::Clock;
 use crate::timers::{Timer, next_due};
 
-/// How often timers may be called on the way from one moment to the next.
+/// How often timers may be called between one moment and the next.
 const TICKS_MAX: u64 = 100_000;
 
 /// A component outside a service, with its timers and its [`Clock`].
 ///
-/// Timers fire as in a service that runs: at the multiples of their periods since 1970, before a call at the same moment. The first moment
-/// that the trial gets is that at which the service starts.
+/// Timers fire as in a service that runs: at the multiples of their periods since 1970, before a call at the same moment. The service starts at the
+/// first moment that the trial gets.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,7 +81,7 @@ impl<C> Trial<C> {
         self.clock.now_ns()
     }
 
-    /// Lets time go on to `at_ns` (ns since 1970), and calls each timer as often as it comes due until then. Time does not go back: an
+    /// Advances the time to `at_ns` (ns since 1970), and calls each timer as often as it comes due until then. Time does not go back: an
     /// earlier moment changes nothing.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl<C> Trial<C> {
         Ok(())
     }
 
-    /// Lets time go on by `by`; as [`advance_to`](Self::advance_to).
+    /// Advances the time by `by`; as [`advance_to`](Self::advance_to).
     ///
     /// # Errors
     /// As [`advance_to`](Self::advance_to).
@@ -120,7 +120,7 @@ impl<C> Trial<C> {
         self.advance_to(self.after(by))
     }
 
-    /// Lets time go on by `by` while the service does not run: then each timer that has come due is called once.
+    /// Advances the time by `by` while the service does not run: then each timer that has come due is called once.
     ///
     /// # Errors
     /// A timer fails.

@@ -1,4 +1,4 @@
-//! What the tests share: an order desk with limits, and folders of journals.
+//! Shared parts of the tests: an order desk with limits, and folders of journals.
 
 use millstream_journal::{Journal, Options};
 use millstream_service::{Clock, OnError, Runner, Service, ServiceError, Settings, publisher};

@@ -1,15 +1,15 @@
-//! What survives a loss of power before what, and followers of the outputs.
+//! The order in which inputs, schedule and outputs become durable, and followers of the outputs.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millstream_journal::{Journal, Options, Share, Sync};
+use millstream_journal::{CursorMode, Journal, Options, Sync};
 use millstream_service::{Meter, Service, Settings, Stop, publisher};
 use millstream_wire::Cause;
 
 use crate::desk::{Desk, Folder, Limits, Orders, Replies};
 
-/// Looks, whenever it is called, at what is durable of its inputs and its schedule.
+/// Records at each call the durable ends of its inputs and its schedule.
 struct Looking {
     orders: Journal,
     /// The schedule of the service, once there is one.
@@ -123,7 +123,9 @@ fn a_publisher_waits_for_its_followers() {
         error.starts_with("record 1 is in the journal, but 0 of 1"),
         "{error}"
     );
-    let follower = orders.cursor("follower.backup", Share::Shared).unwrap();
+    let follower = orders
+        .cursor("follower.backup", CursorMode::Shared)
+        .unwrap();
     let outlet = millstream_service::Outlet::outside(&orders).unwrap();
     let outlet = outlet.followed(1, Duration::from_secs(60));
     let mut place = millstream_wire::Publisher::<dyn Orders, _>::new(outlet).unwrap();
@@ -143,7 +145,9 @@ fn a_service_does_not_run_away_from_its_followers() {
     let folder = Folder::new();
     folder.orders(0..2_000);
     let output = folder.journal("replies");
-    let follower = output.cursor("follower.backup", Share::Shared).unwrap();
+    let follower = output
+        .cursor("follower.backup", CursorMode::Shared)
+        .unwrap();
     let (stop, meter) = (Stop::default(), Arc::new(Meter::default()));
     let (stopped, watched) = (stop.clone(), Arc::clone(&meter));
     let settings = Settings {
@@ -155,7 +159,7 @@ fn a_service_does_not_run_away_from_its_followers() {
     std::thread::scope(|scope| {
         let running = scope.spawn(move || {
             while !runner.wait_followed(Duration::from_millis(1)).unwrap() {}
-            while runner.turn().unwrap() != millstream_service::Taken::Nothing {
+            while runner.turn().unwrap() != millstream_service::Outcome::Nothing {
                 runner.write_to(&watched);
                 while runner.is_ahead() && !runner.wait_followed(Duration::from_millis(1)).unwrap()
                 {
@@ -163,7 +167,7 @@ fn a_service_does_not_run_away_from_its_followers() {
             }
             runner.run(&stopped).unwrap()
         });
-        // It stands behind 256 calls for as long as the follower does.
+        // It waits after 256 calls until the follower acknowledges.
         for expected in [256, 512] {
             while meter.report().calls < expected {
                 std::thread::yield_now();

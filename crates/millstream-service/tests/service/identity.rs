@@ -49,7 +49,7 @@ fn an_empty_input_may_become_a_copy_while_the_service_runs() {
     assert_eq!(runner.drain().unwrap().calls, 10);
     drop((runner, writer, waiting));
     let before = calls(&folder.journal("replies"));
-    // It goes on from the original as well.
+    // It continues with the original as well.
     folder.orders(10..20);
     let report = start(&folder, &orders).unwrap().drain().unwrap();
     assert_eq!(report.calls, 20);
@@ -98,7 +98,7 @@ fn a_service_from_an_older_copy_of_its_output_goes_on_where_that_ends() {
         copy(&folder, "replies.schedule", "backup.schedule");
         folder.orders(11..20);
         run("replies");
-        // The cursor on the input is behind what the backup has taken.
+        // The cursor on the input is after the records that the backup has taken.
         run("backup");
         let outputs = |name: &str| {
             let found = calls(&folder.journal(name)).into_iter();
@@ -154,7 +154,7 @@ fn timers_are_known_by_their_names() {
     }
     let ticks = runner.report().ticks;
     drop(runner);
-    // Another one in front of it is not called in its place.
+    // A timer that is declared before it is not called instead.
     let mut runner = start(&["alarm", "beat"]).unwrap();
     assert_eq!(
         (runner.report().ticks, runner.component().ticks),

@@ -1,9 +1,9 @@
-//! How long messages took, hop by hop, judged by a plain look at the times of all records.
+//! Latencies hop by hop, compared with the times of all records.
 
 use std::time::Duration;
 
 use millstream_journal::{Journal, Options};
-use millstream_service::{Latencies, Service, Settings, Taken, history, latency};
+use millstream_service::{Latencies, Outcome, Service, Settings, history, latency};
 use millstream_wire::{Cause, Timestamp};
 
 use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies};
@@ -191,7 +191,7 @@ fn a_service_with_one_input_tells_waiting_from_working() {
     // One by one: each is taken at once.
     for id in 0..10 {
         folder.orders(id..id + 1);
-        while runner.turn().unwrap() != Taken::Nothing {}
+        while runner.turn().unwrap() != Outcome::Nothing {}
     }
     let one_by_one = latency(&folder.path("replies"), 0, None, &[]).unwrap();
     let [whole, wait, work] = &one_by_one.hops[..] else {
@@ -203,7 +203,7 @@ fn a_service_with_one_input_tells_waiting_from_working() {
     // Many at once: they wait for each other.
     folder.orders(10..330);
     let from = folder.journal("replies").next().unwrap();
-    while runner.turn().unwrap() != Taken::Nothing {}
+    while runner.turn().unwrap() != Outcome::Nothing {}
     let at_once = latency(&folder.path("replies"), from, None, &[]).unwrap();
     let [whole, wait, work] = &at_once.hops[..] else {
         panic!("{at_once:?}")

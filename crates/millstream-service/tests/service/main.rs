@@ -1,4 +1,4 @@
-//! Services on real journals: what is recorded, what happens after a crash, what bad input does.
+//! Services on real journals: what is recorded, what happens after a crash and at bad input.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

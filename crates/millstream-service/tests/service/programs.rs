@@ -1,4 +1,4 @@
-//! What a program of services says on standard error.
+//! The log of a program of services on standard error.
 //!
 //! The program is this test program again: `child` runs as one.
 

@@ -1,7 +1,7 @@
-//! After a crash anywhere the outputs are those of an unbroken run.
+//! After a crash anywhere the outputs are those of an uninterrupted run.
 
 use millstream_journal::{Journal, Options};
-use millstream_service::{Service, ServiceError, Settings, Taken, publisher};
+use millstream_service::{Outcome, Service, ServiceError, Settings, publisher};
 use millstream_wire::{Call, Cause};
 
 use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies, calls};
@@ -34,7 +34,7 @@ fn a_service_goes_on_behind_its_last_output_wherever_that_is() {
     let expected = outputs(&whole.journal("replies"));
     let end = whole.journal("replies").next().unwrap();
     for crash in (0..end).step_by(7) {
-        // The crash lost nothing but what comes behind record `crash`, which may be one of two replies.
+        // The crash lost only the records after `crash`, which may be one of two replies.
         let folder = Folder::new();
         folder.orders(0..150);
         folder
@@ -138,7 +138,7 @@ impl<R: Replies> Orders for Fickle<R> {
 }
 
 #[test]
-fn a_component_that_does_not_do_again_what_it_did_is_told() {
+fn a_component_that_diverges_from_its_output_is_an_error() {
     let folder = Folder::new();
     folder.orders(0..1);
     let start = |times| {
@@ -212,7 +212,7 @@ fn inputs_that_are_gone_are_missed() {
     };
     let mut broken = folder.start("replies", settings).unwrap();
     folder.orders(20_000..20_001);
-    while broken.turn().unwrap() != Taken::Call {}
+    while broken.turn().unwrap() != Outcome::Call {}
     drop(broken);
     let error = others().err().unwrap();
     assert!(matches!(error, ServiceError::Unfinished { .. }), "{error}");

@@ -90,7 +90,7 @@ fn a_second_service_on_one_output_is_refused() {
     folder.orders(0..1);
     let first = folder.start("replies", Settings::default()).unwrap();
     let error = folder.start("replies", Settings::default()).err().unwrap();
-    assert!(matches!(error, ServiceError::Taken { .. }), "{error}");
+    assert!(matches!(error, ServiceError::InUse { .. }), "{error}");
     assert!(error.to_string().contains("replies"), "{error}");
     drop(first);
     folder.start("replies", Settings::default()).unwrap();

@@ -1,4 +1,4 @@
-//! States from snapshots and from outputs: wherever a service ends, the outputs are those of an unbroken run.
+//! States from snapshots and from outputs: wherever a service ends, the outputs are those of an uninterrupted run.
 
 use millstream_journal::{Journal, Options, Retention};
 use millstream_service::{
@@ -110,7 +110,7 @@ fn a_start_repeats_what_came_behind_the_snapshot_only() {
     let folder = Folder::new();
     folder.orders(0..100);
     start(&folder, false, 30).drain().unwrap();
-    // The end of a run makes a snapshot too: nothing is to be repeated.
+    // The end of a run makes a snapshot too: no call is repeated.
     assert_eq!(start(&folder, false, 30).report().calls, 0);
     folder.orders(100..105);
     let mut runner = start(&folder, false, 30);

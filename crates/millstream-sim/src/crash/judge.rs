@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millstream_journal::storage::Simulated;
-use millstream_journal::{Error, Journal, Options, Share};
+use millstream_journal::{CursorMode, Error, Journal, Options};
 
 use super::model::{Judged, Model, broken};
 use super::world::{World, failed, read_on};
@@ -75,7 +75,7 @@ fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Sim
 
 fn check_cursor(journal: &Journal<Simulated>, model: &Model) -> Judged<()> {
     let cursor = journal
-        .cursor("reader", Share::Exclusive)
+        .cursor("reader", CursorMode::Exclusive)
         .map_err(|error| failed("open a cursor", &error))?;
     let position = cursor
         .position()

@@ -11,7 +11,9 @@ use std::time::Duration;
 use crate::random::Random;
 use millstream_journal::planted::Bug;
 use millstream_journal::storage::Simulated;
-use millstream_journal::{Error, Host, Journal, Options, Reader, Retention, Share, Sync, Writer};
+use millstream_journal::{
+    CursorMode, Error, Host, Journal, Options, Reader, Retention, Sync, Writer,
+};
 
 use super::bodies::Bodies;
 use super::model::{Broken, Judged, Model, SYNC_FAILED, broken};
@@ -369,7 +371,7 @@ impl World {
         }
         let journal = self.processes[index].writer.journal();
         let cursor = journal
-            .cursor("reader", Share::Shared)
+            .cursor("reader", CursorMode::Shared)
             .map_err(|error| failed("open a cursor", &error))?;
         let position = cursor
             .position()

@@ -1,4 +1,4 @@
-//! Whatever the bytes or the text, a reader returns: broken copies of good ones, cut at every byte, and noise.
+//! A reader returns a value or an error for any bytes or text: damaged copies of valid ones, truncations at every byte, and noise.
 
 use millstream_wire::{
     Adapter, Call, Catalog, Note, Record, Schema, Unpacker, carry_comments, documents,

@@ -1,4 +1,4 @@
-//! The wire crate from outside: what goes in comes out, whatever is broken says where, and nothing panics.
+//! The public API of the wire crate: round trips, errors with their place, and no panics.
 
 #![expect(
     clippy::unwrap_used,

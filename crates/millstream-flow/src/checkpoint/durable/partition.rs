@@ -1,15 +1,16 @@
-//! One partition of a durable source: first what was recorded and is to be processed again, then the source itself.
+//! One partition of a durable source: first the records after the last commit, then the source itself.
 
 use std::sync::Arc;
 
+use super::input_position::InputPosition;
 use super::record::Head;
-use super::recorder::{Behind, ENDED, Recorder};
+use super::recorder::{Recorder, Start};
 use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::{Events, Next, Partition, Position};
 
-/// A quiet partition says again where it stands when so many records came behind its last one.
+/// The number of records of other partitions after which a quiet partition records its position again.
 const QUIET_RECORDS: u64 = 1024;
 
 pub(super) struct DurablePartition<B> {
@@ -17,7 +18,7 @@ pub(super) struct DurablePartition<B> {
     index: usize,
     /// The source's own partition, unless it has ended.
     source: Option<Box<dyn Partition<B>>>,
-    behind: Behind,
+    start: Start,
     replaying: bool,
     frames: Frames,
     record: Vec<u8>,
@@ -28,23 +29,23 @@ impl<B: Raw> DurablePartition<B> {
         recorder: Arc<Recorder>,
         index: usize,
         source: Option<Box<dyn Partition<B>>>,
-        behind: Behind,
+        start: Start,
     ) -> Self {
         DurablePartition {
             recorder,
             index,
             source,
-            behind,
+            start,
             replaying: true,
             frames: Frames::default(),
             record: Vec::new(),
         }
     }
 
-    /// The next recorded batch, if there is one left.
+    /// The next recorded batch, if one is left.
     fn replay(&mut self, batch: &mut B) -> Result<bool, Cause> {
-        while let Some(recorded) = self.behind.replay.next_batch()? {
-            self.behind.last = recorded.sequence;
+        while let Some(recorded) = self.start.replay.next_batch()? {
+            self.start.at = InputPosition::Record(recorded.sequence);
             if recorded.items().len() == 0 {
                 continue;
             }
@@ -62,26 +63,35 @@ impl<B: Raw> DurablePartition<B> {
             return Ok(true);
         }
         self.replaying = false;
+        if self.start.ended {
+            self.start.at = self.start.at.at_end();
+        }
         Ok(false)
     }
 
-    /// Records a batch, or that there is none, before it is processed.
+    /// Whether many records of other partitions follow the last one of this partition.
+    fn is_quiet_for_long(&self) -> Result<bool, Cause> {
+        let next = self.recorder.next()?;
+        let last = self.start.at.record();
+        Ok(last.is_some_and(|last| next > last + QUIET_RECORDS))
+    }
+
+    /// Records a batch before it is processed; an empty one records only the position.
     fn record(&mut self, batch: &B, ended: bool, events: &Events<'_>) -> Result<(), Cause> {
         let frames = batch.frames(&mut self.frames)?;
         let position = self.source.as_ref().map(|source| source.position());
-        let place = self.source.as_ref().map(|source| source.place());
-        let place = place.transpose()?.flatten();
+        let position = position.transpose()?;
         let head = Head {
             kind: B::KIND,
             partition: self.recorder.partition(self.index),
-            position,
-            place: place.as_deref(),
+            position: position.as_ref(),
             ended,
         };
         let time_ns = events.clock.time_ns();
-        self.behind.last = self
+        let sequence = self
             .recorder
             .record(&head, frames, time_ns, &mut self.record)?;
+        self.start.at = InputPosition::Record(sequence);
         Ok(())
     }
 }
@@ -99,12 +109,10 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
             Next::Batch => self.record(batch, false, events)?,
             Next::End => {
                 self.record(&B::default(), true, events)?;
-                self.behind.ended = true;
+                self.start.at = self.start.at.at_end();
                 self.source = None;
             }
-            Next::Idle if self.recorder.next()? > self.behind.last + QUIET_RECORDS => {
-                self.record(&B::default(), false, events)?;
-            }
+            Next::Idle if self.is_quiet_for_long()? => self.record(&B::default(), false, events)?,
             Next::Idle | Next::Abort => {}
         }
         Ok(next)
@@ -112,10 +120,7 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
     fn next_awake(&self) -> Option<u64> {
         self.source.as_ref().and_then(|source| source.next_awake())
     }
-    fn position(&self) -> Position {
-        match self.behind.ended && !self.replaying {
-            true => ENDED | self.behind.last,
-            false => self.behind.last,
-        }
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.start.at.into())
     }
 }

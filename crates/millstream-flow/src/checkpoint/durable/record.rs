@@ -1,42 +1,50 @@
 //! The records of a durable source's input, byte by byte.
 //!
 //! ```text
-//! +---------+------+-------+---+--------+----------+--------+--------+------+----------------+------------------+-------+
-//! | version | kind | ended | 0 | frames | position | offset | length | name | length | place | start, end  ...  | bytes |
-//! +---------+------+-------+---+--------+----------+--------+--------+------+----------------+------------------+-------+
-//!      1       1       1     1     4        8          8        2                4               4 + 4 a frame
+//! +---------+------+-------+------+--------+--------+--------+--------+------+----------------------------+------------+-------+
+//! | version | kind | ended | form | frames | number | offset | length | name | length, version, position  | start, end | bytes |
+//! +---------+------+-------+------+--------+--------+--------+--------+------+----------------------------+------------+-------+
+//!      1       1       1      1      4        8        8        2                  4        1               4 + 4 a frame
 //! ```
 //!
-//! Numbers are little-endian. A record is a batch of one partition, whose name stands in it. `frames` is how many there are;
-//! each lies from `start` to `end` in the bytes, which may have framing in between. `position` is where the source stood behind
-//! the batch, all ones where it is not known; `offset` is that of the first byte in the source. A record without frames only
-//! says where the source stands, and, with `ended`, that the partition has come to its end.
+//! Numbers are little-endian. A record is a batch of one partition, which it names. `frames` is the number of frames; each is
+//! from `start` to `end` in the bytes, which may have framing in between. `offset` is that of the first byte in the source. A
+//! record without frames only notes the position of the source, and, with `ended`, that the partition has come to its end.
 //!
-//! `place` is the same as `position` in bytes of the source's own, where a number cannot say it (see
-//! [`Partition::place`](crate::source::Partition::place)). A record of version 2 has it; one of version 1 has neither it nor its
-//! length. A record is of version 2 only if there is a place.
+//! The position of the source after the batch has one of three forms. 0: it is not known, and `number` is 0. 1: it is `number`. 2:
+//! it is bytes of the source's own, with their `length`, which does not count their `version`; other forms have none of these.
+//!
+//! Earlier versions of a record have no form, and 0 in its place. In version 1 the position is `number`, all ones where it is not
+//! known. In version 2 it is bytes, after their length and without a version of their own.
 
 use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::Position;
 
-/// The version of a record without a place, and of one with it.
-const VERSION: u8 = 1;
-const VERSION_PLACED: u8 = 2;
+/// The version of a record, and earlier ones.
+const VERSION: u8 = 3;
+const VERSION_OF_NUMBERS: u8 = 1;
+const VERSION_OF_BYTES: u8 = 2;
 /// Up to the name of the partition.
 const HEAD_BYTES: usize = 26;
 const SPAN_BYTES: usize = 8;
-/// The length of a place.
-const PLACE_BYTES: usize = 4;
-const UNKNOWN: u64 = u64::MAX;
+/// The length of a position in bytes.
+const LENGTH_BYTES: usize = 4;
+/// An unknown position, in version 1.
+const UNKNOWN_NUMBER: u64 = u64::MAX;
 
-/// What a record says besides its frames.
+/// The forms of a position.
+const UNKNOWN: u8 = 0;
+const NUMBER: u8 = 1;
+const BYTES: u8 = 2;
+
+/// The contents of a record besides its frames.
 pub(super) struct Head<'a> {
     pub(super) kind: Kind,
     pub(super) partition: &'a str,
-    pub(super) position: Option<Position>,
-    pub(super) place: Option<&'a [u8]>,
+    /// The source's own position, if it is known.
+    pub(super) position: Option<&'a Position>,
     pub(super) ended: bool,
 }
 
@@ -45,24 +53,31 @@ impl Head<'_> {
     pub(super) fn write(&self, frames: &Frames, out: &mut Vec<u8>) -> Result<(), Cause> {
         let name = u16::try_from(self.partition.len())
             .map_err(|_| "the name of a partition is longer than 65,535 bytes")?;
-        let place = self.place.map(|place| u32::try_from(place.len()));
-        let place = place.transpose();
-        let place = place.map_err(|_| "the position of a partition is larger than 4 GiB")?;
-        // What a read left behind its last frame is not part of the batch.
+        let position = self.position.and_then(Position::as_bytes);
+        let length = position.map(|(_, bytes)| u32::try_from(bytes.len()));
+        let length = length.transpose();
+        let length = length.map_err(|_| "the position of a partition is larger than 4 GiB")?;
+        let number = self.position.and_then(Position::number);
+        let form = match (number, position) {
+            (Some(_), _) => NUMBER,
+            (None, Some(_)) => BYTES,
+            (None, None) => UNKNOWN,
+        };
+        // Bytes after the last frame are not part of the batch.
         let first = frames.spans.first().map_or(0, |span| span.0);
         let last = frames.spans.last().map_or(0, |span| span.1);
         let bytes = &frames.data[first as usize..last as usize];
         out.reserve(HEAD_BYTES + usize::from(name) + frames.len() * SPAN_BYTES + bytes.len());
-        let version = place.map_or(VERSION, |_| VERSION_PLACED);
-        out.extend([version, self.kind as u8, u8::from(self.ended), 0]);
+        out.extend([VERSION, self.kind as u8, u8::from(self.ended), form]);
         out.extend((frames.len() as u32).to_le_bytes());
-        out.extend(self.position.unwrap_or(UNKNOWN).to_le_bytes());
+        out.extend(number.unwrap_or_default().to_le_bytes());
         out.extend((frames.offset + u64::from(first)).to_le_bytes());
         out.extend(name.to_le_bytes());
         out.extend(self.partition.as_bytes());
-        if let (Some(length), Some(place)) = (place, self.place) {
+        if let (Some(length), Some((version, bytes))) = (length, position) {
             out.extend(length.to_le_bytes());
-            out.extend(place);
+            out.push(version);
+            out.extend(bytes);
         }
         for (start, end) in &frames.spans {
             out.extend((start - first).to_le_bytes());
@@ -73,35 +88,40 @@ impl Head<'_> {
     }
 }
 
-/// A batch as it was recorded, where it lies in the journal.
+/// The position of a source, as it is recorded.
+#[derive(Clone, Copy, Debug)]
+enum RecordedPosition<'a> {
+    Unknown,
+    Number(u64),
+    Bytes(u8, &'a [u8]),
+}
+
+/// A recorded batch, in the memory of the journal.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedBatch<'a> {
     /// The number of its record.
     pub sequence: u64,
-    /// When it was recorded, in nanoseconds since 1970, by the clock of the run.
+    /// The time of recording by the clock of the run, in nanoseconds since 1970.
     pub time_ns: u64,
     /// The partition that it was read from.
     pub partition: &'a str,
-    /// How its items are written.
+    /// The encoding of its items.
     pub kind: Kind,
-    /// Where the source stood behind it.
-    pub position: Option<Position>,
-    /// The same in bytes of the source's own, where a number cannot say it.
-    pub place: Option<&'a [u8]>,
-    /// True when the partition has come to its end; such a record has no items.
+    /// True at the end of the partition; such a record has no items.
     pub ended: bool,
+    position: RecordedPosition<'a>,
     offset: u64,
     spans: &'a [u8],
     bytes: &'a [u8],
 }
 
 impl<'a> RecordedBatch<'a> {
-    /// Reads the body of a record; an error says what is wrong with it.
+    /// Parses the body of a record.
     pub(super) fn read(sequence: u64, time_ns: u64, body: &'a [u8]) -> Result<Self, String> {
         let version = *body.first().ok_or("it is empty")?;
-        if !(VERSION..=VERSION_PLACED).contains(&version) {
+        if !(VERSION_OF_NUMBERS..=VERSION).contains(&version) {
             return Err(format!(
-                "version {version}, this program reads up to {VERSION_PLACED}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION}; use a newer Millstream"
             ));
         }
         let short = "it is too short";
@@ -110,9 +130,17 @@ impl<'a> RecordedBatch<'a> {
         let frames = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let name = usize::from(u16::from_le_bytes([head[24], head[25]]));
         let (name, rest) = rest.split_at_checked(name).ok_or(short)?;
-        let (place, rest) = match version {
-            VERSION => (None, rest),
-            _ => read_place(rest).ok_or(short)?,
+        let form = match (version, word(8)) {
+            (VERSION, _) => head[3],
+            (VERSION_OF_BYTES, _) => BYTES,
+            (_, UNKNOWN_NUMBER) => UNKNOWN,
+            _ => NUMBER,
+        };
+        let (position, rest) = match form {
+            UNKNOWN => (RecordedPosition::Unknown, rest),
+            NUMBER => (RecordedPosition::Number(word(8)), rest),
+            BYTES => read_bytes(rest, version == VERSION).ok_or(short)?,
+            form => return Err(format!("the form of its position is {form}")),
         };
         let spans = frames.checked_mul(SPAN_BYTES).ok_or(short)?;
         let (spans, bytes) = rest.split_at_checked(spans).ok_or(short)?;
@@ -121,9 +149,8 @@ impl<'a> RecordedBatch<'a> {
             time_ns,
             partition: std::str::from_utf8(name).map_err(|_| "its partition has no name")?,
             kind: Kind::of(head[1]).ok_or_else(|| format!("its kind is {}", head[1]))?,
-            position: Some(word(8)).filter(|position| *position != UNKNOWN),
-            place,
             ended: head[2] != 0,
+            position,
             offset: word(16),
             spans,
             bytes,
@@ -143,6 +170,18 @@ impl<'a> RecordedBatch<'a> {
         spans.map(move |span| (word(&span[..4]), word(&span[4..])))
     }
 
+    /// The position of the source after it, if it is known.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        match self.position {
+            RecordedPosition::Unknown => None,
+            RecordedPosition::Number(number) => Some(Position::from(number)),
+            RecordedPosition::Bytes(version, bytes) => {
+                Some(Position::bytes(version, bytes.to_vec()))
+            }
+        }
+    }
+
     /// The items as they are written.
     pub fn items(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;
@@ -159,19 +198,23 @@ impl<'a> RecordedBatch<'a> {
     }
 }
 
-/// The place that `bytes` begin with, and what follows it.
-fn read_place(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<PLACE_BYTES>()?;
+/// The position that `from` begins with, which may have a version, and what follows it.
+fn read_bytes(from: &[u8], has_version: bool) -> Option<(RecordedPosition<'_>, &[u8])> {
+    let (length, mut rest) = from.split_first_chunk::<LENGTH_BYTES>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-    let (place, rest) = rest.split_at_checked(length)?;
-    Some((Some(place), rest))
+    let mut version = 0;
+    if has_version {
+        (version, rest) = rest.split_first().map(|(first, rest)| (*first, rest))?;
+    }
+    let (bytes, rest) = rest.split_at_checked(length)?;
+    Some((RecordedPosition::Bytes(version, bytes), rest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(place: Option<&[u8]>) -> Vec<u8> {
+    fn written(position: Option<&Position>) -> Vec<u8> {
         let frames = Frames {
             data: b"..\x03one\x03two....".to_vec(),
             spans: vec![(3, 6), (7, 10)],
@@ -180,8 +223,7 @@ mod tests {
         let head = Head {
             kind: Kind::Bytes,
             partition: "part",
-            position: Some(7),
-            place,
+            position,
             ended: false,
         };
         let mut body = Vec::new();
@@ -191,46 +233,85 @@ mod tests {
 
     #[test]
     fn a_batch_is_read_as_it_was_written_without_what_lies_around_it() {
-        let body = written(None);
-        // As versions before places wrote it.
-        assert_eq!(body[0], 1);
+        let body = written(Some(&Position::from(7)));
+        assert_eq!((body[0], body[3]), (3, 1));
         assert_eq!(body.len(), 26 + 4 + 2 * 8 + 7);
         let batch = RecordedBatch::read(5, 9, &body).expect("it is sound");
         assert_eq!(
             (batch.sequence, batch.time_ns, batch.partition),
             (5, 9, "part")
         );
-        assert_eq!((batch.position, batch.ended), (Some(7), false));
-        assert_eq!(batch.place, None);
+        assert_eq!(
+            (batch.position(), batch.ended),
+            (Some(Position::from(7)), false)
+        );
         assert_eq!(batch.items().collect::<Vec<_>>(), [b"one", b"two"]);
         let mut frames = Frames::default();
         batch.copy_to(&mut frames);
         assert_eq!(frames.get(1), b"two");
-        // An error that names the second frame names its place in the source.
+        // An error that names the second frame names its offset in the source.
         assert_eq!(frames.offset + u64::from(frames.spans[1].0), 107);
     }
 
     #[test]
-    fn a_place_is_read_as_it_was_written() {
-        for place in [&b""[..], b"token"] {
-            let body = written(Some(place));
-            assert_eq!(body[0], 2);
+    fn a_position_is_read_as_it_was_written() {
+        let positions = [
+            None,
+            Some(Position::from(0)),
+            Some(Position::from(u64::MAX)),
+            Some(Position::bytes(0, Vec::new())),
+            Some(Position::bytes(9, b"token".to_vec())),
+        ];
+        for position in positions {
+            let body = written(position.as_ref());
             let batch = RecordedBatch::read(5, 9, &body).expect("it is sound");
-            assert_eq!((batch.position, batch.place), (Some(7), Some(place)));
+            assert_eq!(batch.position(), position);
+            assert_eq!(batch.items().collect::<Vec<_>>(), [b"one", b"two"]);
+        }
+    }
+
+    #[test]
+    fn records_of_earlier_versions_are_read() {
+        let mut numbered = written(Some(&Position::from(7)));
+        (numbered[0], numbered[3]) = (1, 0);
+        let mut unknown = numbered.clone();
+        unknown[8..16].fill(255);
+        // Without the version of the bytes, which follows their length.
+        let mut placed = written(Some(&Position::bytes(1, b"token".to_vec())));
+        (placed[0], placed[3]) = (2, 0);
+        placed.remove(26 + 4 + 4);
+        let read = [
+            (numbered, Some(Position::from(7))),
+            (unknown, None),
+            (placed, Some(Position::bytes(0, b"token".to_vec()))),
+        ];
+        for (body, position) in read {
+            let batch = RecordedBatch::read(5, 9, &body).expect("it is sound");
+            assert_eq!(batch.position(), position);
             assert_eq!(batch.items().collect::<Vec<_>>(), [b"one", b"two"]);
         }
     }
 
     #[test]
     fn what_is_no_batch_is_an_error_wherever_it_breaks_off() {
-        for body in [written(None), written(Some(b"token"))] {
+        let token = Position::bytes(1, b"token".to_vec());
+        for body in [written(Some(&Position::from(7))), written(Some(&token))] {
             for length in 0..body.len() {
-                let said = RecordedBatch::read(0, 0, &body[..length]);
-                assert!(said.is_err(), "{length} bytes are taken for a batch");
+                let read = RecordedBatch::read(0, 0, &body[..length]);
+                assert!(read.is_err(), "{length} bytes are taken for a batch");
             }
         }
-        let body = written(None);
-        for (at, value) in [(0, 2), (0, 3), (1, 9), (4, 200), (30, 255)] {
+        let body = written(Some(&Position::from(7)));
+        for (at, value) in [
+            (0, 0),
+            (0, 2),
+            (0, 4),
+            (1, 9),
+            (3, 2),
+            (3, 3),
+            (4, 200),
+            (30, 255),
+        ] {
             let mut wrong = body.clone();
             wrong[at] = value;
             assert!(RecordedBatch::read(0, 0, &wrong).is_err(), "byte {at}");

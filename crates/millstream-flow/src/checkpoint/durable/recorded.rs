@@ -12,15 +12,15 @@ pub struct Recorded {
     reader: Reader,
     /// The number of the first record that is not read.
     end: u64,
-    /// The time from which on nothing is read.
-    end_ns: u64,
+    /// The time from which on nothing is read, if there is one.
+    end_ns: Option<u64>,
     partition: Option<String>,
     current: Option<PinnedRecord>,
 }
 
 impl Recorded {
     /// Opens the journal in the directory `path`, `STATE/inputs/NAME`, to be read from the oldest record that is kept to the end
-    /// as it is now. See [`place`](super::place) and [`inputs`](super::inputs).
+    /// as it is now. See [`recorded_input_dir`](super::recorded_input_dir) and [`inputs`](super::inputs).
     ///
     /// # Errors
     /// There is no journal, or it is damaged.
@@ -32,7 +32,7 @@ impl Recorded {
         Ok(Recorded {
             reader: journal.reader()?,
             end: journal.next()?,
-            end_ns: u64::MAX,
+            end_ns: None,
             partition: None,
             current: None,
         })
@@ -64,7 +64,7 @@ impl Recorded {
     /// Ends before the first record of this time (nanoseconds since 1970) or later.
     #[must_use]
     pub fn to_time(mut self, time_ns: u64) -> Self {
-        self.end_ns = time_ns;
+        self.end_ns = Some(time_ns);
         self
     }
 
@@ -91,7 +91,7 @@ impl Recorded {
             let Some(record) = self.reader.next_pinned()? else {
                 break;
             };
-            if record.time_ns() >= self.end_ns {
+            if self.end_ns.is_some_and(|end| record.time_ns() >= end) {
                 self.end = record.sequence();
             } else if self.wants(read(&record)?.partition) {
                 self.current = Some(record);

@@ -1,19 +1,19 @@
-//! The journal of a durable source in a run: appending to it, what of it is to be processed again, pruning.
+//! The journal of a durable source in a run: appending, replay after a crash, pruning.
 //!
-//! The position of a partition is the number of its last record that was processed. That record is never pruned, so
-//! that it can be asked where the source itself stood; a partition that is quiet while others are not writes one without
-//! frames now and then, so that it does not keep the journal from being pruned. The first record of each partition has no
-//! frames either: it is there before anything is processed.
+//! The position of a partition is the number of its last processed record. That record is never pruned, as it has the position
+//! of the source itself. A partition that is quiet while others are not writes a record without frames from time to time, so
+//! that the journal can be pruned. The first record of each partition has no frames either: it exists before any input is
+//! processed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use millstream_journal::{Cursor, Journal, Options, Retention, Share, Sync, Writer};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
-use super::place::{Keep, place};
+use super::directory::{Retain, recorded_input_dir};
+use super::input_position::InputPosition;
 use super::record::Head;
-use super::record::RecordedBatch;
 use super::recorded::Recorded;
 use crate::batch::Kind;
 use crate::error::Cause;
@@ -21,90 +21,71 @@ use crate::framing::Frames;
 use crate::run::control::lock;
 use crate::source::{Beginning, Position, Recording};
 
-/// Part of the position of a partition that has come to its end; the rest is the number of the record that says so.
-/// Earlier versions wrote `u64::MAX` for any end.
-pub(super) const ENDED: Position = 1 << 63;
-/// The size of a segment; about the largest batch that can be recorded.
+/// The size of a segment, and about that of the largest batch that can be recorded.
 const SEGMENT_BYTES: u64 = 32 << 20;
-/// An end that is so far behind the newest record is recorded again, so that it does not keep the journal from being pruned.
+/// The number of later records after which the end of a partition is recorded again, so that the journal can be pruned.
 const END_RECORDS: u64 = 1024;
-/// The cursor that stands at the oldest record that is needed.
+/// The cursor at the oldest record that is needed.
 const NEEDED: &str = "needed";
 
 /// Records the input of a source, for all its partitions.
 pub(super) struct Recorder {
     writer: Writer,
     needed: Cursor,
-    keep: Keep,
+    keep: Retain,
     partitions: Vec<String>,
     /// Whether positions of the last commit are those of records, not the source's own.
     resumes: bool,
-    /// Whether partitions that have ended are asked again: the flow had come to its end, and may go on.
+    /// Whether the flow had come to its end: partitions that have ended are then read again.
     had_ended: bool,
     /// The partitions that have ended, by name.
     ends: Mutex<BTreeMap<String, End>>,
     began_ns: i64,
 }
 
-/// Where the source itself stood.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Standing {
-    pub(super) position: Option<Position>,
-    /// The same where a number cannot say it.
-    pub(super) place: Option<Vec<u8>>,
-}
-
-impl Standing {
-    fn of(batch: &RecordedBatch<'_>) -> Self {
-        Standing {
-            position: batch.position,
-            place: batch.place.map(<[u8]>::to_vec),
-        }
-    }
-}
-
 /// The end of a partition.
 #[derive(Clone, Debug)]
 struct End {
-    /// The record that says so.
+    /// The record of the end.
     sequence: u64,
-    standing: Standing,
+    /// The source's own position, if it is known.
+    position: Option<Position>,
 }
 
-/// What a partition finds of itself when a run begins.
-pub(super) struct Behind {
-    /// What is to be processed before anything is read.
+/// Where a partition resumes when a run begins.
+pub(super) struct Start {
+    /// The records that the run processes before it reads the source.
     pub(super) replay: Recorded,
-    /// Its last record that was processed.
-    pub(super) last: u64,
-    /// Where the source itself stood behind its last record.
-    pub(super) standing: Standing,
-    /// True when that was the end.
+    /// Its position in the recorded input.
+    pub(super) at: InputPosition,
+    /// The source's own position after its last record, if it is known.
+    pub(super) position: Option<Position>,
+    /// True if that was the end of the partition.
     pub(super) ended: bool,
 }
 
 impl Recorder {
     pub(super) fn begin(
         run: &Beginning<'_>,
-        keep: Keep,
+        keep: Retain,
         partitions: Vec<String>,
     ) -> Result<Self, Cause> {
         let state_dir = run
             .state_dir
             .ok_or("it is durable, and needs a directory for its state: --state DIR (state=, Options::recovery)")?;
-        let path = place(state_dir, run.source);
+        let path = recorded_input_dir(state_dir, run.source);
         if run.forget && path.exists() {
             std::fs::remove_dir_all(&path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        let gone = run
-            .recorded
-            .iter()
-            .find(|(name, at)| at & ENDED == 0 && !partitions.iter().any(|ours| ours == name));
+        let recorded = input_positions(run.recorded)?;
+        let gone = recorded.iter().find(|(name, at)| {
+            matches!(at, InputPosition::Record(_)) && !partitions.iter().any(|ours| ours == name)
+        });
         if let Some((name, _)) = gone {
             return Err(format!(
-                "{}: input of its partition \"{name}\" was recorded, and the source does not have that any more; bring it back, or \
-                 forget the source",
+                "{}: input of its partition \"{name}\" was recorded, and the source no longer has that partition; restore it, or drop the \
+                 saved state of the source (--drop-state)",
                 path.display()
             )
             .into());
@@ -117,10 +98,10 @@ impl Recorder {
         let sync = if run.sync { Sync::Always } else { Sync::Never };
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let journal = Journal::open(&path, options.with_sync(sync))?;
-        let ends = find_ends(&journal, run.recorded)?;
+        let ends = find_ends(&journal, &recorded)?;
         Ok(Recorder {
             writer: journal.writer()?,
-            needed: journal.cursor(NEEDED, Share::Exclusive)?,
+            needed: journal.cursor(NEEDED, CursorMode::Exclusive)?,
             keep,
             partitions,
             resumes: !run.recorded.is_empty(),
@@ -138,7 +119,7 @@ impl Recorder {
         &self.partitions[index]
     }
 
-    /// Appends a batch, which `scratch` is used for, and waits until it is as safe as it is to be.
+    /// Appends a batch, with `scratch` as its buffer, and waits until it is as durable as the options require.
     pub(super) fn record(
         &self,
         head: &Head<'_>,
@@ -150,90 +131,82 @@ impl Recorder {
         head.write(frames, scratch)?;
         let sequence = self.writer.append_at(time_ns.max(0) as u64, scratch)?;
         if head.ended {
-            let standing = Standing {
-                position: head.position,
-                place: head.place.map(<[u8]>::to_vec),
-            };
-            let end = End { sequence, standing };
+            let position = head.position.cloned();
+            let end = End { sequence, position };
             lock(&self.ends).insert(head.partition.to_owned(), end);
         }
         Ok(sequence)
     }
 
-    /// The oldest record that says where a source ended; old ones are written anew.
+    /// The oldest record of an end of a partition. Ends far before the newest record are recorded again first.
     fn oldest_end(&self) -> Result<Option<u64>, Cause> {
         let ends = lock(&self.ends).clone();
         let mut oldest = None;
         for (name, end) in ends {
             let mut sequence = end.sequence;
             if self.next()? > sequence + END_RECORDS {
-                sequence = self.end_partition(&name, &end.standing)?;
+                sequence = self.end_partition(&name, end.position.as_ref())?;
             }
             oldest = Some(oldest.map_or(sequence, |oldest: u64| oldest.min(sequence)));
         }
         Ok(oldest)
     }
 
-    /// The number that the next record will get.
+    /// The number of the next record.
     pub(super) fn next(&self) -> Result<u64, Cause> {
         Ok(self.writer.journal().next()?)
     }
 
-    /// What a partition finds of itself, having stood at `resume` at the last commit; `source_place` is where the source
-    /// stood, if it was not durable then.
-    pub(super) fn behind(
-        &self,
-        index: usize,
-        resume: Option<Position>,
-        source_place: Option<&[u8]>,
-    ) -> Result<Behind, Cause> {
+    /// Returns where a partition resumes. `resume` is its position at the last commit: in its recorded input, or the source's own
+    /// if it was not durable then.
+    pub(super) fn resume(&self, index: usize, resume: Option<&Position>) -> Result<Start, Cause> {
         let name = self.partition(index);
         let journal = self.writer.journal();
         let committed = resume.filter(|_| self.resumes);
+        let committed = committed.map(InputPosition::of).transpose()?;
         let next = journal.next()?;
         self.check_end(committed, next)?;
         let open = || Ok::<_, Cause>(Recorded::of(journal)?.partition(name));
-        let mut behind = Behind {
+        let mut start = Start {
             replay: open()?,
-            last: next,
-            standing: match self.resumes {
-                true => Standing::default(),
-                false => Standing {
-                    position: resume,
-                    place: source_place.map(<[u8]>::to_vec),
-                },
-            },
+            at: InputPosition::Record(next),
+            position: resume.filter(|_| !self.resumes).cloned(),
             ended: false,
         };
         let mut all = open()?;
-        let ended = committed.is_some_and(|at| at & ENDED != 0);
         let end = lock(&self.ends).get(name).map(|end| end.sequence);
-        let committed = match (ended, end) {
-            (false, _) => committed,
-            (true, Some(end)) if self.had_ended => Some(end),
-            (true, end) => {
-                behind.ended = true;
-                behind.last = end.unwrap_or(u64::MAX);
-                behind.replay.seek(next)?;
-                return Ok(behind);
+        let committed = match (committed, end) {
+            (None, _) => None,
+            (Some(InputPosition::Record(sequence)), _) => Some(sequence),
+            (Some(InputPosition::End(_)), Some(end)) if self.had_ended => Some(end),
+            (Some(InputPosition::End(_)), end) => {
+                start.ended = true;
+                start.at = InputPosition::End(end);
+                start.replay.seek(next)?;
+                return Ok(start);
             }
         };
         if let Some(sequence) = committed {
             all.seek(sequence)?;
-            behind.replay.seek(sequence + 1)?;
+            start.replay.seek(sequence + 1)?;
         }
         let (mut found, mut last) = (None, next);
         while let Some(batch) = all.next_batch()? {
             found.get_or_insert((batch.sequence, batch.items().len()));
-            behind.standing = Standing::of(&batch);
-            behind.ended = batch.ended;
+            start.position = batch.position();
+            start.ended = batch.ended;
             last = batch.sequence;
         }
         match (found, committed) {
-            (Some((first, _)), Some(sequence)) if first == sequence => behind.last = first,
+            (Some((first, _)), Some(sequence)) if first == sequence => {
+                start.at = InputPosition::Record(first);
+            }
             // The first record of a partition has no frames: it counts as processed.
-            (Some((first, 0)), None) => behind.last = first,
-            (None, None) => behind.last = self.begin_partition(name, &behind.standing)?,
+            (Some((first, 0)), None) => start.at = InputPosition::Record(first),
+            (None, None) => {
+                let first = self.begin_partition(name, start.position.as_ref())?;
+                start.at = InputPosition::Record(first);
+            }
             (_, wanted) => {
                 return Err(format!(
                     "{}: record {} is not one of partition \"{name}\", which should begin there",
@@ -243,55 +216,54 @@ impl Recorder {
                 .into());
             }
         }
-        if behind.ended {
-            self.goes_on(name, &mut behind, last)?;
+        if start.ended {
+            self.reopen_or_keep_end(name, &mut start, last)?;
         }
-        Ok(behind)
+        Ok(start)
     }
 
-    /// The record that was committed comes before `next`, the number of the next one.
-    fn check_end(&self, committed: Option<Position>, next: u64) -> Result<(), Cause> {
-        match committed.filter(|at| at & ENDED == 0 && *at >= next) {
-            None => Ok(()),
-            Some(sequence) => Err(format!(
-                "{}: it ends before record {sequence}, which was committed: a loss of power has taken its end; begin anew by \
-                 forgetting the source",
+    /// Checks that the committed record is before `next`, the number of the next one.
+    fn check_end(&self, committed: Option<InputPosition>, next: u64) -> Result<(), Cause> {
+        match committed {
+            Some(InputPosition::Record(sequence)) if sequence >= next => Err(format!(
+                "{}: it ends before record {sequence}, which was committed: its end was lost in a power failure; drop the saved \
+                 state of the source (--drop-state) to start again",
                 self.path().display()
             )
             .into()),
+            _ => Ok(()),
         }
     }
 
-    /// Opens a partition again that has ended with the record `last`, where the flow had come to its end; else notes its end.
-    fn goes_on(&self, name: &str, behind: &mut Behind, last: u64) -> Result<(), Cause> {
+    /// Opens a partition again that has ended with the record `last`, if the flow had come to its end; else keeps its end.
+    fn reopen_or_keep_end(&self, name: &str, start: &mut Start, last: u64) -> Result<(), Cause> {
         if self.had_ended {
             lock(&self.ends).remove(name);
-            behind.ended = false;
-            self.begin_partition(name, &behind.standing)?;
+            start.ended = false;
+            self.begin_partition(name, start.position.as_ref())?;
         } else {
-            let (sequence, standing) = (last, behind.standing.clone());
-            lock(&self.ends).insert(name.to_owned(), End { sequence, standing });
+            let (sequence, position) = (last, start.position.clone());
+            lock(&self.ends).insert(name.to_owned(), End { sequence, position });
         }
         Ok(())
     }
 
     /// Appends the first record of a partition.
-    fn begin_partition(&self, name: &str, standing: &Standing) -> Result<u64, Cause> {
-        self.mark(name, standing, false)
+    fn begin_partition(&self, name: &str, position: Option<&Position>) -> Result<u64, Cause> {
+        self.mark(name, position, false)
     }
 
-    /// Records the end of a partition once more.
-    fn end_partition(&self, name: &str, standing: &Standing) -> Result<u64, Cause> {
-        self.mark(name, standing, true)
+    /// Records the end of a partition again.
+    fn end_partition(&self, name: &str, position: Option<&Position>) -> Result<u64, Cause> {
+        self.mark(name, position, true)
     }
 
     /// Appends a record without frames.
-    fn mark(&self, name: &str, standing: &Standing, ended: bool) -> Result<u64, Cause> {
+    fn mark(&self, name: &str, position: Option<&Position>, ended: bool) -> Result<u64, Cause> {
         let head = Head {
             kind: Kind::Bytes,
             partition: name,
-            position: standing.position,
-            place: standing.place.as_deref(),
+            position,
             ended,
         };
         self.record(&head, &Frames::default(), self.began_ns, &mut Vec::new())
@@ -303,43 +275,56 @@ impl Recorder {
             ..Retention::default()
         };
         match self.keep {
-            Keep::Needed => Some(kept),
-            Keep::Bytes(bytes) => Some(Retention {
+            Retain::Needed => Some(kept),
+            Retain::Bytes(bytes) => Some(Retention {
                 bytes: Some(bytes),
                 ..kept
             }),
-            Keep::Age(age) => Some(Retention {
+            Retain::Age(age) => Some(Retention {
                 age: Some(age),
                 ..kept
             }),
-            Keep::All => None,
+            Retain::All => None,
         }
     }
 }
 
-/// The records that say where partitions ended that have ended: the committed one, or where that has been removed the
-/// first of its copies.
+/// The positions of partitions in their recorded input.
+fn input_positions<'a>(
+    positions: &[(&'a str, Position)],
+) -> Result<Vec<(&'a str, InputPosition)>, Cause> {
+    let read = positions.iter().map(|(name, position)| {
+        let read = InputPosition::of(position);
+        let read = read.map_err(|error| format!("partition \"{name}\": {error}"))?;
+        Ok((*name, read))
+    });
+    read.collect()
+}
+
+/// The records of the ends of partitions that have ended: the committed one, or if it was removed the first of its copies.
 fn find_ends(
     journal: &Journal,
-    recorded: &[(&str, Position)],
+    recorded: &[(&str, InputPosition)],
 ) -> Result<BTreeMap<String, End>, Cause> {
     let mut ends = BTreeMap::new();
-    let ended = recorded.iter().filter(|(_, at)| at & ENDED != 0);
-    let from = |at: Position| match at {
-        u64::MAX => 0,
-        at => at & !ENDED,
-    };
-    let wanted: BTreeMap<&str, u64> = ended.map(|(name, at)| (*name, from(*at))).collect();
+    // An unknown record may be any of the partition.
+    let ended = recorded.iter().filter_map(|(name, at)| match at {
+        InputPosition::Record(_) => None,
+        InputPosition::End(from) => Some((*name, *from)),
+    });
+    let wanted: BTreeMap<&str, Option<u64>> = ended.collect();
     let Some(first) = wanted.values().min() else {
         return Ok(ends);
     };
     let mut all = Recorded::of(journal)?;
-    all.seek(journal.first()?.max(*first).min(journal.next()?))?;
+    let oldest = journal.first()?;
+    let first = first.map_or(oldest, |first| first.max(oldest));
+    all.seek(first.min(journal.next()?))?;
     while let Some(batch) = all.next_batch()? {
         let from = wanted.get(batch.partition);
-        if batch.ended && from.is_some_and(|from| batch.sequence >= *from) {
-            let (sequence, standing) = (batch.sequence, Standing::of(&batch));
-            let end = End { sequence, standing };
+        if batch.ended && from.is_some_and(|from| Some(batch.sequence) >= *from) {
+            let (sequence, position) = (batch.sequence, batch.position());
+            let end = End { sequence, position };
             ends.entry(batch.partition.to_owned()).or_insert(end);
         }
     }
@@ -351,11 +336,14 @@ impl Recording for Recorder {
         true
     }
     fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
-        let ours = positions
-            .iter()
-            .filter(|(name, _)| self.partitions.iter().any(|ours| ours == name));
         let next = self.next()?;
-        let needed = ours.map(|(_, position)| *position).min();
+        let positions = input_positions(positions)?.into_iter();
+        let ours = positions.filter(|(name, _)| self.partitions.iter().any(|ours| ours == name));
+        let needed = ours.filter_map(|(_, at)| match at {
+            InputPosition::Record(sequence) => Some(sequence),
+            InputPosition::End(_) => None,
+        });
+        let needed = needed.min();
         let needed = needed.map_or(next, |needed| needed.min(next));
         let needed = self.oldest_end()?.map_or(needed, |end| needed.min(end));
         if needed > self.needed.position()? {

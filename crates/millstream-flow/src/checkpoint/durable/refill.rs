@@ -1,4 +1,4 @@
-//! A source of items that were recorded in a form of their own, read from frames.
+//! Reads the items of a durable source back from its record, where they were recorded in an encoding of the source and not as plain bytes.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -34,20 +34,11 @@ impl<B: Raw> Source<B> for Refill<B> {
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<B>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
         Ok(Box::new(Refilled {
-            inner: self.frames.open_at(partition, resume, place, io)?,
+            inner: self.frames.open(partition, resume, io)?,
             frames: Frames::default(),
         }))
     }
@@ -75,10 +66,7 @@ impl<B: Raw> Partition<B> for Refilled {
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.inner.position()
-    }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        self.inner.place()
     }
 }

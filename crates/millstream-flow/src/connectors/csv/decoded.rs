@@ -1,4 +1,4 @@
-//! From rows to items: a source of rows with a decoder.
+//! Decodes rows into items: a source of rows with a decoder.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::policy::OnError;
 use crate::run::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
-/// A source of items: a source of rows with a decoder. Made by [`ReadCsv::decode`](super::ReadCsv::decode).
+/// A source of items: a source of rows with a decoder. [`ReadCsv::decode`](super::ReadCsv::decode) creates it.
 pub struct DecodedRows<S, F> {
     source: S,
     decode: Arc<F>,
     on_error: OnError,
 }
 
-/// Puts a decoder behind a source of rows.
+/// Adds a decoder to a source of rows.
 pub fn decode<S, F, T, E>(source: S, decode: F) -> DecodedRows<S, F>
 where
     S: Source<Rows>,
@@ -31,7 +31,7 @@ where
 }
 
 impl<S, F> DecodedRows<S, F> {
-    /// What becomes of a row that cannot be decoded. The flow fails unless told otherwise.
+    /// Sets the policy for a row that cannot be decoded. The default is [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
@@ -55,20 +55,11 @@ where
     fn open(
         &self,
         partition: usize,
-        resume: Option<Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
-        self.open_at(partition, resume, None, io)
-    }
-    fn open_at(
-        &self,
-        partition: usize,
-        resume: Option<Position>,
-        place: Option<&[u8]>,
+        resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Vec<T>>>, Cause> {
         Ok(Box::new(DecodedPartition {
-            inner: self.source.open_at(partition, resume, place, io)?,
+            inner: self.source.open(partition, resume, io)?,
             decode: Arc::clone(&self.decode),
             rows: Rows::default(),
         }))
@@ -117,10 +108,7 @@ where
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
     }
-    fn position(&self) -> Position {
+    fn position(&self) -> Result<Position, Cause> {
         self.inner.position()
-    }
-    fn place(&self) -> Result<Option<Vec<u8>>, Cause> {
-        self.inner.place()
     }
 }

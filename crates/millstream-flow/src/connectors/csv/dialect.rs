@@ -1,11 +1,12 @@
-//! How a CSV file is written: what separates fields, and where their names come from.
+//! The dialect of a CSV file: its delimiter, its quote, and the source of the field names.
 
-/// What tells fields apart.
+/// The delimiter and the quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// Between fields.
+    /// The byte between fields.
     pub delimiter: u8,
-    /// Around a field that holds delimiters, quotes or line ends. None: quotes are characters like others.
+    /// The byte around a field that contains delimiters, quotes or line ends. `None`: quotes are ordinary
+    /// characters.
     pub quote: Option<u8>,
 }
 
@@ -18,13 +19,13 @@ impl Default for Dialect {
     }
 }
 
-/// Where the names of fields come from.
+/// The source of the field names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
     /// The first record of each file.
     First,
-    /// These, and all records of a file are rows.
+    /// These names; all records of a file are rows.
     Names(Vec<String>),
-    /// Fields have no names, and all records of a file are rows, of any number of fields.
+    /// Fields have no names; all records of a file are rows, with any number of fields.
     None,
 }

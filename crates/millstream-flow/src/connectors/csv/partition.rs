@@ -1,4 +1,4 @@
-//! A CSV file that is read.
+//! The partition of one CSV file.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,20 +13,20 @@ use super::rows::{CsvFile, Rows};
 use crate::error::Cause;
 use crate::source::{Events, Next, Partition, Position};
 
-/// How much of a file is read at once.
+/// The number of bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 /// A batch ends with this many rows, or with this many bytes.
 const ROWS_MAX: usize = 1024;
 const ROWS_BYTES: usize = 256 << 10;
 
-/// What parsing has found.
+/// The result of parsing.
 enum Found {
     /// A row, appended to the batch.
     Row,
     End,
 }
 
-/// Bytes of a file and how far they are parsed.
+/// The bytes of a file and the progress of parsing.
 struct Parsing {
     file: File,
     path: PathBuf,
@@ -34,13 +34,13 @@ struct Parsing {
     max_record_bytes: usize,
     reader: Reader,
     buffer: Vec<u8>,
-    /// What of the buffer has been parsed.
+    /// The number of bytes of the buffer that are parsed.
     at: usize,
-    /// The offset in the file of what is parsed next.
+    /// The offset in the file of the next byte to parse.
     offset: u64,
-    /// The offset of the record that is parsed.
+    /// The offset of the record that is being parsed.
     record: u64,
-    /// The fields of the record that is parsed: their bytes, where they end, and how many of both count.
+    /// The fields of the record that is being parsed: their bytes, their ends, and how many of both are used.
     fields: Vec<u8>,
     ends: Vec<usize>,
     used: (usize, usize),
@@ -49,7 +49,7 @@ struct Parsing {
 impl Parsing {
     fn open(
         path: &Path,
-        from: Position,
+        from: u64,
         dialect: Dialect,
         max_record_bytes: usize,
     ) -> Result<Self, Cause> {
@@ -66,7 +66,7 @@ impl Parsing {
         };
         let mut reader = builder.build();
         if from > 0 {
-            // What looks like a byte order mark is one at the start of a file only.
+            // A byte order mark counts only at the start of a file.
             let _ = reader.read_record(b"\n", &mut [0; 8], &mut [0; 8]);
         }
         Ok(Parsing {
@@ -85,7 +85,7 @@ impl Parsing {
         })
     }
 
-    /// Reads on; false at the end of the file.
+    /// Reads more bytes; false at the end of the file.
     fn refill(&mut self) -> Result<bool, Cause> {
         self.buffer.clear();
         self.at = 0;
@@ -95,7 +95,8 @@ impl Parsing {
         Ok(read > 0)
     }
 
-    /// Skips line ends between records, so that a record is known to begin where it does. False at the end of the file.
+    /// Skips line ends between records, so that the offset of the next record is known. False at the end of the
+    /// file.
     fn begin(&mut self) -> Result<bool, Cause> {
         loop {
             while let Some(b'\n' | b'\r') = self.buffer.get(self.at) {
@@ -140,7 +141,7 @@ impl Parsing {
                 ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
                 ReadRecordResult::End => return Ok(Found::End),
-                // The line end was taken for a part of the field.
+                // The parser took the line end for a part of the field.
                 ReadRecordResult::InputEmpty if is_over => {
                     let what = "the quote is not closed before the end of the file";
                     return Err(self.unclosed(what));
@@ -159,15 +160,16 @@ impl Parsing {
     }
 
     fn unclosed(&self, what: &str) -> Cause {
-        place::unclosed(&self.path, self.dialect, self.record, what).into()
+        place::quote_error(&self.path, self.dialect, self.record, what).into()
     }
 
-    /// The fields of the record that was parsed last, as text.
+    /// The fields of the last parsed record, as text.
     fn names(&self) -> Result<Vec<String>, Cause> {
         let mut names: Vec<String> = Vec::new();
         let mut start = 0;
-        let wrong =
-            |index, what: &str| place::said(&self.path, self.dialect, self.record, index, what);
+        let wrong = |index, what: &str| {
+            place::field_error(&self.path, self.dialect, self.record, index, what)
+        };
         for (index, end) in self.ends[..self.used.1].iter().enumerate() {
             let name = std::str::from_utf8(&self.fields[start..*end])
                 .map_err(|_| wrong(index, "the name of a field is not UTF-8"))?;
@@ -185,16 +187,16 @@ impl Parsing {
 pub(super) struct CsvPartition {
     parsing: Parsing,
     file: Arc<CsvFile>,
-    /// Behind the last batch.
-    position: Position,
-    /// What went wrong behind the rows that were given last.
+    /// The position after the last batch.
+    position: u64,
+    /// The error after the rows that were returned last.
     failed: Option<Cause>,
 }
 
 impl CsvPartition {
     pub(super) fn open(
         path: &Path,
-        from: Position,
+        from: u64,
         dialect: Dialect,
         header: &Header,
         max_record_bytes: usize,
@@ -238,7 +240,7 @@ impl Partition<Rows> for CsvPartition {
             match self.parsing.next() {
                 Ok(Found::End) => break,
                 Ok(Found::Row) => {}
-                // The rows before a broken one are good: they go first.
+                // The rows before a broken one are valid: they are returned first.
                 Err(error) if batch.rows.is_empty() => return Err(error),
                 Err(error) => {
                     self.failed = Some(error);
@@ -263,7 +265,7 @@ impl Partition<Rows> for CsvPartition {
             false => Ok(Next::Batch),
         }
     }
-    fn position(&self) -> Position {
-        self.position
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.position.into())
     }
 }

@@ -1,5 +1,5 @@
-//! Where in a file something is: line and column of a field, for errors. It reads the file again, so that reading well
-//! costs nothing for it.
+//! Finds the line and column of a field for an error. It reads the file again, so that successful parsing does
+//! not have to count lines.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -7,11 +7,17 @@ use std::path::Path;
 
 use super::dialect::Dialect;
 
-/// How much of a record is looked at.
-const LOOK_BYTES: u64 = 1 << 20;
+/// The number of bytes of a record that are scanned.
+const SCAN_BYTES_MAX: u64 = 1 << 20;
 
-/// An error about field `index`, from 0, of the record at `offset`.
-pub(super) fn said(path: &Path, dialect: Dialect, offset: u64, index: usize, what: &str) -> String {
+/// Formats an error about field `index`, from 0, of the record at `offset`.
+pub(super) fn field_error(
+    path: &Path,
+    dialect: Dialect,
+    offset: u64,
+    index: usize,
+    what: &str,
+) -> String {
     let shown = path.display();
     match locate(path, dialect, offset, |starts, _| {
         starts.get(index).copied()
@@ -21,8 +27,8 @@ pub(super) fn said(path: &Path, dialect: Dialect, offset: u64, index: usize, wha
     }
 }
 
-/// An error about the quote that is open at the end of the record at `offset`.
-pub(super) fn unclosed(path: &Path, dialect: Dialect, offset: u64, what: &str) -> String {
+/// Formats an error about the quote that is open at the end of the record at `offset`.
+pub(super) fn quote_error(path: &Path, dialect: Dialect, offset: u64, what: &str) -> String {
     let shown = path.display();
     match locate(path, dialect, offset, |_, quote| quote) {
         Ok((line, column)) => format!("{shown}, line {line}, column {column}: {what}"),
@@ -30,8 +36,8 @@ pub(super) fn unclosed(path: &Path, dialect: Dialect, offset: u64, what: &str) -
     }
 }
 
-/// Line and column, from 1, of what `choose` gives of the starts of the fields and of an open quote; of the record's end if
-/// it gives nothing. A column counts characters.
+/// Returns the line and column, from 1, of the byte that `choose` selects from the starts of the fields and an
+/// open quote; of the record's end if it selects none. A column counts characters.
 fn locate(
     path: &Path,
     dialect: Dialect,
@@ -53,7 +59,7 @@ fn locate(
     }
     file.seek(SeekFrom::Start(offset))?;
     let mut record = Vec::new();
-    file.take(LOOK_BYTES).read_to_end(&mut record)?;
+    file.take(SCAN_BYTES_MAX).read_to_end(&mut record)?;
     let (starts, quote, end) = scan(&record, dialect);
     let at = choose(&starts, quote).unwrap_or(end);
     let before = &record[..at];
@@ -63,8 +69,8 @@ fn locate(
     Ok((line + within, column))
 }
 
-/// Where the fields of the record that `bytes` begins with start, where a quote is that is not closed, and where the record
-/// ends.
+/// Returns the starts of the fields of the record at the start of `bytes`, the position of a quote that is not
+/// closed, and the end of the record.
 fn scan(bytes: &[u8], dialect: Dialect) -> (Vec<usize>, Option<usize>, usize) {
     let mut starts = vec![0];
     let mut quoted = None;

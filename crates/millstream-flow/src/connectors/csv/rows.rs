@@ -1,4 +1,4 @@
-//! Rows as a batch, and one row of it.
+//! A batch of rows, and one row of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::error::Cause;
 /// A batch of rows of one file.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    /// The fields of all rows, without quotes, one after the other.
+    /// The fields of all rows, without quotes, concatenated.
     pub(super) data: Vec<u8>,
-    /// Where each field ends in `data`.
+    /// The end of each field in `data`.
     pub(super) ends: Vec<u32>,
-    /// For each row the offset in the file, and how many fields there are up to its end.
+    /// For each row its offset in the file, and the number of fields up to its end.
     pub(super) rows: Vec<(u64, u32)>,
     pub(super) file: Option<Arc<CsvFile>>,
 }
 
-/// The file that rows are of.
+/// The file of the rows.
 #[derive(Debug)]
 pub(super) struct CsvFile {
     pub(super) path: PathBuf,
@@ -58,7 +58,7 @@ impl Batch for Rows {
 }
 
 impl Rows {
-    /// Row `index`, if there are so many.
+    /// Returns row `index`, or `None` if there are fewer rows.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Row<'_>> {
         let (offset, end) = *self.rows.get(index)?;
@@ -74,12 +74,12 @@ impl Rows {
         })
     }
 
-    /// All rows, in order.
+    /// Iterates over all rows in order.
     pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.rows.len()).filter_map(|index| self.get(index))
     }
 
-    /// The names of the fields, where they have some.
+    /// Returns the names of the fields, if they have names.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
         self.file.as_ref()?.header.as_deref()
@@ -96,17 +96,17 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// How many fields there are.
+    /// Returns the number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.end - self.first
     }
-    /// True when there are none, which no file has.
+    /// True if there are none, which does not occur in a file.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The bytes of field `index`, from 0.
+    /// Returns the bytes of field `index`, from 0.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let at = self.first + index;
@@ -121,10 +121,10 @@ impl<'a> Row<'a> {
             .data
             .get(start as usize..self.rows.ends[at] as usize)
     }
-    /// Field `index`, from 0, as text.
+    /// Returns field `index`, from 0, as text.
     ///
     /// # Errors
-    /// There is no such field, or it is not UTF-8; with file, line and column.
+    /// There is no such field, or it is not UTF-8; the error names file, line and column.
     pub fn text(&self, index: usize) -> Result<&'a str, Cause> {
         let Some(bytes) = self.get(index) else {
             let what = format!("the row has {} fields, not {}", self.len(), index + 1);
@@ -132,20 +132,20 @@ impl<'a> Row<'a> {
         };
         std::str::from_utf8(bytes).map_err(|_| self.wrong(index, "the field is not UTF-8"))
     }
-    /// The names of the fields, where they have some.
+    /// Returns the names of the fields, if they have names.
     #[must_use]
     pub fn names(&self) -> Option<&'a [String]> {
         self.rows.names()
     }
-    /// The offset of its first byte in the file.
+    /// Returns the offset of the first byte of the row in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
-    /// Checks that there are as many fields as names.
+    /// Checks that the number of fields is the number of names.
     ///
     /// # Errors
-    /// There are not; with file, line and column.
+    /// The numbers differ; the error names file, line and column.
     pub fn check(&self) -> Result<(), Cause> {
         let names = self.names().map_or(self.len(), <[String]>::len);
         if names == self.len() {
@@ -154,11 +154,13 @@ impl<'a> Row<'a> {
         let what = format!("the row has {} fields, the header {names}", self.len());
         Err(self.wrong(names.min(self.len()), &what))
     }
-    /// An error about field `index`, with file, line and column. It reads the file up to there.
+    /// Returns an error about field `index`, with file, line and column. It reads the file up to there.
     #[must_use]
     pub fn wrong(&self, index: usize, what: &str) -> Cause {
         match &self.rows.file {
-            Some(file) => place::said(&file.path, file.dialect, self.offset, index, what).into(),
+            Some(file) => {
+                place::field_error(&file.path, file.dialect, self.offset, index, what).into()
+            }
             None => what.into(),
         }
     }

@@ -1,11 +1,11 @@
 //! The list of the files that were begun, in the order of each partition.
 //!
-//! It is a file of lines, `DIR/files/SOURCE`, which only grows while a run goes on. The first line is
-//! `millstream directory 2 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of the
-//! partition the file of this name was begun at its byte `FROM`, or ended there where that is `end`. `BEGINNING` says with
-//! which bytes the file began, `-` where that is not known. The name is written as [`escape`] does. In lists of version 1
-//! lines have no `BEGINNING`. A line is there before the first byte of its file is read, and survives a loss of power before a position in the
-//! file is committed.
+//! It is a file of lines, `DIR/files/SOURCE`, which only grows during a run. The first line is `millstream
+//! directory 2 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of
+//! the partition the file of this name was begun at its byte `FROM`; if `FROM` is `end`, it ended there.
+//! `BEGINNING` describes the first bytes of the file, and is `-` if they are not known. The name is written by
+//! [`escape`]. In lists of version 1 lines have no `BEGINNING`. A line is written before the first byte of its
+//! file is read, and survives a loss of power before a position in the file is committed.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::beginning::Beginning;
+use super::first_bytes::FirstBytes;
 use crate::checkpoint::durable::{escape, unescape};
 use crate::error::Cause;
 use crate::source::Position;
@@ -22,48 +22,48 @@ use crate::source::Position;
 /// A file that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begun {
-    /// Relative to the directory.
+    /// The path relative to the directory.
     pub(super) name: String,
     /// The position of the partition at which it begins.
-    pub(super) start: Position,
-    /// The byte of the file that this is.
+    pub(super) start: u64,
+    /// The byte of the file at that position.
     pub(super) from: u64,
-    /// What the file began with, if that is known.
-    pub(super) beginning: Option<Beginning>,
+    /// The first bytes of the file, if they are known.
+    pub(super) first_bytes: Option<FirstBytes>,
 }
 
-/// What stands in the place of a byte where a file ends.
+/// The text in place of a byte where a file ends.
 const END: &str = "end";
-/// What stands in the place of first bytes that are not known.
+/// The text in place of first bytes that are not known.
 const UNKNOWN: &str = "-";
 
-/// What one partition knows.
+/// The files of one partition.
 #[derive(Default)]
 struct Known {
     /// The file that was begun last.
     current: Option<Begun>,
-    /// How much was read of each file before it, and what it began with.
-    read: HashMap<String, (u64, Option<Beginning>)>,
+    /// For each file before it, the number of bytes read and the first bytes.
+    read: HashMap<String, (u64, Option<FirstBytes>)>,
 }
 
 impl Known {
-    /// The current file ends at this position.
-    fn end(&mut self, position: Position) {
+    /// Ends the current file at this position.
+    fn end(&mut self, position: u64) {
         if let Some(begun) = self.current.take() {
             let read = begun.from + (position - begun.start);
-            self.read.insert(begun.name, (read, begun.beginning));
+            self.read.insert(begun.name, (read, begun.first_bytes));
         }
     }
 }
 
-/// The files that were begun.
+/// The files that were begun, for each partition.
 pub(super) struct List {
     known: Vec<Known>,
     file: Option<(File, PathBuf)>,
 }
 
 impl List {
-    /// Nothing was begun, and nothing is kept.
+    /// Creates an empty list that is not stored.
     pub(super) fn in_memory(partitions: usize) -> Self {
         List {
             known: (0..partitions).map(|_| Known::default()).collect(),
@@ -71,7 +71,7 @@ impl List {
         }
     }
 
-    /// The list of a source as it was when its partitions stood at these positions.
+    /// Reads the list of a source, as it was at these positions of its partitions.
     pub(super) fn resume(
         state: &Path,
         source: &str,
@@ -88,7 +88,7 @@ impl List {
             list.read(&text, committed)
                 .map_err(|what| format!("{}: {what}", path.display()))?;
         }
-        // What was begun later is begun again, whatever files there are then.
+        // Files that were begun later are begun again, with the files that exist then.
         let next = dir.join(format!(".{}.next", escape(source)));
         std::fs::write(&next, list.text()).map_err(named)?;
         let mut file = OpenOptions::new().write(true).open(&next).map_err(named)?;
@@ -111,8 +111,8 @@ impl List {
         let head = head.strip_prefix("millstream directory ");
         let (version, before) = head
             .and_then(|head| head.split_once(' '))
-            .ok_or("it is no list of files; it is damaged")?;
-        let has_beginnings = match version {
+            .ok_or("it is not a list of files; it is damaged")?;
+        let has_first_bytes = match version {
             "1" => false,
             "2" => true,
             _ => {
@@ -122,23 +122,25 @@ impl List {
             }
         };
         let before = before.parse::<usize>().ok();
-        let before = before.ok_or("it is no list of files; it is damaged")?;
+        let before = before.ok_or("it is not a list of files; it is damaged")?;
         if before != partitions {
             return Err(format!(
-                "the directory was read in {before} partitions, and cannot be gone on with in {partitions}"
+                "the directory was read in {before} partitions, and cannot resume with {partitions}"
             ));
         }
-        let mut ends = vec![0; partitions];
+        let mut ends = vec![None; partitions];
         for (name, position) in committed {
             let number = name.parse::<usize>().ok();
             let end = number.and_then(|number| ends.get_mut(number));
-            *end.ok_or_else(|| format!("there is no partition {name}"))? = *position;
+            let end = end.ok_or_else(|| format!("there is no partition {name}"))?;
+            let position = position.require_number();
+            *end = Some(position.map_err(|error| format!("partition {name}: {error}"))?);
         }
         for line in lines {
-            let (number, start, begun) = read_line(line, has_beginnings)
+            let (number, start, begun) = read_line(line, has_first_bytes)
                 .filter(|(number, ..)| *number < partitions)
                 .ok_or_else(|| format!("the line {line:?} cannot be read; it is damaged"))?;
-            if start <= ends[number] {
+            if ends[number].is_some_and(|end| start <= end) {
                 self.known[number].end(start);
                 self.known[number].current = begun;
             }
@@ -146,22 +148,22 @@ impl List {
         Ok(())
     }
 
-    /// The list as text, with one line for each file of which something was read.
+    /// Formats the list, with one line for each file of which bytes were read.
     fn text(&self) -> String {
         let mut text = format!("millstream directory 2 {}\n", self.known.len());
         for (number, known) in self.known.iter().enumerate() {
-            // Where in the partition they were is past: only how long they were counts.
+            // For ended files only the number of bytes counts, not their positions in the partition.
             let current = known.current.as_ref();
             let start = current.map_or(0, |current| current.start);
             let mut read: Vec<_> = known.read.iter().collect();
             read.sort_by_key(|(name, _)| *name);
-            for (name, (length, beginning)) in read {
-                // From its end on, so that it takes no positions.
+            for (name, (length, first_bytes)) in read {
+                // The line begins at the end of the file, so that it takes no positions.
                 let begun = Begun {
                     name: name.clone(),
                     start,
                     from: *length,
-                    beginning: *beginning,
+                    first_bytes: *first_bytes,
                 };
                 text += &begin_line(number, &begun);
             }
@@ -173,22 +175,27 @@ impl List {
         text
     }
 
-    /// The partition to which a file belongs.
+    /// Returns the partition to which a file belongs.
     pub(super) fn partition_of(name: &str, partitions: usize) -> usize {
         (xxh3_64(name.as_bytes()) % partitions as u64) as usize
     }
 
-    /// The file that a partition has begun and not ended.
+    /// Returns the file that a partition has begun and not ended.
     pub(super) fn current(&self, partition: usize) -> Option<Begun> {
         self.known.get(partition)?.current.clone()
     }
 
-    /// How much was read of a file that is not being read, and what it began with; none when it was never begun.
-    pub(super) fn read_of(&self, partition: usize, name: &str) -> Option<(u64, Option<Beginning>)> {
+    /// Returns how many bytes were read of a file that is not being read, and its first bytes; `None` if it was
+    /// never begun.
+    pub(super) fn read_of(
+        &self,
+        partition: usize,
+        name: &str,
+    ) -> Option<(u64, Option<FirstBytes>)> {
         self.known.get(partition)?.read.get(name).copied()
     }
 
-    /// A file is begun.
+    /// Adds a line for a file that is begun.
     pub(super) fn begin(&mut self, partition: usize, begun: &Begun) -> Result<(), Cause> {
         self.append(&begin_line(partition, begun))?;
         self.known[partition].end(begun.start);
@@ -196,8 +203,8 @@ impl List {
         Ok(())
     }
 
-    /// The file that a partition reads ends at this position of it.
-    pub(super) fn end(&mut self, partition: usize, position: Position) -> Result<(), Cause> {
+    /// Adds a line for the end of the current file of a partition, at this position.
+    pub(super) fn end(&mut self, partition: usize, position: u64) -> Result<(), Cause> {
         self.append(&end_line(partition, position))?;
         self.known[partition].end(position);
         Ok(())
@@ -211,7 +218,7 @@ impl List {
         Ok(())
     }
 
-    /// Another handle of the file of the list.
+    /// Returns another handle of the file of the list.
     pub(super) fn handle(&self) -> Result<Option<(File, PathBuf)>, Cause> {
         let Some((file, path)) = &self.file else {
             return Ok(None);
@@ -224,25 +231,25 @@ impl List {
 
 fn begin_line(partition: usize, begun: &Begun) -> String {
     let Begun { start, from, .. } = begun;
-    let beginning = begun.beginning.map(|beginning| beginning.to_string());
-    let beginning = beginning.as_deref().unwrap_or(UNKNOWN);
+    let first_bytes = begun.first_bytes.map(|first_bytes| first_bytes.to_string());
+    let first_bytes = first_bytes.as_deref().unwrap_or(UNKNOWN);
     let name = escape(&begun.name);
-    format!("{partition} {start} {from} {beginning} {name}\n")
+    format!("{partition} {start} {from} {first_bytes} {name}\n")
 }
 
-fn end_line(partition: usize, position: Position) -> String {
+fn end_line(partition: usize, position: u64) -> String {
     format!("{partition} {position} {END} {UNKNOWN} \n")
 }
 
-/// The partition of a line, the position, and the file that begins there, if one does.
-fn read_line(line: &str, has_beginning: bool) -> Option<(usize, Position, Option<Begun>)> {
-    let mut members = line.splitn(if has_beginning { 5 } else { 4 }, ' ');
+/// Parses a line: the partition, the position, and the file that begins there, if one does.
+fn read_line(line: &str, has_first_bytes: bool) -> Option<(usize, u64, Option<Begun>)> {
+    let mut members = line.splitn(if has_first_bytes { 5 } else { 4 }, ' ');
     let number = members.next()?.parse().ok()?;
     let start = members.next()?.parse().ok()?;
     let from = members.next()?;
-    let beginning = match has_beginning.then(|| members.next()) {
+    let first_bytes = match has_first_bytes.then(|| members.next()) {
         None => None,
-        Some(beginning) => match beginning? {
+        Some(first_bytes) => match first_bytes? {
             UNKNOWN => None,
             known => Some(known.parse().ok()?),
         },
@@ -256,7 +263,7 @@ fn read_line(line: &str, has_beginning: bool) -> Option<(usize, Position, Option
         name,
         start,
         from,
-        beginning,
+        first_bytes,
     };
     Some((number, start, Some(begun)))
 }

@@ -1,37 +1,37 @@
 //! A sink with a file for each key.
 //!
-//! Invariant: what is in the files is what was written until some moment, in order for each key. With recovery a run that
-//! resumes truncates each file to its length at the last commit, and removes the files that were made after it; the
-//! lengths are in the directory's index (`index`), and a commit holds a position in that.
+//! Invariant: the files contain what was written until some moment, in order for each key. With recovery a run
+//! that resumes truncates each file to its length at the last commit, and removes files that were created after
+//! it. The lengths are in the index of the directory (`index`), and a commit contains a position in the index.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use super::index::{self, Index, named};
 use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
-use crate::connectors::together::{Log, Together};
+use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
 use crate::sink::{Output, Sink, Token, Transactional, Writer};
 
-/// How many files are open at once unless told otherwise.
+/// The default for the number of open files.
 const MAX_OPEN: usize = 128;
-/// How much is held in memory before it is written.
+/// The number of bytes in memory after which they are written.
 const BUFFERED_BYTES: usize = 1 << 20;
 
 /// Frames, each with the key of its file.
 #[derive(Clone, Debug, Default)]
 pub struct KeyedFrames {
-    /// The keys. The first byte of each is an ASCII letter for the type of the key, such as `t` for text: keys that differ only in
-    /// that would have one file, which is an error.
+    /// The keys. The first byte of each is an ASCII letter for the type of the key, such as `t` for text: keys
+    /// that differ only in their type would share a file, which is an error.
     pub keys: Frames,
-    /// What is written, as many as there are keys.
+    /// The frames, one for each key.
     pub frames: Frames,
 }
 
@@ -53,32 +53,32 @@ impl Batch for KeyedFrames {
 
 /// A sink with a file for each key. See [`write_by_key`].
 pub struct WriteByKey {
-    how: Arc<How>,
-    /// The directory as the workers of the current run share it.
-    shared: Mutex<Weak<Shared>>,
-    /// Where a run that resumes goes on.
+    layout: Arc<Layout>,
+    /// The directory, which the workers of the current run share.
+    shared: CurrentLog<Files>,
+    /// The files with which a run resumes.
     resume: Mutex<Option<Files>>,
 }
 
-type Shared = Mutex<Together<Files>>;
+type Shared = Mutex<SharedLog<Files>>;
 
 #[derive(Clone, Debug)]
-struct How {
+struct Layout {
     dir: PathBuf,
     suffix: String,
-    /// None: frames are written as they are.
+    /// `None`: frames are written unchanged.
     framing: Option<Framing>,
     preamble: Vec<u8>,
     max_open: usize,
 }
 
-/// Writes each frame to the file of its key in the directory `dir`, which belongs to the sink: it is made if it is not
-/// there, and what an earlier run wrote there is removed. Lines unless told otherwise.
+/// Writes each frame to the file of its key in the directory `dir`, which belongs to the sink: the directory is
+/// created if it does not exist, and files of an earlier run in it are removed. The default framing is lines.
 ///
-/// A file is named by its key, with `%` and two hexadecimal digits for each byte that is not a letter, a digit, `-`,
-/// `_` or `.`, and the suffix. All workers write to the one directory, and the frames of a key keep their order. With
-/// recovery a run that resumes takes all files back to the last committed epoch and goes on from there. Memory is needed for
-/// each key that was ever seen, about 200 bytes.
+/// A file is named by its key, with `%` and two hexadecimal digits for each byte that is not a letter, a digit,
+/// `-`, `_` or `.`, and the suffix. All workers write to the one directory, and the frames of a key keep their
+/// order. With recovery a run that resumes rolls all files back to the last committed epoch. Each key that was
+/// ever seen takes about 200 bytes of memory.
 ///
 /// ```
 /// use millstream_flow::{Flow, Options, files, testing};
@@ -94,81 +94,73 @@ struct How {
 /// ```
 pub fn write_by_key(dir: impl AsRef<Path>) -> WriteByKey {
     WriteByKey {
-        how: Arc::new(How {
+        layout: Arc::new(Layout {
             dir: dir.as_ref().to_owned(),
             suffix: String::new(),
             framing: Some(Framing::Lines),
             preamble: Vec::new(),
             max_open: MAX_OPEN,
         }),
-        shared: Mutex::default(),
+        shared: CurrentLog::default(),
         resume: Mutex::default(),
     }
 }
 
 impl WriteByKey {
-    fn change(mut self, change: impl FnOnce(&mut How)) -> Self {
-        let mut how = (*self.how).clone();
-        change(&mut how);
-        self.how = Arc::new(how);
+    fn change(mut self, change: impl FnOnce(&mut Layout)) -> Self {
+        let mut layout = (*self.layout).clone();
+        change(&mut layout);
+        self.layout = Arc::new(layout);
         self
     }
-    /// What the name of each file ends with, `.csv` for instance: letters, digits, `.`, `-` and `_`, at most 50.
+    /// Sets the suffix of the file names, for instance `.csv`: letters, digits, `.`, `-` and `_`, at most 50.
     #[must_use]
     pub fn suffix(self, suffix: &str) -> Self {
-        self.change(|how| suffix.clone_into(&mut how.suffix))
+        self.change(|layout| suffix.clone_into(&mut layout.suffix))
     }
-    /// How frames are told apart.
+    /// Sets the framing of the files.
     #[must_use]
     pub fn framing(self, framing: Framing) -> Self {
-        self.change(|how| how.framing = Some(framing))
+        self.change(|layout| layout.framing = Some(framing))
     }
-    /// Frames are written as they are, with nothing between them.
+    /// Writes frames unchanged, with nothing between them.
     #[must_use]
     pub fn raw(self) -> Self {
-        self.change(|how| how.framing = None)
+        self.change(|layout| layout.framing = None)
     }
-    /// What each file begins with.
+    /// Sets the bytes at the beginning of each file.
     #[must_use]
     pub fn preamble(self, bytes: &[u8]) -> Self {
-        self.change(|how| how.preamble = bytes.to_owned())
+        self.change(|layout| layout.preamble = bytes.to_owned())
     }
-    /// How many files are open at once, 1 or more.
+    /// Sets the number of files that are open at once, 1 or more. The default is 128.
     #[must_use]
     pub fn max_open(self, files: usize) -> Self {
-        self.change(|how| how.max_open = files.max(1))
+        self.change(|layout| layout.max_open = files.max(1))
     }
 }
 
 impl Sink<KeyedFrames> for WriteByKey {
     fn describe(&self) -> String {
-        let how = &self.how;
-        format!("files by key in {}", how.dir.display())
+        let layout = &self.layout;
+        format!("files by key in {}", layout.dir.display())
     }
     fn open(
         &self,
         _: usize,
         control: &Arc<Control>,
     ) -> Result<Box<dyn Writer<KeyedFrames>>, Cause> {
-        let mut shared = lock(&self.shared);
-        let files = match shared.upgrade() {
-            Some(open) => open,
-            None => {
-                let files = match lock(&self.resume).take() {
-                    Some(files) => files,
-                    None => Files::begin(&self.how, false)?,
-                };
-                let open = Arc::new(Mutex::new(Together::new(files, control)));
-                *shared = Arc::downgrade(&open);
-                open
-            }
-        };
-        let share = lock(&files).join();
-        Ok(Box::new(FilesWriter { files, share }))
+        let (files, writer) = self
+            .shared
+            .join(control, || match lock(&self.resume).take() {
+                Some(files) => Ok(files),
+                None => Files::begin(&self.layout, false),
+            })?;
+        Ok(Box::new(FilesWriter { files, writer }))
     }
     fn output(&self, _: bool) -> Option<Output> {
         Some(Output {
-            path: self.how.dir.clone(),
+            path: self.layout.dir.clone(),
             sink: std::ptr::from_ref(self).addr(),
         })
     }
@@ -180,19 +172,20 @@ impl Sink<KeyedFrames> for WriteByKey {
 impl Transactional for WriteByKey {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let files = match tokens {
-            [] => Files::begin(&self.how, true)?,
-            tokens => Files::resume(&self.how, length_of(tokens)?)?,
+            [] => Files::begin(&self.layout, true)?,
+            tokens => Files::resume(&self.layout, length_of(tokens)?)?,
         };
         let position = files.index.position();
         *lock(&self.resume) = Some(files);
+        self.shared.begin_commits();
         Ok(Some(token_of(position)))
     }
     fn sync(&self) -> Result<(), Cause> {
-        let Some(files) = lock(&self.shared).upgrade() else {
+        let Some(files) = self.shared.get() else {
             return Ok(());
         };
-        let dir = &self.how.dir;
-        // Who writes meanwhile is not kept waiting.
+        let dir = &self.layout.dir;
+        // The files are synced after the lock is released, so that writers do not wait.
         let (written, index) = {
             let mut files = lock(&files);
             let files = files.log_mut();
@@ -213,7 +206,7 @@ impl Transactional for WriteByKey {
         dir_synced.map_err(named(dir))
     }
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        match (lock(&self.shared).upgrade(), tokens) {
+        match (self.shared.get(), tokens) {
             (None, _) | (_, []) => Ok(()),
             (Some(files), tokens) => {
                 let position = length_of(tokens)?;
@@ -221,47 +214,50 @@ impl Transactional for WriteByKey {
             }
         }
     }
+    fn finish(&self) {
+        self.shared.end_commits();
+    }
 }
 
-/// One key's file.
+/// The file of one key.
 struct Entry {
     /// The name in the directory.
     name: String,
     check: String,
-    /// How long the file is, what is held in memory not counted.
+    /// The length of the file, without the bytes in memory.
     length: u64,
-    /// What is to be written.
+    /// The bytes in memory that are not written yet.
     held: Vec<u8>,
     file: Option<File>,
     is_made: bool,
-    /// Its length is another one than the index says.
-    unlisted: bool,
+    /// True if the index has another length for it.
+    outdated: bool,
     unsynced: bool,
 }
 
 /// The files of a directory.
 struct Files {
-    how: Arc<How>,
-    /// With recovery files are found again after a crash.
+    layout: Arc<Layout>,
+    /// True with recovery: the files are truncated to their committed lengths after a crash.
     is_exact: bool,
     index: Index,
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
-    /// The keys that this run has seen.
+    /// The keys of this run.
     by_key: HashMap<Box<[u8]>, usize>,
-    /// Those with a file that is open, the longest open first.
+    /// The entries with an open file, the longest open first.
     open: VecDeque<usize>,
-    /// Those with something in memory.
+    /// The entries with bytes in memory.
     holding: Vec<usize>,
     held_bytes: usize,
-    unlisted: Vec<usize>,
+    outdated: Vec<usize>,
     unsynced: Vec<usize>,
 }
 
 impl Files {
-    fn new(how: &Arc<How>, is_exact: bool, index: Index) -> Self {
+    fn new(layout: &Arc<Layout>, is_exact: bool, index: Index) -> Self {
         Files {
-            how: Arc::clone(how),
+            layout: Arc::clone(layout),
             is_exact,
             index,
             entries: Vec::new(),
@@ -270,36 +266,36 @@ impl Files {
             open: VecDeque::new(),
             holding: Vec::new(),
             held_bytes: 0,
-            unlisted: Vec::new(),
+            outdated: Vec::new(),
             unsynced: Vec::new(),
         }
     }
 
-    /// An empty directory.
-    fn begin(how: &Arc<How>, is_exact: bool) -> Result<Self, Cause> {
+    /// Creates an empty directory.
+    fn begin(layout: &Arc<Layout>, is_exact: bool) -> Result<Self, Cause> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if !how.suffix.bytes().all(plain) || how.suffix.len() > 50 {
+        if !layout.suffix.bytes().all(plain) || layout.suffix.len() > 50 {
             return Err(format!(
                 "a suffix has at most 50 letters, digits, dots, dashes and underscores, not {:?}",
-                how.suffix
+                layout.suffix
             )
             .into());
         }
-        index::clear(&how.dir)?;
-        Ok(Self::new(how, is_exact, Index::begin(&how.dir)?))
+        index::clear(&layout.dir)?;
+        Ok(Self::new(layout, is_exact, Index::begin(&layout.dir)?))
     }
 
-    /// The directory as it was when its index ended at `position`.
-    fn resume(how: &Arc<How>, position: u64) -> Result<Self, Cause> {
-        let (index, listed, later) = Index::resume(&how.dir, position)?;
-        let mut files = Self::new(how, true, index);
+    /// Opens the directory as it was when its index ended at `position`.
+    fn resume(layout: &Arc<Layout>, position: u64) -> Result<Self, Cause> {
+        let (index, listed, later) = Index::resume(&layout.dir, position)?;
+        let mut files = Self::new(layout, true, index);
         for name in later {
-            index::remove(&how.dir.join(name))?;
+            index::remove(&layout.dir.join(name))?;
         }
         for (name, (check, length)) in listed {
-            let path = how.dir.join(&name);
+            let path = layout.dir.join(&name);
             if length == 0 {
-                // It was named, and nothing of it is committed.
+                // The file was listed in the index, and nothing of it is committed.
                 index::remove(&path)?;
             } else {
                 truncate(&path, length)?;
@@ -312,20 +308,20 @@ impl Files {
                 held: Vec::new(),
                 file: None,
                 is_made: length > 0,
-                unlisted: false,
+                outdated: false,
                 unsynced: false,
             });
         }
         Ok(files)
     }
 
-    /// The place of a key's file among the entries.
+    /// Returns the index of a key's file among the entries; adds an entry if the key is new.
     fn place(&mut self, key: &[u8]) -> Result<usize, Cause> {
         if let Some(place) = self.by_key.get(key) {
             return Ok(*place);
         }
         let made = key_name(key);
-        let name = made.name + &self.how.suffix;
+        let name = made.name + &self.layout.suffix;
         let place = match self.by_name.get(&name) {
             Some(place) => *place,
             None => {
@@ -337,7 +333,7 @@ impl Files {
                     held: Vec::new(),
                     file: None,
                     is_made: false,
-                    unlisted: false,
+                    outdated: false,
                     unsynced: false,
                 });
                 self.entries.len() - 1
@@ -347,7 +343,7 @@ impl Files {
             let key = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
             return Err(format!(
                 "{}: the key {:?} would write to the file of another key; give all keys one type",
-                self.how.dir.join(name).display(),
+                self.layout.dir.join(name).display(),
                 crate::error::shorten(&key)
             )
             .into());
@@ -356,8 +352,8 @@ impl Files {
         Ok(place)
     }
 
-    /// Names the new files in the index, before they are made.
-    fn announce(&mut self) -> Result<(), Cause> {
+    /// Adds the new files to the index before they are created.
+    fn list_new(&mut self) -> Result<(), Cause> {
         let mut lines = String::new();
         for place in &self.holding {
             let entry = &self.entries[*place];
@@ -375,13 +371,13 @@ impl Files {
         }
     }
 
-    /// Writes what is in memory.
+    /// Writes the bytes in memory to the files.
     fn write_out(&mut self) -> Result<(), Cause> {
-        self.announce()?;
+        self.list_new()?;
         for place in std::mem::take(&mut self.holding) {
-            self.make_room(place);
+            self.close_oldest(place);
             let entry = &mut self.entries[place];
-            let path = self.how.dir.join(&entry.name);
+            let path = self.layout.dir.join(&entry.name);
             let held = std::mem::take(&mut entry.held);
             let mut file = match entry.file.take() {
                 Some(file) => file,
@@ -391,15 +387,16 @@ impl Files {
                 }
             };
             if !entry.is_made {
-                file.write_all(&self.how.preamble).map_err(named(&path))?;
-                entry.length = self.how.preamble.len() as u64;
+                file.write_all(&self.layout.preamble)
+                    .map_err(named(&path))?;
+                entry.length = self.layout.preamble.len() as u64;
                 entry.is_made = true;
             }
             file.write_all(&held).map_err(named(&path))?;
             entry.length += held.len() as u64;
             entry.file = Some(file);
-            if !std::mem::replace(&mut entry.unlisted, true) {
-                self.unlisted.push(place);
+            if !std::mem::replace(&mut entry.outdated, true) {
+                self.outdated.push(place);
             }
             if self.is_exact && !std::mem::replace(&mut entry.unsynced, true) {
                 self.unsynced.push(place);
@@ -409,17 +406,17 @@ impl Files {
         Ok(())
     }
 
-    /// Closes the file that was opened first, if there are as many as may be.
-    fn make_room(&mut self, place: usize) {
+    /// Closes the file that was opened first, if the limit is reached.
+    fn close_oldest(&mut self, place: usize) {
         if self.entries[place].file.is_none()
-            && self.open.len() >= self.how.max_open
+            && self.open.len() >= self.layout.max_open
             && let Some(oldest) = self.open.pop_front()
         {
             self.entries[oldest].file = None;
         }
     }
 
-    fn lines_of_all(&self) -> String {
+    fn all_lines(&self) -> String {
         let mut lines = String::new();
         for entry in &self.entries {
             index::line(&entry.name, &entry.check, entry.length, &mut lines);
@@ -428,13 +425,13 @@ impl Files {
     }
 }
 
-/// Opens a file for writing at its end; makes it if it is new.
+/// Opens a file for writing at its end; creates it if it is new.
 fn open(path: &Path, entry: &Entry) -> Result<File, Cause> {
     let mut options = OpenOptions::new();
     options.write(true);
     if !entry.is_made {
-        // Nothing of this name was there: what is there now belongs to somebody else, or to a key that
-        // differs in upper and lower case where the file system does not tell them apart.
+        // There was no file of this name: an existing one belongs to another program, or to a key that differs
+        // only in case on a file system that ignores case.
         return options.create_new(true).open(path).map_err(named(path));
     }
     let opened = options.open(path).and_then(|mut file| {
@@ -451,8 +448,8 @@ fn truncate(path: &Path, length: u64) -> Result<(), Cause> {
     let found = file.metadata().map_err(named(path))?.len();
     if found < length {
         return Err(format!(
-            "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or begin it anew by \
-             forgetting the sink",
+            "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the \
+             sink (--drop-state) to start again",
             path.display()
         )
         .into());
@@ -464,27 +461,27 @@ fn truncate(path: &Path, length: u64) -> Result<(), Cause> {
 }
 
 impl Log for Files {
-    type Piece = KeyedFrames;
+    type Batch = KeyedFrames;
 
-    fn append(&mut self, piece: &mut KeyedFrames) -> Result<(), Cause> {
-        for (key, frame) in piece.keys.iter().zip(piece.frames.iter()) {
+    fn append(&mut self, batch: &mut KeyedFrames) -> Result<(), Cause> {
+        for (key, frame) in batch.keys.iter().zip(batch.frames.iter()) {
             let place = self.place(key)?;
             let held = &mut self.entries[place].held;
             let before = held.len();
             if before == 0 {
                 self.holding.push(place);
             }
-            match &self.how.framing {
+            match &self.layout.framing {
                 Some(framing) => encode(framing, frame, held)?,
                 None => held.extend_from_slice(frame),
             }
             self.held_bytes += held.len() - before;
-            // An empty frame without framing: its key is held already.
+            // An empty frame without framing: its key is in `holding` already.
             if before == 0 && held.is_empty() {
                 self.holding.pop();
             }
         }
-        piece.clear();
+        batch.clear();
         match self.held_bytes > BUFFERED_BYTES {
             true => self.write_out(),
             false => Ok(()),
@@ -497,14 +494,14 @@ impl Log for Files {
     fn prepare(&mut self) -> Result<u64, Cause> {
         self.write_out()?;
         let mut lines = String::new();
-        for place in std::mem::take(&mut self.unlisted) {
+        for place in std::mem::take(&mut self.outdated) {
             let entry = &mut self.entries[place];
-            entry.unlisted = false;
+            entry.outdated = false;
             index::line(&entry.name, &entry.check, entry.length, &mut lines);
         }
         self.index.append(&lines)?;
         if self.index.is_long(self.entries.len()) {
-            let all = self.lines_of_all();
+            let all = self.all_lines();
             self.index.renew(&all)?;
         }
         Ok(self.index.position())
@@ -513,36 +510,36 @@ impl Log for Files {
 
 struct FilesWriter {
     files: Arc<Shared>,
-    share: usize,
+    writer: usize,
 }
 
 impl Writer<KeyedFrames> for FilesWriter {
     fn write_batch(&mut self, batch: &mut KeyedFrames) -> Result<(), Cause> {
-        lock(&self.files).write(self.share, batch)
+        lock(&self.files).write(self.writer, batch)
     }
     fn flush(&mut self) -> Result<(), Cause> {
         lock(&self.files).flush()?;
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        let position = lock(&self.files).prepare(self.share, epoch)?;
+        let position = lock(&self.files).prepare(self.writer, epoch)?;
         Ok(position.map(token_of))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        let end = lock(&self.files).leave(self.share)?;
+        let end = lock(&self.files).leave(self.writer)?;
         Ok(end.map(token_of))
     }
 }
 
-/// A sink of items: a key and an encoder before a sink of frames by key. Made by [`by_key`].
+/// A sink of items: a sink of frames by key with a key function and an encoder. [`by_key`] creates it.
 pub struct ByKey<S, K, F> {
     sink: S,
     key: Arc<K>,
     encode: Arc<F>,
 }
 
-/// Puts what gives an item its key, and an encoder that appends the item's bytes to a buffer, before a sink of frames by
-/// key.
+/// Adds a function that returns the key of an item, and an encoder that appends the item's bytes to a buffer,
+/// to a sink of frames by key.
 pub fn by_key<S, K, F, T>(sink: S, key: K, encode: F) -> ByKey<S, K, F>
 where
     S: Sink<KeyedFrames>,

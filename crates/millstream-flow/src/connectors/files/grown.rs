@@ -1,26 +1,25 @@
-//! Files that were read in part, or to an end that has moved since.
+//! Finds the byte at which a file resumes that may have grown since it was read.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::Cause;
-use crate::source::Position;
 
-/// The byte at which a file of frames resumes that was read up to `position`.
+/// Returns the byte at which a file of frames resumes that was read up to `position`.
 ///
 /// # Errors
 /// The file is shorter than that.
-pub(crate) fn byte_after(path: &Path, position: Position) -> Result<Position, Cause> {
+pub(crate) fn byte_after(path: &Path, position: u64) -> Result<u64, Cause> {
     open_at_least(path, position).map(|_| position)
 }
 
-/// The byte at which a file of lines resumes that was read up to `position`: after a line end that was added to the last
-/// line.
+/// Returns the byte at which a file of lines resumes that was read up to `position`: after a line end that was
+/// added to the last line.
 ///
 /// # Errors
 /// The file is shorter than that, or the last line that was read has grown.
-pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Cause> {
+pub(crate) fn line_after(path: &Path, position: u64) -> Result<u64, Cause> {
     let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
         return Ok(position);
     };
@@ -34,18 +33,18 @@ pub(crate) fn line_after(path: &Path, position: Position) -> Result<Position, Ca
         [_, b'\r', b'\n'] => Ok(position + 2),
         _ => Err(format!(
             "{}: the line before byte {position} was read without its end, and has grown since; end lines with a line feed, or \
-             begin it anew by forgetting the source",
+             drop the state of the source (--drop-state) to start again",
             path.display()
         )
         .into()),
     }
 }
 
-/// The byte at which a CSV file resumes that was read up to `position`.
+/// Returns the byte at which a CSV file resumes that was read up to `position`.
 ///
 /// # Errors
 /// As for [`line_after`].
-pub(crate) fn row_after(path: &Path, position: Position) -> Result<Position, Cause> {
+pub(crate) fn row_after(path: &Path, position: u64) -> Result<u64, Cause> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
         return Ok(position);
@@ -57,15 +56,16 @@ pub(crate) fn row_after(path: &Path, position: Position) -> Result<Position, Cau
     file.take(position - from)
         .read_to_end(&mut before)
         .map_err(named)?;
-    // A row may end with a carriage return alone, and a byte order mark is no part of a row.
+    // A row may end with a carriage return alone, and a byte order mark is not part of a row.
     match before.ends_with(b"\r") || (from == 0 && before == MARK) {
         true => Ok(position),
         false => line_after(path, position),
     }
 }
 
-/// Opens a file, which has `position` bytes or more. None if it cannot be opened: the error is that of reading it.
-fn open_at_least(path: &Path, position: Position) -> Result<Option<File>, Cause> {
+/// Opens a file that must have `position` bytes or more. `None` if it cannot be opened: reading it reports the
+/// error.
+fn open_at_least(path: &Path, position: u64) -> Result<Option<File>, Cause> {
     let Ok(file) = File::open(path) else {
         return Ok(None);
     };
@@ -75,8 +75,8 @@ fn open_at_least(path: &Path, position: Position) -> Result<Option<File>, Cause>
     match about.is_file() && about.len() < position {
         false => Ok(Some(file)),
         true => Err(format!(
-            "{}: it has {} bytes, fewer than the {position} that were read; put it back, or begin it anew by forgetting the \
-             source",
+            "{}: it has {} bytes, fewer than the {position} that were read; put it back, or drop the state of the \
+             source (--drop-state) to start again",
             path.display(),
             about.len()
         )

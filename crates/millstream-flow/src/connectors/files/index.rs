@@ -1,12 +1,14 @@
-//! The index of a directory with a file for each key: how long each file was at the end of each epoch.
+//! The index of a directory with a file for each key: the length of each file at the end of each epoch.
 //!
-//! It is a file of lines, `.millstream-keys-POSITION`, which only grows. The first line names the format. Each other line
-//! is `LENGTH CHECK NAME`, of which the last one for a name counts; `CHECK` is the kind of the key (see `key_name`). A line
-//! with length 0 is written before a file is made, so that a file which was made and not committed is found again.
+//! It is a file of lines, `.millstream-keys-POSITION`, which only grows. The first line names the format. Each
+//! other line is `LENGTH CHECK NAME`, and the last line of a name counts; `CHECK` is the kind of the key (see
+//! `key_name`). A line with length 0 is written before a file is created, so that a file which was created and
+//! not committed is found after a crash.
 //!
-//! Positions count on from file to file, so that one number says which file is meant and how much of it: a file is named
-//! by the position of its first byte. Once most lines are superseded a new file begins with one line for each name, and the
-//! file before it is removed when a position in the new one is committed.
+//! Positions continue from one index file to the next, so that one number identifies both the file and the
+//! length of it that counts: a file is named by the position of its first byte. When most lines are superseded,
+//! a new file begins with one line for each name, and the old file is removed when a position in the new one is
+//! committed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -19,19 +21,19 @@ use crate::error::Cause;
 const PREFIX: &str = ".millstream-keys-";
 const HEADER: &str = "millstream keys 1\n";
 
-/// The files that an index tells of: by name, what tells keys apart, and the length.
+/// The files in an index: by name, the check of the key and the length.
 pub(super) type Listed = IndexMap<String, (String, u64)>;
 
-/// An error with its path.
+/// Returns an error with its path.
 pub(super) fn named(path: &Path) -> impl Fn(std::io::Error) -> Cause + '_ {
     move |error| format!("{}: {error}", path.display()).into()
 }
 
-/// An index that is written.
+/// An index that is open for writing.
 pub(super) struct Index {
     dir: PathBuf,
     base: u64,
-    /// The bytes of the file.
+    /// The number of bytes of the file.
     length: u64,
     file: File,
     /// Files that this one has superseded.
@@ -39,7 +41,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Begins a new file at `base`.
+    /// Creates a new file at position `base`.
     fn create(dir: &Path, base: u64) -> Result<Self, Cause> {
         let path = path_of(dir, base);
         let mut file = File::create(&path).map_err(named(&path))?;
@@ -53,19 +55,19 @@ impl Index {
         })
     }
 
-    /// An empty index in a directory that holds nothing else.
+    /// Creates an index in a directory that contains nothing else.
     pub(super) fn begin(dir: &Path) -> Result<Self, Cause> {
         Self::create(dir, 0)
     }
 
-    /// Opens the index as it was at `position`, and gives the files it told of then, and the names of files that
-    /// it told of later.
+    /// Opens the index as it was at `position`; returns it with the files that it listed then, and the names of
+    /// files that were listed later.
     pub(super) fn resume(dir: &Path, position: u64) -> Result<(Self, Listed, Vec<String>), Cause> {
         let bases = bases(dir)?;
         let base = bases.iter().copied().filter(|base| *base < position).max();
         let Some(base) = base else {
             return Err(format!(
-                "{}: the index of its files is missing; put the directory back, or begin it anew by forgetting the sink",
+                "{}: the index of its files is missing; put the directory back, or drop the state of the sink (--drop-state) to start again",
                 dir.display()
             )
             .into());
@@ -76,7 +78,7 @@ impl Index {
         let Some(committed) = bytes.get(..length as usize) else {
             let found = bytes.len();
             return Err(format!(
-                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or begin it anew by forgetting the sink",
+                "{}: it has {found} bytes, fewer than the {length} that were committed; put it back, or drop the state of the sink (--drop-state) to start again",
                 path.display()
             )
             .into());
@@ -109,7 +111,7 @@ impl Index {
         Ok((index, listed, later))
     }
 
-    /// Where the index ends.
+    /// Returns the position of the end of the index.
     pub(super) fn position(&self) -> u64 {
         self.base + self.length
     }
@@ -124,12 +126,12 @@ impl Index {
         Ok(())
     }
 
-    /// True when the index is much longer than `lines` lines need.
+    /// True if the index is much longer than `lines` lines need.
     pub(super) fn is_long(&self, lines: usize) -> bool {
         self.length > 64 * 1024 + 256 * lines as u64
     }
 
-    /// Goes on in a new file, which begins with `lines`.
+    /// Continues in a new file, which begins with `lines`.
     pub(super) fn renew(&mut self, lines: &str) -> Result<(), Cause> {
         let mut next = Self::create(&self.dir, self.position())?;
         next.append(lines)?;
@@ -139,18 +141,18 @@ impl Index {
         Ok(())
     }
 
-    /// Makes what was appended survive a loss of power.
+    /// Makes the appended lines survive a loss of power.
     pub(super) fn sync(&self) -> Result<(), Cause> {
         let path = path_of(&self.dir, self.base);
         self.file.sync_data().map_err(named(&path))
     }
 
-    /// Another handle of the file.
+    /// Returns another handle of the file.
     pub(super) fn handle(&self) -> std::io::Result<File> {
         self.file.try_clone()
     }
 
-    /// A position is committed: files before the one that it is in are no longer needed.
+    /// Removes older index files when a position in this one is committed.
     pub(super) fn committed(&mut self, position: u64) -> Result<(), Cause> {
         if position > self.base {
             for path in self.superseded.drain(..) {
@@ -161,7 +163,7 @@ impl Index {
     }
 }
 
-/// A line of an index.
+/// Appends a line of an index to `out`.
 pub(super) fn line(name: &str, check: &str, length: u64, out: &mut String) {
     use std::fmt::Write;
     // Writing to memory cannot fail.
@@ -172,7 +174,7 @@ fn path_of(dir: &Path, base: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{base}"))
 }
 
-/// The positions at which the index files of a directory begin, in order.
+/// Returns the positions at which the index files of a directory begin, in order.
 fn bases(dir: &Path) -> Result<Vec<u64>, Cause> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(named(dir))? {
@@ -184,7 +186,7 @@ fn bases(dir: &Path) -> Result<Vec<u64>, Cause> {
     Ok(found)
 }
 
-/// Reads the lines of an index. A last line without an end was being written when the process died.
+/// Parses the lines of an index. A last line without an end was being written when the process died.
 fn read(path: &Path, bytes: &[u8], listed: &mut Listed) -> Result<(), Cause> {
     let whole = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
     let text = std::str::from_utf8(&bytes[..whole]).map_err(|_| damaged(path, "bytes"))?;
@@ -193,7 +195,7 @@ fn read(path: &Path, bytes: &[u8], listed: &mut Listed) -> Result<(), Cause> {
         let read = (|| {
             let length = members.next()?.parse().ok()?;
             let (check, name) = (members.next()?, members.next()?);
-            // Whatever the file says, no name leads out of the directory.
+            // A damaged index must not name a path outside of the directory.
             let inside = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
             inside.then(|| (name.to_owned(), (check.to_owned(), length)))
         })();
@@ -207,10 +209,10 @@ fn damaged(path: &Path, what: &str) -> Cause {
     format!("{}: {what} cannot be read; it is damaged", path.display()).into()
 }
 
-/// Empties a directory of what an earlier run wrote, and makes it if it is not there.
+/// Removes the files of an earlier run from a directory, or creates the directory.
 ///
 /// # Errors
-/// It holds something else.
+/// The directory contains other files.
 pub(super) fn clear(dir: &Path) -> Result<(), Cause> {
     std::fs::create_dir_all(dir).map_err(named(dir))?;
     let mut listed = Listed::new();
@@ -242,14 +244,14 @@ pub(super) fn clear(dir: &Path) -> Result<(), Cause> {
     for name in listed.keys() {
         remove(&dir.join(name))?;
     }
-    // Last, so that a run which is killed here finds the rest again.
+    // The indexes are removed last, so that a later run finds the remaining files if this one is killed here.
     for base in bases {
         remove(&path_of(dir, base))?;
     }
     Ok(())
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file; it is no error if the file does not exist.
 pub(super) fn remove(path: &Path) -> Result<(), Cause> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(named(path)(error)),

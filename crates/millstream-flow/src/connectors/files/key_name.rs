@@ -1,27 +1,29 @@
 //! The name of a key's file.
 //!
-//! Invariant: two keys never share a file, and no name leaves the directory. A name is a single path component: letters,
-//! digits, `-`, `_` and `.` (not as the first character) stand for themselves, each other byte is `%` and two
-//! hexadecimal digits, the empty key is a lone `%`. A name too long for a file system is its first characters, `%~`, and a
-//! hash of the key; a second hash beside it shows whether two keys have such a name in common.
+//! Invariant: two keys never share a file, and no name leaves the directory. A name is a single path component.
+//! Letters, digits, `-`, `_` and `.` (not as the first character) stay unchanged, each other byte becomes `%`
+//! and two hexadecimal digits, and the empty key becomes `%`. A name that is too long for a file system becomes
+//! its first characters, `%~`, and a hash of the key; a second hash beside it shows whether two keys share such
+//! a name.
 
 use std::fmt::Write;
 
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
-/// The longest name in bytes, without the suffix: file systems take 255.
+/// The longest name in bytes, without the suffix: file systems allow 255.
 const NAME_MAX: usize = 200;
-/// How much of a long key is kept to be read by people.
+/// The number of bytes of a long key that stay readable.
 const PREFIX_MAX: usize = 120;
 
-/// The name of a key's file without the suffix, and what tells keys apart that have the same name.
+/// The name of a key's file without the suffix, and a check that distinguishes keys with the same name.
 pub(super) struct KeyName {
     pub(super) name: String,
     /// The kind of the key, and for a shortened name a second hash.
     pub(super) check: String,
 }
 
-/// Names the file of a key. The first byte of `key` is its kind, an ASCII letter, and not part of the name.
+/// Returns the file name of a key. The first byte of `key` is its kind, an ASCII letter, and not part of the
+/// name.
 pub(super) fn key_name(key: &[u8]) -> KeyName {
     let (kind, text) = match key.split_first() {
         Some((kind, text)) => (char::from(*kind), text),
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_key_is_one_component_of_a_path_and_its_own() {
+    fn any_key_has_its_own_path_component() {
         let mut keys: Vec<Vec<u8>> = [
             "",
             ".",

@@ -1,30 +1,30 @@
-//! The calls of one worker: which are under way, whose answers may be sent on, what is saved of them.
+//! The calls of one worker: the pending calls, the order of their answers, and their saved state.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::options::Calls;
-use super::runtime::{Answer, Asked, Desk};
+use super::runtime::{Answer, PendingCall, PendingReplies};
 use crate::batch::Data;
-use crate::checkpoint::{Changes, Codec, OfWorker, Restore, pack};
+use crate::checkpoint::{Changes, Codec, PerWorker, Restore, pack};
 use crate::describe::stream::Making;
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::step::{Context, Stateful};
 
-/// How long a worker sleeps while calls are on their way, unless something else wakes it; nanoseconds.
-const LOOK_AGAIN_NS: i64 = 1_000_000;
+/// The longest sleep of a worker with pending calls, unless something else wakes it; nanoseconds.
+const WAKE_INTERVAL_NS: i64 = 1_000_000;
 
-/// What stands beside a value on its way: its key, or nothing.
-pub(super) trait Beside: Data {
+/// The key beside a value, or nothing in a stream without keys.
+pub(super) trait OptionalKey: Data {
     fn save(&self, out: &mut Vec<u8>);
     fn load(from: &mut &[u8]) -> Option<Self>;
     fn shown(&self) -> Option<&dyn Debug>;
 }
 
-impl Beside for () {
+impl OptionalKey for () {
     fn save(&self, out: &mut Vec<u8>) {
         // Writing to memory does not fail.
         let _ = rmp::encode::write_nil(out);
@@ -37,7 +37,7 @@ impl Beside for () {
     }
 }
 
-impl<K: Key> Beside for K {
+impl<K: Key> OptionalKey for K {
     fn save(&self, out: &mut Vec<u8>) {
         Key::save(self, out);
     }
@@ -53,23 +53,23 @@ impl<K: Key> Beside for K {
 pub(super) struct Calling<K, V, U, F> {
     f: Arc<F>,
     calls: Arc<Calls>,
-    desk: Desk<U>,
+    replies: PendingReplies<U>,
     pub(super) policy: Policy,
-    /// What has been taken and not given, by the number of the call.
-    under_way: BTreeMap<u64, (K, V, Asked)>,
-    /// Answers that wait for those before them.
+    /// The calls whose answers were not passed on, by number.
+    pending: BTreeMap<u64, (K, V, PendingCall)>,
+    /// The answers that wait for those of earlier calls.
     early: BTreeMap<u64, Answer<U>>,
     /// The number of the next call.
     next: u64,
-    /// What waited at the commit that the run resumes from.
-    again: Vec<(K, V)>,
+    /// The calls that were pending at the commit from which the run resumes.
+    repeated: Vec<(K, V)>,
     codec: Option<Codec<V>>,
-    saved: OfWorker,
+    saved: PerWorker,
 }
 
 impl<K, V, U, F, Fut, E> Calling<K, V, U, F>
 where
-    K: Beside,
+    K: OptionalKey,
     V: Data + Debug,
     U: Send + 'static,
     F: Fn(V) -> Fut + Send + Sync + 'static,
@@ -81,63 +81,63 @@ where
         f: &Arc<F>,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let desk = Desk::open(calls.runtime.as_ref());
-        let desk = desk.map_err(|error| Failure::new(making.info.name.clone(), error))?;
+        let replies = PendingReplies::open(calls.runtime.as_ref());
+        let replies = replies.map_err(|error| Failure::new(making.info.name.clone(), error))?;
         Ok(Calling {
             f: Arc::clone(f),
             calls: Arc::clone(calls),
-            desk,
+            replies,
             policy: making.policy(&calls.on_error)?,
-            under_way: BTreeMap::new(),
+            pending: BTreeMap::new(),
             early: BTreeMap::new(),
             next: 0,
-            again: Vec::new(),
+            repeated: Vec::new(),
             codec: None,
-            saved: OfWorker::new(making.worker),
+            saved: PerWorker::new(making.worker),
         })
     }
 
-    /// Begins calls, each as soon as there is room for one more.
-    fn take(
+    /// Begins calls, each when the number of pending calls allows it.
+    fn begin(
         &mut self,
         items: impl IntoIterator<Item = (K, V)>,
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let again = std::mem::take(&mut self.again);
-        for (key, value) in again.into_iter().chain(items) {
-            self.give(self.calls.concurrency - 1, output, cx)?;
+        let repeated = std::mem::take(&mut self.repeated);
+        for (key, value) in repeated.into_iter().chain(items) {
+            self.emit(self.calls.concurrency - 1, output, cx)?;
             let (f, item, calls) = (Arc::clone(&self.f), value.clone(), Arc::clone(&self.calls));
-            let asked = self
-                .desk
-                .ask(self.next, async move { answer(&*f, item, &calls).await });
-            self.under_way.insert(self.next, (key, value, asked));
+            let call = self
+                .replies
+                .start(self.next, async move { answer(&*f, item, &calls).await });
+            self.pending.insert(self.next, (key, value, call));
             self.next += 1;
         }
         Ok(())
     }
 
-    /// Sends on what may be, and waits until no more than `left` calls are under way.
-    fn give(
+    /// Passes answers on, and waits until at most `left` calls are pending.
+    fn emit(
         &mut self,
         left: usize,
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
         loop {
-            self.early.extend(self.desk.answers());
+            self.early.extend(self.replies.answers());
             while let Some((number, answer)) = self.due() {
-                let Some((key, value, _)) = self.under_way.remove(&number) else {
+                let Some((key, value, _)) = self.pending.remove(&number) else {
                     continue;
                 };
                 match answer {
-                    Answer::Given(Ok(result)) => output.push((key, result)),
-                    Answer::Given(Err(cause)) => {
-                        self.policy.settle_item(key.shown(), &value, cause, cx)?;
+                    Answer::Returned(Ok(result)) => output.push((key, result)),
+                    Answer::Returned(Err(cause)) => {
+                        self.policy.apply_to_item(key.shown(), &value, cause, cx)?;
                     }
                     Answer::Lost => {
                         let what =
-                            "the call was given up: it panicked, or its runtime was shut down";
+                            "the call was abandoned: it panicked, or its runtime was shut down";
                         return Err(Failure {
                             key: key.shown().map(|key| format!("{key:?}")),
                             item: Some(format!("{value:?}")),
@@ -146,36 +146,36 @@ where
                     }
                 }
             }
-            if self.under_way.len() <= left {
+            if self.pending.len() <= left {
                 return Ok(());
             }
             if cx.control.aborted() {
                 return Err(Failure::new(cx.step_name(), "the flow has failed"));
             }
-            self.desk.wait(&cx.control);
+            self.replies.wait(&cx.control);
         }
     }
 
-    /// An answer that may be sent on.
+    /// Returns the next answer that may be passed on.
     fn due(&mut self) -> Option<(u64, Answer<U>)> {
         let first = self.early.first_entry()?;
-        let in_turn = self.under_way.first_key_value();
+        let oldest = self.pending.first_key_value();
         let held_back =
-            self.calls.ordered && in_turn.is_some_and(|(number, _)| number != first.key());
+            self.calls.ordered && oldest.is_some_and(|(number, _)| number != first.key());
         (!held_back).then(|| first.remove_entry())
     }
 
-    /// A turn: what has been answered goes on, what waited is asked.
+    /// Runs a turn: begins the calls of items, and passes on the answers that have arrived.
     pub(super) fn turn(
         &mut self,
         items: impl IntoIterator<Item = (K, V)>,
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        self.take(items, output, cx)?;
-        self.give(usize::MAX, output, cx)?;
-        if !self.under_way.is_empty() {
-            cx.wake_at(cx.now().saturating_add(LOOK_AGAIN_NS));
+        self.begin(items, output, cx)?;
+        self.emit(usize::MAX, output, cx)?;
+        if !self.pending.is_empty() {
+            cx.wake_at(cx.now().saturating_add(WAKE_INTERVAL_NS));
         }
         Ok(())
     }
@@ -186,27 +186,27 @@ where
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        self.take([], output, cx)?;
-        self.give(0, output, cx)
+        self.begin([], output, cx)?;
+        self.emit(0, output, cx)
     }
 }
 
-impl<K: Beside, V: Data + Debug, U, F> Stateful for Calling<K, V, U, F> {
-    /// A list of pairs of key and value, nothing if nothing is under way.
+impl<K: OptionalKey, V: Data + Debug, U, F> Stateful for Calling<K, V, U, F> {
+    /// Saves a list of pairs of key and value, or nothing if no call is pending.
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         let Some(codec) = self.codec else {
             return Ok(());
         };
-        let waiting = self.again.iter().map(|(key, value)| (key, value));
-        let asked = self.under_way.values().map(|(key, value, _)| (key, value));
+        let waiting = self.repeated.iter().map(|(key, value)| (key, value));
+        let call = self.pending.values().map(|(key, value, _)| (key, value));
         let mut state = Vec::new();
-        let count = self.again.len() + self.under_way.len();
+        let count = self.repeated.len() + self.pending.len();
         if count > 0 {
             pack::list(count, &mut state);
         }
-        for (key, value) in waiting.chain(asked) {
+        for (key, value) in waiting.chain(call) {
             pack::list(2, &mut state);
-            Beside::save(key, &mut state);
+            OptionalKey::save(key, &mut state);
             (codec.save)(value, &mut state).map_err(|cause| Failure {
                 key: key.shown().map(|key| format!("{key:?}")),
                 item: Some(format!("{value:?}")),
@@ -222,12 +222,12 @@ impl<K: Beside, V: Data + Debug, U, F> Stateful for Calling<K, V, U, F> {
         let codec = from.codecs().get::<V>();
         let codec = codec.map_err(|cause| from.unsaved(cause))?;
         self.codec = Some(codec);
-        let again = &mut self.again;
+        let repeated = &mut self.repeated;
         self.saved.restore(from, |state| {
             for _ in 0..pack::take_list(state)? {
                 pack::take_members(2, state)?;
-                let key = Beside::load(state).ok_or("a key is of another type")?;
-                again.push((key, (codec.load)(state)?));
+                let key = OptionalKey::load(state).ok_or("a key is of another type")?;
+                repeated.push((key, (codec.load)(state)?));
             }
             Ok(())
         })
@@ -236,14 +236,12 @@ impl<K: Beside, V: Data + Debug, U, F> Stateful for Calling<K, V, U, F> {
 
 impl<K, V, U, F> Drop for Calling<K, V, U, F> {
     fn drop(&mut self) {
-        // Of a flow that has failed; one that has ended has no call left.
-        self.under_way
-            .values()
-            .for_each(|(.., asked)| asked.abort());
+        // The calls of a flow that has failed; a flow that has ended has none.
+        self.pending.values().for_each(|(.., call)| call.abort());
     }
 }
 
-/// One call, with its retries.
+/// Makes one call, with its retries.
 async fn answer<V, U, E, Fut>(
     f: &(impl Fn(V) -> Fut + Sync),
     item: V,

@@ -1,4 +1,4 @@
-//! How an asynchronous function is called.
+//! The options of calls of an asynchronous function.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::policy::OnError;
 
-/// How an asynchronous function is called.
+/// The options of calls of an asynchronous function.
 #[derive(Clone)]
 pub struct Calls {
     pub(super) concurrency: usize,
@@ -33,49 +33,51 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// At most 16 calls at once on each worker, answers in the order of the items, no retries and no limit of time.
+    /// At most 16 calls at once on each worker, answers in the order of the items, no retries and no timeout.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// At most so many calls at once on each worker. In order, an answer that waits for those before it counts.
+    /// Sets the largest number of calls at once on each worker. If answers are in order, an answer that waits
+    /// for earlier ones counts as a call.
     #[must_use]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls;
         self
     }
-    /// Answers go on as they come, not in the order of the items.
+    /// Passes answers on in the order of their arrival, not in the order of the items.
     #[must_use]
     pub fn unordered(mut self) -> Self {
         self.ordered = false;
         self
     }
-    /// A call that has not answered after this time has failed.
+    /// Sets the time after which a call without an answer fails.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
-    /// A call that fails is made again so many times.
+    /// Sets how often a failed call is repeated.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
-    /// How long to wait before the first retry, 100 ms unless told otherwise; before each further one twice as long.
+    /// Sets the pause before the first retry; it doubles with each further one. The default is 100 ms.
     #[must_use]
     pub fn retry_pause(mut self, pause: Duration) -> Self {
         self.retry_pause = pause;
         self
     }
-    /// What becomes of an item whose call has failed for good. A call that panics ends the flow in any case.
+    /// Sets the policy for an item whose call and retries have failed. A call that panics ends the flow in any
+    /// case.
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self
     }
-    /// The runtime that makes the calls, which must go on until the flow has ended and have its timers enabled. Without, each
-    /// worker has one of its own, with one thread.
+    /// Sets the runtime that makes the calls, which must run until the flow has ended and have its timers
+    /// enabled. By default each worker has its own runtime with one thread.
     #[must_use]
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);

@@ -1,4 +1,4 @@
-//! Where calls are made, and where their answers wait for the worker.
+//! Makes calls on a runtime, and collects their answers for the worker.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,56 +10,56 @@ use tokio::task::AbortHandle;
 use crate::error::Cause;
 use crate::run::control::{Control, lock};
 
-/// How often a worker that waits for an answer looks whether the flow has failed.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which a worker that waits for an answer checks whether the flow has failed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What came of a call.
+/// The outcome of a call.
 pub(super) enum Answer<U> {
-    /// The function has answered.
-    Given(Result<U, Cause>),
-    /// It never will.
+    /// The function has returned.
+    Returned(Result<U, Cause>),
+    /// The call panicked or was dropped: it will not return.
     Lost,
 }
 
-/// A call under way.
-pub(super) type Asked = AbortHandle;
+/// A pending call.
+pub(super) type PendingCall = AbortHandle;
 
-/// Answers in the order in which they came, with the numbers of their calls.
-struct Tray<U> {
+/// The answers in the order of arrival, with the numbers of their calls.
+struct Replies<U> {
     answers: Mutex<Vec<(u64, Answer<U>)>>,
-    came: Condvar,
+    arrived: Condvar,
 }
 
-/// Where one worker asks.
-pub(super) struct Desk<U> {
+/// The pending replies of one worker's calls.
+pub(super) struct PendingReplies<U> {
     handle: Handle,
     own: Option<Runtime>,
-    tray: Arc<Tray<U>>,
+    replies: Arc<Replies<U>>,
 }
 
-/// Puts the answer of a call into the tray, also when it is dropped without one.
-struct Slip<U> {
+/// Delivers the answer of a call, also when it is dropped without one.
+struct ReplyGuard<U> {
     number: u64,
     answer: Answer<U>,
-    tray: Arc<Tray<U>>,
+    replies: Arc<Replies<U>>,
 }
 
-impl<U> Slip<U> {
-    fn fill(mut self, answer: Result<U, Cause>) {
-        self.answer = Answer::Given(answer);
+impl<U> ReplyGuard<U> {
+    fn set(mut self, answer: Result<U, Cause>) {
+        self.answer = Answer::Returned(answer);
     }
 }
 
-impl<U> Drop for Slip<U> {
+impl<U> Drop for ReplyGuard<U> {
     fn drop(&mut self) {
         let answer = std::mem::replace(&mut self.answer, Answer::Lost);
-        lock(&self.tray.answers).push((self.number, answer));
-        self.tray.came.notify_one();
+        lock(&self.replies.answers).push((self.number, answer));
+        self.replies.arrived.notify_one();
     }
 }
 
-impl<U: Send + 'static> Desk<U> {
-    /// Asks on `runtime`, or on one of its own.
+impl<U: Send + 'static> PendingReplies<U> {
+    /// Makes calls on `runtime`, or on a runtime of its own.
     pub(super) fn open(runtime: Option<&Handle>) -> io::Result<Self> {
         let (handle, own) = match runtime {
             Some(handle) => (handle.clone(), None),
@@ -70,48 +70,56 @@ impl<U: Send + 'static> Desk<U> {
                 (own.handle().clone(), Some(own))
             }
         };
-        let tray = Arc::new(Tray {
+        let replies = Arc::new(Replies {
             answers: Mutex::default(),
-            came: Condvar::new(),
+            arrived: Condvar::new(),
         });
-        Ok(Desk { handle, own, tray })
+        Ok(PendingReplies {
+            handle,
+            own,
+            replies,
+        })
     }
 
-    /// Makes a call.
-    pub(super) fn ask(
+    /// Starts a call.
+    pub(super) fn start(
         &self,
         number: u64,
         call: impl Future<Output = Result<U, Cause>> + Send + 'static,
-    ) -> Asked {
-        let slip = Slip {
+    ) -> PendingCall {
+        let guard = ReplyGuard {
             number,
             answer: Answer::Lost,
-            tray: Arc::clone(&self.tray),
+            replies: Arc::clone(&self.replies),
         };
-        let call = async move { slip.fill(call.await) };
+        let call = async move { guard.set(call.await) };
         self.handle.spawn(call).abort_handle()
     }
 
-    /// The answers that have come.
+    /// Returns the answers that have arrived.
     pub(super) fn answers(&self) -> Vec<(u64, Answer<U>)> {
-        std::mem::take(&mut lock(&self.tray.answers))
+        std::mem::take(&mut lock(&self.replies.answers))
     }
 
-    /// Waits for an answer, for a while.
+    /// Waits for an answer for a limited time.
     pub(super) fn wait(&self, control: &Control) {
         control.outside(&mut || {
-            let answers = lock(&self.tray.answers);
-            // Whoever holds the lock when a thread panics has changed nothing.
+            let answers = lock(&self.replies.answers);
+            // A thread that panics with this lock has not changed the answers.
             let none = |answers: &mut Vec<_>| answers.is_empty();
-            drop(self.tray.came.wait_timeout_while(answers, LOOK, none));
+            drop(
+                self.replies
+                    .arrived
+                    .wait_timeout_while(answers, CHECK_INTERVAL, none),
+            );
         });
     }
 }
 
-impl<U> Drop for Desk<U> {
+impl<U> Drop for PendingReplies<U> {
     fn drop(&mut self) {
         if let Some(own) = self.own.take() {
-            // A call that does not come to an end keeps nobody waiting.
+            // Dropping the runtime does not wait for calls that do not end.
             own.shutdown_background();
         }
     }

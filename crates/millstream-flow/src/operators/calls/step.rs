@@ -1,4 +1,4 @@
-//! Calls as steps of keyed streams and of others.
+//! Calls as steps of keyed streams and of streams without keys.
 
 use std::fmt::Debug;
 
@@ -56,7 +56,7 @@ impl<T, U, F> WithoutKeys<T, U, F> {
         let answers = Vec::new();
         WithoutKeys { calling, answers }
     }
-    fn give(&mut self, output: &mut Vec<U>) {
+    fn emit(&mut self, output: &mut Vec<U>) {
         output.extend(self.answers.drain(..).map(|((), answer)| answer));
     }
 }
@@ -77,7 +77,7 @@ where
     ) -> Result<(), Failure> {
         let items = input.drain(..).map(|item| ((), item));
         self.calling.turn(items, &mut self.answers, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn keeps_time(&self) -> bool {
@@ -85,12 +85,12 @@ where
     }
     fn drain(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
         self.calling.wait_all(&mut self.answers, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn tick(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
         self.calling.turn([], &mut self.answers, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
@@ -98,7 +98,7 @@ where
     }
     fn end(&mut self, output: &mut Vec<U>, cx: &mut Context) -> Result<(), Failure> {
         self.calling.wait_all(&mut self.answers, cx)?;
-        self.give(output);
+        self.emit(output);
         Ok(())
     }
 }

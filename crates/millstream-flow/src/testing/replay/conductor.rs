@@ -1,8 +1,8 @@
-//! Who says what happens next in a replay.
+//! The conductor decides the order of events in a replay.
 //!
-//! The conductor works on the first worker, when that has nothing else to do. An epoch ends when all operators
-//! of all workers have handed over their parts: then everything that was read has been processed, everywhere.
-//! Only then the clock goes on.
+//! The conductor runs on the first worker, when that has no other work. An epoch ends when all operators of all
+//! workers have sent their parts: then all input so far has been processed, everywhere. Only then the clock
+//! advances.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,7 +17,7 @@ use crate::run::control::Control;
 use crate::testing::VirtualClock;
 use crate::time::NEVER;
 
-/// The least that the clock goes on by for a step that asks again for a moment that has come.
+/// The least advance of the clock for a step that requests a moment again that has passed.
 const LEAST_NS: i64 = 1_000;
 
 /// The conductor of a replay.
@@ -27,26 +27,26 @@ pub(crate) struct Conductor {
     batch: Option<usize>,
     clock: VirtualClock,
     notices: Option<Receiver<CommitNotice>>,
-    /// What is left of a batch that was divided, and whose it is.
+    /// The rest of a divided batch, and the index of its source.
     rest: Option<(usize, Moment)>,
-    /// How many operators there are on all workers.
+    /// The number of operators on all workers.
     operators: usize,
-    /// How many have handed over their part of the epoch that ends.
+    /// The number of operators that have sent their part of the epoch that ends.
     parts: usize,
-    /// The nearest moment that one of them waits for.
+    /// The earliest deadline of an operator.
     deadline: i64,
-    doing: Doing,
+    phase: Phase,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doing {
-    /// Nothing has begun.
+enum Phase {
+    /// The replay has not begun.
     Beginning,
-    /// A batch stands ready and is to be read.
+    /// A batch is placed and not read yet.
     Placed,
     /// An epoch ends.
     Ending,
-    /// All has been read.
+    /// All input has been read.
     Over,
 }
 
@@ -63,11 +63,12 @@ impl Conductor {
             operators: 0,
             parts: 0,
             deadline: NEVER,
-            doing: Doing::Beginning,
+            phase: Phase::Beginning,
         }
     }
 
-    /// Begins for a flow with so many operators on all workers. Gives the clock, and whom they are to tell.
+    /// Begins the replay of a flow with `operators` operators on all workers. Returns the clock, and the
+    /// channel for their parts.
     pub(crate) fn begin(&mut self, operators: usize) -> (Arc<dyn Clock>, Sender<CommitNotice>) {
         let (sender, notices) = channel();
         self.notices = Some(notices);
@@ -75,27 +76,27 @@ impl Conductor {
         (Arc::new(self.clock.clone()), sender)
     }
 
-    /// Does the next thing when it is time; true when it did something.
+    /// Performs the next event if it is due; true if it did.
     pub(crate) fn turn(&mut self, control: &Control) -> Result<bool, FlowError> {
-        self.hear();
-        let ready = match self.doing {
-            Doing::Beginning => true,
-            Doing::Placed => !self.stage.is_waiting(),
-            Doing::Ending => self.parts >= self.operators,
-            Doing::Over => false,
+        self.receive_parts();
+        let ready = match self.phase {
+            Phase::Beginning => true,
+            Phase::Placed => !self.stage.is_waiting(),
+            Phase::Ending => self.parts >= self.operators,
+            Phase::Over => false,
         };
         if !ready || control.stopping() {
             return Ok(false);
         }
-        match self.doing {
-            Doing::Ending => self.go_on(control)?,
-            // Everyone looks about himself at the time of the first batch; or a batch is processed.
+        match self.phase {
+            Phase::Ending => self.advance(control)?,
+            // Before the first batch operators see its time; after a batch, it has been read.
             _ => self.end_epoch(control),
         }
         Ok(true)
     }
 
-    fn hear(&mut self) {
+    fn receive_parts(&mut self) {
         let notices = self
             .notices
             .as_ref()
@@ -112,12 +113,12 @@ impl Conductor {
     fn end_epoch(&mut self, control: &Control) {
         self.parts = 0;
         self.deadline = NEVER;
-        self.doing = Doing::Ending;
+        self.phase = Phase::Ending;
         control.raise_epoch();
     }
 
-    /// Everything has been processed: the next timer or the next batch, whichever is earlier.
-    fn go_on(&mut self, control: &Control) -> Result<(), FlowError> {
+    /// After everything has been processed, performs the next timer or the next batch, whichever is earlier.
+    fn advance(&mut self, control: &Control) -> Result<(), FlowError> {
         if let Some((source, moment)) = self.rest.take() {
             self.place(source, moment, control);
             return Ok(());
@@ -125,9 +126,9 @@ impl Conductor {
         let times = self.inputs.iter().enumerate();
         let times = times.filter_map(|(source, input)| Some((input.time_ns()?, source)));
         let Some((time, source)) = times.min() else {
-            self.doing = Doing::Over;
+            self.phase = Phase::Over;
             self.stage.end();
-            control.ring();
+            control.signal_sources();
             return Ok(());
         };
         let now = self.clock.time_ns();
@@ -140,7 +141,7 @@ impl Conductor {
             self.end_epoch(control);
             return Ok(());
         }
-        // Whatever the clock did when it was recorded: time does not go back.
+        // If the clock was set back during the recording, the time of the replay stays.
         self.clock.set(time.max(now));
         if let Some(moment) = self.inputs[source].take()? {
             self.place(source, moment, control);
@@ -163,7 +164,7 @@ impl Conductor {
             }
         }
         self.stage.place(source, moment);
-        self.doing = Doing::Placed;
-        control.ring();
+        self.phase = Phase::Placed;
+        control.signal_sources();
     }
 }

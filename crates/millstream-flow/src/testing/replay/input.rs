@@ -1,29 +1,43 @@
-//! One recorded input: its batches in the order in which they were recorded.
+//! One recorded input: its batches in the order of their recording.
 
 use std::path::PathBuf;
 
 use millstream_journal::{Journal, Options, Reader};
 
-use super::moment::{At, Moment, Recording, Scene};
+use super::moment::{Moment, Point, Recording, Scene};
 use crate::checkpoint::durable::{Kind, Recorded};
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
 
 /// The partition of a journal whose records are frames.
 const ONLY: &str = "0";
-/// A plain journal's records of one time are read together, up to so many.
+/// The largest number of records of a plain journal with the same time that are read together.
 const RECORDS_MAX: usize = 1024;
 
-/// An input that is being read.
+/// An input of a replay.
 pub(super) struct Input {
     source: String,
     path: PathBuf,
     from: From,
     kind: Kind,
-    partitions: Vec<String>,
-    /// The last record of each partition that has items: an end before it was the end of a run only.
-    lasts: Vec<u64>,
+    partitions: Vec<Known>,
     next: Option<Moment>,
+}
+
+/// A partition that the input has.
+struct Known {
+    name: String,
+    /// Its last record that has items: an earlier end was only the end of a run.
+    last: Option<u64>,
+}
+
+impl Known {
+    fn named(name: &str) -> Self {
+        Known {
+            name: name.to_owned(),
+            last: None,
+        }
+    }
 }
 
 enum From {
@@ -35,22 +49,22 @@ enum From {
 struct Plain {
     reader: Reader,
     end: u64,
-    end_ns: u64,
+    end_ns: Option<u64>,
 }
 
 impl Input {
     pub(super) fn open(
         of: &Recording,
-        from: Option<At>,
-        to: Option<At>,
+        from: Option<Point>,
+        to: Option<Point>,
     ) -> Result<Self, FlowError> {
         let failed = |cause: Cause| FlowError::Open {
             what: format!("recorded input of \"{}\"", of.source),
             cause,
         };
-        let (kind, partitions, lasts) = match of.plain {
-            true => (Kind::Bytes, vec![ONLY.to_owned()], vec![0]),
-            false => look_through(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
+        let (kind, partitions) = match of.plain {
+            true => (Kind::Bytes, vec![Known::named(ONLY)]),
+            false => inspect(recorded(of, from, to).map_err(failed)?).map_err(failed)?,
         };
         let opened = match of.plain {
             true => plain(of, from, to).map(From::Plain),
@@ -62,7 +76,6 @@ impl Input {
             from: opened.map_err(failed)?,
             kind,
             partitions,
-            lasts,
             next: None,
         };
         input.read()?;
@@ -73,17 +86,21 @@ impl Input {
         self.next.is_none()
     }
 
-    /// What the flow sees of it.
+    /// Returns the description of the input for the flow.
     pub(super) fn scene(&self) -> Scene {
         Scene {
             source: self.source.clone(),
             path: self.path.clone(),
             kind: self.kind,
-            partitions: self.partitions.clone(),
+            partitions: self
+                .partitions
+                .iter()
+                .map(|known| known.name.clone())
+                .collect(),
         }
     }
 
-    /// When its next batch was recorded.
+    /// Returns the time at which its next batch was recorded.
     pub(super) fn time_ns(&self) -> Option<i64> {
         self.next.as_ref().map(|next| next.time_ns)
     }
@@ -97,7 +114,7 @@ impl Input {
 
     fn read(&mut self) -> Result<(), FlowError> {
         let next = match &mut self.from {
-            From::Recorded(recorded) => next_recorded(recorded, &self.partitions, &self.lasts),
+            From::Recorded(recorded) => next_recorded(recorded, &self.partitions),
             From::Plain(plain) => plain.next(),
         };
         self.next = next.map_err(|cause| FlowError::Open {
@@ -108,56 +125,56 @@ impl Input {
     }
 }
 
-fn recorded(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Recorded, Cause> {
+fn recorded(of: &Recording, from: Option<Point>, to: Option<Point>) -> Result<Recorded, Cause> {
     let mut recorded = Recorded::open(&of.path)?;
     match from {
-        Some(At::Sequence(sequence)) => recorded.seek(sequence)?,
-        Some(At::Time(time)) => recorded.seek_time(time)?,
+        Some(Point::Sequence(sequence)) => recorded.seek(sequence)?,
+        Some(Point::Time(time)) => recorded.seek_time(time)?,
         None => {}
     }
     Ok(match to {
-        Some(At::Sequence(sequence)) => recorded.to_sequence(sequence),
-        Some(At::Time(time)) => recorded.to_time(time),
+        Some(Point::Sequence(sequence)) => recorded.to_sequence(sequence),
+        Some(Point::Time(time)) => recorded.to_time(time),
         None => recorded,
     })
 }
 
-/// How the items are written, the partitions in the order in which they were met, and the last record with items of each.
-fn look_through(mut recorded: Recorded) -> Result<(Kind, Vec<String>, Vec<u64>), Cause> {
+/// Returns the encoding of the items, and the partitions in the order of their first records.
+fn inspect(mut recorded: Recorded) -> Result<(Kind, Vec<Known>), Cause> {
     let mut kind = None;
-    let (mut partitions, mut lasts): (Vec<String>, Vec<u64>) = Default::default();
+    let mut partitions: Vec<Known> = Vec::new();
     while let Some(batch) = recorded.next_batch()? {
-        let known = partitions.iter().position(|known| known == batch.partition);
+        let known = partitions
+            .iter()
+            .position(|known| known.name == batch.partition);
         let partition = known.unwrap_or(partitions.len());
         if known.is_none() {
-            partitions.push(batch.partition.to_owned());
-            lasts.push(0);
+            partitions.push(Known::named(batch.partition));
         }
         if batch.items().len() > 0 {
-            lasts[partition] = batch.sequence;
+            partitions[partition].last = Some(batch.sequence);
         }
         if batch.items().len() > 0 && *kind.get_or_insert(batch.kind) != batch.kind {
             let sequence = batch.sequence;
-            return Err(format!("from record {sequence} on the source gave items of another form; replay what is before or behind it").into());
+            return Err(format!("from record {sequence} on the items of the source have another encoding; replay the records before or after it").into());
         }
     }
-    Ok((kind.unwrap_or(Kind::Bytes), partitions, lasts))
+    Ok((kind.unwrap_or(Kind::Bytes), partitions))
 }
 
-/// The next batch that has items or ends its partition.
-fn next_recorded(
-    recorded: &mut Recorded,
-    partitions: &[String],
-    lasts: &[u64],
-) -> Result<Option<Moment>, Cause> {
+/// Returns the next batch that has items or ends its partition.
+fn next_recorded(recorded: &mut Recorded, partitions: &[Known]) -> Result<Option<Moment>, Cause> {
     while let Some(batch) = recorded.next_batch()? {
-        let partition = partitions.iter().position(|name| name == batch.partition);
-        let ended = |partition: usize| batch.ended && lasts.get(partition) <= Some(&batch.sequence);
-        let told = |partition: &usize| ended(*partition) || batch.items().len() > 0;
-        let Some(partition) = partition.filter(told) else {
+        let partition = partitions
+            .iter()
+            .position(|known| known.name == batch.partition);
+        let Some(partition) = partition else {
             continue;
         };
-        let ended = ended(partition);
+        let ended = batch.ended && partitions[partition].last <= Some(batch.sequence);
+        if !ended && batch.items().len() == 0 {
+            continue;
+        }
         let mut frames = Frames::default();
         batch.copy_to(&mut frames);
         return Ok(Some(Moment {
@@ -170,19 +187,19 @@ fn next_recorded(
     Ok(None)
 }
 
-fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>, Cause> {
+fn plain(of: &Recording, from: Option<Point>, to: Option<Point>) -> Result<Box<Plain>, Cause> {
     let journal = Journal::open(&of.path, Options::read_only())?;
     let mut reader = journal.reader()?;
     match from {
-        Some(At::Sequence(sequence)) => reader.seek(sequence)?,
-        Some(At::Time(time)) => reader.seek_time(time)?,
+        Some(Point::Sequence(sequence)) => reader.seek(sequence)?,
+        Some(Point::Time(time)) => reader.seek_time(time)?,
         None => {}
     }
     let next = journal.next()?;
     let (end, end_ns) = match to {
-        Some(At::Sequence(sequence)) => (sequence.min(next), u64::MAX),
-        Some(At::Time(time)) => (next, time),
-        None => (next, u64::MAX),
+        Some(Point::Sequence(sequence)) => (sequence.min(next), None),
+        Some(Point::Time(time)) => (next, Some(time)),
+        None => (next, None),
     };
     Ok(Box::new(Plain {
         reader,
@@ -192,15 +209,16 @@ fn plain(of: &Recording, from: Option<At>, to: Option<At>) -> Result<Box<Plain>,
 }
 
 impl Plain {
-    /// The next records that were appended at one time.
+    /// Returns the next records that were appended at one time.
     fn next(&mut self) -> Result<Option<Moment>, Cause> {
         let mut moment = Moment::default();
         moment.frames.offset = self.reader.position();
         let mut time = None;
         while self.reader.position() < self.end && moment.frames.spans.len() < RECORDS_MAX {
             let at = self.reader.peek_time()?;
-            let Some(at) = at.filter(|at| *at < self.end_ns && time.is_none_or(|time| time == *at))
-            else {
+            let Some(at) = at.filter(|at| {
+                self.end_ns.is_none_or(|end| *at < end) && time.is_none_or(|time| time == *at)
+            }) else {
                 break;
             };
             time = Some(at);

@@ -1,16 +1,16 @@
-//! What a replay consists of: inputs, where they begin and end, and the batches in them.
+//! The parts of a replay: inputs, their beginning and end, and their batches.
 
 use std::path::PathBuf;
 
 use crate::batch::Kind;
 use crate::framing::Frames;
 
-/// Where a replay begins or ends.
+/// The beginning or end of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// With the record of this number; that makes sense where there is one input.
+pub enum Point {
+    /// The record of this number; valid if there is one input.
     Sequence(u64),
-    /// With the first record of this time or later; nanoseconds since 1970.
+    /// The first record of this time or later; nanoseconds since 1970.
     Time(u64),
 }
 
@@ -19,11 +19,11 @@ pub enum At {
 pub(super) struct Recording {
     pub(super) source: String,
     pub(super) path: PathBuf,
-    /// True for a journal whose records are frames as they are.
+    /// True for a journal whose records are unencoded frames.
     pub(super) plain: bool,
 }
 
-/// What a flow sees of a recorded input.
+/// The description of a recorded input for a flow.
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) source: String,
@@ -32,14 +32,14 @@ pub(super) struct Scene {
     pub(super) partitions: Vec<String>,
 }
 
-/// A batch to be read by a flow.
+/// A recorded batch.
 #[derive(Default)]
 pub(super) struct Moment {
     /// Nanoseconds since 1970.
     pub(super) time_ns: i64,
-    /// The place of the partition among those of its source.
+    /// The index of the partition in its source.
     pub(super) partition: usize,
     pub(super) frames: Frames,
-    /// True when the partition ends here.
+    /// True if the partition ends here.
     pub(super) ended: bool,
 }

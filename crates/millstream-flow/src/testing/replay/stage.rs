@@ -1,6 +1,6 @@
-//! Where a replay's sources find what they are to read next.
+//! The stage passes batches from the conductor of a replay to its sources.
 //!
-//! Invariant: at most one batch stands here at any time.
+//! Invariant: the stage has at most one batch at any time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,17 @@ use crate::run::control::lock;
 use crate::run::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Source};
 
-/// What stands ready for the sources of a replay.
+/// The batch for the sources of a replay.
 pub(crate) struct Stage {
     scenes: Vec<Scene>,
     placed: Mutex<Placed>,
-    /// True while the batch that was placed has not been read.
+    /// True if the placed batch has not been read.
     waiting: AtomicBool,
 }
 
 #[derive(Default)]
 struct Placed {
-    /// The source and what it is to read.
+    /// The source, the partition and the batch.
     batch: Option<(usize, usize, Frames)>,
     /// Source and partition of those that have ended.
     ended: Vec<(usize, usize)>,
@@ -39,12 +39,12 @@ impl Stage {
         }
     }
 
-    /// The names of the sources for which there is input.
+    /// Returns the names of the sources that have input.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
         self.scenes.iter().map(|scene| scene.source.as_str())
     }
 
-    /// The input of a source, and how its items are written.
+    /// Returns the input of a source, and the encoding of its items.
     pub(crate) fn source(self: &Arc<Self>, name: &str) -> Option<(Arc<dyn Source<Frames>>, Kind)> {
         let index = self.scenes.iter().position(|scene| scene.source == name)?;
         let stage = Arc::clone(self);
@@ -52,7 +52,7 @@ impl Stage {
         Some((Arc::new(Replayed { stage, index }), kind))
     }
 
-    /// Places a batch of a source to be read, or the end of its partition.
+    /// Places a batch of a source, or the end of its partition.
     pub(super) fn place(&self, source: usize, moment: Moment) {
         let mut placed = lock(&self.placed);
         if moment.ended {
@@ -64,7 +64,7 @@ impl Stage {
         }
     }
 
-    /// Whether what was placed has not been read yet.
+    /// Whether the placed batch has not been read yet.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::SeqCst)
     }
@@ -91,7 +91,7 @@ impl Stage {
     }
 }
 
-/// A source that reads what stands ready for it.
+/// A source that reads the batches on the stage.
 struct Replayed {
     stage: Arc<Stage>,
     index: usize,
@@ -108,7 +108,7 @@ impl Source<Frames> for Replayed {
     fn open(
         &self,
         partition: usize,
-        _: Option<Position>,
+        _: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         Ok(Box::new(ReplayedPartition {
@@ -124,7 +124,7 @@ struct ReplayedPartition {
     stage: Arc<Stage>,
     source: usize,
     partition: usize,
-    read: Position,
+    read: u64,
 }
 
 impl Partition<Frames> for ReplayedPartition {
@@ -135,7 +135,7 @@ impl Partition<Frames> for ReplayedPartition {
         }
         Ok(next)
     }
-    fn position(&self) -> Position {
-        self.read
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.read.into())
     }
 }

@@ -1,4 +1,4 @@
-//! Event time by a clock of the user's: the times of items, and how far time has come, with items and without.
+//! Event time by a clock of the user, which returns the times of items, and watermarks with items and without.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::run::control::lock;
 use crate::step::Context;
 use crate::time::{BEFORE_ALL, Timed};
 
-/// Tells the time of one partition of a source. There is one for each partition, made when it is opened.
+/// The clock of one partition of a source, created when the partition is opened.
 ///
 /// ```
 /// use millstream_flow::assign::EventClock;
 /// use millstream_flow::{Flow, Options, testing};
 ///
-/// /// Items come in order, but for marks that say how far time has come.
+/// /// Items are in order, except for marks that raise the watermark.
 /// struct Marked(i64);
 /// impl EventClock<(i64, bool)> for Marked {
 ///     fn on_item(&mut self, item: &(i64, bool), _: i64) -> (i64, i64) {
@@ -41,15 +41,17 @@ use crate::time::{BEFORE_ALL, Timed};
 /// # Ok::<(), millstream_flow::FlowError>(())
 /// ```
 pub trait EventClock<T>: 'static {
-    /// The time of an item, and the watermark behind it: no item before that is expected any more. `now` is processing time. All are
-    /// nanoseconds. A watermark that goes back is taken for the one before.
+    /// Returns the time of an item, and the watermark after it: no item before the watermark is expected any
+    /// more. `now` is the processing time. All are in nanoseconds. A watermark less than the one before has no
+    /// effect.
     fn on_item(&mut self, item: &T, now: i64) -> (i64, i64);
-    /// The watermark where no items come, if it goes on without them; asked for about every 10 ms.
+    /// Returns the watermark when there are no items, if it advances without them; called about every 10 ms.
     fn on_pause(&mut self, now: i64) -> Option<i64> {
         let _ = now;
         None
     }
-    /// A run resumes: the watermark of the partition at the last commit. Called before anything else, and not at the very first run.
+    /// Called at the start of a run that resumes, with the watermark of the partition at the last commit. It is
+    /// the first call, and is not made in the very first run.
     fn resume(&mut self, watermark: i64) {
         let _ = watermark;
     }
@@ -110,8 +112,36 @@ where
 }
 
 impl<T: Data> Stream<T> {
-    /// Gives each item the time that a clock of one's own tells, which also says how far event time has come. `make` is called with
-    /// the name of each partition. Stands before the first exchange or merge.
+    /// Adds to each item the time that an [`EventClock`] returns for it. The clock also returns the watermark.
+    ///
+    /// `make` is called with the name of each partition. The step must come before the first exchange or merge.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::TimeMisplaced`](crate::FlowError::TimeMisplaced) when an exchange
+    /// or merge is before it.
+    ///
+    /// ```
+    /// use millstream_flow::assign::EventClock;
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// /// Items come in the order of their times.
+    /// struct Exact;
+    /// impl EventClock<i64> for Exact {
+    ///     fn on_item(&mut self, item: &i64, _now: i64) -> (i64, i64) {
+    ///         (*item, *item - 1)
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("clock"), testing::Collected::new());
+    /// flow.source("in", testing::items([5, 9]))
+    ///     .event_clock(|_partition| Exact)
+    ///     .map(|item| (item.time, item.watermark))
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// // The watermark of an item is that of the items before it.
+    /// assert_eq!(out.take(), [(5, i64::MIN), (9, 4)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn event_clock<C: EventClock<T>>(
         &self,
         make: impl Fn(&str) -> C + Send + Sync + 'static,

@@ -1,8 +1,8 @@
 //! Joins of any number of keyed streams: a tuple with a value of each.
 //!
-//! Invariant: what a key keeps are the values that count by [`Insert`], by their streams, and nothing of a stream that has
-//! given none. Values take their turn as they come, which between streams is no certain order. The modes are those of
-//! Bytewax.
+//! Invariant: the state of a key has the values that count by [`Insert`], by their streams, and nothing for a
+//! stream without values. Values are processed in the order of arrival, which between streams is arbitrary. The
+//! modes are those of Bytewax.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::operators::keyed::KeyedStream;
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 
-/// When a row comes out.
+/// When a row is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
     Complete,
@@ -22,18 +22,18 @@ enum Rows {
     Final,
 }
 
-/// Which values of one stream count.
+/// The values of one stream that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
     /// The first one.
     First,
     /// The last one.
     Last,
-    /// All: a row comes out for each combination.
+    /// All: a row is emitted for each combination.
     Product,
 }
 
-/// How [`join_all`](KeyedStream::join_all) joins.
+/// The definition of [`join_all`](KeyedStream::join_all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinAll {
     rows: Rows,
@@ -50,32 +50,32 @@ impl JoinAll {
         }
     }
 
-    /// A row comes out once each stream has given the key a value, and these values are then forgotten.
+    /// Emits a row when each stream has a value for the key, and then removes these values.
     #[must_use]
     pub fn complete() -> Self {
         JoinAll::of(Rows::Complete)
     }
 
-    /// A row comes out after each value, with `None` for streams that have given none.
+    /// Emits a row after each value, with `None` for streams without a value.
     #[must_use]
     pub fn running() -> Self {
         JoinAll::of(Rows::Running)
     }
 
-    /// A row of each key comes out when all input has ended.
+    /// Emits a row of each key when all input has ended.
     #[must_use]
     pub fn at_end() -> Self {
         JoinAll::of(Rows::Final)
     }
 
-    /// Which values of one stream count: the last one unless told otherwise.
+    /// Sets which values of one stream count. The default is the last one.
     #[must_use]
     pub fn insert(mut self, insert: Insert) -> Self {
         self.insert = insert;
         self
     }
 
-    /// Forgets a key that has had no value for so much processing time.
+    /// Removes a key that has had no value for this much processing time.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(nanos(ttl));
@@ -83,16 +83,16 @@ impl JoinAll {
     }
 }
 
-/// A tuple of options, one for each stream of a join. While values are kept exactly one of them is there.
+/// A tuple of options, one for each stream of a join. In the state of a key exactly one of them is set.
 pub trait Row: Data + Default {
-    /// How many streams are joined.
+    /// The number of streams.
     const STREAMS: usize;
     /// The codecs of the values.
     type Codecs: 'static;
-    /// The stream of the first value that is there.
+    /// Returns the number of the stream of the first value that is set.
     fn stream(&self) -> usize;
-    /// Takes over the values that are there in `other`.
-    fn take_over(&mut self, other: &Self);
+    /// Copies the values that are set in `other`.
+    fn merge(&mut self, other: &Self);
     /// Finds the codecs of the values.
     ///
     /// # Errors
@@ -101,23 +101,23 @@ pub trait Row: Data + Default {
     /// Appends the value of one stream.
     ///
     /// # Errors
-    /// What the value says.
+    /// The value cannot be encoded.
     fn save(&self, codecs: &Self::Codecs, out: &mut Vec<u8>) -> Result<(), Cause>;
-    /// Takes the value of a stream off the front.
+    /// Decodes the value of a stream from the start of `from`.
     ///
     /// # Errors
-    /// It is not what `save` has written.
+    /// The bytes were not written by `save`.
     fn load(stream: usize, codecs: &Self::Codecs, from: &mut &[u8]) -> Result<Self, Cause>;
-    /// Takes the values that are there out, each as a row of one value.
-    fn parted(&self) -> Vec<Self>;
+    /// Divides the row into rows of one value.
+    fn split(&self) -> Vec<Self>;
 }
 
-/// The rule for rows: how many values there are, then the number of the stream of each, and the value.
+/// The rule for rows: the number of values, then for each the number of its stream, and the value.
 fn row<T: Row>(codecs: &Codecs) -> Result<BoxedCodec<T>, Cause> {
     struct RowCodec<T: Row>(T::Codecs);
     impl<T: Row> StateCodec<T> for RowCodec<T> {
         fn save(&self, row: &T, out: &mut Vec<u8>) -> Result<(), Cause> {
-            let parts = row.parted();
+            let parts = row.split();
             pack::list(parts.len(), out);
             for part in parts {
                 pack::integer(part.stream() as i64, out);
@@ -131,7 +131,7 @@ fn row<T: Row>(codecs: &Codecs) -> Result<BoxedCodec<T>, Cause> {
                 let stream = pack::take_count(from)?;
                 let stream = usize::try_from(stream).ok().filter(|at| *at < T::STREAMS);
                 let stream = stream.ok_or("a value of a stream that is not joined")?;
-                row.take_over(&T::load(stream, &self.0, from)?);
+                row.merge(&T::load(stream, &self.0, from)?);
             }
             Ok(row)
         }
@@ -144,9 +144,9 @@ type AllRows<K, T> = (KeyedStream<K, T>, Vec<KeyedStream<K, T>>);
 
 /// The other streams of a join: a tuple of one to seven of them.
 pub trait Others<K, V> {
-    /// What comes out.
+    /// The type of the outputs.
     type Row: Row;
-    /// All values as rows of one value: those of `first`, and those of the others in their order.
+    /// Converts all values to rows of one value: those of `first`, and those of the others in their order.
     fn rows(self, first: &KeyedStream<K, V>) -> AllRows<K, Self::Row>;
 }
 
@@ -159,7 +159,7 @@ macro_rules! rows {
                 $(if self.$place.is_some() { return $place; })+
                 $zero
             }
-            fn take_over(&mut self, other: &Self) {
+            fn merge(&mut self, other: &Self) {
                 if other.$zero.is_some() { self.$zero.clone_from(&other.$zero); }
                 $(if other.$place.is_some() { self.$place.clone_from(&other.$place); })+
             }
@@ -179,7 +179,7 @@ macro_rules! rows {
                 }
                 Ok(row)
             }
-            fn parted(&self) -> Vec<Self> {
+            fn split(&self) -> Vec<Self> {
                 let mut parts = Vec::new();
                 if self.$zero.is_some() {
                     let mut part = Self::default();
@@ -218,32 +218,32 @@ rows!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 rows!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
 /// The values of one key that count, by their streams.
-struct Seen<T> {
+struct KeyValues<T> {
     streams: Vec<Vec<T>>,
-    /// When the key is forgotten, in processing time.
+    /// The processing time at which the key is removed.
     expires: i64,
 }
 
-impl<T: Row> Seen<T> {
+impl<T: Row> KeyValues<T> {
     fn nothing() -> Self {
-        Seen {
+        KeyValues {
             streams: (0..T::STREAMS).map(|_| Vec::new()).collect(),
             expires: NEVER,
         }
     }
 
     fn clear(&mut self) {
-        *self = Seen::nothing();
+        *self = KeyValues::nothing();
     }
 
-    /// Each combination of the values, those of the last stream changing first.
+    /// Returns each combination of the values; those of the last stream change first.
     fn rows(&self) -> Vec<T> {
         let mut rows = vec![T::default()];
         for values in self.streams.iter().filter(|values| !values.is_empty()) {
             let with = |row: &T| -> Vec<T> {
                 let with = values.iter().map(|value| {
                     let mut row = row.clone();
-                    row.take_over(value);
+                    row.merge(value);
                     row
                 });
                 with.collect()
@@ -261,19 +261,19 @@ struct AllLogic<T> {
 }
 
 impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
-    type State = Seen<T>;
+    type State = KeyValues<T>;
     type In = T;
     type Out = T;
     type Error = Cause;
 
-    fn open(&mut self, _: &K) -> Result<Seen<T>, Cause> {
-        Ok(Seen::nothing())
+    fn open(&mut self, _: &K) -> Result<KeyValues<T>, Cause> {
+        Ok(KeyValues::nothing())
     }
 
     fn on_item(
         &mut self,
         key: &K,
-        seen: &mut Seen<T>,
+        seen: &mut KeyValues<T>,
         item: Timed<T>,
         at: Moment,
         out: &mut impl Outputs<K, T, T>,
@@ -307,7 +307,7 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     fn on_due(
         &mut self,
         _: &K,
-        seen: &mut Seen<T>,
+        seen: &mut KeyValues<T>,
         until: Moment,
         _: &mut impl Outputs<K, T, T>,
     ) -> Result<(), Cause> {
@@ -320,7 +320,7 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     fn on_end(
         &mut self,
         key: &K,
-        seen: &mut Seen<T>,
+        seen: &mut KeyValues<T>,
         at: Moment,
         out: &mut impl Outputs<K, T, T>,
     ) -> Result<(), Cause> {
@@ -341,27 +341,27 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
         Ok(())
     }
 
-    fn next(&self, seen: &Seen<T>) -> Moment {
+    fn next(&self, seen: &KeyValues<T>) -> Moment {
         Moment {
             processing: seen.expires,
             ..Moment::NEVER
         }
     }
 
-    fn is_empty(&self, seen: &Seen<T>) -> bool {
+    fn is_empty(&self, seen: &KeyValues<T>) -> bool {
         seen.streams.iter().all(Vec::is_empty)
     }
 
-    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Seen<T>>, Cause> {
-        Ok(Box::new(SeenCodec::<T>(T::codecs(codecs)?)))
+    fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<KeyValues<T>>, Cause> {
+        Ok(Box::new(KeyValuesCodec::<T>(T::codecs(codecs)?)))
     }
 }
 
-/// Writes `[expires, [value...]...]`, a list for each stream.
-struct SeenCodec<T: Row>(T::Codecs);
+/// The codec of `[expires, [value...]...]`, with a list for each stream.
+struct KeyValuesCodec<T: Row>(T::Codecs);
 
-impl<T: Row> StateCodec<Seen<T>> for SeenCodec<T> {
-    fn save(&self, seen: &Seen<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
+    fn save(&self, seen: &KeyValues<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(1 + T::STREAMS, out);
         pack::integer(seen.expires, out);
         for values in &seen.streams {
@@ -372,7 +372,7 @@ impl<T: Row> StateCodec<Seen<T>> for SeenCodec<T> {
         }
         Ok(())
     }
-    fn load(&self, from: &mut &[u8]) -> Result<Seen<T>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<KeyValues<T>, Cause> {
         let streams = pack::take_list(from)?.saturating_sub(1);
         if streams != T::STREAMS {
             let now = T::STREAMS;
@@ -380,7 +380,7 @@ impl<T: Row> StateCodec<Seen<T>> for SeenCodec<T> {
                 format!("the state is of a join of {streams} streams, not of {now}").into(),
             );
         }
-        let mut seen = Seen::nothing();
+        let mut seen = KeyValues::nothing();
         seen.expires = pack::take_integer(from)?;
         for (stream, values) in seen.streams.iter_mut().enumerate() {
             for _ in 0..pack::take_list(from)? {
@@ -392,9 +392,10 @@ impl<T: Row> StateCodec<Seen<T>> for SeenCodec<T> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
-    /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values take their turn as they
-    /// come. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until [`JoinAll::ttl`] has passed. With recovery the types
-    /// of all streams are announced, and a saved join of another number of streams is an error at the start.
+    /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values are
+    /// processed in the order of arrival. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until
+    /// [`JoinAll::ttl`] has passed. With recovery the types of all streams must be announced, and a saved join
+    /// of another number of streams is an error at the start.
     ///
     /// ```
     /// use millstream_flow::join::JoinAll;

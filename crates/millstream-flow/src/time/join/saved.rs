@@ -1,22 +1,22 @@
-//! The state of a join, as it is saved:
+//! The saved state of a join:
 //! `[[[time, watermark, is left, value]...], left, right, expires]`, where `left` and `right` are
 //! `[[time, alone, value]...]`.
 
 use std::collections::VecDeque;
 
-use super::side::{Joining, Retained, Side};
+use super::side::{JoinState, Retained, Side};
 use crate::checkpoint::{Codec, StateCodec, pack};
 use crate::error::Cause;
 use crate::time::Timed;
 
-/// Writes what a join keeps for a key.
-pub(super) struct JoiningCodec<L, R> {
+/// The codec of the state of a key.
+pub(super) struct JoinStateCodec<L, R> {
     pub(super) left: Codec<L>,
     pub(super) right: Codec<R>,
 }
 
-impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
-    fn save(&self, held: &Joining<L, R>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<L, R> StateCodec<JoinState<L, R>> for JoinStateCodec<L, R> {
+    fn save(&self, held: &JoinState<L, R>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(4, out);
         pack::list(held.waiting.len(), out);
         for item in &held.waiting {
@@ -35,12 +35,9 @@ impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
         Ok(())
     }
 
-    fn load(&self, from: &mut &[u8]) -> Result<Joining<L, R>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<JoinState<L, R>, Cause> {
         if pack::take_list(from)? != 4 {
-            return Err(
-                "it was saved when the watermark of the key counted, not that of the partition"
-                    .into(),
-            );
+            return Err("it was saved with a watermark of each key, not of the partition".into());
         }
         let mut waiting = VecDeque::new();
         for _ in 0..pack::take_list(from)? {
@@ -56,7 +53,7 @@ impl<L, R> StateCodec<Joining<L, R>> for JoiningCodec<L, R> {
                 value,
             });
         }
-        Ok(Joining {
+        Ok(JoinState {
             waiting,
             left: load_retained(&self.left, from)?,
             right: load_retained(&self.right, from)?,

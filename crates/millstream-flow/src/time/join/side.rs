@@ -1,4 +1,4 @@
-//! The two sides of a join, and what a join keeps for a key.
+//! The two sides of a join, and the state of a key.
 
 use std::collections::VecDeque;
 
@@ -7,15 +7,15 @@ use crate::time::Timed;
 /// An item of one of two streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Side<L, R> {
-    /// Of the left stream.
+    /// An item of the left stream.
     Left(L),
-    /// Of the right stream.
+    /// An item of the right stream.
     Right(R),
 }
 
-/// Which items come out that find no partner.
+/// Which items without a partner are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum JoinKind {
     /// None.
     Inner,
     /// Those of the left stream.
@@ -24,20 +24,20 @@ pub enum How {
     Full,
 }
 
-/// An item that looks for partners.
+/// An item that may find partners.
 pub(super) struct Retained<T> {
     pub(super) time: i64,
     pub(super) alone: bool,
     pub(super) value: T,
 }
 
-/// What a join keeps for one key.
-pub struct Joining<L, R> {
-    /// Items that time has not passed yet, in the order of their turns.
+/// The state of one key.
+pub struct JoinState<L, R> {
+    /// Items that the watermark has not passed yet, in the order of their processing.
     pub(super) waiting: VecDeque<Timed<Side<L, R>>>,
-    /// The latest ones, or all that are near enough to find partners yet.
+    /// The latest items, or all that are recent enough to find partners.
     pub(super) left: VecDeque<Retained<L>>,
     pub(super) right: VecDeque<Retained<R>>,
-    /// When the key is forgotten.
+    /// The time at which the key is removed.
     pub(super) expires: i64,
 }

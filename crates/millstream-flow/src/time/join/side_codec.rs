@@ -1,4 +1,4 @@
-//! How an item of one of two streams becomes bytes.
+//! The codec of items of one of two streams.
 
 use super::side::Side;
 use crate::batch::{Data, option_pair};
@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
 use crate::time::Timed;
 
-/// Brings the items of two streams together, and states how these and their pairs become bytes.
+/// Merges the items of two streams, and adds the rules for their codecs and those of their pairs.
 pub(super) fn both_sides<K: Key, L: Data, R: Data>(
     left: &KeyedStream<K, Timed<L>>,
     right: &KeyedStream<K, Timed<R>>,
@@ -22,7 +22,7 @@ pub(super) fn both_sides<K: Key, L: Data, R: Data>(
     left.merge(&[right])
 }
 
-/// The rule for items of both streams: a byte that tells which stream, then the item.
+/// The rule for items of both streams: a byte for the stream, then the item.
 pub(crate) fn side<L: 'static, R: 'static>(
     codecs: &Codecs,
 ) -> Result<BoxedCodec<Side<L, R>>, Cause> {
@@ -48,7 +48,7 @@ impl<L, R> StateCodec<Side<L, R>> for SideCodec<L, R> {
         }
     }
     fn load(&self, from: &mut &[u8]) -> Result<Side<L, R>, Cause> {
-        let (which, rest) = from.split_first().ok_or("it breaks off")?;
+        let (which, rest) = from.split_first().ok_or("it is truncated")?;
         *from = rest;
         match *which {
             LEFT => Ok(Side::Left(self.0.load(from)?)),
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_side_becomes_bytes_and_is_read_again() {
+    fn a_side_is_encoded_and_decoded() {
         let mut codecs = Codecs::default();
         codecs.derive(side::<u64, String>);
         let codec = codecs.item::<Side<u64, String>>().unwrap();

@@ -1,6 +1,6 @@
 //! Joins within windows: items of two streams that are in one window of their key.
 
-use super::side::{How, Side};
+use super::side::{JoinKind, Side};
 use super::side_codec::both_sides;
 use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
@@ -10,7 +10,7 @@ use crate::operators::keyed::KeyedStream;
 use crate::time::Timed;
 use crate::time::window::{Aggregate, Bounds, Outcome, Window, Windowed};
 
-/// What comes out of a join within windows.
+/// The outputs of a join within windows.
 pub type WindowPairs<K, L, R> = Outcome<K, Side<L, R>, Windowed<(Option<L>, Option<R>)>>;
 
 /// The items of a window, by their streams.
@@ -21,7 +21,7 @@ pub struct Sides<L, R> {
 
 #[derive(Clone)]
 struct PairUp<L, R> {
-    how: How,
+    how: JoinKind,
     types: std::marker::PhantomData<fn(L, R)>,
 }
 
@@ -55,10 +55,12 @@ impl<L: Data, R: Data> Aggregate for PairUp<L, R> {
             Windowed::new(bounds, (left.cloned(), right.cloned()))
         };
         Ok(match (left.is_empty(), right.is_empty(), self.how) {
-            (false, true, How::Left | How::Full) => {
+            (false, true, JoinKind::Left | JoinKind::Full) => {
                 left.iter().map(|left| made(Some(left), None)).collect()
             }
-            (true, false, How::Full) => right.iter().map(|right| made(None, Some(right))).collect(),
+            (true, false, JoinKind::Full) => {
+                right.iter().map(|right| made(None, Some(right))).collect()
+            }
             _ => {
                 let pairs = left.iter().flat_map(|l| right.iter().map(move |r| (l, r)));
                 pairs.map(|(l, r)| made(Some(l), Some(r))).collect()
@@ -70,7 +72,7 @@ impl<L: Data, R: Data> Aggregate for PairUp<L, R> {
     }
 }
 
-/// Writes `[[left...], [right...]]`.
+/// The codec of `[[left...], [right...]]`.
 struct SidesCodec<L, R>(Codec<L>, Codec<R>);
 
 impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
@@ -103,13 +105,14 @@ impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
 }
 
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
-    /// Pairs each item with all items of `right` that are in the same window of their key, when the window closes: in the order
-    /// in which they came, or of their times with [`Window::ordered`]. `how` says which come out that find no partner. An item
-    /// that is late for the window goes to `late`. With recovery the types of both streams are announced.
+    /// Pairs each item with all items of `right` that are in the same window of their key, when the window
+    /// closes: in the order of arrival, or of their times with [`Window::ordered`]. `how` defines which items
+    /// without a partner are emitted. An item that is late for the window is emitted on `late`. With recovery
+    /// the types of both streams must be announced.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use millstream_flow::join::How;
+    /// use millstream_flow::join::JoinKind;
     /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
     ///
     /// let (flow, out) = (Flow::new("pairs"), testing::Collected::new());
@@ -119,7 +122,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
     /// };
     /// let (clicks, views) = (timed("clicks", [3, 14]), timed("views", [1, 5]));
     /// let tens = Window::tumbling(Duration::from_nanos(10));
-    /// clicks.join_windows("pairs", &views, tens, How::Left)
+    /// clicks.join_windows("pairs", &views, tens, JoinKind::Left)
     ///     .results.values().map(|pair| pair.value.value).sink("out", out.sink());
     /// flow.run(Options::default())?;
     /// assert_eq!(out.take(), [(Some(3), Some(1)), (Some(3), Some(5)), (Some(14), None)]);
@@ -130,7 +133,7 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         name: &str,
         right: &KeyedStream<K, Timed<R>>,
         window: Window,
-        how: How,
+        how: JoinKind,
     ) -> WindowPairs<K, L, R> {
         let both = both_sides(self, right);
         let types = std::marker::PhantomData;

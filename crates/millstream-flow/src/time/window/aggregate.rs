@@ -1,4 +1,4 @@
-//! What is made of the items of a window.
+//! Aggregates make results from the items of windows.
 
 use std::marker::PhantomData;
 use std::ops::AddAssign;
@@ -13,32 +13,32 @@ use crate::error::Cause;
 use crate::key::Key;
 use crate::time::Timed;
 
-/// From when to when a window goes; nanoseconds.
+/// The start and end of a window; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Its first moment; of windows that count, the least time of their items.
+    /// Its first moment; for windows by number, the least time of their items.
     pub start: i64,
-    /// The moment behind its last; of windows that count, the greatest time of their items.
+    /// The moment after its last; for windows by number, the greatest time of their items.
     pub end: i64,
-    /// True for a result so far, of a window that is still open.
+    /// True for an early result, of a window that is still open.
     pub early: bool,
 }
 
-/// A result with the window that it is of.
+/// A result with its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windowed<T> {
     /// The first moment of the window; nanoseconds.
     pub start: i64,
-    /// The moment behind its last; nanoseconds.
+    /// The moment after its last; nanoseconds.
     pub end: i64,
-    /// True for a result so far.
+    /// True for an early result.
     pub early: bool,
     /// The result.
     pub value: T,
 }
 
 impl<T> Windowed<T> {
-    /// A result with its window.
+    /// Creates a result with its window.
     pub fn new(bounds: Bounds, value: T) -> Self {
         Windowed {
             start: bounds.start,
@@ -49,53 +49,53 @@ impl<T> Windowed<T> {
     }
 }
 
-/// Makes a result of the items of a window.
+/// Makes a result from the items of a window.
 pub trait Aggregate: 'static {
-    /// What goes in.
+    /// The type of the items.
     type In: 'static;
-    /// What is kept while a window is open. With recovery its type has to be
-    /// [announced](crate::Flow::saves).
+    /// The state of an open window. With recovery its type must be [announced](crate::Flow::saves).
     type Acc: 'static;
     /// The result.
     type Out: 'static;
-    /// What can go wrong.
+    /// The type of the errors.
     type Error;
 
-    /// The accumulator of a window without items.
+    /// Creates the accumulator of a window without items.
     ///
     /// # Errors
-    /// The failure of a function of the user's, as for all verbs below.
+    /// The failure of a function of the user, as for all methods below.
     fn initial(&mut self) -> Result<Self::Acc, Self::Error>;
-    /// Takes in an item.
+    /// Adds an item to an accumulator.
     ///
     /// # Errors
     /// As for `initial`.
     fn add(&mut self, acc: &mut Self::Acc, value: Self::In) -> Result<(), Self::Error>;
-    /// Takes in an item with its time. Windows call this; unless told otherwise it leaves the time out.
+    /// Adds an item with its time. Windows call this; the default drops the time.
     ///
     /// # Errors
     /// As for `initial`.
     fn add_timed(&mut self, acc: &mut Self::Acc, item: Timed<Self::In>) -> Result<(), Self::Error> {
         self.add(acc, item.value)
     }
-    /// Takes in another accumulator, of later items.
+    /// Adds another accumulator, of later items, to an accumulator.
     ///
     /// # Errors
     /// As for `initial`.
     fn merge(&mut self, acc: &mut Self::Acc, later: &Self::Acc) -> Result<(), Self::Error>;
-    /// The result. The accumulator is not used any more, unless `bounds.early`.
+    /// Returns the result. The accumulator is not used afterwards, unless `bounds.early`.
     ///
     /// # Errors
     /// As for `initial`.
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<Self::Out, Self::Error>;
-    /// How accumulators are saved; unless told otherwise as their type is announced.
+    /// Returns the codec of accumulators. The default is the announced codec of their type.
     ///
     /// # Errors
     /// A type that cannot be saved.
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
         Ok(Box::new(codecs.get::<Self::Acc>()?))
     }
-    /// How items are saved, of windows that keep them to put them in order; unless told otherwise as their type is announced.
+    /// Returns the codec of items, for windows that sort them. The default is the announced codec of their
+    /// type.
     ///
     /// # Errors
     /// A type that cannot be saved.
@@ -109,7 +109,7 @@ type Add<A, V> = Arc<dyn Fn(&mut A, V) + Send + Sync>;
 type Merge<A> = Arc<dyn Fn(&mut A, &A) + Send + Sync>;
 type Read<A, R> = Arc<dyn Fn(&mut A, bool) -> R + Send + Sync>;
 
-/// The aggregates that are built in: functions that cannot fail.
+/// The built-in aggregates: functions that cannot fail.
 struct Plain<V, A, R> {
     initial: Arc<dyn Fn() -> A + Send + Sync>,
     add: Add<A, V>,
@@ -149,7 +149,7 @@ impl<V: 'static, A: 'static, R: 'static> Aggregate for Plain<V, A, R> {
     }
 }
 
-/// Counts without looking at the values.
+/// Counts the values.
 #[derive(Clone)]
 struct Count<V>(PhantomData<fn(V)>);
 
@@ -174,7 +174,7 @@ impl<V: 'static> Aggregate for Count<V> {
     }
 }
 
-/// The values combined by a function.
+/// Combines the values by a function.
 struct Reduce<V, F> {
     f: Arc<F>,
     types: PhantomData<fn(V)>,
@@ -220,7 +220,7 @@ where
     }
 }
 
-/// What comes out where the aggregate is built in.
+/// The outputs of a built-in aggregate.
 type Built<K, V, R> = Outcome<K, V, Windowed<R>>;
 
 impl<K: Key, V: Data + Sync> Windows<K, V> {
@@ -239,8 +239,24 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         })
     }
 
-    /// `add(acc, value)` from `init`. `merge(acc, later)` joins the accumulators of parts of a window:
-    /// panes of sliding windows, sessions that turn out to be one.
+    /// Folds the values with `add(acc, value)` from `init`. `merge(acc, later)` joins the accumulators of parts
+    /// of a window: panes of sliding windows, and sessions that are merged. With recovery the type of the
+    /// accumulator must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.fold(1, |product, n: i64| *product *= n, |product, later| *product *= later).results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn fold<A: Data + Sync>(
         &self,
         init: A,
@@ -250,7 +266,24 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         self.plain(init, add, merge, |acc, _| acc.clone())
     }
 
-    /// The values combined by `f`, for which the order of the calls must not matter.
+    /// Combines the values by `f`, for which the order of the calls must not matter.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.reduce(|a: i64, b| a * b).results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     pub fn reduce(&self, f: impl Fn(V, V) -> V + Send + Sync + 'static) -> Built<K, V, V> {
         self.aggregate(Reduce {
             f: Arc::new(f),
@@ -258,7 +291,24 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         })
     }
 
-    /// All values, in the order in which they came.
+    /// Collects all values, in the order of arrival.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.collect().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [vec![1, 2], vec![14]]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn collect(&self) -> Built<K, V, Vec<V>> {
         self.plain(
@@ -272,13 +322,45 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         )
     }
 
-    /// How many values there are.
+    /// Counts the values.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.count().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 1]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn count(&self) -> Built<K, V, u64> {
         self.aggregate(Count(PhantomData))
     }
 
-    /// The sum of the values.
+    /// Sums the values.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.sum().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [3, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn sum(&self) -> Built<K, V, V>
     where
@@ -290,7 +372,24 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         })
     }
 
-    /// The least of the values; the earlier of two equal ones.
+    /// Returns the least of the values; the earlier of two equal ones.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.min().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn min(&self) -> Built<K, V, V>
     where
@@ -299,7 +398,24 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         self.reduce(|a, b| if b < a { b } else { a })
     }
 
-    /// The greatest of the values; the earlier of two equal ones.
+    /// Returns the greatest of the values; the earlier of two equal ones.
+    ///
+    /// With recovery the type of the values must be [announced](crate::Flow::saves).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all");
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.max().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [2, 14]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn max(&self) -> Built<K, V, V>
     where
@@ -308,7 +424,23 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         self.reduce(|a, b| if b > a { b } else { a })
     }
 
-    /// The mean of the values.
+    /// Returns the mean of the values.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, Options, Window, testing};
+    ///
+    /// let (flow, out) = (Flow::new("windows"), testing::Collected::new());
+    /// let items = flow.source("in", testing::items([1, 2, 14]))
+    ///     .event_time(|time: &i64| *time, EventTime::default())
+    ///     .key_by(|_| "all")
+    ///     .map(|timed| timed.map(|n| n as f64));
+    /// let windows = items.window("tens", Window::tumbling(Duration::from_nanos(10)));
+    /// windows.mean().results.values().map(|windowed| windowed.value.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [1.5, 14.0]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
     #[must_use]
     pub fn mean(&self) -> Built<K, V, f64>
     where

@@ -1,13 +1,13 @@
-//! Tumbling and sliding windows, which lie on a grid.
+//! Tumbling and sliding windows, which are aligned to a grid.
 //!
-//! Windows `[e - length, e)` end at the moments `e` of a grid of step `every`. Time is cut into panes so
-//! short that a window is a run of whole panes; of tumbling windows each is one pane. A key has its
-//! panes in the order of time, and knows the end of the first window that it has items for: nothing is
-//! ever done for windows or panes without items, however far apart those with items are.
+//! Windows `[e - length, e)` end at the moments `e` of a grid of step `every`. Time is divided into panes so
+//! that a window is a sequence of complete panes; a tumbling window is one pane. A key has its panes in the
+//! order of time, and the end of the first window that has items: windows and panes without items cost nothing,
+//! however many there are between items.
 
 use super::aggregate::{Aggregate, Bounds};
+use super::inline_queue::InlineQueue;
 use super::item::Copier;
-use super::line::Line;
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::state::Outputs;
@@ -23,10 +23,10 @@ pub(super) struct Grid {
     early: u64,
 }
 
-/// A piece of time and what was added in it.
+/// A span of time with the accumulator of its items.
 struct Pane<A> {
     start: i64,
-    /// The end of the first window that it counts in.
+    /// The end of the first window that includes it.
     first_end: i64,
     items: u64,
     acc: A,
@@ -34,7 +34,7 @@ struct Pane<A> {
 
 /// The panes of one key.
 pub(super) struct Panes<A> {
-    panes: Line<Pane<A>>,
+    panes: InlineQueue<Pane<A>>,
     /// The end of the first window that has items.
     pub(super) next_end: i64,
 }
@@ -42,7 +42,7 @@ pub(super) struct Panes<A> {
 impl<A> Default for Panes<A> {
     fn default() -> Self {
         Panes {
-            panes: Line::default(),
+            panes: InlineQueue::default(),
             next_end: NEVER,
         }
     }
@@ -71,7 +71,7 @@ impl<A> Panes<A> {
     pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
         pack::take_members(2, from)?;
         let next_end = pack::take_integer(from)?;
-        let mut panes = Line::default();
+        let mut panes = InlineQueue::default();
         for _ in 0..pack::take_list(from)? {
             pack::take_members(4, from)?;
             panes.push(Pane {
@@ -109,12 +109,12 @@ impl Grid {
         }
     }
 
-    /// What tells this grid from others.
+    /// Returns the numbers that define this grid.
     pub(super) fn numbers(&self) -> [i64; 4] {
         [0, self.length, self.every, self.offset]
     }
 
-    /// The end of the first window that holds `time`.
+    /// Returns the end of the first window that contains `time`.
     fn first_end(&self, time: i64) -> i64 {
         let phase = (self.offset + self.length % self.every) % self.every;
         floor_to(time, self.every, phase).saturating_add(self.every)
@@ -128,13 +128,14 @@ impl Grid {
         }
     }
 
-    /// The end of the last window that holds `time`.
+    /// Returns the end of the last window that contains `time`.
     fn last_end(&self, time: i64) -> i64 {
         let phase = (self.offset + self.length % self.every) % self.every;
         floor_to(time.saturating_add(self.length), self.every, phase)
     }
 
-    /// Adds an item to those of its windows that have not closed by the watermark `limit`. It is late once for each that has.
+    /// Adds an item to those of its windows that have not closed by the watermark `limit`. It is emitted as
+    /// late once for each that has.
     pub(super) fn add<K, G: Aggregate>(
         &self,
         held: &mut Panes<G::Acc>,
@@ -145,7 +146,8 @@ impl Grid {
     ) -> Result<(), G::Error> {
         let time = item.time;
         let place = match held.panes.last() {
-            // No pane of late items: the last one of this piece of time, and not too late for any window.
+            // The last pane, if it is of this span of time and has no late items, and the item is not late for
+            // any window.
             Some(last)
                 if last.start <= time
                     && time.saturating_sub(last.start) < self.pane
@@ -176,12 +178,13 @@ impl Grid {
         pane.items += 1;
         if self.early > 0 && pane.items.is_multiple_of(self.early) {
             let ends = (pane.first_end.max(held.next_end), pane.start);
-            return self.tell_early(held, ends, stamp, (aggregate, key), out);
+            return self.emit_early(held, ends, stamp, (aggregate, key), out);
         }
         Ok(())
     }
 
-    /// The place of the pane of `time` that counts from the window that ends at `first_end` on, which is made if it is not there.
+    /// Returns the index of the pane of `time` that counts in windows from the one that ends at `first_end`;
+    /// creates it if it does not exist.
     fn open<G: Aggregate>(
         &self,
         held: &mut Panes<G::Acc>,
@@ -191,9 +194,9 @@ impl Grid {
     ) -> Result<usize, G::Error> {
         let start = floor_to(time, self.pane, self.offset);
         let sought = (start, first_end);
-        let behind = held.panes.iter().rev();
-        let behind = behind.take_while(|p| (p.start, p.first_end) > sought);
-        let place = held.panes.len() - behind.count();
+        let later = held.panes.iter().rev();
+        let later = later.take_while(|p| (p.start, p.first_end) > sought);
+        let place = held.panes.len() - later.count();
         if place > 0 && (held.panes[place - 1].start, held.panes[place - 1].first_end) == sought {
             return Ok(place - 1);
         }
@@ -208,8 +211,8 @@ impl Grid {
         Ok(place)
     }
 
-    /// The results so far of the windows that hold the pane that begins at `start`.
-    fn tell_early<K, G: Aggregate>(
+    /// Emits the early results of the windows that contain the pane that starts at `start`.
+    fn emit_early<K, G: Aggregate>(
         &self,
         held: &mut Panes<G::Acc>,
         (mut end, start): (i64, i64),
@@ -235,7 +238,7 @@ impl Grid {
         Ok(())
     }
 
-    /// Closes the windows whose end has come, in the order of their ends.
+    /// Closes the windows whose end has been reached, in the order of their ends.
     pub(super) fn close<K, G: Aggregate>(
         &self,
         held: &mut Panes<G::Acc>,
@@ -249,12 +252,12 @@ impl Grid {
             let bounds = self.bounds(end, false);
             let result = if self.pane == self.length {
                 let pane = held.panes.pop_first();
-                self.look_on(held, end);
+                self.drop_closed(held, end);
                 pane.map(|mut pane| aggregate.result(&mut pane.acc, bounds))
             } else {
                 let acc = merged(held, bounds, aggregate);
-                // A window is done with, even if something fails.
-                self.look_on(held, end);
+                // A window is removed, even if a function fails.
+                self.drop_closed(held, end);
                 Some(acc.and_then(|mut acc| aggregate.result(&mut acc, bounds)))
             };
             if let Some(result) = result.transpose()? {
@@ -269,22 +272,22 @@ impl Grid {
         Ok(())
     }
 
-    /// Drops the panes that belong to no window behind the one that ends at `end`, and finds the next.
-    fn look_on<A>(&self, held: &mut Panes<A>, end: i64) {
+    /// Drops the panes that belong to no window after the one that ends at `end`, and finds the next window.
+    fn drop_closed<A>(&self, held: &mut Panes<A>, end: i64) {
         let next_start = end.saturating_sub(self.length).saturating_add(self.every);
         held.panes.drop_while(|pane| pane.start < next_start);
         let next = end.saturating_add(self.every);
         let ends = |pane: &Pane<A>| pane.first_end.max(next);
         held.next_end = match held.panes.first() {
             None => NEVER,
-            // Panes are whole windows, or the first one is of no late items: no other has an earlier window.
+            // Panes are whole windows, or the first one has no late items: no other has an earlier window.
             Some(front) if front.first_end.saturating_sub(front.start) <= self.every => ends(front),
             Some(_) => held.panes.iter().map(ends).min().unwrap_or(NEVER),
         };
     }
 }
 
-/// The panes of a window, merged.
+/// Merges the panes of a window.
 fn merged<G: Aggregate>(
     held: &Panes<G::Acc>,
     bounds: Bounds,

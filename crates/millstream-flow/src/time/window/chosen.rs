@@ -1,6 +1,7 @@
-//! Windows that the user chooses for each item: months, trading days, whatever a grid does not know.
+//! Windows that the user chooses for each item: months, trading days, and others that are not on a grid.
 //!
-//! The windows of a key are held with their bounds, in the order of their ends; an item is added to each of its own.
+//! The windows of a key are stored with their bounds, in the order of their ends; an item is added to each of
+//! its windows.
 
 use super::aggregate::{Aggregate, Bounds};
 use super::item::{Choose, Copier};
@@ -9,7 +10,7 @@ use crate::error::Cause;
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
-/// Says which windows hold an item.
+/// Chooses the windows that contain an item.
 ///
 /// ```
 /// use millstream_flow::window::Windower;
@@ -39,8 +40,9 @@ use crate::time::{NEVER, Timed};
 /// # Ok::<(), millstream_flow::FlowError>(())
 /// ```
 pub trait Windower: Send + Sync + 'static {
-    /// The windows `[start, end)` that hold the moment `time`; nanoseconds. It has to be the same for one moment each time. An item
-    /// that no window holds is dropped; a window that does not hold its item ends the flow with an error.
+    /// Returns the windows `[start, end)` that contain the moment `time`; nanoseconds. The result must always
+    /// be the same for the same moment. An item without a window is dropped; a window that does not contain its
+    /// item ends the flow with an error.
     fn windows(&self, time: i64) -> Vec<(i64, i64)>;
 }
 
@@ -51,7 +53,7 @@ struct Chosen<A> {
     acc: A,
 }
 
-/// The open windows of one key, by their ends.
+/// The open windows of one key, in the order of their ends.
 pub(super) struct ChosenWindows<A>(Vec<Chosen<A>>);
 
 impl<A> Default for ChosenWindows<A> {
@@ -65,7 +67,7 @@ impl<A> ChosenWindows<A> {
         self.0.is_empty()
     }
 
-    /// When the first one ends.
+    /// Returns the end of the first window.
     pub(super) fn next_end(&self) -> i64 {
         self.0.first().map_or(NEVER, |first| first.end)
     }
@@ -97,7 +99,8 @@ impl<A> ChosenWindows<A> {
         Ok(ChosenWindows(windows.collect::<Result<_, Cause>>()?))
     }
 
-    /// Adds an item to those of its windows that have not closed by `limit`. It is late once for each that has.
+    /// Adds an item to those of its windows that have not closed by `limit`. It is emitted as late once for
+    /// each that has.
     pub(super) fn add<K, G>(
         &mut self,
         item: Timed<G::In>,
@@ -152,7 +155,7 @@ impl<A> ChosenWindows<A> {
         Ok(())
     }
 
-    /// Closes the windows whose end has come, in the order of their ends.
+    /// Closes the windows whose end has been reached, in the order of their ends.
     pub(super) fn close<K, G>(
         &mut self,
         until: i64,

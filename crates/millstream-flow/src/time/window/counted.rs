@@ -1,4 +1,4 @@
-//! Windows of so many items. They know no time, and nothing is late for them.
+//! Windows by number of items. They do not depend on time, and no item is late for them.
 
 use super::aggregate::{Aggregate, Bounds};
 use super::group::Group;
@@ -35,7 +35,7 @@ impl<A> Counted<A> {
     }
 }
 
-/// The rule.
+/// The size of the windows.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) items: u64,
@@ -78,12 +78,12 @@ impl Size {
             out.result(key, stamp.try_map(result)?);
             return Ok(());
         }
-        // A window without items is none.
+        // A window without items is not stored.
         held.0 = Some(group).filter(|group| group.items > 0);
         added
     }
 
-    /// All input has ended: the window closes as it is.
+    /// Closes the window after all input has ended, even if it is not full.
     pub(super) fn close<K, G: Aggregate>(
         &self,
         held: &mut Counted<G::Acc>,

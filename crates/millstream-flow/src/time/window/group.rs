@@ -1,9 +1,9 @@
-//! Items that belong together, by the times of the first and the last: a session, or so many items.
+//! A group of items, with the times of the first and the last: a session, or a window by number.
 
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 
-/// What is made of them so far.
+/// The items of a group in aggregated form.
 pub(super) struct Group<A> {
     pub(super) first: i64,
     pub(super) last: i64,

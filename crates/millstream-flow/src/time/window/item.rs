@@ -1,15 +1,15 @@
-//! What windows need of an item: a copy, its times without its value, the windows that hold it.
+//! Functions on items of windows: copying, the times without the value, the choice of windows.
 
 use crate::time::Timed;
 
-/// Says which windows `[start, end)` hold a moment.
+/// Returns the windows `[start, end)` that contain a moment.
 pub type Choose<E> = Box<dyn FnMut(i64) -> Result<Vec<(i64, i64)>, E>>;
 
-/// Makes another of a value that goes to several places.
+/// Copies a value that is added to several windows.
 pub(super) type Copier<T> = fn(&T) -> T;
 
 impl<T> Timed<T> {
-    /// The times of an item, once its value has been consumed.
+    /// Returns the times of an item, for use after its value was consumed.
     pub(super) fn times(&self) -> Timed<()> {
         Timed {
             time: self.time,
@@ -18,7 +18,7 @@ impl<T> Timed<T> {
         }
     }
 
-    /// Another of it.
+    /// Returns a copy of it.
     pub(super) fn copied(&self, copy: Copier<T>) -> Timed<T> {
         Timed {
             time: self.time,
@@ -29,7 +29,7 @@ impl<T> Timed<T> {
 }
 
 impl Timed<()> {
-    /// The same time for what came out, if anything did.
+    /// Returns the value with these times, if it is not an error.
     pub(super) fn try_map<T, E>(self, value: Result<T, E>) -> Result<Timed<T>, E> {
         value.map(|value| self.map(|()| value))
     }

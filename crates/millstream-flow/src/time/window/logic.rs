@@ -5,7 +5,7 @@ use super::aligned::{Grid, Panes};
 use super::chosen::ChosenWindows;
 use super::counted::{Counted, Size};
 use super::item::{Choose, Copier};
-use super::session::{Gap, Sessions};
+use super::session::{SessionRule, Sessions};
 use super::{Kind, Window};
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
@@ -16,23 +16,23 @@ use crate::time::{NEVER, Timed};
 #[derive(Clone, Copy)]
 enum Rule {
     Aligned(Grid),
-    Session(Gap),
+    Session(SessionRule),
     Count(Size),
-    /// Early results after so many items.
+    /// Early results after this many items.
     Chosen(u64),
 }
 
 /// The open windows of one key.
-pub struct Held<A>(Open<A>);
+pub struct OpenWindows<A>(WindowSet<A>);
 
-enum Open<A> {
+enum WindowSet<A> {
     Aligned(Panes<A>),
     Session(Sessions<A>),
     Count(Counted<A>),
     Chosen(ChosenWindows<A>),
 }
 
-/// Windows, and what is made of them.
+/// Windows with their aggregate.
 pub struct WindowLogic<G: Aggregate> {
     rule: Rule,
     aggregate: G,
@@ -42,8 +42,8 @@ pub struct WindowLogic<G: Aggregate> {
 }
 
 impl<G: Aggregate> WindowLogic<G> {
-    /// Windows as described; `copy` makes another of an item that is late for several of them. A description that does not
-    /// [check](Window::check) has no meaning.
+    /// Creates the logic of `window`, which must pass its [check](Window::check); `copy` copies an item that is
+    /// late for several windows.
     pub fn new(window: Window, aggregate: G, copy: fn(&G::In) -> G::In) -> Self {
         let early = window.early;
         let rule = match window.kind {
@@ -52,7 +52,7 @@ impl<G: Aggregate> WindowLogic<G> {
                 every,
                 offset,
             } => Rule::Aligned(Grid::new(length, every, offset, early)),
-            Kind::Session { gap } => Rule::Session(Gap { gap, early }),
+            Kind::Session { gap } => Rule::Session(SessionRule { gap, early }),
             Kind::Count { items } => Rule::Count(Size { items, early }),
         };
         WindowLogic {
@@ -64,7 +64,7 @@ impl<G: Aggregate> WindowLogic<G> {
         }
     }
 
-    /// Windows that `choose` says hold an item. Of `window` only what is not its kind counts.
+    /// Creates the logic of windows that `choose` returns. The kind of `window` is ignored.
     pub fn chosen(
         window: Window,
         aggregate: G,
@@ -82,17 +82,17 @@ impl<G: Aggregate> WindowLogic<G> {
 }
 
 impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
-    type State = Held<G::Acc>;
+    type State = OpenWindows<G::Acc>;
     type In = G::In;
     type Out = G::Out;
     type Error = G::Error;
 
     fn open(&mut self, _: &K) -> Result<Self::State, G::Error> {
-        Ok(Held(match self.rule {
-            Rule::Aligned(_) => Open::Aligned(Panes::default()),
-            Rule::Session(_) => Open::Session(Sessions::default()),
-            Rule::Count(_) => Open::Count(Counted::default()),
-            Rule::Chosen(_) => Open::Chosen(ChosenWindows::default()),
+        Ok(OpenWindows(match self.rule {
+            Rule::Aligned(_) => WindowSet::Aligned(Panes::default()),
+            Rule::Session(_) => WindowSet::Session(Sessions::default()),
+            Rule::Count(_) => WindowSet::Count(Counted::default()),
+            Rule::Chosen(_) => WindowSet::Chosen(ChosenWindows::default()),
         }))
     }
 
@@ -104,13 +104,13 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
         at: Moment,
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        // An idle partition may be behind the time that has come without it.
+        // The watermark of an idle partition may be before the time that has been reached without it.
         let limit = item.watermark.max(at.event);
-        if let (Rule::Aligned(grid), Open::Aligned(panes)) = (self.rule, &mut state.0) {
+        if let (Rule::Aligned(grid), WindowSet::Aligned(panes)) = (self.rule, &mut state.0) {
             let by = (&mut self.aggregate, key, self.copy);
             return grid.add(panes, item, limit, by, out);
         }
-        if let (Rule::Chosen(early), Open::Chosen(held)) = (self.rule, &mut state.0)
+        if let (Rule::Chosen(early), WindowSet::Chosen(held)) = (self.rule, &mut state.0)
             && let Some(choose) = &mut self.choose
         {
             let by = (&mut self.aggregate, key, self.copy);
@@ -118,8 +118,8 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
         }
         let by = (&mut self.aggregate, key);
         match (self.rule, &mut state.0) {
-            (Rule::Session(gap), Open::Session(held)) => gap.add(held, item, limit, by, out),
-            (Rule::Count(size), Open::Count(held)) => size.add(held, item, by, out),
+            (Rule::Session(gap), WindowSet::Session(held)) => gap.add(held, item, limit, by, out),
+            (Rule::Count(size), WindowSet::Count(held)) => size.add(held, item, by, out),
             _ => Ok(()),
         }
     }
@@ -133,13 +133,13 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
     ) -> Result<(), G::Error> {
         let aggregate = &mut self.aggregate;
         match (self.rule, &mut state.0) {
-            (Rule::Aligned(grid), Open::Aligned(panes)) => {
+            (Rule::Aligned(grid), WindowSet::Aligned(panes)) => {
                 grid.close(panes, until.event, aggregate, key, out)
             }
-            (Rule::Session(gap), Open::Session(held)) => {
+            (Rule::Session(gap), WindowSet::Session(held)) => {
                 gap.close(held, until.event, aggregate, key, out)
             }
-            (_, Open::Chosen(held)) => held.close(until.event, aggregate, key, out),
+            (_, WindowSet::Chosen(held)) => held.close(until.event, aggregate, key, out),
             _ => Ok(()),
         }
     }
@@ -151,7 +151,7 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
         at: Moment,
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        if let (Rule::Count(size), Open::Count(held)) = (self.rule, &mut state.0) {
+        if let (Rule::Count(size), WindowSet::Count(held)) = (self.rule, &mut state.0) {
             return size.close(held, at.event, &mut self.aggregate, key, out);
         }
         let until = Moment { event: NEVER, ..at };
@@ -160,9 +160,9 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
 
     fn next(&self, state: &Self::State) -> Moment {
         let event = match (self.rule, &state.0) {
-            (_, Open::Aligned(panes)) => panes.next_end,
-            (Rule::Session(gap), Open::Session(held)) => gap.next_close(held),
-            (_, Open::Chosen(held)) => held.next_end(),
+            (_, WindowSet::Aligned(panes)) => panes.next_end,
+            (Rule::Session(gap), WindowSet::Session(held)) => gap.next_close(held),
+            (_, WindowSet::Chosen(held)) => held.next_end(),
             _ => NEVER,
         };
         Moment {
@@ -173,15 +173,15 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
 
     fn is_empty(&self, state: &Self::State) -> bool {
         match &state.0 {
-            Open::Aligned(panes) => panes.is_empty(),
-            Open::Session(held) => held.is_empty(),
-            Open::Count(held) => held.is_empty(),
-            Open::Chosen(held) => held.is_empty(),
+            WindowSet::Aligned(panes) => panes.is_empty(),
+            WindowSet::Session(held) => held.is_empty(),
+            WindowSet::Count(held) => held.is_empty(),
+            WindowSet::Chosen(held) => held.is_empty(),
         }
     }
 
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
-        Ok(Box::new(HeldCodec {
+        Ok(Box::new(OpenWindowsCodec {
             rule: self.rule,
             ordered: self.ordered,
             acc: self.aggregate.codec(codecs)?,
@@ -189,17 +189,17 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
     }
 }
 
-/// Writes the open windows of a key: `[sign of the rule, windows]`. What was kept under one rule means nothing
-/// under another.
-struct HeldCodec<A> {
+/// The codec of the open windows of a key: `[tag of the rule, windows]`. Windows that were saved under one
+/// rule cannot be read under another.
+struct OpenWindowsCodec<A> {
     rule: Rule,
     ordered: bool,
     acc: BoxedCodec<A>,
 }
 
 impl Rule {
-    /// A number that tells this rule from others.
-    fn sign(&self, ordered: bool) -> i64 {
+    /// Returns a number that identifies this rule.
+    fn tag(&self, ordered: bool) -> i64 {
         let numbers = match self {
             Rule::Aligned(grid) => grid.numbers(),
             Rule::Session(gap) => [1, gap.gap, 0, 0],
@@ -214,27 +214,27 @@ impl Rule {
     }
 }
 
-impl<A> StateCodec<Held<A>> for HeldCodec<A> {
-    fn save(&self, held: &Held<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
+    fn save(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(2, out);
-        pack::integer(self.rule.sign(self.ordered), out);
+        pack::integer(self.rule.tag(self.ordered), out);
         match &held.0 {
-            Open::Aligned(panes) => panes.save(&*self.acc, out),
-            Open::Session(sessions) => sessions.save(&*self.acc, out),
-            Open::Count(counted) => counted.save(&*self.acc, out),
-            Open::Chosen(chosen) => chosen.save(&*self.acc, out),
+            WindowSet::Aligned(panes) => panes.save(&*self.acc, out),
+            WindowSet::Session(sessions) => sessions.save(&*self.acc, out),
+            WindowSet::Count(counted) => counted.save(&*self.acc, out),
+            WindowSet::Chosen(chosen) => chosen.save(&*self.acc, out),
         }
     }
-    fn load(&self, from: &mut &[u8]) -> Result<Held<A>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<OpenWindows<A>, Cause> {
         pack::take_members(2, from)?;
-        if pack::take_integer(from)? != self.rule.sign(self.ordered) {
+        if pack::take_integer(from)? != self.rule.tag(self.ordered) {
             return Err("its windows are of another kind or length now".into());
         }
-        Ok(Held(match self.rule {
-            Rule::Aligned(_) => Open::Aligned(Panes::load(&*self.acc, from)?),
-            Rule::Session(_) => Open::Session(Sessions::load(&*self.acc, from)?),
-            Rule::Count(_) => Open::Count(Counted::load(&*self.acc, from)?),
-            Rule::Chosen(_) => Open::Chosen(ChosenWindows::load(&*self.acc, from)?),
+        Ok(OpenWindows(match self.rule {
+            Rule::Aligned(_) => WindowSet::Aligned(Panes::load(&*self.acc, from)?),
+            Rule::Session(_) => WindowSet::Session(Sessions::load(&*self.acc, from)?),
+            Rule::Count(_) => WindowSet::Count(Counted::load(&*self.acc, from)?),
+            Rule::Chosen(_) => WindowSet::Chosen(ChosenWindows::load(&*self.acc, from)?),
         }))
     }
 }

@@ -1,8 +1,9 @@
-//! Windows whose items are handed to the aggregate in the order of their times.
+//! Windows whose items are passed to the aggregate in the order of their times.
 //!
-//! Invariant: an aggregate sees the items of a window by event time, and those of one time as they came. For that the
-//! items themselves are kept until the window closes, and sorted then. So a window takes as much memory, and as much of
-//! the saved state, as its items do; sliding windows hand each item to the aggregate once for each window that holds it.
+//! Invariant: an aggregate receives the items of a window by event time, and those of one time in the order of
+//! arrival. For this the items are kept until the window closes, and are then sorted. So the memory and the
+//! saved state of a window are those of its items; an item in several sliding windows is passed to the
+//! aggregate once for each.
 
 use super::aggregate::{Aggregate, Bounds};
 use super::item::Copier;
@@ -11,16 +12,16 @@ use crate::error::Cause;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// The items of a window, or of a part of one, with their times.
-pub struct Kept<T>(Vec<(i64, T)>);
+pub struct TimedItems<T>(Vec<(i64, T)>);
 
-/// An aggregate that is handed its items in order.
+/// An aggregate that receives its items in order.
 pub struct InOrder<G: Aggregate> {
     inner: G,
     copy: Copier<G::In>,
 }
 
 impl<G: Aggregate> InOrder<G> {
-    /// `copy` makes another of an item that is in several windows.
+    /// Creates the aggregate; `copy` copies an item that is in several windows.
     pub fn new(inner: G, copy: fn(&G::In) -> G::In) -> Self {
         InOrder { inner, copy }
     }
@@ -34,12 +35,12 @@ impl<G: Aggregate + Clone> Clone for InOrder<G> {
 
 impl<G: Aggregate> Aggregate for InOrder<G> {
     type In = G::In;
-    type Acc = Kept<G::In>;
+    type Acc = TimedItems<G::In>;
     type Out = G::Out;
     type Error = G::Error;
 
     fn initial(&mut self) -> Result<Self::Acc, G::Error> {
-        Ok(Kept(Vec::new()))
+        Ok(TimedItems(Vec::new()))
     }
     /// An item without a time comes before all others.
     fn add(&mut self, acc: &mut Self::Acc, value: G::In) -> Result<(), G::Error> {
@@ -57,7 +58,7 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
         Ok(())
     }
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<G::Out, G::Error> {
-        // Items of one time stay as they came.
+        // The sort is stable: items of one time keep their order of arrival.
         acc.0.sort_by_key(|(time, _)| *time);
         let items = match bounds.early {
             false => std::mem::take(&mut acc.0),
@@ -78,29 +79,29 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
         self.inner.result(&mut acc, bounds)
     }
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
-        Ok(Box::new(KeptCodec(self.inner.item_codec(codecs)?)))
+        Ok(Box::new(TimedItemsCodec(self.inner.item_codec(codecs)?)))
     }
 }
 
-/// Writes items as `[[time, item]...]`.
-struct KeptCodec<T>(BoxedCodec<T>);
+/// The codec of items: `[[time, item]...]`.
+struct TimedItemsCodec<T>(BoxedCodec<T>);
 
-impl<T> StateCodec<Kept<T>> for KeptCodec<T> {
-    fn save(&self, kept: &Kept<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(kept.0.len(), out);
-        for (time, item) in &kept.0 {
+impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
+    fn save(&self, items: &TimedItems<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(items.0.len(), out);
+        for (time, item) in &items.0 {
             pack::list(2, out);
             pack::integer(*time, out);
             self.0.save(item, out)?;
         }
         Ok(())
     }
-    fn load(&self, from: &mut &[u8]) -> Result<Kept<T>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<TimedItems<T>, Cause> {
         let items = 0..pack::take_list(from)?;
         let items = items.map(|_| {
             pack::take_members(2, from)?;
             Ok((pack::take_integer(from)?, self.0.load(from)?))
         });
-        Ok(Kept(items.collect::<Result<_, Cause>>()?))
+        Ok(TimedItems(items.collect::<Result<_, Cause>>()?))
     }
 }

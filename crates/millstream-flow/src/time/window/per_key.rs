@@ -1,12 +1,13 @@
-//! Windows and joins that go by a watermark of each key, not of the partition.
+//! Windows and joins with a watermark for each key instead of that of the partition.
 //!
-//! The watermark of a key follows the latest time of its own items by the lateness that is allowed. An item is late only if its
-//! key has seen later ones: a key whose items come by a slow way is not late because others were faster. With `patience` it also
-//! follows the shared watermark, so far behind: a key that has gone silent has its windows closed, and is forgotten.
+//! The watermark of a key is the latest time of its own items minus the allowed lateness. An item is late only
+//! if its key has seen later ones: a key whose items arrive slowly is not late because others were faster. With
+//! `patience` it also follows the shared watermark with that lag: the windows of a silent key are closed, and
+//! the key is removed.
 //!
-//! Invariant: the watermark of a key is `max(latest time of the key - lateness, shared watermark - patience)`, and what the
-//! windows of a key hold and what is late for them is judged by that alone. It is kept with the state of the key, so that a key
-//! without open windows is kept too, until patience has run out.
+//! Invariant: the watermark of a key is `max(latest time of the key - lateness, shared watermark - patience)`,
+//! and the contents of its windows and its late items depend on that alone. It is saved with the state of the
+//! key, so that a key without open windows is kept too, until patience has run out.
 
 use std::time::Duration;
 
@@ -15,30 +16,31 @@ use crate::error::Cause;
 use crate::state::{KeyLogic, Moment, Outputs};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
-/// How the watermark of a key follows; nanoseconds.
+/// The definition of the watermark of a key; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerKey {
-    /// How far behind the latest item of its key an item may be.
+    /// How much earlier than the latest item of its key an item may be.
     pub(crate) lateness: i64,
-    /// How far behind the shared watermark that of a silent key is; never it follows if there is none.
+    /// The lag of the watermark of a silent key after the shared watermark; without it the key does not follow.
     pub(crate) patience: Option<i64>,
 }
 
-/// The logic of windows under a watermark of each key.
+/// The logic of windows or joins with a watermark for each key.
 pub struct ByKey<L> {
     inner: L,
     how: PerKey,
 }
 
 /// The windows of a key, and its watermark.
-pub struct Own<S> {
+pub struct WithWatermark<S> {
     windows: S,
     watermark: i64,
     forgotten: bool,
 }
 
 impl PerKey {
-    /// `lateness` behind the latest item of the key; with `patience`, so far behind the shared watermark at least.
+    /// A watermark `lateness` before the latest item of the key; with `patience`, at most this much before the
+    /// shared watermark.
     pub(crate) fn new(lateness: Duration, patience: Option<Duration>) -> Self {
         PerKey {
             lateness: nanos(lateness),
@@ -48,13 +50,13 @@ impl PerKey {
 }
 
 impl<L> ByKey<L> {
-    /// The same windows, or the same join, with another watermark.
+    /// Adds a watermark for each key to windows or a join.
     pub fn new(inner: L, how: PerKey) -> Self {
         ByKey { inner, how }
     }
 
-    /// How far the shared watermark lets that of a key come.
-    fn follows(&self, shared: i64) -> i64 {
+    /// Returns the least watermark of a key under the shared watermark.
+    fn least_watermark(&self, shared: i64) -> i64 {
         match self.how.patience {
             Some(patience) if shared != BEFORE_ALL => shared.saturating_sub(patience),
             _ => BEFORE_ALL,
@@ -63,11 +65,11 @@ impl<L> ByKey<L> {
 }
 
 impl<L> ByKey<L> {
-    /// Closes the windows whose end the watermark `reached` has come to.
+    /// Closes the windows whose end the watermark `reached` has reached.
     fn close<K>(
         &mut self,
         key: &K,
-        own: &mut Own<L::State>,
+        own: &mut WithWatermark<L::State>,
         (reached, processing): (i64, i64),
         out: &mut impl Outputs<K, L::Out, L::In>,
     ) -> Result<(), L::Error>
@@ -86,13 +88,13 @@ impl<L> ByKey<L> {
 }
 
 impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
-    type State = Own<L::State>;
+    type State = WithWatermark<L::State>;
     type In = L::In;
     type Out = L::Out;
     type Error = L::Error;
 
     fn open(&mut self, key: &K) -> Result<Self::State, L::Error> {
-        Ok(Own {
+        Ok(WithWatermark {
             windows: self.inner.open(key)?,
             watermark: BEFORE_ALL,
             forgotten: false,
@@ -107,7 +109,7 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
         at: Moment,
         out: &mut impl Outputs<K, L::Out, L::In>,
     ) -> Result<(), L::Error> {
-        let shared = self.follows(item.watermark.max(at.event));
+        let shared = self.least_watermark(item.watermark.max(at.event));
         own.watermark = own.watermark.max(shared);
         own.forgotten = false;
         self.close(key, own, (own.watermark, at.processing), out)?;
@@ -123,7 +125,7 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
             },
         );
         let added = self.inner.on_item(key, &mut own.windows, item, at, out);
-        // Time goes on with an item on which a function has failed, too.
+        // Time advances with an item on which a function has failed, too.
         own.watermark = own.watermark.max(reached);
         added?;
         self.close(key, own, (own.watermark, at.processing), out)
@@ -136,9 +138,9 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
         until: Moment,
         out: &mut impl Outputs<K, L::Out, L::In>,
     ) -> Result<(), L::Error> {
-        let shared = self.follows(until.event);
+        let shared = self.least_watermark(until.event);
         own.forgotten = shared >= own.watermark;
-        // The shared watermark does not go back for the items to come: it need not be noted.
+        // The shared watermark does not decrease: it need not be stored.
         let reached = own.watermark.max(shared);
         self.close(key, own, (reached, until.processing), out)
     }
@@ -174,29 +176,26 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
     }
 
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
-        Ok(Box::new(OwnCodec(self.inner.codec(codecs)?)))
+        Ok(Box::new(WithWatermarkCodec(self.inner.codec(codecs)?)))
     }
 }
 
-/// Writes `[0, watermark, windows]`.
-struct OwnCodec<S>(BoxedCodec<S>);
+/// The codec of `[0, watermark, windows]`.
+struct WithWatermarkCodec<S>(BoxedCodec<S>);
 
-impl<S> StateCodec<Own<S>> for OwnCodec<S> {
-    fn save(&self, own: &Own<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<S> StateCodec<WithWatermark<S>> for WithWatermarkCodec<S> {
+    fn save(&self, own: &WithWatermark<S>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(3, out);
         pack::integer(0, out);
         pack::integer(own.watermark, out);
         self.0.save(&own.windows, out)
     }
-    fn load(&self, from: &mut &[u8]) -> Result<Own<S>, Cause> {
+    fn load(&self, from: &mut &[u8]) -> Result<WithWatermark<S>, Cause> {
         if pack::take_list(from)? != 3 {
-            return Err(
-                "it was saved when the watermark of the partition counted, not that of the key"
-                    .into(),
-            );
+            return Err("it was saved with the watermark of the partition, not of each key".into());
         }
         pack::take_integer(from)?;
-        Ok(Own {
+        Ok(WithWatermark {
             watermark: pack::take_integer(from)?,
             windows: self.0.load(from)?,
             forgotten: false,

@@ -1,7 +1,8 @@
 //! Sessions: items of a key with at most a gap between one and the next.
 //!
-//! Two items that are exactly one gap apart are of one session, as in Flink, Kafka Streams and Bytewax. So a session may
-//! close once no item at `last + gap` is expected any more: when the watermark is behind that moment, not at it.
+//! Two items that are exactly one gap apart are in one session, as in Flink, Kafka Streams and Bytewax. So a
+//! session may close when no item at `last + gap` is expected any more: when the watermark is after that
+//! moment, not at it.
 
 use std::collections::VecDeque;
 
@@ -12,8 +13,8 @@ use crate::error::Cause;
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
-/// The open sessions of one key, in the order of time; more than a gap lies between them, but for those that an earlier version
-/// has saved: they are joined when they close.
+/// The open sessions of one key, in the order of time, with more than a gap between them. Those that an earlier
+/// version has saved may be closer together than the gap: they are merged when they close.
 pub(super) struct Sessions<A>(VecDeque<Group<A>>);
 
 impl<A> Default for Sessions<A> {
@@ -43,15 +44,15 @@ impl<A> Sessions<A> {
     }
 }
 
-/// The rule.
+/// The gap and the early results of sessions.
 #[derive(Clone, Copy)]
-pub(super) struct Gap {
+pub(super) struct SessionRule {
     pub(super) gap: i64,
     pub(super) early: u64,
 }
 
-impl Gap {
-    /// The watermark at which the first session closes.
+impl SessionRule {
+    /// Returns the watermark at which the first session closes.
     pub(super) fn next_close<A>(&self, held: &Sessions<A>) -> i64 {
         let first = held.0.front();
         first.map_or(NEVER, |first| self.end(first).saturating_add(1))
@@ -69,7 +70,7 @@ impl Gap {
         }
     }
 
-    /// Adds an item to its session, unless it lies behind the watermark `limit`.
+    /// Adds an item to its session, unless its time is before the watermark `limit`.
     pub(super) fn add<K, G: Aggregate>(
         &self,
         held: &mut Sessions<G::Acc>,
@@ -89,7 +90,7 @@ impl Gap {
             time.saturating_sub(session.last) <= self.gap
                 && session.first.saturating_sub(time) <= self.gap
         };
-        // It may belong to the session before it, to the one behind it, or join the two.
+        // It may belong to the session before it, to the one after it, or join the two.
         let before = place > 0 && reaches(&held.0[place - 1]);
         let after = held.0.get(place).is_some_and(reaches);
         let place = match (before, after) {
@@ -138,7 +139,7 @@ impl Gap {
         Ok(())
     }
 
-    /// Closes the sessions whose end is behind the watermark `until`.
+    /// Closes the sessions whose end is before the watermark `until`.
     pub(super) fn close<K, G: Aggregate>(
         &self,
         held: &mut Sessions<G::Acc>,
@@ -153,7 +154,7 @@ impl Gap {
             if let Some(next) = held.0.front_mut()
                 && next.first.saturating_sub(session.last) <= self.gap
             {
-                // An earlier version held them apart.
+                // An earlier version stored them as separate sessions.
                 aggregate.merge(&mut session.acc, &next.acc)?;
                 session.last = next.last;
                 session.items += next.items;
@@ -162,7 +163,7 @@ impl Gap {
             }
             let bounds = self.bounds(&session, false);
             let result = aggregate.result(&mut session.acc, bounds)?;
-            // Its last moment is its end: the watermark may have come to it before the session closed.
+            // Its last moment is its end: the watermark may have reached it before the session closed.
             let output = Timed {
                 time: bounds.end,
                 watermark: bounds.end,

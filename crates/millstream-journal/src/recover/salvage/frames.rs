@@ -1,6 +1,7 @@
 //! Finding sound frames in a segment that is damaged.
 
 use crate::format::frame::{self, Head};
+use crate::format::published::Published;
 use crate::format::segment::{Mark, Segment};
 use crate::storage::Region;
 
@@ -10,8 +11,8 @@ pub(super) fn sound_head<R: Region>(
     offset: u64,
     sequence: u64,
 ) -> Option<Head> {
-    let head = segment.head(offset).ok()??;
-    segment.is_sound(offset, head, sequence).then_some(head)
+    let frame = Published::at(segment, offset).ok()??;
+    frame.is_sound(sequence).then_some(*frame)
 }
 
 /// The next sound frame after the one at `offset`, which should have been `sequence`: its offset, and its number in `records`.
@@ -42,11 +43,11 @@ pub(super) fn sound_from<R: Region>(
 ) -> Option<Mark> {
     let last = segment.bytes().saturating_sub(frame::HEADER);
     (from..=last).step_by(8).find_map(|at| {
-        let head = segment.head(at).ok()??;
-        let body_crc = segment.body_crc(at, head);
+        let frame = Published::at(segment, at).ok()??;
+        let body_crc = frame.body_crc();
         let most = sequence.saturating_add((at - offset) / frame::HEADER);
         (sequence..=most)
-            .find(|records| segment.has_checksum(at, head, body_crc, *records))
+            .find(|records| frame.has_checksum(body_crc, *records))
             .map(|records| Mark {
                 offset: at,
                 records,

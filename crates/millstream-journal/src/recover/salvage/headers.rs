@@ -2,6 +2,7 @@
 
 use super::frames::{sound_from, sound_head};
 use crate::format::frame;
+use crate::format::published::Published;
 use crate::format::segment::{self, Segment};
 use crate::recover::verify::Damage;
 use crate::retain::start::Start;
@@ -22,7 +23,7 @@ pub(super) struct SalvagedSegment<R> {
 }
 
 /// The result of opening a segment.
-pub(super) struct Opened<R> {
+pub(super) struct OpenedSegment<R> {
     /// `None` when no frame in it can be read, or none was written.
     pub part: Option<SalvagedSegment<R>>,
     pub damages: Vec<Damage>,
@@ -34,7 +35,7 @@ pub(super) fn open<S: Storage>(
     number: u64,
     start: Option<Start>,
     expected: Option<u64>,
-) -> Opened<S::Region> {
+) -> OpenedSegment<S::Region> {
     let file = segment::name(number);
     let mut damages = Vec::new();
     let mut note = |offset, what: &str| {
@@ -49,7 +50,7 @@ pub(super) fn open<S: Storage>(
         Ok(region) => region,
         Err((offset, what)) => {
             note(offset, &what);
-            return Opened {
+            return OpenedSegment {
                 part: None,
                 damages,
             };
@@ -77,7 +78,7 @@ pub(super) fn open<S: Storage>(
                 &format!("the segment begins with record {base}"),
             );
         }
-        return Opened {
+        return OpenedSegment {
             part: Some(SalvagedSegment {
                 segment,
                 from,
@@ -94,7 +95,7 @@ pub(super) fn open<S: Storage>(
     } else if was_begun && segment.tail().records > 0 {
         note(from, "the frames that were written are missing");
     }
-    Opened {
+    OpenedSegment {
         part: None,
         damages,
     }
@@ -139,11 +140,11 @@ fn base_and_epoch<R: Region>(
 fn epoch_of_frames<R: Region>(segment: &Segment<R>, from: u64, base: u64) -> Option<u64> {
     let (mut at, mut sequence) = (from, base);
     for _ in 0..FEW {
-        let head = segment.head(at).ok()??;
-        let next = at + head.bytes();
-        let epoch = segment.epoch_for(at, head, sequence)?;
-        let next_head = segment.head(next).ok()??;
-        if segment.is_sound_in(epoch, next, next_head, sequence + 1) {
+        let frame = Published::at(segment, at).ok()??;
+        let next = at + frame.bytes();
+        let epoch = frame.epoch_for(sequence)?;
+        let next_frame = Published::at(segment, next).ok()??;
+        if next_frame.is_sound_in(epoch, sequence + 1) {
             return Some(epoch);
         }
         (at, sequence) = (next, sequence + 1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::storage::memory;
 
-/// What is written back at once, but for the last moments.
+/// The part of a page that a disk writes at once.
 pub(super) const PAGE: u64 = memory::PAGE as u64;
 const SECTOR: u64 = 512;
 

@@ -5,7 +5,9 @@ use millstream_journal::Term;
 use super::super::error::{Reason, ReplicationError};
 use super::super::frames::Kind;
 use super::super::frames::{self, Frame, Frames};
-use super::super::handshake::{Asked, Asking, Calling, Challenging, Listening, write_refused};
+use super::super::handshake::{
+    Asking, Calling, Challenging, Listening, PendingRequest, write_refused,
+};
 use super::super::message::{
     self, Batch, Follow, Hello, Last, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
 };
@@ -116,11 +118,11 @@ fn met(
     Ok((challenging, asking, up))
 }
 
-fn asked(
+fn authenticate(
     leader: Option<Credential>,
     follower: Option<Credential>,
     cut: usize,
-) -> Result<(Asked, Asking), ReplicationError> {
+) -> Result<(PendingRequest, Asking), ReplicationError> {
     let (challenging, asking, up) = met(leader, follower, cut)?;
     let asked = challenging.follow(frame(&only(&up, cut)), &mut Vec::new())?;
     Ok((asked, asking))
@@ -130,7 +132,7 @@ fn asked(
 fn a_handshake_cut_at_every_byte_comes_to_the_same_end() {
     for leader in [None, secret("a secret of both sides")] {
         for cut in 0..600 {
-            let (asked, asking) = asked(leader.clone(), leader.clone(), cut).unwrap();
+            let (asked, asking) = authenticate(leader.clone(), leader.clone(), cut).unwrap();
             assert_eq!(asked.follow, follow());
             let mut down = Vec::new();
             asked.welcome(&welcome(), &mut down);
@@ -171,7 +173,7 @@ fn who_does_not_know_the_secret_is_refused_on_both_sides() {
         Err(ReplicationError::LeaderSecret)
     ));
     // One that says it has one, and does not know it, is found out by its welcome.
-    let (_, asking) = asked(right(), right(), 0).unwrap();
+    let (_, asking) = authenticate(right(), right(), 0).unwrap();
     let mut down = Vec::new();
     message::write_proved(Kind::Welcome, &[0; 32], &welcome().body(), &mut down);
     assert!(matches!(
@@ -312,7 +314,7 @@ fn a_refusal_that_the_leader_has_not_proved_says_nothing() {
             &mut down,
         );
         let refusal = only(&down, 0);
-        let (_, asking) = asked(right(), right(), 0).unwrap();
+        let (_, asking) = authenticate(right(), right(), 0).unwrap();
         let calling = Calling::new(right(), &mut Vec::new());
         for outcome in [
             asking.welcome(frame(&refusal)).err(),

@@ -6,7 +6,7 @@ use millstream_wire::{Cause, InputName, Note, Record};
 use super::{Announcement, Entry, Legacy};
 use crate::error::ServiceError;
 
-/// What a schedule says next.
+/// The next step of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Inputs and timers have new numbers; see [`Entries::inputs`], [`Entries::timers`] and [`Entries::announced`].
@@ -22,7 +22,7 @@ pub(crate) struct Entries {
     reader: Reader,
     schedule: String,
     legacy: Legacy,
-    /// The last announcement; of one of an earlier version nothing but the inputs is known.
+    /// The last announcement; that of an earlier version has the inputs only.
     announcement: Announcement,
     is_old: bool,
     /// Whether the inputs of an earlier version have changed since the last step.
@@ -56,7 +56,7 @@ impl Entries {
         place.map(|place| &place.input)
     }
 
-    /// The names of the timers by their numbers. None where an earlier version has counted them, and nothing says what it counted.
+    /// The names of the timers by their numbers. `None` where an earlier version recorded numbers whose names are unknown.
     pub fn timers(&self) -> Option<&[String]> {
         match self.is_old {
             true => self.legacy.timers.as_deref(),
@@ -64,12 +64,12 @@ impl Entries {
         }
     }
 
-    /// How far the service had come at the last announcement, which earlier versions do not say.
+    /// The positions of the service at the last announcement, which earlier versions do not record.
     pub fn announced(&self) -> Option<&Announcement> {
         (!self.is_old).then_some(&self.announcement)
     }
 
-    /// What comes next: its sequence number, the time at which it was written, and what it is.
+    /// The next step: its sequence number, the time at which it was written, and its contents.
     pub fn next(&mut self) -> Result<Option<(u64, u64, Step)>, ServiceError> {
         if let Some((sequence, time_ns, entry)) = self.held.take() {
             return Ok(Some((sequence, time_ns, step(entry))));

@@ -3,11 +3,11 @@
 use super::{Entry, Schedule};
 use crate::error::ServiceError;
 
-/// The names of the timers that a schedule counts, in the order of their numbers; nothing when it counts none.
+/// The names of the timers that a schedule records by number, in the order of the numbers; `None` when there are none.
 ///
-/// `timers` are those of the component, with their periods in ns, in the order in which that version counted them. They are taken for
-/// the same set if there are as many as were recorded and the ticks of each fall on multiples of its period. `given` are names that the
-/// user vouches for.
+/// `timers` are those of the component, with their periods in ns, in the order in which that version counted them. They are considered
+/// the same set if there are as many as were recorded and the ticks of each fall on multiples of its period. `given` are names from the
+/// user.
 pub(crate) fn old_timers(
     schedule: &Schedule,
     timers: &[(&str, i64)],

@@ -14,7 +14,7 @@ pub(super) struct Takes {
     /// The names of the inputs in the entries.
     names: HashMap<u32, InputName>,
     started: bool,
-    /// An entry that was read and is not passed yet: the input, its record, and when it was taken.
+    /// An entry that was read and not used yet: the input, its record, and when it was taken.
     next: Option<(u32, u64, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Takes {
         }))
     }
 
-    /// When the record `sequence` of an input was taken, which was published and had its output at these times. To be asked in the order of the
+    /// When the record `sequence` of an input was taken, which was published and had its output at these times. Calls must follow the order of the
     /// outputs.
     pub fn of(
         &mut self,

@@ -1,5 +1,5 @@
-//! What a worker keeps that belongs to no key: calls under way, for instance. It is saved under a key of the worker's own, so
-//! that it finds another worker where there are fewer.
+//! State of a step on one worker that belongs to no key, for instance calls in progress. It is saved under a
+//! key of the worker, so that another worker restores it where a run has fewer workers.
 
 use super::{Changes, REMOVED, Restore};
 use crate::error::{Cause, FlowError};
@@ -7,29 +7,30 @@ use crate::key::{Key, key_of_worker, shard};
 use crate::state::codec::MESSAGE_PACK;
 
 /// The state of a step on one worker.
-pub struct OfWorker {
+pub struct PerWorker {
     key: u64,
-    /// What was saved last, if it was not nothing.
+    /// The state that was saved last; `None` if there was none.
     saved: Option<Vec<u8>>,
-    /// Keys of other workers whose state was taken up, and is saved under this one's from now on.
+    /// Keys of other workers whose states were restored here, and are saved under this worker's key from now
+    /// on.
     taken_up: Vec<u64>,
 }
 
-impl OfWorker {
-    /// Nothing yet.
+impl PerWorker {
+    /// An empty state.
     #[must_use]
     pub fn new(worker: usize) -> Self {
-        OfWorker {
+        PerWorker {
             key: key_of_worker(worker),
             saved: None,
             taken_up: Vec::new(),
         }
     }
 
-    /// An epoch ends: notes the state, MessagePack or nothing, if it has changed.
+    /// Saves the state at the end of an epoch if it has changed: MessagePack, or `None` to remove it.
     ///
     /// # Errors
-    /// What the changes say.
+    /// An error of the changes.
     pub fn save(&mut self, state: Option<Vec<u8>>, changes: &mut Changes) -> Result<(), Cause> {
         for key in self.taken_up.drain(..) {
             put(key, None, changes)?;
@@ -41,7 +42,7 @@ impl OfWorker {
         Ok(())
     }
 
-    /// A run begins: hands each state that belongs to this worker now to `take_up`.
+    /// Restores states at the beginning of a run: passes each one that now belongs to this worker to `take_up`.
     ///
     /// # Errors
     /// A state that cannot be read.
@@ -52,7 +53,8 @@ impl OfWorker {
     ) -> Result<(), FlowError> {
         for saved in from.keys()? {
             let key = u64::load(&mut &saved.key[..]);
-            let key = key.ok_or_else(|| from.unreadable(&saved, "it is no worker's"))?;
+            let key =
+                key.ok_or_else(|| from.unreadable(&saved, "it does not belong to a worker"))?;
             take_up(&mut &saved.state[..]).map_err(|cause| from.unreadable(&saved, cause))?;
             match key == self.key {
                 true => self.saved = Some(saved.state),
@@ -63,7 +65,7 @@ impl OfWorker {
     }
 }
 
-/// Writes the state of a worker, or that it is gone.
+/// Writes the state of a worker, or its removal.
 fn put(key: u64, state: Option<&[u8]>, changes: &mut Changes) -> Result<(), Cause> {
     let write = |out: &mut Vec<u8>| {
         out.extend(state.unwrap_or_default());

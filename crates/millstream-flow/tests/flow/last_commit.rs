@@ -1,5 +1,5 @@
-//! A flow that is killed behind its last commit, before its sinks and sources were told of it: the next start tells them, and
-//! does nothing else.
+//! A flow that is killed after its last commit, before its sinks and sources were notified of it: the next
+//! start notifies them, and does nothing else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use millstream_flow::checkpoint::{Crash, Saved};
 use millstream_flow::control::Control;
-use millstream_flow::durable::place;
+use millstream_flow::durable::recorded_input_dir;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::{Sink, Token, Transactional, Writer};
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{Emit, Flow, FlowError, Recovery, SourceExt, codec, journals};
-use millstream_journal::{Journal, Options as Opening, Share};
+use millstream_journal::{CursorMode, Journal, Options as Opening};
 
 use crate::recovery::run;
 
-/// A table whose rows are seen once their epoch is committed, as in a database.
+/// A table whose rows are visible once their epoch is committed, as in a database.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<Rows>>);
 
@@ -88,7 +88,7 @@ impl Writer<Vec<String>> for TableWriter {
     }
 }
 
-/// All in one commit, the last, around which the run crashes.
+/// Runs a flow with all its input in one commit, the last, and a crash around it.
 fn crash(flow: &Flow, workers: usize, state: &Path, at: fn(u64) -> Crash) {
     let recovery = Recovery::new(state).epoch(Duration::from_secs(3600));
     let crashed = run(flow, workers, recovery.crash(at(1)));
@@ -99,11 +99,11 @@ fn start_again(flow: &Flow, workers: usize, state: &Path) {
     run(flow, workers, Recovery::new(state)).expect("it has ended");
     let saved = Saved::open(state).expect("it has kept its state");
     let commit = saved.commit().expect("it has committed");
-    assert!(commit.finished && !commit.unsettled);
+    assert!(commit.finished && !commit.notify_pending);
 }
 
 #[test]
-fn a_sink_with_two_phases_shows_its_last_epoch() {
+fn a_sink_with_two_phases_publishes_its_last_epoch() {
     let expected: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     for workers in [1, 2] {
         for at in Crash::MOMENTS {
@@ -122,7 +122,7 @@ fn a_sink_with_two_phases_shows_its_last_epoch() {
             let mut visible = rows().visible.clone();
             visible.sort_by_key(|row| row.parse::<u64>().ok());
             assert_eq!(visible, expected, "{}", at(1));
-            // What was shown once is not shown again, nor is the end given again where nothing is new.
+            // Rows that were shown are not shown again, and without new input the end is not emitted again.
             start_again(&flow, workers, state.path());
             assert_eq!(rows().visible.len(), expected.len());
         }
@@ -131,14 +131,14 @@ fn a_sink_with_two_phases_shows_its_last_epoch() {
 
 fn cursor(path: &Path, name: &str) -> u64 {
     let journal = Journal::open(path, Opening::default()).expect("it is there");
-    let cursor = journal.cursor(name, Share::Exclusive);
+    let cursor = journal.cursor(name, CursorMode::Exclusive);
     cursor
         .and_then(|cursor| cursor.position())
         .expect("it is a cursor")
 }
 
 #[test]
-fn the_cursor_of_a_journal_comes_to_its_end() {
+fn the_cursor_of_a_journal_reaches_its_end() {
     for at in Crash::MOMENTS {
         let folder = tempfile::tempdir().expect("a folder");
         let (input, state) = (folder.path().join("in"), folder.path().join("state"));
@@ -154,7 +154,7 @@ fn the_cursor_of_a_journal_comes_to_its_end() {
             .sink("out", out.sink());
         crash(&flow, 1, &state, at);
         let crashed_at = cursor(&input, "reader");
-        assert_eq!(crashed_at, if at(1) == Crash::Behind(1) { 3000 } else { 0 });
+        assert_eq!(crashed_at, if at(1) == Crash::After(1) { 3000 } else { 0 });
         start_again(&flow, 1, &state);
         assert_eq!(cursor(&input, "reader"), 3000, "{}", at(1));
         assert_eq!(out.take().len(), 3000);
@@ -162,7 +162,7 @@ fn the_cursor_of_a_journal_comes_to_its_end() {
 }
 
 #[test]
-fn the_record_of_a_durable_source_is_given_up() {
+fn the_recorded_input_of_a_durable_source_is_removed() {
     for at in Crash::MOMENTS {
         let state = tempfile::tempdir().expect("a folder");
         let (flow, out) = (Flow::new("read"), Collected::new());
@@ -170,12 +170,12 @@ fn the_record_of_a_durable_source_is_given_up() {
         flow.source("in", numbers.durable()).sink("out", out.sink());
         crash(&flow, 1, state.path(), at);
         start_again(&flow, 1, state.path());
-        let recorded = place(state.path(), "in");
+        let recorded = recorded_input_dir(state.path(), "in");
         let journal = Journal::open(&recorded, Opening::default()).expect("it is there");
         let next = journal.next().expect("it is sound");
         assert!(next > 20);
         drop(journal);
-        // All but the record of its end, behind which it is read on.
+        // All records are removed but that of its end, from which it resumes.
         assert_eq!(cursor(&recorded, "needed"), next - 1, "{}", at(1));
         assert_eq!(out.take().len(), 200);
     }

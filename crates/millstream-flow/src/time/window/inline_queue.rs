@@ -1,26 +1,26 @@
-//! A queue whose first member has a place of its own: one that never holds more than one needs no memory beside itself.
+//! A queue that stores its first member inline: with at most one member it allocates nothing.
 //!
-//! Invariant: while there is no first member there are no others.
+//! Invariant: if there is no first member, there are no others.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-/// Members in a line.
-pub(super) struct Line<T> {
+/// A queue with an inline first member.
+pub(super) struct InlineQueue<T> {
     first: Option<T>,
     others: VecDeque<T>,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for InlineQueue<T> {
     fn default() -> Self {
-        Line {
+        InlineQueue {
             first: None,
             others: VecDeque::new(),
         }
     }
 }
 
-impl<T> Line<T> {
+impl<T> InlineQueue<T> {
     pub(super) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.others.len()
     }
@@ -46,7 +46,7 @@ impl<T> Line<T> {
         std::mem::replace(&mut self.first, next)
     }
 
-    /// Puts a member at `place`, behind all if there are fewer.
+    /// Inserts a member at `place`, or at the end if there are fewer.
     pub(super) fn insert(&mut self, place: usize, member: T) {
         if place > 0 && self.first.is_some() {
             self.others
@@ -60,7 +60,7 @@ impl<T> Line<T> {
         self.insert(self.len(), member);
     }
 
-    /// Takes members from the front for as long as they are `gone`.
+    /// Removes members from the front while `gone` is true for them.
     pub(super) fn drop_while(&mut self, gone: impl Fn(&T) -> bool) {
         while self.first().is_some_and(&gone) {
             self.pop_first();
@@ -68,7 +68,7 @@ impl<T> Line<T> {
     }
 }
 
-impl<T> Index<usize> for Line<T> {
+impl<T> Index<usize> for InlineQueue<T> {
     type Output = T;
 
     fn index(&self, place: usize) -> &T {
@@ -79,7 +79,7 @@ impl<T> Index<usize> for Line<T> {
     }
 }
 
-impl<T> IndexMut<usize> for Line<T> {
+impl<T> IndexMut<usize> for InlineQueue<T> {
     fn index_mut(&mut self, place: usize) -> &mut T {
         match (place, &mut self.first) {
             (0, Some(first)) => first,
@@ -92,11 +92,12 @@ impl<T> IndexMut<usize> for Line<T> {
 mod tests {
     use super::*;
 
-    /// Every way to insert four members, and to take some from the front in between, beside a plain queue.
+    /// Inserts four members in every order, removes some from the front in between, and compares with a plain
+    /// queue.
     #[test]
     fn is_a_queue() {
         for way in 0..5_usize.pow(6) {
-            let (mut line, mut model) = (Line::default(), VecDeque::new());
+            let (mut line, mut model) = (InlineQueue::default(), VecDeque::new());
             for step in 0..6 {
                 match way / 5_usize.pow(step) % 5 {
                     4 => assert_eq!(line.pop_first(), model.pop_front()),

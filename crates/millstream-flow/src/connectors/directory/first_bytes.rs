@@ -1,4 +1,4 @@
-//! The first bytes of a file, by which it is told from another file that has taken its name.
+//! The first bytes of a file, which distinguish it from another file that has taken its name.
 
 use std::fmt;
 use std::fs::File;
@@ -10,18 +10,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Cause;
 
-/// How many bytes count.
+/// The number of bytes that are compared.
 const BYTES_MAX: u64 = 4096;
 
-/// How many bytes a file began with, at most 4,096, and their hash (XXH3-64). Written as `BYTES:HASH`.
+/// The number of bytes with which a file began, at most 4,096, and their hash (XXH3-64). Formatted as
+/// `BYTES:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Beginning {
+pub(super) struct FirstBytes {
     bytes: u64,
     hash: u64,
 }
 
-impl Beginning {
-    /// That of a file as it is now; none of one that has gone.
+impl FirstBytes {
+    /// Reads the first bytes of a file; `None` if it does not exist.
     pub(super) fn of(path: &Path) -> Result<Option<Self>, Cause> {
         Self::read(path, BYTES_MAX)
     }
@@ -32,17 +33,17 @@ impl Beginning {
         match read {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("{}: {error}", path.display()).into()),
-            Ok(bytes) => Ok(Some(Beginning {
+            Ok(bytes) => Ok(Some(FirstBytes {
                 bytes: bytes as u64,
                 hash: xxh3_64(&first),
             })),
         }
     }
 
-    /// A file begins with these bytes.
+    /// Checks that a file begins with these bytes.
     ///
     /// # Errors
-    /// It begins with others, or cannot be read. One that is not there is no error here.
+    /// It begins with other bytes, or cannot be read. A file that does not exist is not an error here.
     pub(super) fn compare(self, path: &Path) -> Result<(), Cause> {
         match Self::read(path, self.bytes)? {
             Some(now) if now != self => Err(format!(
@@ -56,18 +57,18 @@ impl Beginning {
     }
 }
 
-impl fmt::Display for Beginning {
+impl fmt::Display for FirstBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{:016x}", self.bytes, self.hash)
     }
 }
 
-impl FromStr for Beginning {
+impl FromStr for FirstBytes {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (bytes, hash) = text.split_once(':').ok_or(())?;
-        Ok(Beginning {
+        Ok(FirstBytes {
             bytes: bytes.parse().map_err(|_| ())?,
             hash: u64::from_str_radix(hash, 16).map_err(|_| ())?,
         })

@@ -1,32 +1,32 @@
-//! Where recorded input lies, and for how long.
+//! The directory of recorded input, and how long it is kept.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long recorded input is kept once no epoch needs it. It is removed in whole segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// Not at all.
+pub enum Retain {
+    /// It is removed at once.
     #[default]
     Needed,
-    /// So that about this many bytes are there, to be replayed.
+    /// The newest records of about this many bytes are kept, for a replay.
     Bytes(u64),
-    /// So that what was recorded within this time is there.
+    /// Records are kept for this time.
     Age(Duration),
-    /// For ever.
+    /// All records are kept.
     All,
 }
 
-/// Where the input of source `name` is recorded by a flow that keeps its state in `state`.
+/// The directory in which a flow with the state directory `state` records the input of source `name`.
 #[must_use]
-pub fn place(state: impl AsRef<Path>, name: &str) -> PathBuf {
+pub fn recorded_input_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("inputs").join(escape(name))
 }
 
-/// The sources whose input is recorded in a state directory, by name, and where.
+/// The sources whose input is recorded in a state directory, by name, each with the directory of its records.
 ///
 /// # Errors
-/// What the system says; a state directory without recorded input is none.
+/// The directory cannot be read. A state directory without recorded input is not an error.
 pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>> {
     let entries = match std::fs::read_dir(state.as_ref().join("inputs")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -43,8 +43,8 @@ pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>
     Ok(found)
 }
 
-/// A name as that of a folder: all but letters, digits, `-`, `_` and a `.` that is not the first is `%` and two hexadecimal
-/// digits for each byte.
+/// Encodes a name as the name of a directory: letters, digits, `-`, `_` and a `.` after the first character are unchanged; other
+/// bytes become `%` and two hexadecimal digits.
 #[must_use]
 pub fn escape(name: &str) -> String {
     let mut folder = String::new();
@@ -59,7 +59,7 @@ pub fn escape(name: &str) -> String {
     folder
 }
 
-/// The name of which `escape` made this.
+/// Decodes the result of [`escape`].
 pub(crate) fn unescape(folder: &str) -> Option<String> {
     let mut name = Vec::new();
     let mut bytes = folder.bytes();
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_name_of_a_source_is_the_name_of_a_folder() {
+    fn any_name_of_a_source_becomes_the_name_of_a_directory() {
         for name in ["orders", "a/b", "..", "", "50 %", "größe", "x.y", ".hidden"] {
             let folder = escape(name);
             assert!(

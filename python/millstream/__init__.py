@@ -14,6 +14,7 @@
 """
 
 from . import files, journals, queues, service, tcp, testing, windows
+from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
     DeadLetter,
@@ -77,6 +78,7 @@ from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [
+    "Backoff",
     "Clock",
     "DeadLetter",
     "Flow",

@@ -19,6 +19,7 @@ pub mod error;
 pub mod framing;
 pub mod key;
 pub mod operators;
+pub mod outbox;
 pub mod policy;
 pub mod position;
 pub(crate) mod push;

@@ -1,6 +1,6 @@
 //! What a sink is: a description that every worker shares, and a writer on each worker.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Cause;
@@ -33,6 +33,10 @@ pub trait Sink<B>: Send + Sync + 'static {
     }
     /// Its part in commits, if it has one.
     fn transactional(&self) -> Option<&dyn Transactional> {
+        None
+    }
+    /// Its part in the begin and the end of a run, if it delivers in the background.
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
         None
     }
     /// The same sink with `frames` in the place of what it writes bytes to, for a
@@ -69,7 +73,9 @@ pub trait Transactional: Send + Sync {
     fn commit(&self, _epoch: u64, _tokens: &[Token]) -> Result<(), Cause> {
         Ok(())
     }
-    /// Nothing more is committed in this run. Called in the background after [`resume`](Self::resume), however the run ends.
+    /// Nothing more is committed in this run: closes what only commits needed, and lets a sink that delivers committed output in the
+    /// background end once all of it is delivered. Called after [`resume`](Self::resume), however the run ends, and once for each
+    /// writer: a second call has no effect.
     fn finish(&self) {}
     /// What distinguishes this sink from others, if several steps may write to it: they are one sink then, which is notified
     /// of each epoch once.
@@ -92,9 +98,40 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     fn transactional(&self) -> Option<&dyn Transactional> {
         (**self).transactional()
     }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        (**self).forwarding()
+    }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         (**self).over(frames)
     }
+}
+
+/// The run that begins, for a sink that delivers in the background.
+pub struct OutputRun<'a> {
+    /// The name of the flow.
+    pub flow: &'a str,
+    /// The names of the steps that write to the sink.
+    pub names: &'a [String],
+    /// The state directory, in a run with recovery.
+    pub state_dir: Option<&'a Path>,
+    /// The state that the workers of the run share.
+    pub control: &'a Arc<Control>,
+}
+
+/// A sink that delivers committed output in the background: an [outbox](crate::outbox).
+///
+/// It is notified of commits, and of the last one, as a [`Transactional`] sink.
+pub trait Forwarding: Send + Sync {
+    /// A run begins, with a state directory or without, before anything is opened or rolled back.
+    ///
+    /// # Errors
+    /// As for [`Sink::open`].
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
+    /// All sinks of a run with a state directory are rolled back to the last commit: starts the delivery of committed output.
+    ///
+    /// # Errors
+    /// As for [`Sink::open`].
+    fn start(&self) -> Result<(), Cause>;
 }
 
 /// What a writer has prepared, in the sink's own format: a length, the name of a transaction.

@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+use super::Recovery;
 use super::record::{Commit, SinkMark};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
-use crate::sink::{Sink, Token};
+use crate::run::control::Control;
+use crate::sink::{OutputRun, Sink, Token};
 
 /// A writer of a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,35 @@ impl Sinks {
         all
     }
 
+    /// Notifies the sinks that a run of `flow` begins, with a state directory or without.
+    pub(crate) fn begin(
+        &self,
+        flow: &str,
+        nodes: &[Node],
+        recovery: Option<&Recovery>,
+        control: &Arc<Control>,
+    ) -> Result<(), FlowError> {
+        for (sink, names) in self.each(nodes) {
+            let begun = sink.sink.begin(&OutputRun {
+                flow,
+                names: &names,
+                state_dir: recovery.map(Recovery::dir),
+                control,
+            });
+            begun.map_err(|cause| failed(sink, nodes, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the delivery of the sinks that deliver in the background.
+    pub(crate) fn start(&self, nodes: &[Node]) -> Result<(), FlowError> {
+        for (sink, _) in self.each(nodes) {
+            let started = sink.sink.start();
+            started.map_err(|cause| failed(sink, nodes, cause))?;
+        }
+        Ok(())
+    }
+
     /// Rolls the sinks back to the last commit; returns the token of each, under the name of its first writer.
     pub(crate) fn resume(
         &self,
@@ -147,6 +178,8 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
 
 /// A sink of any type of batch, for recovery.
 pub(crate) trait ErasedSink: Send + Sync {
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
+    fn start(&self) -> Result<(), Cause>;
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
@@ -157,6 +190,12 @@ pub(crate) trait ErasedSink: Send + Sync {
 struct Erased<B>(Arc<dyn Sink<B>>);
 
 impl<B: 'static> ErasedSink for Erased<B> {
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
+        self.0.forwarding().map_or(Ok(()), |sink| sink.begin(run))
+    }
+    fn start(&self) -> Result<(), Cause> {
+        self.0.forwarding().map_or(Ok(()), |sink| sink.start())
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match self.0.transactional() {
             Some(sink) => sink.resume(tokens),

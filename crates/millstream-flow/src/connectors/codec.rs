@@ -14,7 +14,7 @@ use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::run::control::Control;
 use crate::run::poller::Io;
-use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source of items: a source of frames with a decoder. [`decode`] creates it.
@@ -202,6 +202,9 @@ where
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         self.sink.transactional()
+    }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        self.sink.forwarding()
     }
 }
 

@@ -8,7 +8,7 @@ use mio::Waker;
 
 use crate::clock::now_ns;
 use crate::error::FlowError;
-use crate::run::metrics::StepMetrics;
+use crate::run::metrics::{OutboxMetrics, StepMetrics};
 use crate::run::pace::Slow;
 
 /// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
@@ -29,6 +29,10 @@ const IN_FLIGHT_MAX: u64 = 1 << 16;
 const WEIGHT_BITS: u32 = 32;
 /// The time after which a worker that has not reported again no longer counts as slow.
 const SLOW_NS: u64 = 2_000_000_000;
+/// The time that a run that was asked to stop, or has failed, waits for a delivery in progress.
+const FORWARDERS_NS: u64 = 5_000_000_000;
+/// The interval at which a wait for the end checks whether that time has passed.
+const ENDED_TICK: Duration = Duration::from_millis(50);
 /// The least weight of a batch. A batch has few items because they are large: a read of 64 KiB contains them,
 /// so that the weight bounds the bytes in flight too.
 pub(crate) const BATCH_WEIGHT: usize = 256;
@@ -36,6 +40,19 @@ pub(crate) const BATCH_WEIGHT: usize = 256;
 /// Locks a mutex and ignores poisoning: the values of these mutexes are consistent at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the metrics of an outbox.
+pub(crate) type WatchOutbox = Box<dyn Fn() -> OutboxMetrics + Send + Sync>;
+
+/// Which threads of a run have ended.
+#[derive(Default)]
+struct Ended {
+    workers: usize,
+    /// Forwarders that have not ended.
+    forwarders: usize,
+    /// When all workers had ended and the run was asked to stop.
+    since_ns: Option<u64>,
 }
 
 /// The state of one worker that the others see.
@@ -88,7 +105,10 @@ pub struct Control {
     failure: Mutex<Option<FlowError>>,
     peers: Vec<Peer>,
     built: AtomicUsize,
-    ended: Mutex<usize>,
+    ended: Mutex<Ended>,
+    /// The number of outboxes over their limits.
+    full_outboxes: AtomicUsize,
+    outboxes: Mutex<Vec<WatchOutbox>>,
     all_ended: Condvar,
     release: Option<Wrapper>,
     /// The epoch of the sources; it stays 0 without recovery.
@@ -152,7 +172,9 @@ impl Control {
             failure: Mutex::new(None),
             peers: (0..workers).map(|_| Peer::default()).collect(),
             built: AtomicUsize::new(0),
-            ended: Mutex::new(0),
+            ended: Mutex::default(),
+            full_outboxes: AtomicUsize::new(0),
+            outboxes: Mutex::default(),
             all_ended: Condvar::new(),
             release,
             epoch: AtomicU64::new(0),
@@ -431,8 +453,36 @@ impl Control {
             .fetch_sub(processed.0, Ordering::SeqCst);
     }
 
-    /// True if the load in flight to some worker is so large that sources must pause.
+    /// Counts an outbox that is over its limit, or no longer: sources pause while there is one.
+    pub(crate) fn hold_sources(&self, hold: bool) {
+        match hold {
+            true => self.full_outboxes.fetch_add(1, Ordering::SeqCst),
+            false => self.full_outboxes.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    /// True if sources pause until an outbox has delivered, which may take long.
+    pub(crate) fn waits_for_delivery(&self) -> bool {
+        self.full_outboxes.load(Ordering::Relaxed) > 0
+    }
+
+    /// Adds the metrics of an outbox to the run's.
+    pub(crate) fn watch_outbox(&self, watch: WatchOutbox) {
+        lock(&self.outboxes).push(watch);
+    }
+
+    pub(crate) fn outboxes(&self) -> Vec<OutboxMetrics> {
+        let watched = lock(&self.outboxes);
+        watched.iter().map(|watch| watch()).collect()
+    }
+
+    /// True if the load in flight to some worker is so large, or an outbox so full, that sources must pause.
     pub(crate) fn congested(&self) -> bool {
+        self.waits_for_delivery() || self.workers_congested()
+    }
+
+    /// True if the load in flight to some worker is so large that sources must pause.
+    pub(crate) fn workers_congested(&self) -> bool {
         self.peers.iter().any(|peer| {
             let (weight, items) = parts(peer.in_flight.load(Ordering::Relaxed));
             weight > IN_FLIGHT_MAX || items > peer.in_flight_items_max.load(Ordering::Relaxed)
@@ -496,23 +546,65 @@ impl Control {
     }
 
     pub(crate) fn worker_ended(&self) {
-        *lock(&self.ended) += 1;
+        lock(&self.ended).workers += 1;
         self.all_ended.notify_all();
     }
 
-    /// True if all workers have ended; waits for that at most for `limit`.
+    /// Counts a thread that delivers committed output.
+    pub(crate) fn forwarder_begins(&self) {
+        lock(&self.ended).forwarders += 1;
+    }
+
+    pub(crate) fn forwarder_ended(&self) {
+        let mut ended = lock(&self.ended);
+        ended.forwarders = ended.forwarders.saturating_sub(1);
+        self.all_ended.notify_all();
+    }
+
+    /// The number of threads that deliver committed output and have not ended.
+    pub(crate) fn forwarders_left(&self) -> usize {
+        lock(&self.ended).forwarders
+    }
+
+    /// True if all workers have ended and everything committed is delivered; waits for that at most for `limit`.
     #[must_use]
     pub fn ended_within(&self, limit: Duration) -> bool {
         self.wait_ended(limit)
     }
 
-    /// Waits until every worker has ended, at most for `limit`; true if they have.
+    /// Waits until every worker and every forwarder has ended, at most for `limit`; true if they have. After a
+    /// request to stop, it does not wait long for a forwarder inside a delivery.
     pub(crate) fn wait_ended(&self, limit: Duration) -> bool {
-        let all = self.peers.len();
-        let (ended, _) = self
-            .all_ended
-            .wait_timeout_while(lock(&self.ended), limit, |ended| *ended < all)
-            .unwrap_or_else(PoisonError::into_inner);
-        *ended == all
+        let until = now_ns().saturating_add(limit.as_nanos() as u64);
+        let mut ended = lock(&self.ended);
+        loop {
+            if self.has_ended(&mut ended) {
+                return true;
+            }
+            let left = Duration::from_nanos(until.saturating_sub(now_ns()));
+            if left.is_zero() {
+                return false;
+            }
+            let tick = match ended.workers < self.peers.len() {
+                true => left,
+                false => left.min(ENDED_TICK),
+            };
+            let waited = self.all_ended.wait_timeout(ended, tick);
+            ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn has_ended(&self, ended: &mut Ended) -> bool {
+        if ended.workers < self.peers.len() {
+            return false;
+        }
+        if ended.forwarders == 0 {
+            return true;
+        }
+        if !self.stopping() {
+            return false;
+        }
+        let since = *ended.since_ns.get_or_insert_with(now_ns);
+        now_ns().saturating_sub(since) > FORWARDERS_NS
     }
 }

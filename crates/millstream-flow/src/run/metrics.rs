@@ -88,6 +88,56 @@ impl StepMetrics {
     }
 }
 
+/// The metrics of an [outbox](crate::outbox).
+#[derive(Clone, Debug)]
+pub struct OutboxMetrics {
+    /// The name of the sink.
+    pub sink: String,
+    /// The destination, for people.
+    pub address: String,
+    /// The number of records that are not delivered, committed or not.
+    pub waiting_records: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// The age of the oldest of them.
+    pub waiting: Duration,
+    /// The number of records that this run has delivered.
+    pub delivered_records: u64,
+    /// The number of deliveries of this run that succeeded.
+    pub deliveries: u64,
+    /// The number of attempts of this run that failed.
+    pub retries: u64,
+    /// The time since the last delivery of this run.
+    pub since_delivery: Option<Duration>,
+}
+
+impl OutboxMetrics {
+    pub(crate) fn new(sink: &str, address: &str) -> Self {
+        OutboxMetrics {
+            sink: sink.to_owned(),
+            address: address.to_owned(),
+            waiting_records: 0,
+            waiting_bytes: 0,
+            waiting: Duration::ZERO,
+            delivered_records: 0,
+            deliveries: 0,
+            retries: 0,
+            since_delivery: None,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "sink": self.sink, "address": self.address,
+            "waiting_records": self.waiting_records, "waiting_bytes": self.waiting_bytes,
+            "waiting_seconds": self.waiting.as_secs_f64(),
+            "delivered_records": self.delivered_records, "deliveries": self.deliveries,
+            "retries": self.retries,
+            "seconds_since_delivery": self.since_delivery.map(|since| since.as_secs_f64()),
+        })
+    }
+}
+
 /// The metrics of a flow, at its end or during the run.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -97,9 +147,17 @@ pub struct Report {
     pub elapsed: Duration,
     /// One list of steps for each worker, in the order of the flow.
     pub workers: Vec<Vec<StepMetrics>>,
+    /// The outboxes of the sinks that have one.
+    pub outboxes: Vec<OutboxMetrics>,
 }
 
 impl Report {
+    /// Returns the metrics of the outbox of the sink of this name.
+    #[must_use]
+    pub fn outbox(&self, sink: &str) -> Option<&OutboxMetrics> {
+        self.outboxes.iter().find(|outbox| outbox.sink == sink)
+    }
+
     /// Returns the steps summed over all workers, in the order of the flow.
     #[must_use]
     pub fn steps(&self) -> Vec<StepMetrics> {
@@ -121,7 +179,7 @@ impl Report {
         self.steps().into_iter().find(|step| step.name == name)
     }
 
-    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...]}`.
+    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...]}`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let list =
@@ -131,6 +189,7 @@ impl Report {
             "seconds": self.elapsed.as_secs_f64(),
             "steps": list(&self.steps()),
             "workers": self.workers.iter().map(|steps| list(steps)).collect::<Vec<_>>(),
+            "outboxes": self.outboxes.iter().map(OutboxMetrics::to_json).collect::<Vec<_>>(),
         })
     }
 }
@@ -167,6 +226,18 @@ impl std::fmt::Display for Report {
                 us(step.latency_ns.value_at_quantile(0.5)),
                 us(step.latency_ns.value_at_quantile(0.99)),
                 us(step.latency_ns.max()),
+            )?;
+        }
+        for outbox in &self.outboxes {
+            writeln!(
+                f,
+                "outbox of {}: {} records delivered in {} deliveries, {} retries; {} records ({} bytes) wait",
+                outbox.sink,
+                outbox.delivered_records,
+                outbox.deliveries,
+                outbox.retries,
+                outbox.waiting_records,
+                outbox.waiting_bytes,
             )?;
         }
         Ok(())

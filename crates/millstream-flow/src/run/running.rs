@@ -52,6 +52,7 @@ impl Running {
             flow: self.name.clone(),
             elapsed: Duration::from_nanos(now_ns().saturating_sub(self.started)),
             workers: self.control.snapshots(),
+            outboxes: self.control.outboxes(),
         }
     }
 
@@ -83,6 +84,7 @@ impl Running {
             }
         }
         drop(signals);
+        self.report_forwarders();
         let threads = self.threads.take();
         self.report_unfinished();
         // A panic was caught inside the worker, and its error is in `control`.
@@ -115,6 +117,18 @@ impl Running {
             flow = name.as_str(),
             "flow \"{name}\": stopped with {left} items in its steps: {what}"
         );
+    }
+
+    /// Warns of deliveries in progress that the run does not wait for.
+    fn report_forwarders(&self) {
+        let left = self.control.forwarders_left();
+        if left > 0 {
+            let name = &self.name;
+            tracing::warn!(
+                flow = name.as_str(),
+                "flow \"{name}\": stopped during a delivery of {left} of its sinks; the next start finds out whether it succeeded"
+            );
+        }
     }
 
     /// Ends the flow without waiting for the items in its steps, and reports how many remain. A worker that is

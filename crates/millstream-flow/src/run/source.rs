@@ -195,6 +195,17 @@ const ITEMS_PER_TURN: usize = 1024;
 const BATCHES_PER_TURN: usize = 256;
 /// The time after which a source checks again whether a worker is still congested.
 const CONGESTED_NS: u64 = 50_000;
+/// The same for an outbox that is over its limit.
+const OUTBOX_FULL_NS: u64 = 5_000_000;
+
+/// Returns the time at which a paused source checks again.
+fn congested_until(cx: &WorkerContext) -> u64 {
+    let wait = match cx.control.waits_for_delivery() {
+        true => OUTBOX_FULL_NS,
+        false => CONGESTED_NS,
+    };
+    now_ns() + wait
+}
 
 /// An open partition.
 struct Open<B> {
@@ -256,7 +267,7 @@ impl<B: Batch> Reader<B> {
         if cx.control.stopping() && cx.checkpoint.is_none() {
             self.partitions.clear();
         } else if cx.control.congested() {
-            self.wake_at(now_ns() + CONGESTED_NS);
+            self.wake_at(congested_until(cx));
             return self.flush(cx);
         }
         self.read_all(cx)?;
@@ -321,7 +332,8 @@ impl<B: Batch> Reader<B> {
 
     /// Passes on as much of the held batch as fits into a turn.
     fn pass_held(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        if cx.control.congested() {
+        // A full outbox does not stop it: no epoch ends within the batch, and nothing is delivered before that.
+        if cx.control.workers_congested() {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
         }

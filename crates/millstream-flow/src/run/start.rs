@@ -40,7 +40,11 @@ pub(crate) fn start(
     if let Some(life) = life {
         // Before the first item, so that an early signal is handled.
         running.signals = running.options.signals.then(Signals::hook);
-        running.threads = Some(timely::execute(config, life).map_err(FlowError::Usage)?);
+        let threads = timely::execute(config, life);
+        running.threads = Some(threads.map_err(|error| {
+            running.control.abandon();
+            FlowError::Usage(error)
+        })?);
     }
     Ok(running)
 }
@@ -103,7 +107,9 @@ fn prepare(
         signals: None,
         options,
     };
-    let (checkpoints, committer) = begin_checkpoints(&running, &plan, &clock, replaying)?;
+    let begun = begin_checkpoints(&running, &plan, &clock, replaying);
+    // Forwarders that have started must not continue.
+    let (checkpoints, committer) = begun.inspect_err(|_| shared.abandon())?;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
@@ -145,6 +151,8 @@ fn begin_checkpoints(
     }
     let Some(recovery) = &running.options.recovery else {
         begin_without(plan, running.options.workers, clock)?;
+        let (name, control) = (&running.name, &running.control);
+        plan.sinks.begin(name, &plan.nodes, None, control)?;
         return Ok((None, None));
     };
     running.control.keep_state();
@@ -156,10 +164,15 @@ fn begin_checkpoints(
         codecs: &plan.codecs,
     };
     let time_ns = clock.time_ns();
+    let (name, control) = (&running.name, &running.control);
+    plan.sinks
+        .begin(name, &plan.nodes, Some(recovery), control)?;
     let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns);
     let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
     let ResumedRun { resume, commit, .. } = resumed;
     let (sender, notices) = channel();
+    let started = plan.sinks.start(&plan.nodes);
+    started.inspect_err(|_| plan.sinks.finish())?;
     if resume.ends_here {
         plan.sinks.finish();
         return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));

@@ -19,7 +19,7 @@ use millstream_flow::{
 
 use super::support::{finish, wait};
 
-const LINES: usize = 4_000;
+pub const LINES: usize = 4_000;
 /// The number of items that may be processed before an output appears, a commit is made, or a stop is noticed:
 /// far below a batch.
 const FEW: usize = 64;
@@ -30,7 +30,7 @@ fn lines(path: &Path, count: usize) {
 }
 
 /// A source that returns all its items at once, whatever the limit is.
-struct Greedy;
+pub struct Greedy;
 
 struct AllAtOnce(bool);
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -125,8 +125,7 @@ pub fn in_own_process(test: &str) -> Output {
 
 /// The same, after `configure` has changed the command.
 pub fn in_own_process_with(test: &str, configure: impl FnOnce(&mut Command)) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--ignored", "--nocapture"]);
+    let mut command = own_process(test);
     configure(&mut command);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -135,6 +134,19 @@ pub fn in_own_process_with(test: &str, configure: impl FnOnce(&mut Command)) -> 
         "no test {test}: {output:?}"
     );
     output
+}
+
+/// Starts an ignored test of this program as a separate process, which may be killed. `configure` changes the command.
+pub fn start_own_process(test: &str, configure: impl FnOnce(&mut Command)) -> Child {
+    let mut command = own_process(test);
+    configure(&mut command);
+    command.spawn().unwrap()
+}
+
+fn own_process(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture"]);
+    command
 }
 
 /// A sink that fails at its first batch.

@@ -1,0 +1,189 @@
+//! The external system to which an outbox delivers: its verbs, its errors, and how a connection is made.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::error::{Cause, Failure};
+use crate::framing::Frames;
+
+/// A live connection to an external system that takes batches of records.
+pub trait Destination: Send {
+    /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none.
+    ///
+    /// The same records may be written again after an error, and after a crash. A destination that
+    /// [remembers](Connector::remembers) stores `last` in the same transaction, on the condition that the position stored before is
+    /// `first - 1` (none, for the first records): otherwise another forwarder of the same outbox is at work, which is
+    /// [`DeliveryError::Fatal`].
+    ///
+    /// # Errors
+    /// [`DeliveryError::Retry`] if it may succeed later: the connection is closed and opened again. [`DeliveryError::Fatal`] if it
+    /// cannot succeed.
+    fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError>;
+    /// Returns the number of the last record that it has for certain; `None` if it remembers nothing yet. Called after each connect,
+    /// and only where the connector [remembers](Connector::remembers).
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
+        Ok(None)
+    }
+}
+
+/// Opens connections to a destination.
+pub trait Connector: Send + Sync + 'static {
+    /// Returns the kind and the address, for people: `http post https://example.com/orders`.
+    fn describe(&self) -> String;
+    /// Opens a connection. Called by the thread that delivers, once at the start and again after each error.
+    ///
+    /// # Errors
+    /// As for [`Destination::write`].
+    fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError>;
+    /// Whether the destination remembers its position. If so, each record is delivered exactly once.
+    fn remembers(&self) -> bool;
+    /// Returns the size of the largest record that it takes, in bytes. A larger one fails the flow when it is produced.
+    fn record_bytes_max(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// The identity of an outbox. Copies of a state directory share it: a destination that stores its position under it detects that
+/// two of them deliver.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OutboxIdentity {
+    /// The name of the flow.
+    pub flow: String,
+    /// The name of the sink.
+    pub sink: String,
+    /// The identity of the journal, which is set when the outbox is created and never changes.
+    pub outbox: u128,
+}
+
+impl OutboxIdentity {
+    /// Returns the identity of the journal as 32 hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{:032x}", self.outbox)
+    }
+}
+
+/// The reason why a delivery failed.
+#[derive(Debug)]
+pub enum DeliveryError {
+    /// The destination is unreachable or slow: the delivery is repeated.
+    Retry(Cause),
+    /// The destination refuses the records, or another writer has taken over: the flow fails.
+    Fatal(Cause),
+}
+
+impl DeliveryError {
+    /// Returns an error after which the delivery is repeated.
+    pub fn retry(cause: impl Into<Cause>) -> Self {
+        DeliveryError::Retry(cause.into())
+    }
+    /// Returns an error that fails the flow.
+    pub fn fatal(cause: impl Into<Cause>) -> Self {
+        DeliveryError::Fatal(cause.into())
+    }
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeliveryError::Retry(cause) | DeliveryError::Fatal(cause) => cause.fmt(f),
+        }
+    }
+}
+
+impl StdError for DeliveryError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            DeliveryError::Retry(cause) | DeliveryError::Fatal(cause) => cause.source(),
+        }
+    }
+}
+
+/// Returns a connector for a closure that opens a connection.
+pub fn connector<D: Destination + 'static>(
+    address: &str,
+    remembers: bool,
+    connect: impl Fn(&OutboxIdentity) -> Result<D, DeliveryError> + Send + Sync + 'static,
+) -> impl Connector {
+    ByClosure {
+        address: address.to_owned(),
+        remembers,
+        connect,
+    }
+}
+
+struct ByClosure<F> {
+    address: String,
+    remembers: bool,
+    connect: F,
+}
+
+impl<F, D> Connector for ByClosure<F>
+where
+    F: Fn(&OutboxIdentity) -> Result<D, DeliveryError> + Send + Sync + 'static,
+    D: Destination + 'static,
+{
+    fn describe(&self) -> String {
+        self.address.clone()
+    }
+    fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
+        Ok(Box::new((self.connect)(outbox)?))
+    }
+    fn remembers(&self) -> bool {
+        self.remembers
+    }
+}
+
+/// The error of a destination with its address.
+#[derive(Debug)]
+struct AtDestination {
+    address: String,
+    cause: Cause,
+}
+
+impl fmt::Display for AtDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl StdError for AtDestination {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.cause.as_ref())
+    }
+}
+
+/// Returns the failure of a sink whose destination does not take `records`, if any are concerned.
+pub(super) fn refused(
+    sink: &str,
+    address: &str,
+    records: Option<(u64, u64)>,
+    cause: Cause,
+) -> Failure {
+    let address = address.to_owned();
+    Failure {
+        step: sink.to_owned(),
+        key: None,
+        item: records.map(|(first, last)| format!("records {first} to {last}")),
+        cause: Box::new(AtDestination { address, cause }),
+    }
+}
+
+/// Checks that no record is larger than `limit` bytes, the most that the destination `address` takes.
+pub(super) fn check_sizes(
+    batch: &Frames,
+    limit: Option<usize>,
+    address: &str,
+) -> Result<(), Cause> {
+    let limit = limit.unwrap_or(usize::MAX);
+    match batch.iter().map(<[u8]>::len).find(|bytes| *bytes > limit) {
+        None => Ok(()),
+        Some(bytes) => Err(format!(
+            "a record of {bytes} bytes is too large for {address}, which takes {limit}"
+        )
+        .into()),
+    }
+}

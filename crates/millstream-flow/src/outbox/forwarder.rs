@@ -1,0 +1,409 @@
+//! The thread that delivers the records of an outbox.
+//!
+//! Invariant: it delivers committed records only, in their order, each batch until it is acknowledged. Its position is the cursor
+//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and the greater
+//! of the two counts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_journal::{Cursor, Journal, Reader, Retention, Share};
+
+use crate::clock::now_ns;
+use crate::error::{Cause, FlowError};
+use crate::framing::Frames;
+use crate::outbox::destination::{DeliveryError, refused};
+use crate::outbox::link::{Link, Position};
+use crate::outbox::progress::{Progress, Situation};
+use crate::outbox::settings::Settings;
+use crate::run::control::Control;
+
+/// The cursor at the first record that is not acknowledged.
+const DELIVERED: &str = "delivered";
+/// The interval at which a waiting forwarder checks whether the run stops.
+const LOOK: Duration = Duration::from_millis(50);
+/// The time for which a run that was asked to stop continues to deliver committed records.
+const STOP_NS: u64 = 1_000_000_000;
+
+/// The parts of a forwarder.
+pub(super) struct Parts {
+    pub(super) sink: String,
+    pub(super) address: String,
+    pub(super) journal: Journal,
+    pub(super) link: Link,
+    pub(super) settings: Settings,
+    pub(super) progress: Arc<Progress>,
+    pub(super) control: Arc<Control>,
+}
+
+/// Delivers the records of an outbox.
+pub(super) struct Forwarder {
+    parts: Parts,
+    cursor: Cursor,
+    reader: Reader,
+    /// The records that are delivered next, from number `first` on.
+    batch: Frames,
+    first: u64,
+    /// This run has written no record from this number on to the destination.
+    attempted: u64,
+    /// Whether the destination has been reached in this run.
+    has_connected: bool,
+    /// No attempt is made before.
+    not_before: u64,
+    /// The time of the last delivery, or of the end of the flow.
+    moved_at: Option<u64>,
+    /// The time at which the request to stop was seen.
+    stop_seen: Option<u64>,
+    /// The last failure of the destination.
+    last_error: String,
+}
+
+impl Forwarder {
+    /// Creates a forwarder that resumes from the position of the last one.
+    pub(super) fn new(parts: Parts) -> Result<Self, Cause> {
+        let cursor = parts.journal.cursor(DELIVERED, Share::Exclusive)?;
+        // What is pruned was acknowledged; a loss of power may have taken that from the cursor.
+        let first = cursor.position()?.max(parts.journal.first()?);
+        let mut reader = parts.journal.reader()?;
+        reader.seek(first)?;
+        Ok(Forwarder {
+            cursor,
+            reader,
+            batch: Frames::default(),
+            first,
+            attempted: first,
+            has_connected: false,
+            not_before: 0,
+            moved_at: None,
+            stop_seen: None,
+            last_error: String::new(),
+            parts,
+        })
+    }
+
+    /// Runs until everything that is committed in this run is delivered, or the run stops or fails.
+    pub(super) fn run(mut self) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
+        let outcome = outcome
+            .unwrap_or_else(|panic| Err(FlowError::panicked(self.parts.sink.clone(), &*panic)));
+        if let Err(error) = outcome {
+            self.parts.control.fail(error);
+        }
+        self.parts.progress.release();
+        let control = Arc::clone(&self.parts.control);
+        drop(self);
+        control.forwarder_ended();
+    }
+
+    fn work(&mut self) -> Result<(), FlowError> {
+        self.count().map_err(|cause| self.broken(cause))?;
+        loop {
+            let now = self.parts.progress.situation();
+            if self.is_over(now)? {
+                break;
+            }
+            if now_ns() < self.not_before {
+                let left = Duration::from_nanos(self.not_before.saturating_sub(now_ns()));
+                self.parts.progress.pause(left.min(LOOK));
+            } else if self.first < now.committed || !self.parts.link.is_connected() {
+                self.attempt(now)?;
+            } else {
+                self.parts.progress.wait(self.first, LOOK);
+            }
+        }
+        self.log_remaining();
+        Ok(())
+    }
+
+    /// Counts the records that an earlier run has left.
+    fn count(&mut self) -> Result<(), Cause> {
+        let (end, mut records, mut bytes) = (self.parts.progress.situation().committed, 0, 0);
+        let oldest = match self.first < end {
+            true => self.reader.peek_time()?,
+            false => None,
+        };
+        while self.reader.position() < end {
+            let Some(record) = self.reader.next()? else {
+                break;
+            };
+            (records, bytes) = (records + 1, bytes + record.body.len());
+        }
+        self.reader.seek(self.first)?;
+        self.parts.progress.found(records, bytes, oldest);
+        Ok(())
+    }
+
+    /// True if nothing more is delivered in this run.
+    fn is_over(&mut self, now: Situation) -> Result<bool, FlowError> {
+        let control = &self.parts.control;
+        if control.aborted() || (now.finished && self.first >= now.committed) {
+            return Ok(true);
+        }
+        if !now.finished {
+            return Ok(false);
+        }
+        if control.stopping() {
+            let since = *self.stop_seen.get_or_insert_with(now_ns);
+            let is_failing = self.parts.link.failures() > 0;
+            return Ok(is_failing || now_ns().saturating_sub(since) > STOP_NS);
+        }
+        let since = *self.moved_at.get_or_insert_with(now_ns);
+        let limit = self.parts.settings.end_wait.as_nanos() as u64;
+        if self.parts.link.failures() == 0 || now_ns().saturating_sub(since) < limit {
+            return Ok(false);
+        }
+        let cause = format!(
+            "{} records wait in {}: {}; start the flow again to deliver them",
+            now.committed - self.first,
+            self.parts.journal.path().display(),
+            self.last_error
+        );
+        let (sink, address) = (&self.parts.sink, &self.parts.address);
+        let records = (self.first, now.committed - 1);
+        let failure = refused(sink, address, Some(records), cause.into());
+        Err(FlowError::Failed(failure))
+    }
+
+    /// Makes one attempt: connects if necessary, and delivers a batch if there is one.
+    fn attempt(&mut self, now: Situation) -> Result<(), FlowError> {
+        let tried = match self.parts.link.connect() {
+            Ok(position) => {
+                self.take_position(position, now)?;
+                self.deliver(now.committed)
+            }
+            Err(error) => Err(error),
+        };
+        match tried {
+            Ok(()) => self.log_success(),
+            Err(DeliveryError::Fatal(cause)) => return Err(self.refused(cause)),
+            Err(DeliveryError::Retry(cause)) => {
+                self.parts.progress.failed();
+                let first = self.parts.link.failures() == 0;
+                self.last_error = cause.to_string();
+                if self.parts.link.failed() {
+                    return Err(self.refused(cause));
+                }
+                if first {
+                    self.log_failure();
+                }
+                self.not_before = now_ns() + self.parts.link.delay().as_nanos() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers the next batch, or the one that failed before.
+    fn deliver(&mut self, committed: u64) -> Result<(), DeliveryError> {
+        self.fill(committed).map_err(DeliveryError::Fatal)?;
+        if self.batch.spans.is_empty() {
+            return Ok(());
+        }
+        let records = self.batch.spans.len();
+        let last = self.first + records as u64 - 1;
+        self.attempted = self.attempted.max(last + 1);
+        self.parts.link.write(&self.batch, self.first, last)?;
+        self.moved_at = Some(now_ns());
+        self.parts.progress.delivered(records);
+        let bytes = self.batch.iter().map(<[u8]>::len).sum();
+        self.acknowledge(last + 1, records, bytes)
+            .map_err(DeliveryError::Fatal)
+    }
+
+    /// Reads a batch of committed records, unless there is one.
+    fn fill(&mut self, committed: u64) -> Result<(), Cause> {
+        if !self.batch.spans.is_empty() {
+            return Ok(());
+        }
+        let settings = &self.parts.settings;
+        while self.reader.position() < committed
+            && self.batch.spans.len() < settings.batch_records
+            && self.batch.data.len() < settings.batch_bytes
+        {
+            let Some(record) = self.reader.next()? else {
+                break;
+            };
+            self.batch
+                .append(|out| out.extend_from_slice(record.body))?;
+        }
+        Ok(())
+    }
+
+    /// Empties the batch, and keeps its memory.
+    fn clear(&mut self) {
+        self.batch.spans.clear();
+        self.batch.data.clear();
+    }
+
+    /// Stores that the destination has all records below `next`, and prunes delivered segments.
+    fn acknowledge(&mut self, next: u64, records: usize, bytes: usize) -> Result<(), Cause> {
+        let before = self.parts.journal.first()?;
+        self.cursor.set(next)?;
+        self.first = next;
+        self.clear();
+        let oldest = self.reader.peek_time()?;
+        self.parts.progress.left(records, bytes, oldest);
+        if self.reader.segment_start()? > before {
+            self.parts.journal.prune(&Retention {
+                keep_for_cursors: true,
+                ..Retention::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adopts the position of a destination that remembers it.
+    fn take_position(&mut self, position: Position, now: Situation) -> Result<(), FlowError> {
+        let known = self.has_connected;
+        let Position::Next(next) = position else {
+            if !known && self.parts.link.is_connected() {
+                self.log_start(None);
+                self.has_connected = true;
+            }
+            return Ok(());
+        };
+        // A record that this run has not tried to write was written by another one.
+        let most = if known { self.attempted } else { now.committed };
+        if next > most {
+            return Err(self.refused(self.too_far(next - 1, most, known).into()));
+        }
+        let pruned = self
+            .parts
+            .journal
+            .first()
+            .map_err(|e| self.broken(e.into()))?;
+        if next < pruned {
+            return Err(self.refused(self.too_early(next, pruned).into()));
+        }
+        if next < self.first {
+            let sink = self.parts.sink.as_str();
+            tracing::warn!(
+                sink,
+                "sink \"{sink}\" ({}): it reports the records before {next} only, and has acknowledged those before {}: the greater position counts",
+                self.parts.address,
+                self.first
+            );
+        }
+        if !known {
+            self.log_start(Some(next));
+            self.has_connected = true;
+        }
+        self.skip_to(next).map_err(|cause| self.broken(cause))
+    }
+
+    /// Acknowledges the records below `next`, which the destination has already.
+    fn skip_to(&mut self, next: u64) -> Result<(), Cause> {
+        if next <= self.first {
+            return Ok(());
+        }
+        self.clear();
+        self.reader.seek(self.first)?;
+        let (mut records, mut bytes) = (0, 0);
+        while self.reader.position() < next {
+            let Some(record) = self.reader.next()? else {
+                break;
+            };
+            (records, bytes) = (records + 1, bytes + record.body.len());
+        }
+        self.moved_at = Some(now_ns());
+        self.acknowledge(next, records, bytes)
+    }
+
+    fn too_far(&self, last: u64, most: u64, known: bool) -> String {
+        let path = self.parts.journal.path();
+        if known {
+            return format!(
+                "it has record {last} of the outbox {}, and this run has delivered the records before {most} only: another copy of \
+                 the state directory delivers too; stop one of them",
+                path.display()
+            );
+        }
+        format!(
+            "it has record {last} of the outbox {}, which holds committed records before {most} only: another copy of the state \
+             directory has delivered, or a loss of power has taken records; start with the newest copy, or start the sink again with \
+             --drop-state \"{}\" and what is then produced again",
+            path.display(),
+            self.parts.sink
+        )
+    }
+
+    fn too_early(&self, next: u64, pruned: u64) -> String {
+        format!(
+            "it has the records before {next} only, and those before {pruned} are delivered and removed from the outbox {}: it has \
+             lost what it had acknowledged; restore it, set its position to {}, or start the sink again with --drop-state \"{}\"",
+            self.parts.journal.path().display(),
+            pruned - 1,
+            self.parts.sink
+        )
+    }
+
+    fn log_start(&self, next: Option<u64>) {
+        let (sink, address, own) = (self.parts.sink.as_str(), &self.parts.address, self.first);
+        match next {
+            Some(next) if next >= own => tracing::info!(
+                sink,
+                "sink \"{sink}\" ({address}): exactly once, from record {next} on: the position of the destination"
+            ),
+            _ => tracing::info!(
+                sink,
+                "sink \"{sink}\" ({address}): from record {own} on: the position of the outbox's own cursor"
+            ),
+        }
+    }
+
+    fn log_failure(&self) {
+        let (sink, address, said) = (
+            self.parts.sink.as_str(),
+            &self.parts.address,
+            &self.last_error,
+        );
+        let waiting = self.parts.progress.metrics().waiting_records;
+        tracing::warn!(
+            sink,
+            "sink \"{sink}\" ({address}): {said}; {waiting} records wait, and delivery is tried again"
+        );
+    }
+
+    fn log_success(&mut self) {
+        let failures = self.parts.link.succeeded();
+        if failures > 0 {
+            let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
+            tracing::info!(
+                sink,
+                "sink \"{sink}\" ({address}): delivers again after {failures} failed attempts"
+            );
+        }
+    }
+
+    fn log_remaining(&self) {
+        let waiting = self
+            .parts
+            .progress
+            .situation()
+            .committed
+            .saturating_sub(self.first);
+        if waiting > 0 && !self.parts.control.aborted() {
+            let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
+            tracing::warn!(
+                sink,
+                "sink \"{sink}\" ({address}): {waiting} records wait for the next start, which delivers them"
+            );
+        }
+    }
+
+    /// Returns the failure of a destination that has refused the batch, or could not be reached.
+    fn refused(&self, cause: Cause) -> FlowError {
+        let records = self.batch.spans.len() as u64;
+        let records = (records > 0).then(|| (self.first, self.first + records - 1));
+        let (sink, address) = (&self.parts.sink, &self.parts.address);
+        FlowError::Failed(refused(sink, address, records, cause))
+    }
+
+    /// Returns the failure of an outbox that cannot be read or moved.
+    fn broken(&self, cause: Cause) -> FlowError {
+        FlowError::State {
+            path: self.parts.journal.path(),
+            cause,
+        }
+    }
+}

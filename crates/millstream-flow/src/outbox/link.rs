@@ -1,0 +1,102 @@
+//! The connection to a destination: opened when it is needed, closed after an error.
+
+use std::sync::Arc;
+
+use crate::framing::Frames;
+use crate::outbox::backoff::Backoff;
+use crate::outbox::destination::{Connector, DeliveryError, Destination, OutboxIdentity};
+
+/// A connection, with the number of failures in a row.
+pub(super) struct Link {
+    connector: Arc<dyn Connector>,
+    identity: OutboxIdentity,
+    connection: Option<Box<dyn Destination>>,
+    backoff: Backoff,
+    /// The number of attempts that failed since one succeeded.
+    failures: u64,
+}
+
+/// The position that a destination reports after a connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub(super) enum Position {
+    /// It remembers no position, or the connection is not new.
+    Unknown,
+    /// It has the records below this number.
+    Next(u64),
+}
+
+impl Link {
+    pub(super) fn new(
+        connector: Arc<dyn Connector>,
+        identity: OutboxIdentity,
+        backoff: Backoff,
+    ) -> Self {
+        Link {
+            connector,
+            identity,
+            connection: None,
+            backoff,
+            failures: 0,
+        }
+    }
+
+    /// Returns the address, for people.
+    pub(super) fn address(&self) -> String {
+        self.connector.describe()
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Connects unless it is connected, and asks for the position then.
+    pub(super) fn connect(&mut self) -> Result<Position, DeliveryError> {
+        if self.connection.is_some() {
+            return Ok(Position::Unknown);
+        }
+        let mut connection = self.connector.connect(&self.identity)?;
+        let position = match self.connector.remembers() {
+            true => connection.position()?,
+            false => None,
+        };
+        self.connection = Some(connection);
+        Ok(position.map_or(Position::Unknown, |last| {
+            Position::Next(last.saturating_add(1))
+        }))
+    }
+
+    /// Writes a batch over the connection.
+    pub(super) fn write(
+        &mut self,
+        batch: &Frames,
+        first: u64,
+        last: u64,
+    ) -> Result<(), DeliveryError> {
+        match &mut self.connection {
+            Some(connection) => connection.write(batch, first, last),
+            None => Err(DeliveryError::retry("there is no connection")),
+        }
+    }
+
+    /// Resets the failures after a success; returns how many there were.
+    pub(super) fn succeeded(&mut self) -> u64 {
+        std::mem::take(&mut self.failures)
+    }
+
+    /// Closes the connection after a failure; returns true if that was the last attempt.
+    pub(super) fn failed(&mut self) -> bool {
+        self.connection = None;
+        self.failures += 1;
+        self.backoff.gives_up(self.failures)
+    }
+
+    /// Returns how many attempts have failed in a row.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Returns the delay before the next attempt.
+    pub(super) fn delay(&self) -> std::time::Duration {
+        self.backoff.delay(self.failures)
+    }
+}

@@ -1,0 +1,383 @@
+//! The sink: a journal to which the workers append, and its part in the begin, the commits and the end of a run.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use millstream_journal::{Identity, Journal, Options};
+
+use crate::connectors::files::{length_of, token_of};
+use crate::connectors::journals::Appending;
+use crate::connectors::shared_log::SharedLog;
+use crate::error::Cause;
+use crate::framing::Frames;
+use crate::outbox::backoff::Backoff;
+use crate::outbox::destination::{Connector, OutboxIdentity, check_sizes};
+use crate::outbox::direct::{Direct, DirectWriter};
+use crate::outbox::forwarder::{Forwarder, Parts};
+use crate::outbox::link::Link;
+use crate::outbox::progress::Progress;
+use crate::outbox::settings::{Settings, place};
+use crate::run::control::{Control, lock};
+use crate::sink::{Forwarding, OutputRun, Sink, Token, Transactional, Writer};
+
+/// The size of a segment, and about the largest record of an outbox.
+const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// A sink outside of the machine's files; see the [module](crate::outbox).
+pub struct Outbox {
+    connector: Arc<dyn Connector>,
+    settings: Settings,
+    run: Mutex<Option<Run>>,
+}
+
+/// The sink in a run.
+struct Run {
+    flow: String,
+    sink: String,
+    control: Arc<Control>,
+    way: Way,
+}
+
+enum Way {
+    /// With a state directory.
+    Kept(Kept),
+    /// Without: each flush waits for the delivery.
+    Direct(Arc<Mutex<Direct>>),
+}
+
+/// The outbox of a run with a state directory.
+struct Kept {
+    path: PathBuf,
+    /// Records below this number are committed.
+    committed: u64,
+    open: Option<OpenOutbox>,
+    /// The journal as the workers share it.
+    shared: Weak<Mutex<SharedLog<Appending>>>,
+}
+
+/// The outbox between the start of a run and its last commit.
+#[derive(Clone)]
+struct OpenOutbox {
+    /// One opening for writers and syncs, so that a sync covers all that was appended.
+    journal: Journal,
+    progress: Arc<Progress>,
+}
+
+impl Outbox {
+    /// Creates a sink that delivers to the destination of `connector`.
+    #[must_use]
+    pub fn new(connector: impl Connector) -> Self {
+        Outbox {
+            connector: Arc::new(connector),
+            settings: Settings::default(),
+            run: Mutex::default(),
+        }
+    }
+
+    /// Makes the sources of the flow pause while more than `bytes` wait for delivery; 1 GiB by default. The output of the input that
+    /// is already read is appended all the same.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.settings.bytes_max = bytes;
+        self
+    }
+
+    /// Makes the sources of the flow pause while a record older than `age` waits; there is no limit by default.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.settings.age_max = Some(age);
+        self
+    }
+
+    /// Sets the largest number of records in a delivery: 1000 by default, at least 1.
+    #[must_use]
+    pub fn batch(mut self, records: usize) -> Self {
+        self.settings.batch_records = records.max(1);
+        self
+    }
+
+    /// Ends a delivery at the record with which it has `bytes` bytes; 1 MiB by default.
+    #[must_use]
+    pub fn batch_bytes(mut self, bytes: usize) -> Self {
+        self.settings.batch_bytes = bytes.max(1);
+        self
+    }
+
+    /// Sets the delays after failed attempts.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// Sets how long a flow whose sources have ended waits for a destination that fails, until the run fails; a minute by default.
+    /// The records stay in the outbox, and the next start delivers them.
+    #[must_use]
+    pub fn wait_at_end(mut self, limit: Duration) -> Self {
+        self.settings.end_wait = limit;
+        self
+    }
+
+    fn options() -> Options {
+        Options {
+            record_bytes_max: SEGMENT_BYTES as u32,
+            ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+        }
+    }
+
+    fn link(&self, run: &Run, outbox: u128) -> Link {
+        let identity = OutboxIdentity {
+            flow: run.flow.clone(),
+            sink: run.sink.clone(),
+            outbox,
+        };
+        Link::new(Arc::clone(&self.connector), identity, self.settings.backoff)
+    }
+
+    /// Creates the outbox of a run without a state directory, in memory.
+    fn begin_direct(&self, run: &Run) -> Arc<Mutex<Direct>> {
+        let outbox = Identity::new(None, &Options::default().host).lineage;
+        let (sink, address) = (run.sink.as_str(), self.connector.describe());
+        tracing::info!(
+            sink,
+            "sink \"{sink}\" ({address}): at least once while this run lasts, as the flow has no state directory"
+        );
+        let progress = Progress::new(sink, &address, 0, self.settings, &run.control);
+        let link = self.link(run, outbox);
+        Arc::new(Mutex::new(Direct::new(sink, link, progress, &run.control)))
+    }
+
+    /// Calls `look` with the outbox of the run, if the run has a state directory.
+    fn kept<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        match &mut *lock(&self.run) {
+            Some(Run {
+                way: Way::Kept(kept),
+                ..
+            }) => Some(look(kept)),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the sink in the run.
+    fn name(&self) -> String {
+        let run = lock(&self.run);
+        run.as_ref().map(|run| run.sink.clone()).unwrap_or_default()
+    }
+}
+
+/// Returns the directory of an outbox: the existing one under any of the names of the sink, or that of the first name.
+fn directory(state: &Path, names: &[String]) -> PathBuf {
+    let mut places = names.iter().map(|name| place(state, name));
+    let first = names
+        .first()
+        .map_or_else(|| place(state, ""), |name| place(state, name));
+    places.find(|path| path.exists()).unwrap_or(first)
+}
+
+/// Removes an outbox that no commit knows.
+fn remove(path: &Path, sink: &str) -> Result<(), Cause> {
+    if !path.exists() {
+        return Ok(());
+    }
+    tracing::warn!(
+        sink,
+        "sink \"{sink}\": starts again without state; the outbox {} is removed with its records",
+        path.display()
+    );
+    std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+impl Sink<Frames> for Outbox {
+    fn describe(&self) -> String {
+        self.connector.describe()
+    }
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let mut run = lock(&self.run);
+        let Some(run) = &mut *run else {
+            return Err("the run of this outbox has not begun".into());
+        };
+        let limit = self.connector.record_bytes_max();
+        let kept = match &mut run.way {
+            Way::Kept(kept) => kept,
+            Way::Direct(direct) => {
+                let direct = Arc::clone(direct);
+                let address = self.connector.describe();
+                let writer = DirectWriter::new(direct, self.settings, (limit, address));
+                return Ok(Box::new(writer));
+            }
+        };
+        let opened = kept.open.clone();
+        let opened = opened.ok_or("the run of this outbox has not started")?;
+        let shared = match kept.shared.upgrade() {
+            Some(open) => open,
+            None => {
+                let appender = opened.journal.writer()?;
+                let open = Arc::new(Mutex::new(SharedLog::new(Appending(appender), control)));
+                kept.shared = Arc::downgrade(&open);
+                open
+            }
+        };
+        let share = lock(&shared).join();
+        Ok(Box::new(OutboxWriter {
+            shared,
+            share,
+            progress: opened.progress,
+            limit,
+            address: self.connector.describe(),
+        }))
+    }
+    fn transactional(&self) -> Option<&dyn Transactional> {
+        Some(self)
+    }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        Some(self)
+    }
+}
+
+impl Transactional for Outbox {
+    fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
+        let committed = length_of(tokens)?;
+        let resumed = self.kept(|kept| {
+            kept.committed = committed;
+            kept.path.clone()
+        });
+        let path = resumed.ok_or("the run of this outbox has not begun")?;
+        if tokens.is_empty() {
+            // No commit knows it: its state was dropped, or the flow was killed before its first commit.
+            remove(&path, &self.name())?;
+        }
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let exclusive = Options {
+            exclusive: true,
+            ..Self::options()
+        };
+        let journal = Journal::open(&path, exclusive)?;
+        let next = journal.next()?;
+        if next < committed {
+            return Err(format!(
+                "the outbox {} ends before record {next}, and the records before {committed} were committed: it was removed, or a \
+                 loss of power has taken its end; or start the sink again with --drop-state \"{}\"",
+                path.display(),
+                self.name()
+            )
+            .into());
+        }
+        journal.cut(committed)?;
+        Ok(Some(token_of(committed)))
+    }
+    fn sync(&self) -> Result<(), Cause> {
+        // Outside of the lock: workers can append during the sync.
+        if let Some(open) = self.kept(|kept| kept.open.clone()).flatten() {
+            open.journal.sync()?;
+        }
+        Ok(())
+    }
+    fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
+        if let Some(open) = self.kept(|kept| kept.open.clone()).flatten() {
+            open.progress.commit(length_of(tokens)?);
+        }
+        Ok(())
+    }
+    fn finish(&self) {
+        if let Some(open) = self.kept(|kept| kept.open.take()).flatten() {
+            open.progress.finish();
+        }
+    }
+    fn identity(&self) -> Option<usize> {
+        Some(std::ptr::from_ref(self).addr())
+    }
+}
+
+impl Forwarding for Outbox {
+    fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
+        let sink = run.names.first().cloned().unwrap_or_default();
+        let mut begun = Run {
+            flow: run.flow.to_owned(),
+            sink,
+            control: Arc::clone(run.control),
+            way: Way::Kept(Kept {
+                path: PathBuf::new(),
+                committed: 0,
+                open: None,
+                shared: Weak::new(),
+            }),
+        };
+        match run.state_dir {
+            None => begun.way = Way::Direct(self.begin_direct(&begun)),
+            Some(state) => {
+                if let Way::Kept(kept) = &mut begun.way {
+                    kept.path = directory(state, run.names);
+                }
+            }
+        }
+        *lock(&self.run) = Some(begun);
+        Ok(())
+    }
+    fn start(&self) -> Result<(), Cause> {
+        let mut run = lock(&self.run);
+        let Some(run) = &mut *run else {
+            return Ok(());
+        };
+        let Way::Kept(Kept {
+            path, committed, ..
+        }) = &run.way
+        else {
+            return Ok(());
+        };
+        let journal = Journal::open(path, Self::options())?;
+        let outbox = journal.lineage()?;
+        let (address, control) = (self.connector.describe(), Arc::clone(&run.control));
+        let progress = Progress::new(&run.sink, &address, *committed, self.settings, &control);
+        let forwarder = Forwarder::new(Parts {
+            sink: run.sink.clone(),
+            address,
+            journal: journal.clone(),
+            link: self.link(run, outbox),
+            settings: self.settings,
+            progress: Arc::clone(&progress),
+            control: Arc::clone(&control),
+        })?;
+        control.forwarder_begins();
+        let thread = std::thread::Builder::new().name("millstream-outbox".to_owned());
+        let started = thread.spawn(move || forwarder.run());
+        if let Way::Kept(kept) = &mut run.way {
+            kept.open = Some(OpenOutbox { journal, progress });
+        }
+        started.map(drop).map_err(|error| {
+            control.forwarder_ended();
+            error.into()
+        })
+    }
+}
+
+/// A worker that appends to an outbox.
+struct OutboxWriter {
+    shared: Arc<Mutex<SharedLog<Appending>>>,
+    share: usize,
+    progress: Arc<Progress>,
+    /// The largest record that the destination takes, and its name.
+    limit: Option<usize>,
+    address: String,
+}
+
+impl Writer<Frames> for OutboxWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        check_sizes(batch, self.limit, &self.address)?;
+        let (records, bytes) = (batch.spans.len(), batch.iter().map(<[u8]>::len).sum());
+        // Counted first: the forwarder must not deliver what is not counted.
+        self.progress.appended(records, bytes);
+        lock(&self.shared).write(self.share, batch)
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        let next = lock(&self.shared).prepare(self.share, epoch)?;
+        Ok(next.map(token_of))
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        let end = lock(&self.shared).leave(self.share)?;
+        Ok(end.map(token_of))
+    }
+}

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Journal, Reader, Retention, Share};
+use millstream_journal::{Cursor, CursorMode, Journal, Reader, Retention};
 
 use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
@@ -62,7 +62,7 @@ pub(super) struct Forwarder {
 impl Forwarder {
     /// Creates a forwarder that resumes from the position of the last one.
     pub(super) fn new(parts: Parts) -> Result<Self, Cause> {
-        let cursor = parts.journal.cursor(DELIVERED, Share::Exclusive)?;
+        let cursor = parts.journal.cursor(DELIVERED, CursorMode::Exclusive)?;
         // What is pruned was acknowledged; a loss of power may have taken that from the cursor.
         let first = cursor.position()?.max(parts.journal.first()?);
         let mut reader = parts.journal.reader()?;

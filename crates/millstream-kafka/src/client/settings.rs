@@ -98,6 +98,20 @@ impl Settings {
         Ok(config)
     }
 
+    /// The configuration of a client that neither fetches nor produces: the settings of the connection.
+    pub(crate) fn connection(&self, servers: &str) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        let parts = ["security.", "ssl.", "sasl.", "socket.", "enable.ssl", "broker.", "client."];
+        for (name, value) in &self.0 {
+            if parts.iter().any(|part| name.starts_with(part)) {
+                config.set(name, value);
+            }
+        }
+        config.set("bootstrap.servers", servers);
+        config
+    }
+
     /// The configuration of a producer.
     pub(crate) fn producer(&self, servers: &str) -> Result<ClientConfig, Error> {
         self.config(servers, &[COMMON, PRODUCER], PRODUCER_FIXED)

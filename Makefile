@@ -42,7 +42,7 @@ demo: package  ## run Market Spread, from generator to report
 # then this one; `make package` puts the release back.
 checked: $(READY)
 	cargo build --profile $(PROFILE) -p millstream-cli -p millstream-bench
-	$(BIN)/maturin develop --profile $(PROFILE)
+	$(BIN)/maturin develop --profile $(PROFILE) --features kafka
 
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest. The simulation has a journal with
 # planted bugs; tested apart from the others, it does not make cargo build them on that journal.
@@ -104,7 +104,7 @@ miri:  ## run the frame code under Miri; needs rustup +nightly component add mir
 	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
 
 wheel: $(READY)  ## build a wheel into dist/
-	$(BIN)/maturin build --release --out dist
+	$(BIN)/maturin build --release --features kafka-vendored --out dist
 	ls -lh dist
 
 # Verified packages would compile everything again: `cargo publish` does it.

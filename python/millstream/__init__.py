@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, journals, queues, service, tcp, testing, windows
+from . import files, journals, kafka, queues, service, tcp, testing, windows
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
@@ -138,6 +138,7 @@ __all__ = [
     "files",
     "generate",
     "journals",
+    "kafka",
     "publisher",
     "queues",
     "run",

@@ -22,6 +22,8 @@ mod gil;
 mod join;
 mod journal;
 mod kernel_states;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod keyed;
 mod logic;
 mod logs;
@@ -57,6 +59,9 @@ mod _millstream {
     use crate::flow::Flow;
     #[pymodule_export]
     use crate::journal::{Journal, JournalCursor, JournalReader, JournalRecord};
+    #[cfg(feature = "kafka")]
+    #[pymodule_export]
+    use crate::kafka::{KafkaMessage, kafka_read, kafka_write};
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Output, Sink, Token, Transactional, Writer};
+use millstream_flow::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -126,6 +126,13 @@ impl Sink<PyBatch> for NamedSink {
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
+    }
+    fn forwarding(&self) -> Option<&dyn Forwarding> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().forwarding(),
+            AnySink::Keyed(sink) => sink.engine().forwarding(),
+            AnySink::List(_) | AnySink::Object(_) => None,
+        }
     }
 }
 

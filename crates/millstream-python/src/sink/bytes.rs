@@ -26,6 +26,8 @@ pub(crate) struct ByteSink {
     sink: Arc<dyn Sink<Frames>>,
     encode: Option<Arc<Py<PyAny>>>,
     text: bool,
+    #[cfg(feature = "kafka")]
+    messages: Option<Arc<crate::kafka::KafkaEncoder>>,
 }
 
 #[pymethods]
@@ -46,6 +48,22 @@ impl ByteSink {
             sink: Arc::new(sink),
             encode: encode.map(Arc::new),
             text,
+            #[cfg(feature = "kafka")]
+            messages: None,
+        }
+    }
+
+    /// A sink of messages of Kafka.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn kafka(
+        sink: Arc<dyn Sink<Frames>>,
+        messages: Arc<crate::kafka::KafkaEncoder>,
+    ) -> Self {
+        ByteSink {
+            sink,
+            encode: None,
+            text: false,
+            messages: Some(messages),
         }
     }
 
@@ -77,6 +95,8 @@ impl ByteSink {
                 .as_ref()
                 .map(|encode| locked(|py| encode.clone_ref(py))),
             text: self.text,
+            #[cfg(feature = "kafka")]
+            messages: self.messages.clone(),
             frames: Frames::default(),
         }))
     }

@@ -21,6 +21,8 @@ pub(crate) struct EncodedWriter {
     pub(crate) inner: Box<dyn Writer<Frames>>,
     pub(crate) encode: Option<Py<PyAny>>,
     pub(crate) text: bool,
+    #[cfg(feature = "kafka")]
+    pub(crate) messages: Option<std::sync::Arc<crate::kafka::KafkaEncoder>>,
     pub(crate) frames: Frames,
 }
 
@@ -64,6 +66,17 @@ pub(crate) fn append_frame(
     Ok(())
 }
 
+impl EncodedWriter {
+    fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        #[cfg(feature = "kafka")]
+        if let Some(messages) = &self.messages {
+            return messages.append(item, &mut self.frames);
+        }
+        let encode = self.encode.as_ref();
+        append_frame(item, encode, self.text, "sink", &mut self.frames)
+    }
+}
+
 impl Writer<PyBatch> for EncodedWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
@@ -71,17 +84,14 @@ impl Writer<PyBatch> for EncodedWriter {
             let values = batch.take_values(py);
             batch.clear();
             for item in values.iter() {
-                let encode = self.encode.as_ref();
-                append_frame(&item, encode, self.text, "sink", &mut self.frames).map_err(
-                    |error| {
-                        Box::new(Failure {
-                            step: self.name.clone(),
-                            key: None,
-                            item: Some(show(&item)),
-                            cause: cause(error),
-                        })
-                    },
-                )?;
+                self.append(&item).map_err(|error| {
+                    Box::new(Failure {
+                        step: self.name.clone(),
+                        key: None,
+                        item: Some(show(&item)),
+                        cause: cause(error),
+                    })
+                })?;
             }
             Ok::<(), Cause>(())
         })?;

@@ -16,8 +16,10 @@ use super::settings::Settings;
 use super::{Consumer, Incoming, Notice, Polled, Queue, TopicPartition, Trouble};
 use crate::error::Error;
 
-/// The largest number of events of the client that are served at once.
-const EVENTS_MAX: usize = 64;
+/// The number of events of the client that are served at once. An event that is served looks like an empty queue.
+const EVENTS: usize = 32;
+/// How long an error of a connection may be later than the error of the call that needed it.
+const REASON_WAIT: Duration = Duration::from_millis(50);
 
 /// A consumer, and what its calls need.
 struct Client {
@@ -103,6 +105,10 @@ fn is_connection(error: &KafkaError) -> bool {
 
 impl Client {
     fn failed(&self, error: &KafkaError) -> Error {
+        if is_connection(error) && self.consumer.context().last().is_none() {
+            self.consumer.poll(REASON_WAIT);
+        }
+        self.has_events.store(true, Ordering::Release);
         self.serve();
         failed(&self.servers, self.consumer.context(), error)
     }
@@ -110,11 +116,9 @@ impl Client {
     /// Serves the events of the client: logs, errors, statistics.
     fn serve(&self) {
         if self.has_events.swap(false, Ordering::AcqRel) {
-            for _ in 0..EVENTS_MAX {
-                // Errors are reported to the context; messages do not come by this queue.
-                if self.consumer.poll(Duration::ZERO).is_none() {
-                    break;
-                }
+            for _ in 0..EVENTS {
+                // They are reported to the context; messages do not come by this queue.
+                let _ = self.consumer.poll(Duration::ZERO);
             }
         }
     }

@@ -246,9 +246,13 @@ impl Partition<Frames> for KafkaPartition {
 
 impl Drop for KafkaPartition {
     fn drop(&mut self) {
-        self.committed.1 = 0;
-        self.commit();
         self.queue = None;
+        if self.committed.0 != self.next && self.run.partitions_commit() && !self.is_cut_off {
+            let last = [(self.topic.clone(), self.number, self.next)];
+            if let Err(error) = self.run.control.commit(&last) {
+                tracing::warn!("the offset of the group is not committed: {error}");
+            }
+        }
         self.run.closed();
     }
 }

@@ -220,6 +220,11 @@ class Broker:
     def admin(self, settings: Mapping[str, Any] | None = None) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.servers, "logger": QUIET, **(settings or {})})
 
+    def admin_groups(self) -> list[str]:
+        """The names of all consumer groups."""
+        admin = self.admin()
+        return [group.group_id for group in admin.list_consumer_groups().result(timeout=30).valid]
+
     def create(self, topic: str, partitions: int = 1, **settings: str) -> str:
         """Creates a topic, waits until it has leaders, and returns its name."""
         config = {name.replace("_", "."): value for name, value in settings.items()}

@@ -69,13 +69,18 @@ class Judge:
 
     def read(self) -> list[Any]:
         """All messages of the topic, partition by partition, up to the end as it is now."""
-        self.consumer.assign([TopicPartition(self.topic, number, 0) for number in self.partitions])
-        messages, ended = [], set()
+        partitions = [TopicPartition(self.topic, number, 0) for number in self.partitions]
+        # A topic that is written to has no moment at which the client reports its end.
+        ends = {each.partition: self.consumer.get_watermark_offsets(each, PATIENCE)[1] for each in partitions}
+        self.consumer.assign(partitions)
+        messages, ended = [], {number for number, end in ends.items() if end == 0}
         deadline = time.monotonic() + PATIENCE
         while len(ended) < len(self.partitions):
             assert time.monotonic() < deadline, "the judge does not reach the end"
             for message in self.consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
+                if message.error() is None and message.offset() >= ends[message.partition()]:
+                    ended.add(message.partition())
+                elif message.error() is None:
                     messages.append(message)
                 elif message.error().code() == -191:  # the end of a partition
                     ended.add(message.partition())

@@ -1,6 +1,7 @@
 """Topics as sinks of flows, against a real broker; an independent consumer with read_committed is the judge."""
 
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,25 @@ def test_messages_are_written_with_all_their_parts(broker: Broker, tmp_path: Pat
     sink = ms.kafka.write(broker.servers, topic, exactly_once=way != "at least once")
     headers = [("a", b"1"), ("a", None)]
     chosen = ms.kafka.Message("chosen", key=b"k", partition=1, time=1_700_000_000.5, headers=headers)
-    items = [chosen, ms.kafka.Message(None, key="gone", partition=0), ms.kafka.Message("x", topic=other, partition=1)]
+    items = [
+        chosen,
+        ms.kafka.Message(None, key="gone", partition=0),
+        ms.kafka.Message("x", topic=other, partition=1),
+    ]
     send([*items, b"bytes", "text", None, b""], sink, state)
     messages = Judge(broker, topic).read()
     (first,) = [message for message in messages if message.value() == b"chosen"]
     assert (first.key(), first.partition(), first.timestamp()[1]) == (b"k", 1, 1_700_000_000_500)
     assert first.headers() == headers
     values = sorted((message.value() or b"", message.key() or b"") for message in messages)
-    assert values == [(b"", b""), (b"", b""), (b"", b"gone"), (b"bytes", b""), (b"chosen", b"k"), (b"text", b"")]
+    assert values == [
+        (b"", b""),
+        (b"", b""),
+        (b"", b"gone"),
+        (b"bytes", b""),
+        (b"chosen", b"k"),
+        (b"text", b""),
+    ]
     (there,) = Judge(broker, other).read()
     assert (there.value(), there.partition()) == (b"x", 1)
 
@@ -75,13 +87,14 @@ def test_a_message_that_was_read_goes_to_the_topic_of_the_sink(broker: Broker, t
 def test_the_progress_is_stored_with_the_messages(broker: Broker, tmp_path: Path) -> None:
     topic, state = broker.create("progress"), tmp_path / "state"
     send(list("abc"), ms.kafka.write(broker.servers, topic), state)
-    (group,) = groups(broker, "millstream.send.out.")
-    assert stored(broker, group, topic) == 3
+    assert stored(broker, group_of(broker, topic), topic) == 3
 
 
-def groups(broker: Broker, prefix: str) -> list[str]:
-    found = broker.admin().list_groups(timeout=30)
-    return [group.id for group in found if group.id.startswith(prefix)]
+def group_of(broker: Broker, topic: str) -> str:
+    """The group under which the progress of the sink to this topic is stored: also the transactional id."""
+    found = broker.admin_groups()
+    (group,) = [name for name in found if stored(broker, name, topic) >= 0]
+    return group
 
 
 def stored(broker: Broker, group: str, topic: str) -> int:
@@ -111,27 +124,9 @@ def test_what_the_broker_refuses_fails_the_flow(broker: Broker, tmp_path: Path) 
         send([b"x"], ms.kafka.write(broker.servers, "absent"), tmp_path / "other")
 
 
-class Forever(ms.Source[int]):
-    """Numbers, slowly, without end."""
-
-    def open(self, partition: str, position: int | None) -> Any:
-        self.next = position or 0
-        return self
-
-    def next_batch(self) -> list[int]:
-        self.next += 1
-        return [self.next - 1]
-
-    def next_awake(self) -> float:
-        return 0.001
-
-    def position(self) -> int:
-        return self.next
-
-
 def counting(broker: Broker, topic: str, **options: Any) -> ms.Flow:
     flow = ms.Flow("count")
-    numbers = flow.source("in", Forever(), batch_size=1)
+    numbers = flow.source("in", ms.generate(count, rate=500, batch_size=10))
     numbers.map(str).sink("out", ms.kafka.write(broker.servers, topic, **options))
     return flow
 
@@ -170,7 +165,7 @@ def test_expired_progress_falls_back_to_the_outbox(broker: Broker, tmp_path: Pat
     running = counting(broker, topic).start(state=state, epoch=0.05)
     until(lambda: len(judge.values()) > 20)
     running.stop()
-    (group,) = groups(broker, "millstream.count.out.")
+    group = group_of(broker, topic)
     admin = broker.admin()
     until(lambda: deleted(admin, group))
     before = len(judge.values())
@@ -194,15 +189,21 @@ def deleted(admin: Any, group: str) -> bool:
 def test_an_open_transaction_of_a_killed_producer_is_ended(broker: Broker, tmp_path: Path) -> None:
     """A producer that died inside a transaction does not hold up readers: the next start ends it."""
     topic, state = broker.create("hanging"), tmp_path / "state"
-    send(["a"], ms.kafka.write(broker.servers, topic), state)
-    (name,) = [g for g in groups(broker, "millstream.send.out.") if stored(broker, g, topic) >= 0]
-    dead = Producer({"bootstrap.servers": broker.servers, "transactional.id": name})
+    judge = Judge(broker, topic)
+    running = counting(broker, topic).start(state=state, epoch=0.05)
+    until(lambda: len(judge.values()) > 20)
+    running.stop()
+    dead = Producer({"bootstrap.servers": broker.servers, "transactional.id": group_of(broker, topic)})
     dead.init_transactions(30)
     dead.begin_transaction()
     dead.produce(topic, b"never committed")
     dead.flush()
-    send(["a", "b"], ms.kafka.write(broker.servers, topic), state)
-    assert Judge(broker, topic).values() == [b"a", b"b"]
+    before = len(judge.values())
+    running = counting(broker, topic).start(state=state, epoch=0.05)
+    until(lambda: len(judge.values()) > before + 20)
+    running.stop()
+    values = judge.values()
+    assert values == [str(number).encode() for number in range(len(values))]
 
 
 def test_at_least_once_waits_for_all_acknowledgements(broker: Broker, tmp_path: Path) -> None:

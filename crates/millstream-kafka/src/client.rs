@@ -3,8 +3,8 @@
 //! The rest of the crate uses the traits [`Consumer`] and [`Queue`], so that another client can take its place and tests can
 //! simulate one.
 
-pub(crate) mod context;
 mod consumer;
+pub(crate) mod context;
 pub(crate) mod producer;
 pub(crate) mod settings;
 

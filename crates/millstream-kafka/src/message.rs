@@ -299,7 +299,9 @@ impl<'a> Input<'a> {
     }
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let taken = self.bytes(N)?;
-        taken.try_into().map_err(|_| Error::Format("it is too short"))
+        taken
+            .try_into()
+            .map_err(|_| Error::Format("it is too short"))
     }
     fn short(&mut self) -> Result<&'a [u8], Error> {
         let length = u16::from_le_bytes(self.array()?);
@@ -348,14 +350,20 @@ mod tests {
     #[test]
     fn nothing_and_emptiness_differ() {
         let nothing = round_trip(&Outgoing::default());
-        assert_eq!((nothing.key, nothing.value, nothing.time_ms), (None, None, None));
+        assert_eq!(
+            (nothing.key, nothing.value, nothing.time_ms),
+            (None, None, None)
+        );
         let empty = Outgoing {
             key: Some(Vec::new()),
             value: Some(Vec::new()),
             ..Outgoing::default()
         };
         let empty = round_trip(&empty);
-        assert_eq!((empty.key, empty.value), (Some(Vec::new()), Some(Vec::new())));
+        assert_eq!(
+            (empty.key, empty.value),
+            (Some(Vec::new()), Some(Vec::new()))
+        );
     }
 
     #[test]

@@ -196,7 +196,13 @@ impl Source<Frames> for ReadKafka {
         let end = bounds::end(&run, (&topic, number), self.end)?;
         let consumer = run.consumer_of(io.place())?;
         let queue = consumer.open((&topic, number), from, io.wake())?;
-        let opened = KafkaPartition::new(run.clone(), (topic, number), queue, (from, end), self.format);
+        let opened = KafkaPartition::new(
+            run.clone(),
+            (topic, number),
+            queue,
+            (from, end),
+            self.format,
+        );
         run.opened(&self.run);
         Ok(Box::new(opened))
     }
@@ -218,16 +224,18 @@ impl Resumable for ReadKafka {
             memory.resumes = !begin.forget && !begin.committed.is_empty();
         }
         let run = self.current()?;
-        run.has_commits();
+        if begin.state_dir.is_some() {
+            run.has_commits();
+        }
         if !begin.forget {
             for (name, _) in begin.committed {
                 run.check_known(name)?;
             }
         }
-        match &self.group {
-            None => Ok(None),
-            Some(_) => Ok(Some(Arc::new(GroupCommits::new(run)))),
-        }
+        Ok(match (&self.group, begin.state_dir) {
+            (Some(_), Some(_)) => Some(Arc::new(GroupCommits::new(run))),
+            _ => None,
+        })
     }
 }
 

@@ -21,9 +21,9 @@ mod gather;
 mod gil;
 mod join;
 mod journal;
-mod kernel_states;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod kernel_states;
 mod keyed;
 mod logic;
 mod logs;

@@ -171,7 +171,9 @@ impl Consumer for Client {
     }
 
     fn bounds(&self, (topic, partition): TopicPartition<'_>) -> Result<(i64, i64), Error> {
-        let bounds = self.consumer.fetch_watermarks(topic, partition, self.patience);
+        let bounds = self
+            .consumer
+            .fetch_watermarks(topic, partition, self.patience);
         bounds.map_err(|error| self.failed(&error))
     }
 
@@ -250,7 +252,10 @@ impl Queue for Fetched {
     }
 
     fn ended_before(&self) -> Option<i64> {
-        self.client.consumer.context().end_of(&self.topic, self.partition)
+        self.client
+            .consumer
+            .context()
+            .end_of(&self.topic, self.partition)
     }
 
     fn commit(&self, offset: i64) -> Result<(), Error> {

@@ -178,8 +178,11 @@ pub(crate) fn connect_transactional(
     let timeout_ms: u64 = timeout.parse().unwrap_or(60_000);
     let client = Client::new(servers, &config)?;
     let mut reading = settings.connection(servers);
-    reading.set("group.id", id).set("isolation.level", "read_committed");
-    let progress: Result<BaseConsumer<Context>, _> = reading.create_with_context(Context::default());
+    reading
+        .set("group.id", id)
+        .set("isolation.level", "read_committed");
+    let progress: Result<BaseConsumer<Context>, _> =
+        reading.create_with_context(Context::default());
     Ok(Box::new(Transactions {
         client,
         id: id.to_owned(),
@@ -261,6 +264,16 @@ fn headers(message: &View<'_>) -> Result<Option<OwnedHeaders>, Error> {
     Ok(headers)
 }
 
+/// Whether a producer of the same id has taken over.
+fn is_fenced(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
+    )
+}
+
 impl Transactions {
     /// Returns the failure of a call of the client.
     fn failure(&self, error: &KafkaError) -> Failure {
@@ -272,18 +285,7 @@ impl Transactions {
         };
         let (code, reason) = (transaction.code(), transaction.string());
         match code {
-            RDKafkaErrorCode::Fenced
-            | RDKafkaErrorCode::ProducerFenced
-            | RDKafkaErrorCode::InvalidProducerEpoch => {
-                let id = self.id.clone();
-                let error = Error::Fenced { id, reason };
-                // The broker also shuts a producer out whose transaction has taken too long.
-                let begun = *self.begun_ns.lock().unwrap_or_else(PoisonError::into_inner);
-                match begun > 0 && now_ns().saturating_sub(begun) >= self.timeout_ns {
-                    true => Failure::Passing(error),
-                    false => Failure::Lasting(error),
-                }
-            }
+            code if is_fenced(code) => self.fenced(reason),
             RDKafkaErrorCode::TransactionalIdAuthorizationFailed
             | RDKafkaErrorCode::TopicAuthorizationFailed
             | RDKafkaErrorCode::GroupAuthorizationFailed
@@ -293,6 +295,18 @@ impl Transactions {
             }
             RDKafkaErrorCode::OperationTimedOut => self.by_connection(error),
             _ => Failure::Passing(Error::Transaction { servers, reason }),
+        }
+    }
+
+    /// Returns the failure of a producer that was shut out.
+    fn fenced(&self, reason: String) -> Failure {
+        let id = self.id.clone();
+        let error = Error::Fenced { id, reason };
+        // The broker also shuts a producer out whose transaction has taken too long.
+        let begun = *self.begun_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        match begun > 0 && now_ns().saturating_sub(begun) >= self.timeout_ns {
+            true => Failure::Passing(error),
+            false => Failure::Lasting(error),
         }
     }
 
@@ -323,7 +337,12 @@ impl Producer for Transactions {
         self.client.hurry();
     }
     fn take_failure(&self) -> Option<Failure> {
-        self.client.take_failure()
+        let failure = self.client.take_failure()?;
+        // Messages fail because the producer has: its own error says more.
+        match self.client.producer.client().fatal_error() {
+            Some((code, reason)) if is_fenced(code) => Some(self.fenced(reason)),
+            _ => Some(failure),
+        }
     }
     fn notice(&self) -> Option<Notice> {
         self.client.notice()
@@ -334,9 +353,14 @@ impl TransactionalProducer for Transactions {
     fn init(&self) -> Result<(), Failure> {
         let begun = self.client.producer.init_transactions(self.patience);
         begun.map_err(|error| self.failure(&error))?;
-        let metadata = self.progress.fetch_metadata(Some(&self.topic), self.patience);
+        let metadata = self
+            .progress
+            .fetch_metadata(Some(&self.topic), self.patience);
         let metadata = metadata.map_err(|error| self.failure(&error))?;
-        let found = metadata.topics().iter().any(|topic| !topic.partitions().is_empty());
+        let found = metadata
+            .topics()
+            .iter()
+            .any(|topic| !topic.partitions().is_empty());
         match found {
             true => Ok(()),
             false => Err(Failure::Lasting(Error::NoTopic {

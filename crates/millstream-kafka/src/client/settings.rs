@@ -73,13 +73,17 @@ impl Settings {
 
     /// How long a call waits for a broker.
     pub(crate) fn patience(&self) -> Duration {
-        let millis = self.get("socket.timeout.ms").and_then(|text| text.parse().ok());
+        let millis = self
+            .get("socket.timeout.ms")
+            .and_then(|text| text.parse().ok());
         millis.map_or(PATIENCE, Duration::from_millis)
     }
 
     /// The largest message that a producer takes, in bytes of key, value and headers.
     pub(crate) fn message_bytes_max(&self) -> usize {
-        let set = self.get("message.max.bytes").or(self.get("max.message.bytes"));
+        let set = self
+            .get("message.max.bytes")
+            .or(self.get("max.message.bytes"));
         set.and_then(|text| text.parse().ok())
             .unwrap_or(MESSAGE_BYTES_MAX)
     }
@@ -102,7 +106,15 @@ impl Settings {
     pub(crate) fn connection(&self, servers: &str) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set_log_level(RDKafkaLogLevel::Warning);
-        let parts = ["security.", "ssl.", "sasl.", "socket.", "enable.ssl", "broker.", "client."];
+        let parts = [
+            "security.",
+            "ssl.",
+            "sasl.",
+            "socket.",
+            "enable.ssl",
+            "broker.",
+            "client.",
+        ];
         for (name, value) in &self.0 {
             if parts.iter().any(|part| name.starts_with(part)) {
                 config.set(name, value);
@@ -148,7 +160,11 @@ impl Settings {
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Settings {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter();
-        Settings(pairs.map(|(name, value)| (name.into(), value.into())).collect())
+        Settings(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
     }
 }
 

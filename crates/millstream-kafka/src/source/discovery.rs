@@ -55,7 +55,9 @@ impl Discovery {
     /// Waits for the next question; returns false if the run is over.
     fn waits(&self) -> bool {
         let state = self.lock();
-        let waited = self.stopped.wait_timeout_while(state, INTERVAL, |state| !state.stops);
+        let waited = self
+            .stopped
+            .wait_timeout_while(state, INTERVAL, |state| !state.stops);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !state.stops
     }

@@ -31,7 +31,8 @@ pub(super) struct KafkaPartition {
     format: Format,
     /// The offset of the next message.
     next: i64,
-    /// Where the reading ends.
+    /// Where the run began, and where the reading ends.
+    began: i64,
     end: Option<i64>,
     /// The offset of an end of the partition that the client reported before the queue was read last.
     reported_end: Option<i64>,
@@ -56,6 +57,7 @@ impl KafkaPartition {
             queue: Some(queue),
             format,
             next,
+            began: next,
             end,
             reported_end: None,
             committed: (next, 0),
@@ -247,7 +249,8 @@ impl Partition<Frames> for KafkaPartition {
 impl Drop for KafkaPartition {
     fn drop(&mut self) {
         self.queue = None;
-        if self.committed.0 != self.next && self.run.partitions_commit() && !self.is_cut_off {
+        // Those in the background may be lost with the client.
+        if self.began != self.next && self.run.partitions_commit() && !self.is_cut_off {
             let last = [(self.topic.clone(), self.number, self.next)];
             if let Err(error) = self.run.control.commit(&last) {
                 tracing::warn!("the offset of the group is not committed: {error}");

@@ -73,7 +73,9 @@ impl Run {
     /// The names of the partitions.
     pub(super) fn names(&self) -> Vec<String> {
         let partitions = self.partitions.iter();
-        partitions.map(|(topic, number)| name_of((topic, *number))).collect()
+        partitions
+            .map(|(topic, number)| name_of((topic, *number)))
+            .collect()
     }
 
     /// Returns topic and number of a partition by its index.
@@ -87,7 +89,10 @@ impl Run {
         &self,
         (worker, workers): (usize, usize),
     ) -> Result<Arc<dyn Consumer>, Error> {
-        let mut consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut consumers = self
+            .consumers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(consumer) = consumers.get(&worker) {
             return Ok(Arc::clone(consumer));
         }
@@ -134,10 +139,17 @@ impl Run {
         }
         self.discovery.stop();
         let consumers = std::mem::take(
-            &mut *self.consumers.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *self
+                .consumers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
         );
         drop(consumers);
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let memory = self
+            .memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(memory) = memory {
             memory.lock().unwrap_or_else(PoisonError::into_inner).run = None;
         }

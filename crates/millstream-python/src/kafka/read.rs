@@ -37,7 +37,10 @@ pub(crate) fn kafka_read(
         (None, None) => End::Never,
     };
     let settings = Settings::from_iter(settings);
-    let mut source = read(servers, topics).start(start).end(end).settings(settings);
+    let mut source = read(servers, topics)
+        .start(start)
+        .end(end)
+        .settings(settings);
     if let Some(group) = group {
         source = source.group(group);
     }
@@ -50,5 +53,7 @@ pub(crate) fn kafka_read(
 
 fn by_partition(offsets: Vec<(String, i32, i64)>) -> BTreeMap<(String, i32), i64> {
     let offsets = offsets.into_iter();
-    offsets.map(|(topic, partition, offset)| ((topic, partition), offset)).collect()
+    offsets
+        .map(|(topic, partition, offset)| ((topic, partition), offset))
+        .collect()
 }

@@ -29,9 +29,7 @@ impl KafkaEncoder {
         }
         let mut failure = None;
         let appended = match encoded.cast::<KafkaMessage>() {
-            Ok(message) => {
-                frames.append(|out| failure = message.get().append(out).err())
-            }
+            Ok(message) => frames.append(|out| failure = message.get().append(out).err()),
             Err(_) => {
                 let key = match &self.key {
                     Some(key) => bytes_of("the key", &key.bind(py).call1((item,))?)?,

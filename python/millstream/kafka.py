@@ -227,7 +227,7 @@ def write(
 
     With a state directory each message is written once, after a crash too: the flow appends it to an outbox
     in the state directory, and committed messages are written in transactions. Readers need the setting
-    ``isolation.level=read_committed``, which most tools have not by default. Without a state directory, and
+    ``isolation.level=read_committed``, which is not the default of Java's clients. Without a state directory, and
     with ``exactly_once=False``, a message may be written again after a crash.
 
     An item that is a :class:`Message` is written with its key, value, time and headers: to its own topic and

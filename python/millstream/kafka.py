@@ -54,8 +54,10 @@ def _milliseconds(name: str, time: object) -> int | None:
     """The milliseconds since 1970 of a datetime or a number of seconds; None for anything else.
 
     >>> from datetime import datetime, timezone
-    >>> _milliseconds("start", datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)), _milliseconds("start", 1.5)
-    (1000, 1500)
+    >>> _milliseconds("start", datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc))
+    1000
+    >>> _milliseconds("start", 1.5)
+    1500
     """
     from datetime import datetime
 
@@ -227,8 +229,8 @@ def write(
 
     With a state directory each message is written once, after a crash too: the flow appends it to an outbox
     in the state directory, and committed messages are written in transactions. Readers need the setting
-    ``isolation.level=read_committed``, which is not the default of Java's clients. Without a state directory, and
-    with ``exactly_once=False``, a message may be written again after a crash.
+    ``isolation.level=read_committed``, which is not the default of Java's clients. Without a state directory,
+    and with ``exactly_once=False``, a message may be written again after a crash.
 
     An item that is a :class:`Message` is written with its key, value, time and headers: to its own topic and
     partition if the program has made it with these, otherwise to ``topic``. A message that was read goes to

@@ -1,4 +1,4 @@
-"""A Kafka broker of its own for tests: one node, which is its own controller, on free ports of this machine.
+"""A Kafka broker for tests: one node, which is its own controller, on free ports.
 
 Apache Kafka comes from Maven Central and is kept in `~/.cache/millstream-tests`. The broker has these listeners:
 

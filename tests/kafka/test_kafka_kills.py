@@ -1,4 +1,4 @@
-"""Flows from topic to topic are killed with -9, inside transactions too; an independent consumer is the judge.
+"""Flows from topic to topic are killed with -9, inside transactions too.
 
 ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 6 here). A failure prints the seed.
 """
@@ -26,7 +26,7 @@ import millstream as ms
 
 flow = ms.Flow("counts")
 orders = flow.source("orders", ms.kafka.read(os.environ["SERVERS"], os.environ["FROM"]))
-counts = orders.key_by(lambda order: order.key.decode()).count().items()
+counts = orders.key_by(lambda order: order.key.decode()).count("each").items()
 sink = ms.kafka.write(
     os.environ["SERVERS"],
     os.environ["TO"],

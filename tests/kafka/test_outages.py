@@ -112,7 +112,7 @@ def test_a_broker_that_is_killed_again_and_again(own_broker: Callable[..., Broke
 
 
 def test_a_flow_stops_while_the_broker_is_away(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
-    """It does not wait for a broker that is away; what it has not delivered is delivered by the next start."""
+    """It does not wait for the broker; what it has not delivered is delivered by the next start."""
     broker = own_broker()
     topic = broker.create("away")
     judge = Judge(broker, topic)

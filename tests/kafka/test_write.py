@@ -1,4 +1,4 @@
-"""Topics as sinks of flows, against a real broker; an independent consumer with read_committed is the judge."""
+"""Topics as sinks of flows, against a real broker; an independent consumer is the judge."""
 
 import shutil
 from itertools import count
@@ -132,7 +132,7 @@ def counting(broker: Broker, topic: str, **options: Any) -> ms.Flow:
 
 
 def test_a_copy_of_the_state_is_shut_out(broker: Broker, tmp_path: Path) -> None:
-    """The younger of two that deliver the same outbox takes over; the older one fails, and nothing is there twice."""
+    """The younger of two takes over; the older one fails, and nothing is there twice."""
     topic, state, copy = broker.create("zombie"), tmp_path / "state", tmp_path / "copy"
     first = counting(broker, topic)
     running = first.start(state=state, epoch=0.05)

@@ -48,8 +48,8 @@ pub(crate) trait Queue {
     /// Returns the offset before which the partition is known to have no further messages than those that were polled before the
     /// queue was last found empty: transactions leave gaps at the end of a partition.
     fn ended_before(&self) -> Option<i64>;
-    /// Commits an offset of the partition for the group, in the background.
-    fn commit(&self, offset: i64) -> Result<(), Error>;
+    /// Commits an offset of the partition for the group: in the background, or waits for the answer.
+    fn commit(&self, offset: i64, waits: bool) -> Result<(), Error>;
     /// Takes what the client has reported about the connection since the last call.
     fn notices(&self) -> Vec<Notice>;
 }

@@ -19,7 +19,7 @@ pub enum Error {
     Refused {
         /// The addresses.
         servers: String,
-        /// What the broker said.
+        /// The reason that the broker reports.
         reason: String,
     },
     /// A topic does not exist.
@@ -95,7 +95,7 @@ pub enum Error {
         key: String,
         /// The size of key and value.
         bytes: usize,
-        /// What the client or the broker said.
+        /// The reason that the client or the broker reports.
         reason: String,
     },
     /// Another producer with the same transactional id has taken over.
@@ -106,7 +106,7 @@ pub enum Error {
     Fenced {
         /// The transactional id.
         id: String,
-        /// What the broker said.
+        /// The reason that the broker reports.
         reason: String,
     },
     /// A transaction failed.
@@ -114,7 +114,7 @@ pub enum Error {
     Transaction {
         /// The addresses.
         servers: String,
-        /// What the client said.
+        /// The reason that the client reports.
         reason: String,
     },
     /// A setting of librdkafka is unknown or has a wrong value.
@@ -122,7 +122,7 @@ pub enum Error {
     Setting {
         /// The name.
         name: String,
-        /// What the client said.
+        /// The reason that the client reports.
         reason: String,
     },
     /// A stored message is damaged, or of a newer version.
@@ -133,7 +133,7 @@ pub enum Error {
     Client {
         /// The addresses.
         servers: String,
-        /// What the client said.
+        /// The reason that the client reports.
         reason: String,
     },
 }

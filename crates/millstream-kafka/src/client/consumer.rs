@@ -258,10 +258,14 @@ impl Queue for Fetched {
             .end_of(&self.topic, self.partition)
     }
 
-    fn commit(&self, offset: i64) -> Result<(), Error> {
+    fn commit(&self, offset: i64, waits: bool) -> Result<(), Error> {
         let of = (self.topic.as_str(), self.partition);
         let list = Client::list(of, Offset::Offset(offset));
-        let begun = self.client.consumer.commit(&list, CommitMode::Async);
+        let mode = match waits {
+            true => CommitMode::Sync,
+            false => CommitMode::Async,
+        };
+        let begun = self.client.consumer.commit(&list, mode);
         begun.map_err(|error| self.client.failed(&error))
     }
 

@@ -193,7 +193,7 @@ impl KafkaPartition {
         }
         self.committed = (self.next, now_ns() + LOOK_NS);
         if let Some(queue) = &self.queue
-            && let Err(error) = queue.commit(self.next)
+            && let Err(error) = queue.commit(self.next, false)
         {
             tracing::warn!("the offset of the group is not committed: {error}");
         }
@@ -248,13 +248,14 @@ impl Partition<Frames> for KafkaPartition {
 
 impl Drop for KafkaPartition {
     fn drop(&mut self) {
-        self.queue = None;
-        // Those in the background may be lost with the client.
-        if self.began != self.next && self.run.partitions_commit() && !self.is_cut_off {
-            let last = [(self.topic.clone(), self.number, self.next)];
-            if let Err(error) = self.run.control.commit(&last) {
-                tracing::warn!("the offset of the group is not committed: {error}");
-            }
+        // Commits in the background may be lost with the client. This is the same client, so that none overtakes it.
+        if let Some(queue) = self.queue.take()
+            && self.began != self.next
+            && self.run.partitions_commit()
+            && !self.is_cut_off
+            && let Err(error) = queue.commit(self.next, true)
+        {
+            tracing::warn!("the offset of the group is not committed: {error}");
         }
         self.run.closed();
     }

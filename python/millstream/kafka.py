@@ -10,6 +10,7 @@ from typing import overload
 
 from . import _millstream
 from ._errors import FlowUsageError
+from ._schema_registry import SchemaDecoder, SchemaRegistryError, avro, json_schema, protobuf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,16 @@ try:
 except ImportError:  # a build without the feature
     pass
 
-__all__ = ["Message", "read", "write"]
+__all__ = [
+    "Message",
+    "SchemaDecoder",
+    "SchemaRegistryError",
+    "avro",
+    "json_schema",
+    "protobuf",
+    "read",
+    "write",
+]
 
 
 def _function(name: str) -> Any:

@@ -42,7 +42,7 @@ demo: package  ## run Market Spread, from generator to report
 # then this one; `make package` puts the release back.
 checked: $(READY)
 	cargo build --profile $(PROFILE) -p millstream-cli -p millstream-bench
-	$(BIN)/maturin develop --profile $(PROFILE)
+	$(BIN)/maturin develop --profile $(PROFILE) --features kafka
 
 # The crate millstream-python links only inside an interpreter, so its tests are those of pytest. The simulation has a journal with
 # planted bugs; tested apart from the others, it does not make cargo build them on that journal.
@@ -81,7 +81,7 @@ api: docs  ## renew the snapshots of the public API, crates/*/api.txt
 crash: checked  ## kill processes of journals, queues, flows and services, hundreds of times
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile $(PROFILE) -p millstream-journal --test journal kills_under_load -- --nocapture
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_queue_kills.py tests/process/test_queue_full_disk.py tests/process/test_queue_space.py tests/process/test_queues_in_process.py tests/process/test_flow_kills.py tests/process/test_flow_full_disk.py tests/process/test_outbox_kills.py tests/process/test_outbox_full_disk.py \
-		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py tests/process/test_adapter_kills.py
+		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py tests/process/test_adapter_kills.py tests/kafka/test_kafka_kills.py
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_machine_lost.py
 
 BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench
@@ -104,7 +104,7 @@ miri:  ## run the frame code under Miri; needs rustup +nightly component add mir
 	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
 
 wheel: $(READY)  ## build a wheel into dist/
-	$(BIN)/maturin build --release --out dist
+	$(BIN)/maturin build --release --features kafka-vendored --out dist
 	ls -lh dist
 
 # Verified packages would compile everything again: `cargo publish` does it.

@@ -186,6 +186,37 @@ class JournalRecord:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+@final
+class KafkaMessage:
+    def __new__(
+        cls,
+        value: bytes | str | Record | None,
+        key: bytes | str | Record | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        time: float | None = None,
+        headers: Iterable[tuple[str, bytes | str | None]] | None = None,
+    ) -> Self: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int | None: ...
+    @property
+    def offset(self) -> int | None: ...
+    @property
+    def time(self) -> float | None: ...
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]: ...
+    @staticmethod
+    def _of(frame: bytes) -> KafkaMessage: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
 @disjoint_base
 class Queues:
     def __new__(
@@ -566,6 +597,31 @@ def journal_read(
 ) -> ByteSource[Any]: ...
 def journal_append(
     path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None
+) -> ByteSink[Any]: ...
+def kafka_read(
+    servers: str,
+    topics: Sequence[str],
+    *,
+    start: str | None,
+    start_ms: int | None,
+    offsets: Sequence[tuple[str, int, int]] | None,
+    end: str | None,
+    end_ms: int | None,
+    group: str | None,
+    settings: Sequence[tuple[str, str]],
+    values: bool,
+    decode: object,
+) -> ByteSource[Any]: ...
+def kafka_write(
+    servers: str,
+    topic: str,
+    *,
+    key: Callable[[Any], object] | None,
+    encode: Callable[[Any], object] | None,
+    exactly_once: bool,
+    settings: Sequence[tuple[str, str]],
+    max_bytes: int | None,
+    max_age: float | None,
 ) -> ByteSink[Any]: ...
 def queue_read(
     place: str | PathLike[str], names: Sequence[str], *, decode: object, until_empty: bool

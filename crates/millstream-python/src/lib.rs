@@ -21,6 +21,8 @@ mod gather;
 mod gil;
 mod join;
 mod journal;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod kernel_states;
 mod keyed;
 mod logic;
@@ -57,6 +59,9 @@ mod _millstream {
     use crate::flow::Flow;
     #[pymodule_export]
     use crate::journal::{Journal, JournalCursor, JournalReader, JournalRecord};
+    #[cfg(feature = "kafka")]
+    #[pymodule_export]
+    use crate::kafka::{KafkaMessage, kafka_read, kafka_write};
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]

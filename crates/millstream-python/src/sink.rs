@@ -140,7 +140,8 @@ impl Sink<PyBatch> for NamedSink {
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().forwarding(),
-            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => None,
+            AnySink::Keyed(sink) => sink.engine().forwarding(),
+            AnySink::List(_) | AnySink::Object(_) => None,
         }
     }
 }

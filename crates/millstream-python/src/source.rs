@@ -21,6 +21,8 @@ pub(crate) use bytes::{
     ByteSource, directory_read, file_read, journal_read, queue_read, tcp_connect, tcp_listen,
 };
 pub(crate) use csv::{CsvSource, csv_directory, csv_read};
+#[cfg(feature = "kafka")]
+pub(crate) use decode::Decode;
 pub(crate) use durable::DurableSource;
 pub(crate) use io::SourceIo;
 pub(crate) use reading::{Reading, batch_size, framing};

@@ -1,7 +1,7 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
 //! This crate re-exports the others for users in Rust. Journals and records are always there; the rest are features, all on by default
-//! but the last two:
+//! but the last three:
 //!
 //! | feature | module | what it is |
 //! |---|---|---|
@@ -11,6 +11,7 @@
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
 //! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
+//! | `kafka` | [`kafka`] | topics of Kafka as sources and sinks of flows |
 //! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |
 //!
 //! The program `millstream` is in the crate `millstream-cli`.
@@ -33,6 +34,8 @@
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
 pub use millstream_journal as journal;
+#[cfg(feature = "kafka")]
+pub use millstream_kafka as kafka;
 #[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
 #[cfg(feature = "queue")]

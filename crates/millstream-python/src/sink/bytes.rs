@@ -27,6 +27,8 @@ pub(crate) struct ByteSink {
     sink: Arc<dyn Sink<Frames>>,
     encode: Option<Arc<Py<PyAny>>>,
     otherwise: Otherwise,
+    #[cfg(feature = "kafka")]
+    messages: Option<Arc<crate::kafka::KafkaEncoder>>,
 }
 
 #[pymethods]
@@ -50,6 +52,22 @@ impl ByteSink {
             sink: Arc::new(sink),
             encode: encode.map(Arc::new),
             otherwise,
+            #[cfg(feature = "kafka")]
+            messages: None,
+        }
+    }
+
+    /// A sink of messages of Kafka.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn kafka(
+        sink: Arc<dyn Sink<Frames>>,
+        messages: Arc<crate::kafka::KafkaEncoder>,
+    ) -> Self {
+        ByteSink {
+            sink,
+            encode: None,
+            otherwise: Otherwise::Refused,
+            messages: Some(messages),
         }
     }
 
@@ -86,6 +104,8 @@ impl ByteSink {
                 .as_ref()
                 .map(|encode| locked(|py| encode.clone_ref(py))),
             otherwise: self.otherwise,
+            #[cfg(feature = "kafka")]
+            messages: self.messages.clone(),
             frames: Frames::default(),
         }))
     }

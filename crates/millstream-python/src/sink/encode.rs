@@ -22,6 +22,8 @@ pub(crate) struct EncodedWriter {
     pub(crate) inner: Box<dyn Writer<Frames>>,
     pub(crate) encode: Option<Py<PyAny>>,
     pub(crate) otherwise: Otherwise,
+    #[cfg(feature = "kafka")]
+    pub(crate) messages: Option<std::sync::Arc<crate::kafka::KafkaEncoder>>,
     pub(crate) frames: Frames,
 }
 
@@ -77,6 +79,10 @@ pub(crate) fn append_frame(
 impl EncodedWriter {
     /// Appends the frame of an item.
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        #[cfg(feature = "kafka")]
+        if let Some(messages) = &self.messages {
+            return messages.append(item, &mut self.frames);
+        }
         let (encode, frames) = (self.encode.as_ref(), &mut self.frames);
         if encode.is_some() || self.otherwise != Otherwise::Saved {
             let text = self.otherwise == Otherwise::Text;

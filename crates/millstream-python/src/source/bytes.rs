@@ -30,6 +30,8 @@ enum Kind {
     Directory(ReadDirectory<files::ReadFiles>),
     Journal(journals::ReadJournal),
     Queues(queues::ReadQueues),
+    #[cfg(feature = "kafka")]
+    Kafka(Box<millstream_kafka::ReadKafka>),
 }
 
 /// A source of bytes.
@@ -66,6 +68,15 @@ impl ByteSource {
 }
 
 impl ByteSource {
+    /// The topics of a source of Kafka, with what makes items of its frames.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn kafka(source: millstream_kafka::ReadKafka, decode: Decode) -> Self {
+        ByteSource {
+            kind: Kind::Kafka(Box::new(source)),
+            decode,
+        }
+    }
+
     fn describe(&self) -> String {
         match &self.kind {
             Kind::Tcp(source) => source.describe(),
@@ -73,6 +84,8 @@ impl ByteSource {
             Kind::Directory(source) => source.describe(),
             Kind::Journal(source) => source.describe(),
             Kind::Queues(source) => source.describe(),
+            #[cfg(feature = "kafka")]
+            Kind::Kafka(source) => source.describe(),
         }
     }
 
@@ -89,6 +102,8 @@ impl ByteSource {
             Kind::Directory(source) => add(flow, source.clone(), durable, reading),
             Kind::Journal(source) => add(flow, source.clone(), durable, reading),
             Kind::Queues(source) => add(flow, source.clone(), durable, reading),
+            #[cfg(feature = "kafka")]
+            Kind::Kafka(source) => add(flow, (**source).clone(), durable, reading),
         };
         let name = reading.name;
         let (decode, own, source) = (

@@ -28,6 +28,12 @@ pub(crate) enum Decode {
     Text,
     Record(Arc<RecordMaker>),
     Function(Arc<Py<PyAny>>),
+    /// A message of Kafka.
+    #[cfg(feature = "kafka")]
+    Message,
+    /// The value of a message of Kafka; a tombstone is None.
+    #[cfg(feature = "kafka")]
+    Value(Box<Decode>),
 }
 
 impl Decode {
@@ -63,6 +69,16 @@ impl Decode {
             Decode::Text => PyString::from_bytes(py, frame).map(Bound::into_any),
             Decode::Record(maker) => maker.make(py, frame),
             Decode::Function(function) => function.bind(py).call1((PyBytes::new(py, frame),)),
+            #[cfg(feature = "kafka")]
+            Decode::Message => {
+                let message = crate::kafka::KafkaMessage::of(frame)?;
+                Bound::new(py, message).map(Bound::into_any)
+            }
+            #[cfg(feature = "kafka")]
+            Decode::Value(decode) => match millstream_kafka::value(frame) {
+                Some(value) => decode.one(py, value),
+                None => Ok(py.None().into_bound(py)),
+            },
         }
     }
 }

@@ -1,0 +1,102 @@
+//! The only part that knows the client library: a consumer, a producer, their settings and their errors.
+//!
+//! The rest of the crate uses the traits [`Consumer`] and [`Queue`], so that another client can take its place and tests can
+//! simulate one.
+
+mod consumer;
+pub(crate) mod context;
+pub(crate) mod producer;
+pub(crate) mod settings;
+
+use std::sync::Arc;
+
+use millstream_flow::poller::Wake;
+
+use crate::error::Error;
+
+pub(crate) use consumer::connect;
+
+/// A topic and the number of a partition of it.
+pub(crate) type TopicPartition<'a> = (&'a str, i32);
+
+/// Access to topics for reading. Calls wait for the broker, within the timeout of the settings.
+pub(crate) trait Consumer: Send + Sync {
+    /// Returns the number of partitions of a topic.
+    fn partitions(&self, topic: &str) -> Result<usize, Error>;
+    /// Returns the offset of the oldest message and the offset at which the messages that may be read end: with `read_committed`
+    /// that of the first message of an open transaction.
+    fn bounds(&self, of: TopicPartition<'_>) -> Result<(i64, i64), Error>;
+    /// Returns the offset of the first message of this time or later, if there is one.
+    fn offset_at(&self, of: TopicPartition<'_>, time_ms: i64) -> Result<Option<i64>, Error>;
+    /// Returns the offset that the group has committed.
+    fn group_offset(&self, of: TopicPartition<'_>) -> Result<Option<i64>, Error>;
+    /// Commits offsets for the group.
+    fn commit(&self, offsets: &[(String, i32, i64)]) -> Result<(), Error>;
+    /// Begins to fetch a partition. `wake` is called when the queue is no longer empty.
+    fn open(
+        self: Arc<Self>,
+        of: TopicPartition<'_>,
+        offset: i64,
+        wake: Wake,
+    ) -> Result<Box<dyn Queue>, Error>;
+}
+
+/// The fetched messages of one partition.
+pub(crate) trait Queue {
+    /// Passes the next message to `take`. Never waits.
+    fn poll(&mut self, take: &mut dyn FnMut(&Incoming<'_>)) -> Polled;
+    /// Returns the offset before which the partition is known to have no further messages than those that were polled before the
+    /// queue was last found empty: transactions leave gaps at the end of a partition.
+    fn ended_before(&self) -> Option<i64>;
+    /// Commits an offset of the partition for the group: in the background, or waits for the answer.
+    fn commit(&self, offset: i64, waits: bool) -> Result<(), Error>;
+    /// Takes what the client has reported about the connection since the last call.
+    fn notices(&self) -> Vec<Notice>;
+}
+
+/// The result of a poll.
+pub(crate) enum Polled {
+    /// A message was passed.
+    Message,
+    /// Nothing is there now.
+    Empty,
+    /// The end of what may be read at present was reached.
+    AtEnd,
+    /// The partition cannot be read: the error of the client. The kind says why.
+    Failed(Trouble, String),
+}
+
+/// Why a partition cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The client tries again.
+    Passing,
+    /// The offset does not exist.
+    NoOffset,
+    /// The topic or the partition does not exist.
+    NoTopic,
+    /// Anything else, which does not pass by itself.
+    Lasting,
+}
+
+/// What the client reports about its connections.
+#[derive(Clone, Debug)]
+pub(crate) enum Notice {
+    /// It tries again.
+    Passing(String),
+    /// It does not succeed without a change of settings: a wrong password, an unknown certificate.
+    Refused(String),
+}
+
+/// A message in the memory of the client.
+pub(crate) struct Incoming<'a> {
+    pub(crate) offset: i64,
+    pub(crate) time_ms: Option<i64>,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
+    /// Calls its argument for each header.
+    pub(crate) headers: &'a EachHeader<'a>,
+}
+
+/// A function that calls its argument for each header.
+pub(crate) type EachHeader<'a> = dyn Fn(&mut dyn FnMut(&str, Option<&[u8]>)) + 'a;

@@ -1,0 +1,188 @@
+//! The settings of the client by librdkafka's names.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
+
+use crate::error::Error;
+
+/// How long a call waits for a broker, unless the settings have another `socket.timeout.ms`.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The largest message of a producer, as librdkafka has it.
+const MESSAGE_BYTES_MAX: usize = 1_000_000;
+
+/// What the connector sets unless the user does.
+const COMMON: &[(&str, &str)] = &[
+    // A broker that comes back is found within a second.
+    ("reconnect.backoff.max.ms", "1000"),
+    ("allow.auto.create.topics", "false"),
+];
+const CONSUMER: &[(&str, &str)] = &[
+    // Four times as many messages a second as with the default of a second.
+    ("fetch.queue.backoff.ms", "5"),
+    ("fetch.wait.max.ms", "100"),
+    ("queued.min.messages", "100000"),
+    ("isolation.level", "read_committed"),
+    ("check.crcs", "true"),
+    ("statistics.interval.ms", "1000"),
+];
+/// What the connector depends on.
+const CONSUMER_FIXED: &[(&str, &str)] = &[
+    ("enable.auto.commit", "false"),
+    ("enable.auto.offset.store", "false"),
+    ("auto.offset.reset", "error"),
+    ("enable.partition.eof", "true"),
+];
+const PRODUCER: &[(&str, &str)] = &[
+    ("linger.ms", "1"),
+    // As Java's producer, so that equal keys of both are in the same partition.
+    ("partitioner", "murmur2_random"),
+    ("queue.buffering.max.messages", "1000000"),
+];
+const PRODUCER_FIXED: &[(&str, &str)] = &[("enable.idempotence", "true"), ("acks", "all")];
+
+/// The memory of all partition queues of a consumer together.
+const QUEUED_KIB: usize = 65_536;
+
+/// Settings by librdkafka's names. The user's replace the defaults of the connector.
+///
+/// ```
+/// use millstream_kafka::Settings;
+///
+/// let settings = Settings::default().with("security.protocol", "ssl");
+/// assert_eq!(settings.get("security.protocol"), Some("ssl"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// Sets the value of a name.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.0.insert(name.into(), value.into());
+        self
+    }
+
+    /// Returns the value of a name, if the user has set it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// How long a call waits for a broker.
+    pub(crate) fn patience(&self) -> Duration {
+        let millis = self
+            .get("socket.timeout.ms")
+            .and_then(|text| text.parse().ok());
+        millis.map_or(PATIENCE, Duration::from_millis)
+    }
+
+    /// The largest message that a producer takes, in bytes of key, value and headers.
+    pub(crate) fn message_bytes_max(&self) -> usize {
+        let set = self
+            .get("message.max.bytes")
+            .or(self.get("max.message.bytes"));
+        set.and_then(|text| text.parse().ok())
+            .unwrap_or(MESSAGE_BYTES_MAX)
+    }
+
+    /// The configuration of a consumer for so many partitions.
+    pub(crate) fn consumer(
+        &self,
+        servers: &str,
+        group: &str,
+        partitions: usize,
+    ) -> Result<ClientConfig, Error> {
+        let each = (QUEUED_KIB / partitions.max(1)).max(1024).to_string();
+        let own = [("queued.max.messages.kbytes", each.as_str())];
+        let mut config = self.config(servers, &[COMMON, CONSUMER, &own], CONSUMER_FIXED)?;
+        config.set("group.id", group);
+        Ok(config)
+    }
+
+    /// The configuration of a client that neither fetches nor produces: the settings of the connection.
+    pub(crate) fn connection(&self, servers: &str) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        let parts = [
+            "security.",
+            "ssl.",
+            "sasl.",
+            "socket.",
+            "enable.ssl",
+            "broker.",
+            "client.",
+        ];
+        for (name, value) in &self.0 {
+            if parts.iter().any(|part| name.starts_with(part)) {
+                config.set(name, value);
+            }
+        }
+        config.set("bootstrap.servers", servers);
+        config
+    }
+
+    /// The configuration of a producer.
+    pub(crate) fn producer(&self, servers: &str) -> Result<ClientConfig, Error> {
+        self.config(servers, &[COMMON, PRODUCER], PRODUCER_FIXED)
+    }
+
+    fn config(
+        &self,
+        servers: &str,
+        defaults: &[&[(&str, &str)]],
+        fixed: &[(&str, &str)],
+    ) -> Result<ClientConfig, Error> {
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        for (name, value) in defaults.iter().copied().flatten() {
+            config.set(*name, *value);
+        }
+        for (name, value) in &self.0 {
+            if let Some((_, needed)) = fixed.iter().find(|(fixed, _)| fixed == name) {
+                return Err(Error::Setting {
+                    name: name.clone(),
+                    reason: format!("the connector needs the value {needed}, not {value}"),
+                });
+            }
+            config.set(name, value);
+        }
+        for (name, value) in fixed {
+            config.set(*name, *value);
+        }
+        config.set("bootstrap.servers", servers);
+        Ok(config)
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Settings {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let pairs = pairs.into_iter();
+        Settings(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_replaces_defaults_and_not_what_the_connector_needs() {
+        let settings = Settings::default().with("fetch.queue.backoff.ms", "7");
+        let config = settings.consumer("a:1", "group", 16).unwrap();
+        assert_eq!(config.get("fetch.queue.backoff.ms"), Some("7"));
+        assert_eq!(config.get("queued.max.messages.kbytes"), Some("4096"));
+        assert_eq!(config.get("auto.offset.reset"), Some("error"));
+        let error = Settings::default()
+            .with("auto.offset.reset", "latest")
+            .consumer("a:1", "group", 1)
+            .unwrap_err();
+        assert!(error.to_string().contains("auto.offset.reset"), "{error}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The errors of the connector.
+
+use thiserror::Error as ThisError;
+
+/// An error of reading from Kafka or writing to it.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// No broker answered in time.
+    #[error("kafka {servers}: no broker answers: {reason}")]
+    Unreachable {
+        /// The addresses that were tried.
+        servers: String,
+        /// The last error of the client.
+        reason: String,
+    },
+    /// The brokers do not accept the client: a wrong password, an unknown certificate, a missing right.
+    #[error("kafka {servers}: the broker refuses: {reason}")]
+    Refused {
+        /// The addresses.
+        servers: String,
+        /// The reason that the broker reports.
+        reason: String,
+    },
+    /// A topic does not exist.
+    #[error("kafka {servers}: there is no topic \"{topic}\"; create it first")]
+    NoTopic {
+        /// The addresses.
+        servers: String,
+        /// The name of the topic.
+        topic: String,
+    },
+    /// Messages were removed that the flow has not read.
+    #[error(
+        "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the oldest message is at {first}: the \
+         messages between were removed before they were read. Start the source again at another position with --drop-state, and give \
+         the topic a longer retention"
+    )]
+    Lost {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The position of the flow.
+        offset: i64,
+        /// The offset of the oldest message.
+        first: i64,
+    },
+    /// A partition ends before the position of the flow.
+    #[error(
+        "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition ends at {end}: the topic \
+         was created anew, or the cluster has lost messages. Start the source again with --drop-state to read the new topic"
+    )]
+    Shrunk {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The position of the flow.
+        offset: i64,
+        /// The offset after the last message.
+        end: i64,
+    },
+    /// A partition that the flow has read is gone.
+    #[error(
+        "topic \"{topic}\" has {found} partitions, and the flow has read partition {partition}: the topic was created anew. Start the \
+         source again with --drop-state to read the new topic"
+    )]
+    NoPartition {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The number of partitions.
+        found: usize,
+    },
+    /// A partition cannot be read.
+    #[error("topic \"{topic}\", partition {partition}, offset {offset}: {reason}")]
+    Read {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The offset of the next message.
+        offset: i64,
+        /// The error of the client.
+        reason: String,
+    },
+    /// A message was not accepted.
+    #[error("topic \"{topic}\": a message of {bytes} bytes with {key} is refused: {reason}")]
+    Message {
+        /// The name of the topic.
+        topic: String,
+        /// The key, as text.
+        key: String,
+        /// The size of key and value.
+        bytes: usize,
+        /// The reason that the client or the broker reports.
+        reason: String,
+    },
+    /// Another producer with the same transactional id has taken over.
+    #[error(
+        "another producer has taken over the transactional id \"{id}\": another copy of the state directory delivers; stop one of them \
+         ({reason})"
+    )]
+    Fenced {
+        /// The transactional id.
+        id: String,
+        /// The reason that the broker reports.
+        reason: String,
+    },
+    /// A transaction failed.
+    #[error("kafka {servers}: the transaction failed: {reason}")]
+    Transaction {
+        /// The addresses.
+        servers: String,
+        /// The reason that the client reports.
+        reason: String,
+    },
+    /// A setting of librdkafka is unknown or has a wrong value.
+    #[error("kafka setting \"{name}\": {reason}")]
+    Setting {
+        /// The name.
+        name: String,
+        /// The reason that the client reports.
+        reason: String,
+    },
+    /// A stored message is damaged, or of a newer version.
+    #[error("a stored message cannot be read: {0}")]
+    Format(&'static str),
+    /// Any other error of the client.
+    #[error("kafka {servers}: {reason}")]
+    Client {
+        /// The addresses.
+        servers: String,
+        /// The reason that the client reports.
+        reason: String,
+    },
+}

@@ -1,0 +1,131 @@
+//! Delivery without transactions: messages are sent as they come, and acknowledged before their epoch is committed.
+
+use std::sync::Arc;
+
+use millstream_flow::Frames;
+use millstream_flow::clock::now_ns;
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::sink::{Sink, Writer};
+
+use super::WriteKafka;
+use crate::client::Notice;
+use crate::client::producer::{Failure, Producer, connect};
+use crate::error::Error;
+use crate::message::View;
+
+/// For how long a run that was asked to stop waits for acknowledgements.
+const STOP_NS: u64 = 5_000_000_000;
+
+/// The sink.
+pub(super) struct Plain {
+    sink: WriteKafka,
+}
+
+impl Plain {
+    pub(super) fn new(sink: WriteKafka) -> Self {
+        Plain { sink }
+    }
+}
+
+impl Sink<Frames> for Plain {
+    fn describe(&self) -> String {
+        self.sink.describe()
+    }
+
+    fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        let sink = &self.sink;
+        Ok(Box::new(PlainWriter {
+            producer: connect(&sink.servers, &sink.settings)?,
+            topic: sink.topic.clone(),
+            servers: sink.servers.clone(),
+            bytes_max: sink.record_bytes_max(),
+            control: Arc::clone(control),
+        }))
+    }
+}
+
+/// A producer of one worker.
+struct PlainWriter {
+    producer: Box<dyn Producer>,
+    topic: String,
+    servers: String,
+    bytes_max: usize,
+    control: Arc<Control>,
+}
+
+impl PlainWriter {
+    fn check(&self, stop_seen: &mut Option<u64>) -> Result<(), Cause> {
+        match self.producer.take_failure() {
+            None => {}
+            Some(Failure::Passing(error) | Failure::Lasting(error)) => return Err(error.into()),
+        }
+        let reason = match self.producer.notice() {
+            Some(Notice::Refused(reason)) => {
+                let servers = self.servers.clone();
+                return Err(Error::Refused { servers, reason }.into());
+            }
+            Some(Notice::Passing(reason)) => reason,
+            None => "messages are not acknowledged".to_owned(),
+        };
+        if self.control.stopping() || self.control.aborted() {
+            let since = *stop_seen.get_or_insert_with(now_ns);
+            if now_ns().saturating_sub(since) > STOP_NS {
+                let servers = self.servers.clone();
+                return Err(Error::Unreachable { servers, reason }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writer<Frames> for PlainWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        let mut stop_seen = None;
+        for frame in batch.iter() {
+            if frame.len() > self.bytes_max {
+                let (bytes, limit) = (frame.len(), self.bytes_max);
+                return Err(format!(
+                    "a record of {bytes} bytes is too large for kafka {}, which takes {limit}",
+                    self.topic
+                )
+                .into());
+            }
+            let message = View::of(frame)?;
+            loop {
+                match self.producer.send(&message, &self.topic) {
+                    Ok(true) => break,
+                    Ok(false) => {
+                        self.producer.serve();
+                        self.check(&mut stop_seen)?;
+                    }
+                    Err(Failure::Passing(error) | Failure::Lasting(error)) => {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+        batch.clear();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Cause> {
+        // Sent by the client in the background; what failed before is reported now.
+        self.producer.hurry();
+        self.check(&mut None)
+    }
+
+    fn prepare(&mut self, _: u64) -> Result<Option<Vec<u8>>, Cause> {
+        self.producer.hurry();
+        let mut stop_seen = None;
+        while self.producer.serve() > 0 {
+            self.check(&mut stop_seen)?;
+        }
+        self.check(&mut stop_seen)?;
+        Ok(None)
+    }
+
+    fn close(&mut self) -> Result<Option<Vec<u8>>, Cause> {
+        self.prepare(0)
+    }
+}

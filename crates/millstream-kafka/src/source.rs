@@ -1,0 +1,286 @@
+//! The source: which partitions there are, where each begins and ends, and what a run remembers of them.
+
+mod bounds;
+mod discovery;
+mod partition;
+mod run;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream_flow::error::Cause;
+use millstream_flow::poller::Io;
+use millstream_flow::source::{
+    Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings,
+};
+use millstream_flow::{Frames, codec};
+
+use crate::client::settings::Settings;
+use crate::error::Error;
+use crate::message::Message;
+use partition::KafkaPartition;
+use run::{GroupCommits, Run};
+
+/// Where a partition begins that the flow has not read before.
+///
+/// A partition that is added to a topic later begins with its oldest message, whatever is chosen here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// With the oldest message.
+    #[default]
+    Earliest,
+    /// With the first message that arrives after the start.
+    Latest,
+    /// With the first message of this time or later, in milliseconds since 1970.
+    Time(i64),
+    /// At the offset that the group has committed; without one, with the oldest message.
+    Group,
+    /// At these offsets, by topic and partition; all other partitions begin with the oldest message.
+    Offsets(BTreeMap<(String, i32), i64>),
+}
+
+/// Where the reading ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// Nowhere: the source waits for messages.
+    #[default]
+    Never,
+    /// Before the first message that is not there, or not committed, when the flow starts.
+    Latest,
+    /// Before the first message of this time or later, in milliseconds since 1970, and no later than
+    /// [`Latest`](Self::Latest).
+    Time(i64),
+}
+
+/// What the frames of the source hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Message,
+    Value,
+}
+
+/// A source of the messages of topics. See [`read`].
+#[derive(Clone)]
+pub struct ReadKafka {
+    servers: String,
+    topics: Vec<String>,
+    start: Start,
+    end: End,
+    group: Option<String>,
+    settings: Settings,
+    format: Format,
+    /// The run, while it is.
+    run: Arc<Mutex<Memory>>,
+}
+
+/// What the source remembers between the calls of the engine.
+#[derive(Default)]
+struct Memory {
+    run: Option<Arc<Run>>,
+    /// The flow resumes: partitions that it has no position for are new.
+    resumes: bool,
+}
+
+/// Reads topics. `servers` are the addresses of some brokers, separated by commas: `"kafka1:9092,kafka2:9092"`.
+///
+/// Each item is a frame, which [`Message::decode`] or [`View`](crate::View) reads; [`messages`](ReadKafka::messages) makes
+/// a source of [`Message`]s.
+pub fn read<T: Into<String>>(
+    servers: impl Into<String>,
+    topics: impl IntoIterator<Item = T>,
+) -> ReadKafka {
+    let mut topics: Vec<String> = topics.into_iter().map(Into::into).collect();
+    topics.sort();
+    topics.dedup();
+    ReadKafka {
+        servers: servers.into(),
+        topics,
+        start: Start::default(),
+        end: End::default(),
+        group: None,
+        settings: Settings::default(),
+        format: Format::Message,
+        run: Arc::default(),
+    }
+}
+
+impl ReadKafka {
+    /// Sets where partitions begin that the flow has not read before; with the oldest message by default.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Sets where the reading ends; nowhere by default.
+    #[must_use]
+    pub fn end(mut self, end: End) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// Commits the offsets of what is processed for a consumer group, so that tools show the lag: with a state directory after each
+    /// epoch, otherwise about every second. The flow itself does not need them, unless it starts with [`Start::Group`].
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
+        self
+    }
+
+    /// Sets librdkafka's settings. They replace the connector's own.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Makes frames of the values only, which [`value`](crate::value) reads. This is faster.
+    #[must_use]
+    pub fn values(mut self) -> Self {
+        self.format = Format::Value;
+        self
+    }
+
+    /// Returns a source of [`Message`]s.
+    pub fn messages(mut self) -> impl Source<Vec<Message>> + Clone {
+        self.format = Format::Message;
+        Messages(self)
+    }
+
+    /// The group of the client. Offsets are committed only if the user has named one.
+    fn client_group(&self) -> &str {
+        self.group.as_deref().unwrap_or("millstream")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run; it is begun by the first call that needs it.
+    fn current(&self) -> Result<Arc<Run>, Cause> {
+        let mut memory = self.lock();
+        if let Some(run) = &memory.run {
+            return Ok(Arc::clone(run));
+        }
+        let run = Run::begin(self)?;
+        memory.run = Some(Arc::clone(&run));
+        Ok(run)
+    }
+}
+
+impl Source<Frames> for ReadKafka {
+    fn describe(&self) -> String {
+        format!("kafka {} from {}", self.topics.join(", "), self.servers)
+    }
+
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
+        Ok(self.current()?.names())
+    }
+
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<&Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        let run = self.current()?;
+        let resumes = self.lock().resumes;
+        let (topic, number) = run.partition(partition)?;
+        let from = match resume {
+            Some(position) => bounds::resumed(&run, (&topic, number), position)?,
+            None if resumes => bounds::started(&run, (&topic, number), &Start::Earliest)?,
+            None => bounds::started(&run, (&topic, number), &self.start)?,
+        };
+        let end = bounds::end(&run, (&topic, number), self.end)?;
+        let consumer = run.consumer_of(io.place())?;
+        let queue = consumer.open((&topic, number), from, io.wake())?;
+        let opened = KafkaPartition::new(
+            run.clone(),
+            (topic, number),
+            queue,
+            (from, end),
+            self.format,
+        );
+        run.opened(&self.run);
+        Ok(Box::new(opened))
+    }
+
+    fn settings(&self) -> SourceSettings {
+        SourceSettings::default()
+    }
+
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for ReadKafka {
+    fn begin(&self, begin: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        {
+            let mut memory = self.lock();
+            memory.run = None;
+            memory.resumes = !begin.forget && !begin.committed.is_empty();
+        }
+        let run = self.current()?;
+        if begin.state_dir.is_some() {
+            run.has_commits();
+        }
+        if !begin.forget {
+            for (name, _) in begin.committed {
+                run.check_known(name)?;
+            }
+        }
+        Ok(match (&self.group, begin.state_dir) {
+            (Some(_), Some(_)) => Some(Arc::new(GroupCommits::new(run))),
+            _ => None,
+        })
+    }
+}
+
+/// The source with a decoder, as a type that can be named.
+#[derive(Clone)]
+struct Messages(ReadKafka);
+
+impl Source<Vec<Message>> for Messages {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
+        self.0.partitions(workers)
+    }
+    fn open(
+        &self,
+        partition: usize,
+        resume: Option<&Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Vec<Message>>>, Cause> {
+        codec::decode(self.0.clone(), Message::decode).open(partition, resume, io)
+    }
+    fn settings(&self) -> SourceSettings {
+        Source::settings(&self.0)
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.0.resumable()
+    }
+    fn over(
+        &self,
+        frames: Arc<dyn Source<Frames>>,
+        kind: millstream_flow::batch::Kind,
+    ) -> Option<Arc<dyn Source<Vec<Message>>>> {
+        codec::decode(self.0.clone(), Message::decode).over(frames, kind)
+    }
+}
+
+/// Returns the name of a partition of the source.
+fn name_of((topic, partition): (&str, i32)) -> String {
+    format!("{topic}/{partition}")
+}
+
+/// Returns the topic and the number of a partition of the source by its name.
+fn parse_name(name: &str) -> Result<(&str, i32), Error> {
+    let parsed = name.rsplit_once('/');
+    let parsed = parsed.and_then(|(topic, number)| Some((topic, number.parse().ok()?)));
+    parsed.ok_or(Error::Format("the name of a saved partition has no number"))
+}

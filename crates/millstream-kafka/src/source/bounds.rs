@@ -1,0 +1,85 @@
+//! The offsets at which a partition begins and ends.
+
+use millstream_flow::error::Cause;
+use millstream_flow::source::Position;
+
+use super::run::Run;
+use super::{End, Start};
+use crate::client::TopicPartition;
+use crate::error::Error;
+
+/// Returns the offset of a saved position, if its message can still be read.
+pub(super) fn resumed(
+    run: &Run,
+    of: TopicPartition<'_>,
+    position: &Position,
+) -> Result<i64, Cause> {
+    let offset = position.require_number()? as i64;
+    let (first, end) = run.control.bounds(of)?;
+    let (topic, partition) = (of.0.to_owned(), of.1);
+    if offset < first {
+        return Err(Box::new(Error::Lost {
+            topic,
+            partition,
+            offset,
+            first,
+        }));
+    }
+    if offset > end {
+        return Err(Box::new(Error::Shrunk {
+            topic,
+            partition,
+            offset,
+            end,
+        }));
+    }
+    Ok(offset)
+}
+
+/// Returns the offset at which a partition begins that has no position.
+pub(super) fn started(run: &Run, of: TopicPartition<'_>, start: &Start) -> Result<i64, Error> {
+    let (first, end) = run.control.bounds(of)?;
+    let checked = |offset: i64| {
+        let (topic, partition) = (of.0.to_owned(), of.1);
+        match offset {
+            offset if offset < first => Err(Error::Lost {
+                topic,
+                partition,
+                offset,
+                first,
+            }),
+            offset if offset > end => Err(Error::Shrunk {
+                topic,
+                partition,
+                offset,
+                end,
+            }),
+            offset => Ok(offset),
+        }
+    };
+    match start {
+        Start::Earliest => Ok(first),
+        Start::Latest => Ok(end),
+        Start::Time(time_ms) => Ok(run.control.offset_at(of, *time_ms)?.unwrap_or(end)),
+        Start::Group => run.control.group_offset(of)?.map_or(Ok(first), checked),
+        Start::Offsets(offsets) => {
+            let offset = offsets.get(&(of.0.to_owned(), of.1));
+            offset.map_or(Ok(first), |offset| checked(*offset))
+        }
+    }
+}
+
+/// Returns the offset before which the reading ends.
+pub(super) fn end(run: &Run, of: TopicPartition<'_>, end: End) -> Result<Option<i64>, Error> {
+    let latest = match end {
+        End::Never => return Ok(None),
+        End::Latest | End::Time(_) => run.control.bounds(of)?.1,
+    };
+    match end {
+        End::Time(time_ms) => {
+            let first = run.control.offset_at(of, time_ms)?;
+            Ok(Some(first.map_or(latest, |offset| offset.min(latest))))
+        }
+        _ => Ok(Some(latest)),
+    }
+}

@@ -1,0 +1,200 @@
+//! What the partitions of a run share: the list of partitions, clients, and the commits of a group.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_flow::error::Cause;
+use millstream_flow::source::{Position, Recording};
+
+use super::discovery::Discovery;
+use super::{Memory, ReadKafka, name_of, parse_name};
+use crate::client::settings::Settings;
+use crate::client::{Consumer, connect};
+use crate::error::Error;
+
+/// The source in a run.
+pub(super) struct Run {
+    servers: String,
+    group: String,
+    settings: Settings,
+    has_group: bool,
+    /// Topic and number of each partition, in the order of the source.
+    partitions: Vec<(String, i32)>,
+    /// The number of partitions of each topic.
+    counts: HashMap<String, usize>,
+    /// A client for questions; it fetches nothing.
+    pub(super) control: Arc<dyn Consumer>,
+    /// The consumer of each worker.
+    consumers: Mutex<HashMap<usize, Arc<dyn Consumer>>>,
+    /// The number of open partitions.
+    open: AtomicUsize,
+    /// Where the source remembers this run.
+    memory: Mutex<Option<Arc<Mutex<Memory>>>>,
+    /// The run notifies of commits.
+    commits: AtomicBool,
+    pub(super) discovery: Arc<Discovery>,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.discovery.stop();
+    }
+}
+
+impl Run {
+    /// Asks for the partitions.
+    pub(super) fn begin(source: &ReadKafka) -> Result<Arc<Self>, Error> {
+        let group = source.client_group().to_owned();
+        let control = connect(&source.servers, &group, &source.settings, 1)?;
+        let (mut partitions, mut counts) = (Vec::new(), HashMap::new());
+        for topic in &source.topics {
+            let count = control.partitions(topic)?;
+            partitions.extend((0..count as i32).map(|number| (topic.clone(), number)));
+            counts.insert(topic.clone(), count);
+        }
+        let discovery = Discovery::start(&control, &counts);
+        Ok(Arc::new(Run {
+            servers: source.servers.clone(),
+            group,
+            settings: source.settings.clone(),
+            has_group: source.group.is_some(),
+            partitions,
+            counts,
+            control,
+            consumers: Mutex::default(),
+            open: AtomicUsize::new(0),
+            memory: Mutex::default(),
+            commits: AtomicBool::new(false),
+            discovery,
+        }))
+    }
+
+    /// The names of the partitions.
+    pub(super) fn names(&self) -> Vec<String> {
+        let partitions = self.partitions.iter();
+        partitions
+            .map(|(topic, number)| name_of((topic, *number)))
+            .collect()
+    }
+
+    /// Returns topic and number of a partition by its index.
+    pub(super) fn partition(&self, index: usize) -> Result<(String, i32), Cause> {
+        let found = self.partitions.get(index).cloned();
+        found.ok_or_else(|| format!("there is no partition {index}").into())
+    }
+
+    /// Returns the consumer of a worker.
+    pub(super) fn consumer_of(
+        &self,
+        (worker, workers): (usize, usize),
+    ) -> Result<Arc<dyn Consumer>, Error> {
+        let mut consumers = self
+            .consumers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(consumer) = consumers.get(&worker) {
+            return Ok(Arc::clone(consumer));
+        }
+        let share = self.partitions.len().div_ceil(workers.max(1));
+        let consumer = connect(&self.servers, &self.group, &self.settings, share)?;
+        consumers.insert(worker, Arc::clone(&consumer));
+        Ok(consumer)
+    }
+
+    /// Checks a partition that an earlier run has read.
+    pub(super) fn check_known(&self, name: &str) -> Result<(), Error> {
+        let (topic, partition) = parse_name(name)?;
+        match self.counts.get(topic) {
+            Some(count) if partition as usize >= *count => Err(Error::NoPartition {
+                topic: topic.to_owned(),
+                partition,
+                found: *count,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The run notifies of commits.
+    pub(super) fn has_commits(&self) {
+        self.commits.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether partitions commit their offsets themselves: for a group, in a run that does not notify of commits.
+    pub(super) fn partitions_commit(&self) -> bool {
+        self.has_group && !self.commits.load(Ordering::Relaxed)
+    }
+
+    /// A partition is open.
+    pub(super) fn opened(&self, memory: &Arc<Mutex<Memory>>) {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert_with(|| Arc::clone(memory));
+    }
+
+    /// A partition is closed. With the last one the run is over: its clients close, and the next run asks for partitions again.
+    pub(super) fn closed(&self) {
+        if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        self.discovery.stop();
+        let consumers = std::mem::take(
+            &mut *self
+                .consumers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        drop(consumers);
+        let memory = self
+            .memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(memory) = memory {
+            memory.lock().unwrap_or_else(PoisonError::into_inner).run = None;
+        }
+    }
+}
+
+/// Commits the offsets of a group after each epoch.
+pub(super) struct GroupCommits {
+    run: Arc<Run>,
+    has_warned: AtomicBool,
+}
+
+impl GroupCommits {
+    pub(super) fn new(run: Arc<Run>) -> Self {
+        GroupCommits {
+            run,
+            has_warned: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Recording for GroupCommits {
+    fn commit(&self, positions: &[(&str, Position)]) -> Result<(), Cause> {
+        let mut offsets = Vec::new();
+        for (name, position) in positions {
+            let (topic, partition) = parse_name(name)?;
+            offsets.push((
+                topic.to_owned(),
+                partition,
+                position.require_number()? as i64,
+            ));
+        }
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        // The state directory has the positions; the group's offsets are for people.
+        match self.run.control.commit(&offsets) {
+            Ok(()) => self.has_warned.store(false, Ordering::Relaxed),
+            Err(error) => {
+                if !self.has_warned.swap(true, Ordering::Relaxed) {
+                    let group = self.run.group.as_str();
+                    tracing::warn!("the offsets of group \"{group}\" are not committed: {error}");
+                }
+            }
+        }
+        Ok(())
+    }
+}

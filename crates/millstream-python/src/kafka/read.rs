@@ -1,0 +1,59 @@
+//! Topics as sources.
+
+use std::collections::BTreeMap;
+
+use millstream_kafka::{End, Settings, Start, read};
+use pyo3::prelude::*;
+
+use crate::source::{ByteSource, Decode};
+
+/// Reads topics. Of `start` and `start_ms` and `offsets` one is given; the same for `end`.
+#[pyfunction]
+#[pyo3(signature = (servers, topics, *, start, start_ms, offsets, end, end_ms, group, settings, values, decode))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(crate) fn kafka_read(
+    servers: &str,
+    topics: Vec<String>,
+    start: Option<&str>,
+    start_ms: Option<i64>,
+    offsets: Option<Vec<(String, i32, i64)>>,
+    end: Option<&str>,
+    end_ms: Option<i64>,
+    group: Option<&str>,
+    settings: Vec<(String, String)>,
+    values: bool,
+    decode: Option<&Bound<'_, PyAny>>,
+) -> PyResult<ByteSource> {
+    let start = match (start, start_ms, offsets) {
+        (_, Some(time_ms), _) => Start::Time(time_ms),
+        (_, _, Some(offsets)) => Start::Offsets(by_partition(offsets)),
+        (Some("latest"), ..) => Start::Latest,
+        (Some("group"), ..) => Start::Group,
+        _ => Start::Earliest,
+    };
+    let end = match (end, end_ms) {
+        (_, Some(time_ms)) => End::Time(time_ms),
+        (Some(_), _) => End::Latest,
+        (None, None) => End::Never,
+    };
+    let settings = Settings::from_iter(settings);
+    let mut source = read(servers, topics)
+        .start(start)
+        .end(end)
+        .settings(settings);
+    if let Some(group) = group {
+        source = source.group(group);
+    }
+    if !values && decode.is_none() {
+        return Ok(ByteSource::kafka(source, Decode::Message));
+    }
+    let value = Box::new(Decode::read(decode)?);
+    Ok(ByteSource::kafka(source.values(), Decode::Value(value)))
+}
+
+fn by_partition(offsets: Vec<(String, i32, i64)>) -> BTreeMap<(String, i32), i64> {
+    let offsets = offsets.into_iter();
+    offsets
+        .map(|(topic, partition, offset)| ((topic, partition), offset))
+        .collect()
+}

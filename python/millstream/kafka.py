@@ -1,0 +1,284 @@
+"""Topics of Kafka as sources and sinks of flows. With a state directory both are exact.
+
+A release of Millstream has Kafka. A build from source has it with the feature ``kafka``: ``maturin develop
+--features kafka``.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+from . import _millstream
+from ._errors import FlowUsageError
+from ._schema_registry import SchemaDecoder, SchemaRegistryError, avro, json_schema, protobuf
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime, timedelta
+    from typing import Any, Literal, TypeAlias
+
+    from ._types import Decoder, Frame, U
+
+    Start: TypeAlias = (
+        Literal["earliest", "latest", "group"] | datetime | float | Mapping[str, Mapping[int, int]]
+    )
+    End: TypeAlias = Literal["latest"] | datetime | float | None
+    Settings: TypeAlias = Mapping[str, str | int | float | bool]
+
+try:
+    from ._millstream import KafkaMessage as Message
+except ImportError:  # a build without the feature
+    pass
+
+__all__ = [
+    "Message",
+    "SchemaDecoder",
+    "SchemaRegistryError",
+    "avro",
+    "json_schema",
+    "protobuf",
+    "read",
+    "write",
+]
+
+
+def _function(name: str) -> Any:
+    function = getattr(_millstream, name, None)
+    if function is None:
+        raise FlowUsageError("this build of Millstream has no Kafka: build it with --features kafka")
+    return function
+
+
+def _settings(settings: Settings | None) -> list[tuple[str, str]]:
+    """Settings as librdkafka reads them.
+
+    >>> _settings({"check.crcs": True, "linger.ms": 5})
+    [('check.crcs', 'true'), ('linger.ms', '5')]
+    """
+    pairs = dict(settings or {}).items()
+    return [(name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in pairs]
+
+
+def _milliseconds(name: str, time: object) -> int | None:
+    """The milliseconds since 1970 of a datetime or a number of seconds; None for anything else.
+
+    >>> from datetime import datetime, timezone
+    >>> _milliseconds("start", datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc))
+    1000
+    >>> _milliseconds("start", 1.5)
+    1500
+    """
+    from datetime import datetime
+
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise FlowUsageError(f"{name} is a datetime without a time zone")
+        return round(time.timestamp() * 1000)
+    if isinstance(time, int | float) and not isinstance(time, bool):
+        return round(time * 1000)
+    return None
+
+
+def _servers(servers: str | Sequence[str]) -> str:
+    return servers if isinstance(servers, str) else ",".join(servers)
+
+
+@overload
+def read(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    start: Start = "earliest",
+    end: End = None,
+    group: str | None = None,
+    values: Literal[False] = False,
+    decode: None = None,
+    settings: Settings | None = None,
+) -> _millstream.ByteSource[Message]: ...
+@overload
+def read(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    start: Start = "earliest",
+    end: End = None,
+    group: str | None = None,
+    *,
+    values: Literal[True],
+    decode: None = None,
+    settings: Settings | None = None,
+) -> _millstream.ByteSource[bytes | None]: ...
+@overload
+def read(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    start: Start = "earliest",
+    end: End = None,
+    group: str | None = None,
+    values: bool = False,
+    *,
+    decode: Decoder[U],
+    settings: Settings | None = None,
+) -> _millstream.ByteSource[U]: ...
+def read(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    start: Start = "earliest",
+    end: End = None,
+    group: str | None = None,
+    values: bool = False,
+    decode: type | Callable[[bytes], Any] | None = None,
+    settings: Settings | None = None,
+) -> _millstream.ByteSource[Any]:
+    """Reads topics; each partition of a topic is a partition of the source.
+
+    With a state directory the offsets are part of the flow's state, and each message has its effect once,
+    after a crash too. Without one, reading begins at ``start`` in each run. There is no rebalance: the flow
+    assigns partitions to its workers itself. Messages of aborted transactions are not read.
+
+    Args:
+        servers: addresses of some brokers, as a list or separated by commas.
+        topics: the name of a topic, or several.
+        start: where a partition begins that the flow has not read before: ``"earliest"``, ``"latest"``,
+            ``"group"`` for the offset that ``group`` has committed (the oldest message if there is none), a
+            time as a datetime or in seconds since 1970, or offsets as ``{topic: {partition: offset}}``
+            (the oldest message for all other partitions).
+        end: where reading ends: ``"latest"`` for the end as it is when the flow begins, or a time. None: the
+            source waits for messages, without end.
+        group: the consumer group for which the offsets of processed messages are committed, so that tools
+            show the lag.
+        values: whether items are the values only, as bytes; a tombstone is None. This is faster.
+        decode: makes an item of a value: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or a
+            function. Items are what it returns then; a tombstone is None.
+        settings: settings of the client by librdkafka's names, for instance for TLS and passwords.
+
+    Returns:
+        A source of :class:`Message`, of bytes, or of what ``decode`` makes of them.
+
+    Raises:
+        FlowUsageError: there is no topic, ``start`` or ``end`` is none of those, or ``"group"`` has no group.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.kafka.read("localhost:9092", "orders", end="latest", values=True)
+        <source kafka orders from localhost:9092>
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names:
+        raise FlowUsageError("read takes the name of a topic, or several")
+    start_ms, end_ms = _milliseconds("start", start), _milliseconds("end", end)
+    offsets = None
+    if start_ms is None and not isinstance(start, str):
+        offsets = _offsets(start)
+    elif start_ms is None and start not in ("earliest", "latest", "group"):
+        raise FlowUsageError(f'start is "earliest", "latest", "group", a time or offsets, not {start!r}')
+    if end_ms is None and end not in (None, "latest"):
+        raise FlowUsageError(f'end is None, "latest" or a time, not {end!r}')
+    if start == "group" and group is None:
+        raise FlowUsageError('start="group" needs the name of a group')
+    source: _millstream.ByteSource[Any] = _function("kafka_read")(
+        _servers(servers),
+        names,
+        start=start if isinstance(start, str) else None,
+        start_ms=start_ms,
+        offsets=offsets,
+        end=end if isinstance(end, str) else None,
+        end_ms=end_ms,
+        group=group,
+        settings=_settings(settings),
+        values=values,
+        decode=decode,
+    )
+    return source
+
+
+def _offsets(start: object) -> list[tuple[str, int, int]]:
+    from collections.abc import Mapping
+
+    if not isinstance(start, Mapping):
+        raise FlowUsageError(f'start is "earliest", "latest", "group", a time or offsets, not {start!r}')
+    return [
+        (topic, partition, offset)
+        for topic, partitions in start.items()
+        for partition, offset in partitions.items()
+    ]
+
+
+@overload
+def write(
+    servers: str | Sequence[str],
+    topic: str,
+    key: None = None,
+    encode: None = None,
+    exactly_once: bool = True,
+    settings: Settings | None = None,
+    max_bytes: int | None = None,
+    max_age: float | timedelta | None = None,
+) -> _millstream.ByteSink[Message | Frame | None]: ...
+@overload
+def write(
+    servers: str | Sequence[str],
+    topic: str,
+    key: Callable[[U], Frame | None] | None = None,
+    encode: Callable[[U], Message | Frame | None] | None = None,
+    exactly_once: bool = True,
+    settings: Settings | None = None,
+    max_bytes: int | None = None,
+    max_age: float | timedelta | None = None,
+) -> _millstream.ByteSink[U]: ...
+def write(
+    servers: str | Sequence[str],
+    topic: str,
+    key: Callable[[Any], Any] | None = None,
+    encode: Callable[[Any], Any] | None = None,
+    exactly_once: bool = True,
+    settings: Settings | None = None,
+    max_bytes: int | None = None,
+    max_age: float | timedelta | None = None,
+) -> _millstream.ByteSink[Any]:
+    """Writes each item as a message to a topic.
+
+    With a state directory each message is written once, after a crash too: the flow appends it to an outbox
+    in the state directory, and committed messages are written in transactions. Readers need the setting
+    ``isolation.level=read_committed``, which is not the default of Java's clients. Without a state directory,
+    and with ``exactly_once=False``, a message may be written again after a crash.
+
+    An item that is a :class:`Message` is written with its key, value, time and headers: to its own topic and
+    partition if the program has made it with these, otherwise to ``topic``. A message that was read goes to
+    ``topic``. Any other item is a value.
+
+    Args:
+        servers: addresses of some brokers, as a list or separated by commas.
+        topic: the name of the topic. It must exist.
+        key: returns the key of an item: bytes, ``str`` or None. The key decides on the partition, as with
+            Java's clients.
+        encode: returns the value of an item: bytes, ``str``, a record, or None for a tombstone; or a
+            :class:`Message`. None: items are that already.
+        exactly_once: whether messages are written in transactions. False: they are sent at once and
+            acknowledged before their epoch is committed.
+        settings: settings of the client by librdkafka's names.
+        max_bytes: sources pause while more bytes wait in the outbox. None: 1 GiB.
+        max_age: sources pause while an older message waits in the outbox: seconds or a timedelta. None: no
+            limit.
+
+    Returns:
+        A sink of messages, bytes, ``str``, records or None, or of items for ``encode``.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.kafka.write("localhost:9092", "copies", key=lambda item: item[0], encode=lambda item: item[1])
+        <sink kafka copies at localhost:9092>
+    """
+    from datetime import timedelta
+
+    age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+    sink: _millstream.ByteSink[Any] = _function("kafka_write")(
+        _servers(servers),
+        topic,
+        key=key,
+        encode=encode,
+        exactly_once=exactly_once,
+        settings=_settings(settings),
+        max_bytes=max_bytes,
+        max_age=age,
+    )
+    return sink

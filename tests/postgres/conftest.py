@@ -1,4 +1,4 @@
-"""Fixtures: a PostgreSQL server for the session, a database for each test, a server to kill, a link to cut."""
+"""Fixtures: a PostgreSQL server for the session, databases, a server to kill, a link to cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: a cluster in a temporary directory, which may be killed and started again."""
+"""A PostgreSQL server for tests: a cluster in a temporary directory, which may be killed and restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of the tests itself: it refuses a wrong password, and keeps what was committed when it is killed."""
+"""The server of the tests: it refuses a wrong password, and keeps what was committed when it is killed."""
 
 import psycopg
 import pytest

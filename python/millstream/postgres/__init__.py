@@ -1,0 +1,12 @@
+"""PostgreSQL as a destination and a source of flows. It needs ``pip install 'millstream[postgres]'``.
+
+Example:
+    >>> import millstream as ms
+    >>> ms.postgres.write("host=localhost dbname=shop", "orders", key="id")
+    <sink postgres table orders>
+"""
+
+from .errors import PostgresError
+from .sink import write
+
+__all__ = ["PostgresError", "write"]

@@ -49,7 +49,7 @@ def test_a_link_that_is_cut(tmp_path: Path, database: Database, link: Link) -> N
 
 
 def test_a_link_that_is_stalled(tmp_path: Path, database: Database, link: Link) -> None:
-    """The transaction on the server stays open and holds the row of progress, until the flow connects anew."""
+    """The transaction on the server holds the row of progress until the flow connects anew."""
     writing = Writing(tmp_path, database, more=RETRY + ", 'timeout': 0.5")
     through(writing, link)
     running = writing.start()

@@ -6,7 +6,10 @@ Example:
     <sink postgres table orders>
 """
 
+from .change import Change
 from .errors import PostgresError
+from .pgoutput import UNCHANGED
 from .sink import write
+from .source import changes
 
-__all__ = ["PostgresError", "write"]
+__all__ = ["UNCHANGED", "Change", "PostgresError", "changes", "write"]

@@ -98,7 +98,7 @@ def connect(dsn: str, name: str) -> psycopg.Connection[Any]:
 
 
 @contextmanager
-def limited(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+def limited(connection: psycopg.Connection[Any] | psycopg.pq.abc.PGconn, seconds: float) -> Iterator[None]:
     """Shuts the connection down if the block takes longer: a call that waits for the server fails then."""
     timer = threading.Timer(seconds, shut_down, (connection,))
     timer.daemon = True
@@ -109,10 +109,11 @@ def limited(connection: psycopg.Connection[Any], seconds: float) -> Iterator[Non
         timer.cancel()
 
 
-def shut_down(connection: psycopg.Connection[Any]) -> None:
+def shut_down(connection: psycopg.Connection[Any] | psycopg.pq.abc.PGconn) -> None:
     """Ends the connection under a call on another thread."""
     try:
-        end = socket.socket(fileno=os.dup(connection.fileno()))
+        number = connection.socket if hasattr(connection, "socket") else connection.fileno()
+        end = socket.socket(fileno=os.dup(number))
     except Exception:
         return
     try:

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresError", "is_of_row", "may_pass", "report", "unreachable"]
+__all__ = ["PostgresError", "code_may_pass", "is_of_row", "may_pass", "report", "unreachable"]
 
 RETRIED_CLASSES = (
     "08",  # connection exceptions
@@ -35,6 +35,8 @@ REFUSALS = (
     "no pg_hba.conf entry",
     "is not permitted to log in",
     "permission denied for database",
+    "must be superuser or replication role",
+    "permission denied to start WAL sender",
 )
 """Parts of messages with which a server refuses a connection. The library reports no code for them."""
 
@@ -46,11 +48,22 @@ class PostgresError(FlowError):
     """
 
 
+FINAL = (
+    "53400",  # a configured limit, such as that of replication slots, is reached
+    "58P01",  # a file is missing: the log that a slot needs was removed
+)
+
+
+def code_may_pass(code: str) -> bool:
+    """Returns the same for the code of an error (SQLSTATE)."""
+    return code not in FINAL and (code[:2] in RETRIED_CLASSES or code in RETRIED)
+
+
 def may_pass(error: psycopg.Error) -> bool:
     """Returns whether another attempt may succeed without a change by a person."""
     code = error.sqlstate
     if code is not None:
-        return code[:2] in RETRIED_CLASSES or code in RETRIED
+        return code_may_pass(code)
     import psycopg
 
     text = str(error)

@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, journals, kafka, queues, service, tcp, testing, windows
+from . import files, journals, kafka, postgres, queues, service, tcp, testing, windows
 from ._adapter import At, Dedupe, SourceFunction, source
 from ._backoff import Backoff
 from ._clocks import Clock
@@ -148,6 +148,7 @@ __all__ = [
     "generate",
     "journals",
     "kafka",
+    "postgres",
     "publisher",
     "queues",
     "run",

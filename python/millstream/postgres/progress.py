@@ -1,0 +1,101 @@
+"""The table of progress: the number of the last record of each outbox that the database has.
+
+Invariant: a transaction that writes records advances the row of its outbox from the position that this
+connection knows, so that of two forwarders of one outbox one finds another position, and fails.
+"""
+
+from __future__ import annotations
+
+from .errors import PostgresError, report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import psycopg
+
+    from .._outbox import OutboxIdentity
+    from .table import Table
+
+__all__ = ["NAME", "Progress"]
+
+NAME = "millstream_progress"
+CREATE = """
+CREATE TABLE {} (
+    outbox text PRIMARY KEY,
+    flow text NOT NULL,
+    sink text NOT NULL,
+    position bigint NOT NULL,
+    changed timestamptz NOT NULL DEFAULT now()
+)"""
+
+
+class Progress:
+    """The progress of one outbox, in the schema of the destination's ``table``."""
+
+    def __init__(self, connection: psycopg.Connection[Any], table: Table, outbox: OutboxIdentity) -> None:
+        from psycopg import sql
+
+        self.connection = connection
+        self.server = table.server
+        self.outbox = outbox
+        self.name = f"{table.schema}.{NAME}"
+        name = sql.Identifier(table.schema, NAME)
+        self.create_table(table.schema, sql.SQL(CREATE).format(name))
+        self.select = sql.SQL("SELECT position FROM {} WHERE outbox = %s").format(name)
+        self.insert = sql.SQL(
+            "INSERT INTO {} (outbox, flow, sink, position) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+        ).format(name)
+        self.update = sql.SQL(
+            "UPDATE {} SET position = %s, changed = now() WHERE outbox = %s AND position = %s"
+        ).format(name)
+        self.known: int | None = None
+
+    def create_table(self, schema: str, create: Any) -> None:
+        """Creates the table if it is missing. Its existence is checked first, since that needs no rights."""
+        import psycopg
+
+        found = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
+        if self.connection.execute(found, (schema, NAME)).fetchone():
+            return
+        try:
+            self.connection.execute(create)
+        except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
+            pass  # Another sink has created it at the same time.
+        except psycopg.errors.InsufficientPrivilege as error:
+            statement = " ".join(create.as_string(self.connection).split())
+            raise PostgresError(
+                f"{self.server}: the table {self.name} cannot be created: {report(error)}. "
+                f"Create it with a user that has the right: {statement}"
+            ) from None
+
+    def read(self) -> int | None:
+        """Reads the position; None if there is none."""
+        found = self.connection.execute(self.select, (self.outbox.id,)).fetchone()
+        self.known = None if found is None else int(found[0])
+        return self.known
+
+    def advance(self, first: int, last: int) -> None:
+        """Advances the position in the transaction that writes the records ``first`` to ``last``.
+
+        Raises:
+            PostgresError: the position is another one than this connection knows.
+        """
+        if self.known is None:
+            outbox = self.outbox
+            values = (outbox.id, outbox.flow, outbox.sink, last)
+            changed = self.connection.execute(self.insert, values).rowcount
+        else:
+            changed = self.connection.execute(self.update, (last, self.outbox.id, first - 1)).rowcount
+        if changed != 1:
+            expected = "no position" if self.known is None else f"position {first - 1}"
+            raise PostgresError(
+                f"{self.server}: another process delivers the same outbox. {self.name} does not have "
+                f'{expected} for flow "{self.outbox.flow}", sink "{self.outbox.sink}", outbox '
+                f"{self.outbox.id}. Is a copy of the state directory in use? End one of the two flows; this "
+                "one has not written the rows"
+            )
+
+    def committed(self, last: int) -> None:
+        """The transaction is committed."""
+        self.known = last

@@ -1,0 +1,281 @@
+"""One attempt to read a slot: from the connections to the error that ends them.
+
+Invariant: the position that goes with a chunk is after the last change in it, so that the next attempt
+continues there.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+from .connection import connect, limited
+from .decode import Decoder, Types
+from .errors import PostgresError, unreachable
+from .pgoutput import Begin, Commit, Keepalive, format_lsn, parse_lsn, parse_message
+from .position import Snapshot, Streaming
+from .publication import ensure_publication
+from .replication import Replication, with_settings
+from .slot import Slot, Watch, check_slot, find_slot
+from .snapshot import begin_snapshot, snapshot_rows, truncations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .change import Change
+    from .pgoutput import Message
+    from .receiver import Receiver
+
+__all__ = ["Session"]
+
+log = logging.getLogger("millstream.flow.source")
+CHUNK = 1000
+"""How many changes the flow receives at once, at most."""
+POLL_SECONDS = 0.25
+CONFIRM_SECONDS = 1.0
+WATCH_SECONDS = 10.0
+
+
+class Session:
+    """The connections of an attempt: one for commands and the stream, one for queries."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.options = receiver.options
+        name = f"millstream slot {self.options.slot}"
+        self.sql = connect(with_settings(self.options.dsn), name)
+        try:
+            self.replication = Replication(self.options.dsn, name, self.options.timeout)
+        except BaseException:
+            self.sql.close()
+            raise
+        self.server = self.replication.server
+        self.watch = Watch(self.options.slot, self.server, self.options.warn_bytes)
+        self.types = Types(self.base_of)
+        self.streams = False
+        self.sent = 0
+        self.confirmed_at = self.watched_at = self.put_at = time.monotonic()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.replication.close()
+        self.sql.close()
+
+    def run(self) -> None:
+        """Reads until the flow ends.
+
+        Raises:
+            ConnectionError: a connection is lost; another attempt may succeed.
+            PostgresError: the server refuses something, or changes are lost.
+        """
+        import psycopg
+
+        try:
+            ensure_publication(self.sql, self.server, self.options.publication, self.options.tables)
+            position = self.receiver.position
+            if not isinstance(position, Streaming):
+                system = str(self.replication.execute("IDENTIFY_SYSTEM")[0]["systemid"])
+                position = self.begin(system, position)
+            self.check(position)
+            Stream(self, position).run()
+        except psycopg.Error as error:
+            raise unreachable(self.server, error) from None
+
+    def begin(self, system: str, position: Snapshot | None) -> Streaming:
+        """Creates the slot, and reads the snapshot; returns the position of the stream."""
+        slot = find_slot(self.sql, self.options.slot)
+        if position is None and not self.options.snapshot:
+            lsn = slot.confirmed if slot is not None else self.create_slot("NOEXPORT_SNAPSHOT")[0]
+            streaming = Streaming(system, lsn)
+            self.put(streaming, [])
+            return streaming
+        if position is None:
+            if slot is not None:
+                raise PostgresError(
+                    f'{self.server}: the replication slot "{self.options.slot}" exists, and the flow has no '
+                    "position in it. If another flow or program uses it, choose another name. To continue "
+                    "with it without a snapshot: snapshot=False. To begin anew: SELECT "
+                    f"pg_drop_replication_slot('{self.options.slot}')"
+                )
+            # From this commit on the slot is known to be this source's, which may drop it.
+            position = Snapshot(False)
+            self.put(position, [])
+        self.receiver.wait_for_intent()
+        return self.read_snapshot(system, position)
+
+    def read_snapshot(self, system: str, position: Snapshot) -> Streaming:
+        """Passes all rows on, after truncations if some were before."""
+        slot = self.options.slot
+        if find_slot(self.sql, slot) is not None:
+            self.replication.execute(f'DROP_REPLICATION_SLOT "{slot}"')
+        lsn, snapshot = self.create_slot("EXPORT_SNAPSHOT")
+        with connect(with_settings(self.options.dsn), f"millstream snapshot {slot}") as connection:
+            begin_snapshot(connection, snapshot)
+            self.receiver.works()
+            begun = position.begun
+            chunk = truncations(connection, self.options.publication, lsn) if begun else []
+            for change in snapshot_rows(connection, self.options.publication, self.types, lsn):
+                chunk.append(change)
+                if len(chunk) >= CHUNK:
+                    self.put(Snapshot(True), chunk)
+                    chunk = []
+        streaming = Streaming(system, lsn)
+        self.put(streaming, chunk)
+        return streaming
+
+    def create_slot(self, snapshot: str) -> tuple[int, str]:
+        """Creates the slot; returns its first position and the name of the exported snapshot."""
+        slot, told = self.options.slot, False
+
+        def waiting(seconds: float) -> None:
+            nonlocal told
+            self.receiver.check_stop()
+            if seconds > WATCH_SECONDS and not told:
+                told = True
+                log.warning(
+                    '%s: the slot "%s" is created when all open transactions have ended',
+                    self.server,
+                    slot,
+                )
+
+        made = self.replication.execute(
+            f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL pgoutput {snapshot}', waiting
+        )[0]
+        return parse_lsn(str(made["consistent_point"])), str(made["snapshot_name"])
+
+    def check(self, position: Streaming) -> Slot:
+        """Checks that the server has all changes from a position on."""
+        system = self.replication.execute("IDENTIFY_SYSTEM")[0]
+        if position.system != system["systemid"]:
+            raise PostgresError(
+                f"{self.server} is another cluster (system identifier {system['systemid']}) than that "
+                f"which the flow has read ({position.system}). Run it once with --drop-state SOURCE "
+                "(drop_state=), where SOURCE is the name of the source in the flow, to begin with a snapshot"
+            )
+        slot = check_slot(
+            find_slot(self.sql, self.options.slot), self.options.slot, self.server, position.lsn
+        )
+        end = parse_lsn(str(system["xlogpos"]))
+        if end < position.lsn:
+            raise PostgresError(
+                f"{self.server}: its log ends at {format_lsn(end)}, and the flow has read up to "
+                f"{format_lsn(position.lsn)}. Was the server restored from a backup? Run the flow once with "
+                "--drop-state SOURCE (drop_state=), where SOURCE is the name of the source in the flow, to "
+                "begin with a snapshot"
+            )
+        self.receiver.confirmed = max(self.receiver.confirmed, slot.confirmed)
+        return slot
+
+    def put(self, position: Snapshot | Streaming, changes: list[Change]) -> None:
+        self.receiver.put(position, changes, self.tend)
+        self.put_at = self.replication.heard = time.monotonic()
+
+    def tend(self) -> None:
+        """Confirms what is committed, and reports the state of the slot, from time to time."""
+        now = time.monotonic()
+        if self.streams:
+            confirmed = self.receiver.confirmed
+            is_due = now - self.confirmed_at >= self.options.heartbeat
+            if is_due or (confirmed > self.sent and now - self.confirmed_at >= CONFIRM_SECONDS):
+                self.confirm(is_due)
+        if now - self.watched_at >= WATCH_SECONDS:
+            self.watched_at = now
+            with limited(self.sql, self.options.timeout):
+                self.watch.report(find_slot(self.sql, self.options.slot))
+
+    def confirm(self, reply: bool) -> None:
+        self.sent = self.receiver.confirmed
+        self.confirmed_at = time.monotonic()
+        self.replication.confirm(self.sent, reply)
+
+    def base_of(self, type_: int) -> int:
+        """The number of the type under a domain, or the number itself."""
+        while True:
+            query = "SELECT typbasetype::int8 FROM pg_type WHERE oid = %s AND typtype = 'd'"
+            found = self.sql.execute(query, (type_,)).fetchone()
+            if found is None:
+                return type_
+            type_ = found[0]
+
+
+class Stream:
+    """The stream of a slot from a position on.
+
+    Args:
+        session: the connections.
+        position: the position.
+    """
+
+    def __init__(self, session: Session, position: Streaming) -> None:
+        self.session = session
+        self.system = position.system
+        self.lsn = self.passed = position.lsn
+        self.resumed = position
+        self.decoder = Decoder(session.types)
+        self.chunk: list[Change] = []
+        self.count = 0
+        self.skipped: float = 0
+
+    def run(self) -> None:
+        """Reads until the flow ends, and confirms the last position then."""
+        session = self.session
+        replication, receiver = session.replication, session.receiver
+        replication.start(session.options.slot, session.options.publication, self.lsn)
+        session.streams = True
+        receiver.works()
+        while not receiver.stopping.is_set():
+            frame = replication.receive(0)
+            if frame is None:
+                if self.decoder.transaction is None:
+                    self.pass_on()
+                frame = replication.receive(POLL_SECONDS)
+            session.tend()
+            if isinstance(frame, Keepalive):
+                self.keepalive(frame)
+            elif frame is not None:
+                message = parse_message(frame.body)
+                if message is not None:
+                    self.read(message)
+        session.confirm(False)
+
+    def keepalive(self, frame: Keepalive) -> None:
+        """Between transactions, everything before the end of the log was sent."""
+        if self.decoder.transaction is None:
+            self.lsn = max(self.lsn, frame.end)
+            is_idle = time.monotonic() - self.session.put_at >= self.session.options.heartbeat
+            if is_idle and not self.chunk and self.lsn > self.passed:
+                self.session.put(self.position(), [])
+                self.passed = self.lsn
+        if frame.reply:
+            self.session.confirm(False)
+
+    def read(self, message: Message) -> None:
+        changes = self.decoder.changes(message)
+        if isinstance(message, Begin):
+            self.count = 0
+            # Of the transaction in which an earlier run has ended, what it has passed on comes again.
+            self.skipped = self.resumed.count if message.lsn == self.resumed.next else 0
+            if message.lsn < self.resumed.lsn:
+                self.skipped = math.inf
+        elif isinstance(message, Commit):
+            self.lsn = max(self.lsn, message.end)
+        for change in changes:
+            self.count += 1
+            if self.count > self.skipped:
+                self.chunk.append(change)
+                if len(self.chunk) >= CHUNK:
+                    self.pass_on()
+
+    def position(self) -> Streaming:
+        transaction = self.decoder.transaction
+        if transaction is None:
+            return Streaming(self.system, self.lsn)
+        return Streaming(self.system, self.lsn, transaction.lsn, self.count)
+
+    def pass_on(self) -> None:
+        if self.chunk:
+            chunk, self.chunk = self.chunk, []
+            self.session.put(self.position(), chunk)
+            self.passed = self.lsn

@@ -1,0 +1,188 @@
+"""A PostgreSQL server for tests: a cluster in a temporary directory, which may be killed and restarted."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+PATIENCE = 60.0
+"""Seconds after which a server that does not answer has failed."""
+PASSWORD = "secret"
+SETTINGS = {
+    "wal_level": "logical",
+    "max_replication_slots": "40",
+    "max_wal_senders": "40",
+    "max_connections": "60",
+    "shared_buffers": "32MB",
+    # The processes are killed, and the machine is not: what they wrote is there without a sync.
+    "fsync": "off",
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "log_min_messages": "warning",
+}
+
+
+def find_program(name: str) -> str:
+    """The path of a program of PostgreSQL; an error that names the remedy where it is missing."""
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
+    path = str(versions[-1]) if versions else shutil.which(name)
+    assert path, f"{name} is missing: apt-get install postgresql"
+    return path
+
+
+def account() -> str | None:
+    """The user that runs the server: it refuses root. None: the current user."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+class Server:
+    """One cluster, on a free port of 127.0.0.1.
+
+    Args:
+        settings: settings of the server, in addition to ``SETTINGS``.
+    """
+
+    def __init__(self, **settings: str) -> None:
+        # The directories of pytest are those of its user alone.
+        self.folder = Path(tempfile.mkdtemp(prefix="millstream-postgres-", dir="/tmp"))
+        self.data, self.log = self.folder / "data", self.folder / "server.log"
+        self.settings = SETTINGS | settings
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self.databases = itertools.count()
+        user = account()
+        self.rights: dict[str, Any] = {}
+        if user is not None:
+            entry = pwd.getpwnam(user)
+            os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+            self.rights = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+        self.initialize()
+
+    def initialize(self) -> None:
+        password = self.folder / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o644)
+        initdb = [find_program("initdb"), "-D", str(self.data), "-U", "postgres", f"--pwfile={password}"]
+        initdb += ["--auth=scram-sha-256", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"]
+        made = subprocess.run(initdb, capture_output=True, text=True, cwd=self.folder, **self.rights)
+        assert made.returncode == 0, made.stderr
+
+    def start(self) -> None:
+        """Starts it, on the port that it had before, and waits until it answers."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self.port = self.port or free_port()
+            options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
+            command = [find_program("postgres"), "-D", str(self.data), "-p", str(self.port), *options]
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    command, stdout=log, stderr=log, cwd=self.folder, **self.rights
+                )
+            while self.process.poll() is None and time.monotonic() < until:
+                if self.answers():
+                    return
+                time.sleep(0.05)
+            # Processes of a killed server are not gone yet, or another process has taken the port.
+            time.sleep(0.1)
+        raise AssertionError(f"the server does not start:\n{self.log.read_text()[-3000:]}")
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.dsn("postgres"), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """Kills the server as ``kill -9`` does."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Stops the server without waiting for its clients."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait(PATIENCE)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def dsn(self, database: str, port: int | None = None, password: str = PASSWORD) -> str:
+        where = f"host=127.0.0.1 port={port or self.port} dbname={database}"
+        return f"{where} user=postgres password={password}"
+
+    def create_database(self) -> Database:
+        """Creates an empty database."""
+        name = f"test_{os.getpid()}_{next(self.databases)}"
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return Database(self, name)
+
+
+class Database:
+    """A database with a connection per call, so that it can judge a server that was killed in between."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.server = server
+        self.name = name
+
+    @property
+    def dsn(self) -> str:
+        return self.server.dsn(self.name)
+
+    def execute(self, statement: LiteralString, *values: object) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement, values or None)
+
+    def rows(self, query: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            return connection.execute(query, values or None).fetchall()
+
+    def drop(self) -> None:
+        """Drops the database with the slots in it: a server has few."""
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.execute(
+                    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+                    "WHERE database = current_database()"
+                )
+                break
+            except psycopg.errors.ObjectInUse:
+                assert time.monotonic() < until, "a slot stays in use"
+                time.sleep(0.05)
+        with psycopg.connect(self.server.dsn("postgres"), autocommit=True) as connection:
+            drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name))
+            connection.execute(drop)
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

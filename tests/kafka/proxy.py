@@ -71,6 +71,8 @@ class Proxy:
         self.flowing.set()
 
     def close(self) -> None:
+        # A thread waits in it: closing alone would keep the port.
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.heal()
         self.cut()

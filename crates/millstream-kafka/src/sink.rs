@@ -19,7 +19,7 @@ use transactional::ByTransactions;
 const TRANSACTION_RECORDS: usize = 10_000;
 const TRANSACTION_BYTES: usize = 8 << 20;
 
-/// A sink of messages. See [`write`].
+/// A sink of messages. See [`write()`].
 #[derive(Clone, Debug)]
 pub struct WriteKafka {
     servers: String,

@@ -3,6 +3,8 @@
 mod by_key;
 mod bytes;
 mod encode;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod list;
 mod object;
 
@@ -17,6 +19,8 @@ use pyo3::types::PyList;
 pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
+#[cfg(feature = "kafka")]
+pub(crate) use kafka::kafka_write;
 pub(crate) use list::ListSink;
 
 use crate::batch::PyBatch;

@@ -8,7 +8,7 @@ from broker import Broker
 
 
 class Proxy:
-    """Passes bytes both ways until it is told otherwise."""
+    """Passes bytes both ways."""
 
     def __init__(self, broker: Broker) -> None:
         outer, self.inner = broker.ports_of_proxy

@@ -53,7 +53,8 @@ def test_an_outage_longer_or_shorter_than_the_transaction_timeout(
     topic = broker.create(f"timeout-{timeout_ms}")
     judge = Judge(broker, topic)
     with Proxy(broker) as proxy:
-        flow = counting(broker.proxied, topic, **{"transaction.timeout.ms": timeout_ms, "socket.timeout.ms": 1500})
+        settings = {"transaction.timeout.ms": timeout_ms, "socket.timeout.ms": 1500}
+        flow = counting(broker.proxied, topic, **settings)
         running = flow.start(state=tmp_path / "state", epoch=0.05)
         for _ in range(2):
             before = len(judge.values())

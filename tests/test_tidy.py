@@ -100,7 +100,8 @@ def what_is_ignored_is_run_by_another_test(path: str, text: str) -> Iterator[str
     """A Rust test that must have a process to itself is ignored, and started by name from another test."""
     ignored = re.finditer(r"#\[ignore\b[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:async )?fn (\w+)", text)
     for found in ignored if path.endswith(".rs") else ():
-        if not re.search(rf'(in_own_process(_with)?|start_own_process)\("{Path(path).stem}::{found[1]}"', text):
+        name = rf'\("{Path(path).stem}::{found[1]}"'
+        if not re.search(rf"(in_own_process(_with)?|start_own_process){name}", text):
             yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: nothing runs {found[1]}"
 
 

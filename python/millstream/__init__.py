@@ -14,12 +14,14 @@
 """
 
 from . import files, journals, kafka, queues, service, tcp, testing, windows
+from ._adapter import At, Dedupe, SourceFunction, source
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
     DeadLetter,
     FlowError,
     FlowUsageError,
+    RetryLater,
     ServiceError,
     SimulatedCrash,
     StepError,
@@ -59,6 +61,7 @@ from ._millstream import (
     Report,
     SourceIo,
 )
+from ._outbox import OutboxIdentity, OutboxSink, sink
 from ._queue_errors import (
     QueueDamageError,
     QueueError,
@@ -78,9 +81,11 @@ from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [
+    "At",
     "Backoff",
     "Clock",
     "DeadLetter",
+    "Dedupe",
     "Flow",
     "FlowError",
     "FlowUsageError",
@@ -109,6 +114,8 @@ __all__ = [
     "LateStream",
     "NotAJournalError",
     "OpenItem",
+    "OutboxIdentity",
+    "OutboxSink",
     "Queue",
     "QueueDamageError",
     "QueueError",
@@ -126,10 +133,12 @@ __all__ = [
     "RecordPrunedError",
     "RecordTooLargeError",
     "Report",
+    "RetryLater",
     "ServiceError",
     "SimulatedCrash",
     "Sink",
     "Source",
+    "SourceFunction",
     "SourceIo",
     "StepError",
     "Stream",
@@ -144,6 +153,8 @@ __all__ = [
     "run",
     "serve",
     "service",
+    "sink",
+    "source",
     "stdout",
     "tcp",
     "testing",

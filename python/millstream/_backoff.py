@@ -25,8 +25,8 @@ class Backoff:
         tries: the number of attempts in a row before giving up; None never gives up.
 
     Raises:
-        ValueError: a delay is negative or not finite, `most` is below `first`, the factor is below 1, or there
-            is no attempt at all.
+        ValueError: a delay is negative or not finite, `most` is below `first`, the factor is below 1, or
+            `tries` is below 1.
 
     Example:
         >>> backoff = Backoff(first=0.5, most=3.0)

@@ -15,6 +15,7 @@ __all__ = [
     "DeadLetter",
     "FlowError",
     "FlowUsageError",
+    "RetryLater",
     "ServiceError",
     "SimulatedCrash",
     "StepError",
@@ -45,6 +46,26 @@ class StepError(FlowError):
         self.step = step
         self.key = key
         self.item = item
+
+
+class RetryLater(Exception):
+    """Raised by a destination of :func:`sink` that may take the same items later, as OSError is.
+
+    Example:
+        >>> import millstream as ms
+        >>> replies = iter([503, 200])
+        >>> @ms.sink(retry=ms.Backoff(first=0.01))
+        ... def post(batch: list[str], first: int, last: int) -> None:
+        ...     status = next(replies)
+        ...     print(status, batch)
+        ...     if status == 503:
+        ...         raise ms.RetryLater("busy")
+        >>> flow = ms.Flow("posts")
+        >>> flow.source("in", ms.testing.items(["a"])).sink("out", post)
+        >>> _ = ms.run(flow)
+        503 ['a']
+        200 ['a']
+    """
 
 
 class ServiceError(RuntimeError):

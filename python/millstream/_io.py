@@ -37,6 +37,9 @@ class Source(Generic[T_co]):
     ``io`` is a :class:`SourceIo`. A source whose ``open`` takes no third argument is asked again within
     about a millisecond when ``next_awake`` returns None.
 
+    A method ``commit(positions)``, which is optional, is called after each commit of a run with a state
+    directory, with the positions of the partitions by name. It is not called on a source that is durable.
+
     The attribute ``batch_size`` is read when the source is added to a flow: steps see at most so many items
     at once. A longer list is divided, and no epoch ends within it.
 
@@ -159,7 +162,10 @@ def takes(function: Callable[..., Any], count: int, name: str) -> bool:
 
 
 class Sink(Generic[T_contra]):
-    """The base class of your own sinks: a description, which each worker opens.
+    """The base class of your own sinks inside the process, such as a terminal.
+
+    It is a description, which each worker opens. It takes no part in commits: a sink to an external system is
+    made with :func:`sink`.
 
     ``open(worker)`` returns an object with three methods: ``write_batch(list)``, which may wait (that is
     the back-pressure), ``flush()``, called when the input pauses, and ``close()``, called at the end.

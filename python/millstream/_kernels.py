@@ -472,8 +472,9 @@ def key_field(name: str, tolerant: bool) -> Make:
         return key_values(get, True)
 
     def kernel(items: Items) -> list[Any]:
+        count = length_hint(items)
         keys = list(map(get, items))
-        if length_hint(items):
+        if len(keys) < count:
             raise StopIteration  # by a property, which ends a map silently
         return keys
 

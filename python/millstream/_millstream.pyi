@@ -69,6 +69,7 @@ __all__ = [
     "kafka_write",
     "key_hash",
     "queue_read",
+    "outbox_sink",
     "queue_write",
     "run",
     "saved_states",
@@ -398,6 +399,8 @@ class Report:
     @property
     def steps(self) -> list[dict[str, Any]]: ...
     @property
+    def outboxes(self) -> list[dict[str, Any]]: ...
+    @property
     def workers(self) -> list[list[dict[str, Any]]]: ...
     def step(self, name: str) -> dict[str, Any]: ...
     def to_json(self) -> str: ...
@@ -626,6 +629,19 @@ def kafka_write(
 def queue_read(
     place: str | PathLike[str], names: Sequence[str], *, decode: object, until_empty: bool
 ) -> ByteSource[Any]: ...
+def outbox_sink(
+    address: str,
+    connect: Callable[[str, str, str], object],
+    *,
+    remembers: bool,
+    encode: Callable[[Any], object] | None,
+    decode: Callable[[bytes], object] | None,
+    retry: tuple[float, float, float, int | None],
+    max_bytes: int,
+    max_age: float | None,
+    batch: int,
+    wait_at_end: float,
+) -> ByteSink[Any]: ...
 def queue_write(
     place: str | PathLike[str], name: str, *, encode: Callable[[Any], object] | None
 ) -> ByteSink[Any]: ...

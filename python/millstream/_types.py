@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Record,
         Script,
     )
+    from ._outbox import Writes
 elif sys.version_info >= (3, 13):
     from typing import Any, TypeVar
 else:
@@ -71,7 +72,10 @@ if TYPE_CHECKING:
     AnySource: TypeAlias = (
         Source[T_co] | ByteSource[T_co] | CsvSource[T_co] | DurableSource[T_co] | Script[T_co]
     )
-    AnySink: TypeAlias = Sink[T_contra] | ByteSink[T_contra] | KeyedSink[T_contra] | list[T_contra]
+    # Of a class with `ms.sink`: mypy takes a class with a decorator for the class itself.
+    AnySink: TypeAlias = (
+        Sink[T_contra] | ByteSink[T_contra] | KeyedSink[T_contra] | list[T_contra] | Writes[T_contra]
+    )
     OnError: TypeAlias = Literal["fail", "skip"] | dead_letter
     Emit: TypeAlias = Literal["end", "each"]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import millstream
+import pytest
 from millstream import _millstream
+from millstream_bench import adapter, recovery, wake
 from millstream_bench import flow as bench
-from millstream_bench import recovery, wake
 
 
 def test_flows_and_plain_loops_are_measured() -> None:
@@ -53,6 +54,18 @@ def test_wake_ups_of_sources_are_measured() -> None:
     assert all(0 < row["p50_us"] <= row["p99_us"] for row in rows)
 
 
+def test_sources_from_generators_are_measured() -> None:
+    measured = adapter.measure(1001, 1, 20)
+    assert [row["what"] for row in measured["rates"]] == list(adapter.CASES)
+    assert min(row["items_per_second"] for row in measured["rates"]) > 0
+    assert 0 < measured["wake"]["p50_us"] <= measured["wake"]["p99_us"]
+
+
+def test_items_that_do_not_arrive_are_an_error() -> None:
+    with pytest.raises(RuntimeError, match="10 of 11 items"):
+        adapter.items_per_second(lambda _: adapter.plain(10), 11)
+
+
 def test_a_flow_that_resumes_is_measured() -> None:
     assert 0 < recovery.resume(100, 1) < 60
 
@@ -62,7 +75,10 @@ def test_a_part_can_be_measured_by_itself(monkeypatch: Any, capsys: Any) -> None
     assert bench.main(["--only", "idle", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["idle_percent"] == 0.5
     assert bench.main(["--only", "all"]) == 2
-    assert "--only takes steps, workers, recovery, resume, idle, wake, not 'all'" in capsys.readouterr().err
+    assert (
+        "--only takes steps, workers, recovery, resume, idle, wake, adapter, not 'all'"
+        in capsys.readouterr().err
+    )
 
 
 def test_an_unknown_argument_is_a_usage_error(capsys: Any) -> None:

@@ -105,53 +105,25 @@ def test_bad_lines_of_a_source_are_kept_once(tmp_path: Path) -> None:
     assert bad.read_text().splitlines() == [str(text.encode()) for text in BAD]
 
 
-def test_a_sink_of_the_users_own_is_told_of_each_epoch_once(tmp_path: Path) -> None:
-    class TwoPhaseSink:
-        """Two phases: a letter counts when its epoch does."""
+def test_dead_letters_of_two_steps_in_an_external_system_are_there_once(tmp_path: Path) -> None:
+    rows: list[tuple[int, str]] = []
 
-        def __init__(self) -> None:
-            self.prepared: dict[str, list[str]] = {}
-            self.counted: dict[str, list[str]] = {}
-            self.writers = 0
+    @ms.sink(encode=item_of, decode=bytes.decode)
+    class Table:
+        def write(self, batch: list[str], first: int, last: int) -> None:
+            rows.extend(zip(range(first, last + 1), batch, strict=True))
 
-        def resume(self, tokens: list[str]) -> None:
-            self.commit(0, tokens)
-            self.prepared.clear()
+        def position(self) -> int | None:
+            return rows[-1][0] if rows else None
 
-        def commit(self, epoch: int, tokens: list[str]) -> None:
-            self.counted.update(
-                {token: self.prepared.pop(token) for token in tokens if token in self.prepared}
-            )
-
-        def open(self, worker: int) -> Any:
-            self.writers += 1
-            return Writer(self, self.writers)
-
-    class Writer:
-        def __init__(self, sink: TwoPhaseSink, number: int) -> None:
-            self.sink, self.number, self.items = sink, number, []  # type: ignore[var-annotated]
-
-        def write_batch(self, letters: list[Any]) -> None:
-            self.items += [letter.item for letter in letters]
-
-        def flush(self) -> None:
-            pass
-
-        def prepare(self, epoch: int) -> str:
-            token = f"{self.number} {epoch}"
-            self.sink.prepared[token], self.items = self.items, []
-            return token
-
-        def close(self) -> None:
-            pass
-
-    held = TwoPhaseSink()
+    table = Table()
     flow, out = ms.Flow("held"), ms.testing.collect()
     all_texts = texts(flow)
     for name in ("one", "two"):
-        all_texts.map(int, name=name, on_error=ms.dead_letter(held)).sink(f"{name} out", out)
+        all_texts.map(int, name=name, on_error=ms.dead_letter(table)).sink(f"{name} out", out)
     assert crash_often(flow, tmp_path / "state") > 6
-    assert sorted(item for items in held.counted.values() for item in items) == sorted(BAD * 2)
+    assert [number for number, _ in rows] == list(range(len(rows)))
+    assert sorted(item for _, item in rows) == sorted(BAD * 2)
 
 
 def test_a_dead_letter_sink_that_is_gone_is_told_until_it_is_forgotten(tmp_path: Path) -> None:

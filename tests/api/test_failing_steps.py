@@ -152,6 +152,14 @@ def test_an_exit_is_raised_as_it_is(error: BaseException, on_error: Any, workers
     assert caught.value is error
 
 
+@pytest.mark.parametrize("script", [(2,), (1, 2), (2, 3)])
+def test_a_property_that_stops_at_any_item_of_a_batch_fails_the_step(script: tuple[int, ...]) -> None:
+    flow = flow_of(lambda s: s.map(Stops).key_by("field", name="s").count(), script)
+    with pytest.raises(ms.StepError) as caught:
+        ms.run(flow)
+    assert (caught.value.step, caught.value.item) == ("s", "Stops(number=2)")
+
+
 def test_the_traceback_ends_in_the_users_code() -> None:
     with pytest.raises(ms.StepError) as caught:
         ms.run(flow_of(lambda s: s.map(raises(ValueError("no")))))

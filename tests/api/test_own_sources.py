@@ -240,6 +240,35 @@ def test_a_durable_source_resumes_from_a_position_of_any_type(tmp_path: Path) ->
     assert places == [None, (3, 3), (4, 4), (4, 4)]
 
 
+class Notified(Pages):
+    """Is notified of commits."""
+
+    def __init__(self, tokens: list[Any], pages: int) -> None:
+        super().__init__(tokens, pages)
+        self.commits: list[dict[str, Any]] = []
+
+    def commit(self, positions: dict[str, Any]) -> None:
+        self.commits.append(positions)
+
+
+def test_a_source_is_notified_of_commits(tmp_path: Path) -> None:
+    source, flow = Notified([], 3), ms.Flow("pages")
+    flow.source("in", source).sink("out", ms.testing.discard())
+    ms.run(flow, state=tmp_path)
+    assert source.commits[-1] == {"0": source.position()}
+
+
+def test_a_failed_notification_ends_the_flow(tmp_path: Path) -> None:
+    class Fails(Pages):
+        def commit(self, positions: dict[str, Any]) -> None:
+            raise OSError("the server is gone")
+
+    flow = ms.Flow("pages")
+    flow.source("in", Fails([], 3)).sink("out", ms.testing.discard())
+    with pytest.raises((OSError, ms.FlowError), match="the server is gone"):
+        ms.run(flow, state=tmp_path)
+
+
 class Lists(Pages):
     """Lists of ten numbers, of which steps see at most three at once."""
 

@@ -1,4 +1,5 @@
-/* Makes the calls that sync files fail with EIO while the file named by FAIL_SYNC_WHILE exists: for tests of a disk that fails.
+/* Makes the calls that sync files fail with EIO while the file named by FAIL_SYNC_WHILE exists: for tests of a disk that fails. With FAIL_SYNC_OF only
+ * the syncs of the file or directory of that path fail.
  *
  *   cc -shared -fPIC -o failing_sync.so failing_sync.c
  *   FAIL_SYNC_WHILE=/tmp/fail LD_PRELOAD=./failing_sync.so millstream queue serve
@@ -22,6 +23,17 @@
 static int listener = -1;
 static pthread_barrier_t installed;
 
+static int concerns(const struct seccomp_notif *call) {
+    char *only = getenv("FAIL_SYNC_OF"), link[64], target[4096];
+    if (only == NULL) return 1;
+    if (call->data.nr == SYS_msync) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", (int)call->data.args[0]);
+    ssize_t length = readlink(link, target, sizeof target - 1);
+    if (length < 0) return 0;
+    target[length] = 0;
+    return strcmp(target, only) == 0;
+}
+
 static void *answer(void *path) {
     pthread_barrier_wait(&installed);
     for (;;) {
@@ -32,7 +44,7 @@ static void *answer(void *path) {
             return NULL;
         }
         struct seccomp_notif_resp reply = {.id = call.id};
-        if (access(path, F_OK) == 0)
+        if (access(path, F_OK) == 0 && concerns(&call))
             reply.error = -EIO;
         else
             reply.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;

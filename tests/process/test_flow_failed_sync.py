@@ -47,3 +47,46 @@ def test_the_last_epoch_is_not_committed_before_its_output_is_synced(
     )
     # Syncs of the state fail too: the one of the output comes first.
     assert ran.returncode == 1 and 'sink "out"' in ran.stderr.splitlines()[-1], ran.stderr
+
+
+NAMES = """
+import sys
+from pathlib import Path
+
+import millstream as ms
+
+kind, folder = sys.argv[1], Path(sys.argv[2])
+if kind == "queues":
+    ms.Queues(folder / "made" / "queues").close()
+    sys.exit()
+flow = ms.Flow("names")
+source = ms.testing.items(["a", "b", "c"])
+texts = flow.source("in", source.durable() if kind == "durable" else source)
+texts.sink("out", ms.files.write(folder / "new" / "out") if kind == "file" else ms.testing.collect())
+ms.run(flow, state=folder / "made" / "state")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "synced"),
+    [
+        ("file", "new"),
+        ("state", "."),
+        ("state", "made"),
+        ("durable", "made/state"),
+        ("durable", "made/state/inputs"),
+        ("queues", "."),
+        ("queues", "made"),
+    ],
+)
+def test_names_of_new_files_and_directories_are_synced(
+    failing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, synced: str
+) -> None:
+    """A loss of power takes a file whose directory was not synced. Each one here gets a new name."""
+    (tmp_path / "new").mkdir()
+    program = tmp_path / "flow.py"
+    program.write_text(NAMES)
+    failing.touch()
+    monkeypatch.setenv("FAIL_SYNC_OF", str((tmp_path / synced).resolve()))
+    ran = subprocess.run([sys.executable, program, kind, tmp_path], capture_output=True, text=True)
+    assert ran.returncode == 1 and "Input/output error" in ran.stderr.splitlines()[-1], ran.stderr

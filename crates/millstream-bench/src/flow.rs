@@ -37,6 +37,8 @@ pub enum Part {
     Idle,
     /// The wake-up of a source written in Python; only with --python.
     Wake,
+    /// Generators as sources in Python; only with --python.
+    Adapter,
 }
 
 /// A measurement.

@@ -59,5 +59,5 @@ mod sink;
 
 pub use backoff::Backoff;
 pub use destination::{Connector, DeliveryError, Destination, OutboxIdentity, connector};
-pub use settings::place;
+pub use settings::outbox_dir;
 pub use sink::Outbox;

@@ -19,7 +19,7 @@ pub(crate) mod modelled;
 mod simulated;
 
 pub use failing::{Failing, FailingRegion};
-pub use mapped::{FileLock, Mapped, MappedRegion};
+pub use mapped::{FileLock, Mapped, MappedRegion, create_dir_durably, sync_entry};
 pub use simulated::{Simulated, SimulatedLock, SimulatedRegion};
 
 /// The access to a region.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use millstream_flow::error::Cause;
 use millstream_flow::{Failure, FlowError};
 use millstream_journal::Error as JournalError;
 use millstream_queue::QueueError;
@@ -40,6 +41,37 @@ impl fmt::Display for PythonError {
 }
 
 impl std::error::Error for PythonError {}
+
+/// The cause of a failure with the number of the record that it concerns.
+#[derive(Debug)]
+pub(crate) struct AtRecord {
+    pub(crate) number: u64,
+    pub(crate) cause: Cause,
+}
+
+impl fmt::Display for AtRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} cannot be read", self.number)
+    }
+}
+
+impl std::error::Error for AtRecord {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.cause.as_ref())
+    }
+}
+
+/// The exception that is the cause, or the cause of the cause.
+fn exception_in(py: Python<'_>, cause: &(dyn std::error::Error + 'static)) -> Option<PyErr> {
+    let mut next = Some(cause);
+    while let Some(cause) = next {
+        if let Some(raised) = cause.downcast_ref::<PythonError>() {
+            return Some(raised.0.clone_ref(py));
+        }
+        next = cause.source();
+    }
+    None
+}
 
 /// An exception as a cause.
 pub(crate) fn cause(error: PyErr) -> Box<dyn std::error::Error + Send + Sync> {
@@ -90,10 +122,9 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
 }
 
 fn step_error(py: Python<'_>, failure: Failure, message: &str) -> PyErr {
-    let original = match failure.cause.downcast::<PythonError>() {
-        Ok(raised) if !raised.0.is_instance_of::<PyException>(py) => return raised.0,
-        Ok(raised) => Some(raised.0),
-        Err(_) => None,
+    let original = match exception_in(py, failure.cause.as_ref()) {
+        Some(raised) if !raised.is_instance_of::<PyException>(py) => return raised,
+        original => original,
     };
     let arguments = (message, failure.step, failure.key, failure.item);
     match class(py, "StepError").and_then(|class| class.call1(arguments)) {

@@ -18,6 +18,11 @@ pub(crate) fn locked<R>(work: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     Python::attach(work)
 }
 
+/// Runs `work` with the lock; returns nothing once the interpreter ends. For threads that a run may leave at work.
+pub(crate) fn locked_while_alive<R>(work: impl for<'py> FnOnce(Python<'py>) -> R) -> Option<R> {
+    Python::try_attach(work)
+}
+
 /// Runs native `work` without the lock, whether or not the thread holds it.
 pub(crate) fn unlocked<R>(work: impl FnOnce() -> R) -> R {
     // Neither the closure nor its result leaves this thread: the wrappers assert that to the type checker.

@@ -48,6 +48,12 @@ impl Report {
         from_json(py, &self.to_json())?.get_item("steps")
     }
 
+    /// The outboxes of sinks to external systems: name, address and metrics of each.
+    #[getter]
+    fn outboxes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        from_json(py, &self.to_json())?.get_item("outboxes")
+    }
+
     /// The steps of each worker.
     #[getter]
     fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

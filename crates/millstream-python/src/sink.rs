@@ -7,12 +7,14 @@ mod encode;
 mod kafka;
 mod list;
 mod object;
+mod outbox;
 
 use std::sync::Arc;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -22,6 +24,7 @@ pub(crate) use encode::append_frame;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_write;
 pub(crate) use list::ListSink;
+pub(crate) use outbox::outbox_sink;
 
 use crate::batch::PyBatch;
 use crate::error::usage;
@@ -52,13 +55,20 @@ impl AnySink {
         if let Ok(list) = sink.cast::<PyList>() {
             return Ok(AnySink::List(ListSink::of(list)));
         }
+        // A sink of `ms.sink`.
+        if let Some(outbox) = sink.getattr_opt(intern!(sink.py(), "_outbox"))? {
+            return Self::read(&outbox);
+        }
         if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
+            object::check_phases(sink, &["commit", "resume"])?;
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
         }
-        Err(usage(
-            sink.py(),
-            &format!("{} is no sink: it has no method open", show(sink)),
-        ))
+        let lacks = match sink.hasattr("write")? {
+            true => "decorate its class with ms.sink",
+            false => "it has no method open",
+        };
+        let message = format!("{} is no sink: {lacks}", show(sink));
+        Err(usage(sink.py(), &message))
     }
 
     /// The identity of this sink: several steps may write to it.
@@ -134,8 +144,7 @@ impl Sink<PyBatch> for NamedSink {
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().forwarding(),
-            AnySink::Keyed(sink) => sink.engine().forwarding(),
-            AnySink::List(_) | AnySink::Object(_) => None,
+            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => None,
         }
     }
 }
@@ -155,7 +164,7 @@ impl Transactional for NamedSink {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {
             AnySink::List(list) => list.resume(tokens),
-            AnySink::Object(object) => object::resume(object, tokens),
+            AnySink::Object(_) => Ok(None),
             AnySink::Bytes(_) | AnySink::Keyed(_) => self
                 .of_engine()
                 .map_or(Ok(None), |sink| sink.resume(tokens)),
@@ -167,7 +176,7 @@ impl Transactional for NamedSink {
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
         match &self.sink {
             AnySink::List(list) => list.commit(tokens),
-            AnySink::Object(object) => object::commit(object, epoch, tokens),
+            AnySink::Object(_) => Ok(()),
             AnySink::Bytes(_) | AnySink::Keyed(_) => self
                 .of_engine()
                 .map_or(Ok(()), |sink| sink.commit(epoch, tokens)),

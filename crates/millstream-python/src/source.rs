@@ -2,6 +2,7 @@
 //! user's own.
 
 mod bytes;
+mod commits;
 mod csv;
 mod decode;
 mod durable;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import _millstream
+from .._adapter import SourceFunction
 from .._errors import FlowUsageError
 from .misplaced import Verbs, verbs_are_found
 from .streams import Stream
@@ -54,7 +55,8 @@ class Flow(Verbs):
         """Adds a source.
 
         ``ms.tcp``, ``ms.files``, ``ms.journals``, ``ms.queues``, ``ms.generate`` and ``ms.testing`` make
-        sources; your own are subclasses of :class:`millstream.Source`.
+        sources; your own are generator functions (:func:`millstream.source`) or subclasses of
+        :class:`millstream.Source`.
 
         Args:
             name: the name of the source; it must stay the same, because the position of the source is saved
@@ -81,7 +83,11 @@ class Flow(Verbs):
         """
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
-        return Stream(self._flow.source(name, source, on_error, batch_size))
+
+        def add(source: AnySource[U]) -> Stream[U]:
+            return Stream(self._flow.source(name, source, on_error, batch_size))
+
+        return source._add(name, add) if isinstance(source, SourceFunction) else add(source)
 
     def start(
         self,

@@ -547,8 +547,8 @@ class PlainVerbs(PlainBase[T_co]):
         Args:
             name: the name of the sink; it must stay the same, because the state of the sink is saved under
                 it.
-            sink: a sink of ``ms.tcp``, ``ms.files``, ``ms.journals`` or ``ms.queues``, a list, or a
-                :class:`millstream.Sink`.
+            sink: a sink of ``ms.tcp``, ``ms.files``, ``ms.journals`` or ``ms.queues``, one of
+                :func:`millstream.sink`, a list, or a :class:`millstream.Sink`.
 
         Raises:
             FlowUsageError: the name is empty or used twice, or ``sink`` is no sink.

@@ -32,6 +32,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 IDLE_SECONDS = 3.0
 WAKES = 3000
 """How often a source is woken in a run."""
+ADAPTER_ITEMS = 1_000_000
 RUN_SECONDS = 3.5
 """The length of a run with recovery: several epochs."""
 
@@ -305,6 +306,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "resume": lambda: {"resume_seconds": resume_seconds()},
     "idle": lambda: {"idle_percent": idle_percent(IDLE_SECONDS)},
     "wake": lambda: {"wake": measure_wake()},
+    "adapter": lambda: {"adapter": measure_adapter()},
 }
 """What can be measured by itself, with ``--only``."""
 
@@ -321,6 +323,13 @@ def measure_wake() -> list[dict[str, Any]]:
     from .wake import wake_latencies
 
     return wake_latencies(WAKES)
+
+
+def measure_adapter() -> dict[str, Any]:
+    """How fast items come from generators that are sources, and how soon."""
+    from .adapter import measure
+
+    return measure(ADAPTER_ITEMS, REPEATS, WAKES)
 
 
 def resume_seconds() -> float:
@@ -374,6 +383,12 @@ def show(measured: dict[str, Any]) -> None:
         print(f"resume, 1,000,000 keys of 100 bytes: {measured['resume_seconds']:.2f} s to the first output")
     for row in measured.get("wake", ()):
         print(f"a source woken by {row['what']}: p50 {row['p50_us']:.0f} us, p99 {row['p99_us']:.0f} us")
+    adapter = measured.get("adapter", {"rates": ()})
+    for row in adapter["rates"]:
+        print(f"source from {row['what']:<36} {row['items_per_second'] / 1e6:>7.2f} M items/s")
+    if "wake" in adapter:
+        wake = adapter["wake"]
+        print(f"source from an async generator: p50 {wake['p50_us']:.0f} us, p99 {wake['p99_us']:.0f} us")
     if "idle_percent" in measured:
         print(f"an idle flow takes {measured['idle_percent']:.2f} % of a core")
 

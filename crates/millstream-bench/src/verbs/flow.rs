@@ -49,8 +49,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.python {
         return Err(exec_python(&args));
     }
-    if args.only.contains(&Part::Wake) {
-        return Err(Failure::usage("--only wake needs --python"));
+    for (part, name) in [(Part::Wake, "wake"), (Part::Adapter, "adapter")] {
+        if args.only.contains(&part) {
+            return Err(Failure::usage(format!("--only {name} needs --python")));
+        }
     }
     let plan = Plan {
         runs: args.runs,

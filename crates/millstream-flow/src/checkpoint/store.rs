@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{
     Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
 };
@@ -359,7 +360,7 @@ impl Store {
             if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
                 return Err("it is a file; state is kept in a directory".into());
             }
-            std::fs::create_dir_all(dir)?;
+            create_dir_durably(dir)?;
             let options = Options {
                 exclusive: true,
                 record_bytes_max: RECORD_BYTES_MAX,

@@ -8,7 +8,10 @@ mod key_name;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+use millstream_journal::storage::sync_entry;
 
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
@@ -272,6 +275,8 @@ pub struct WriteFile {
     file: CurrentLog<Written>,
     /// The length at which a run resumes.
     resume: Mutex<Option<u64>>,
+    /// Whether the name of the file is known to survive a loss of power.
+    is_named: AtomicBool,
 }
 
 /// Writes to a file, which is created anew. The default framing is lines. All workers write to the one file,
@@ -284,6 +289,7 @@ pub fn write(path: impl AsRef<Path>) -> WriteFile {
         preamble: Vec::new(),
         file: CurrentLog::default(),
         resume: Mutex::default(),
+        is_named: AtomicBool::new(false),
     }
 }
 
@@ -387,6 +393,7 @@ impl Transactional for WriteFile {
             .into());
         }
         *lock(&self.resume) = Some(length);
+        self.is_named.store(false, Ordering::Relaxed);
         self.file.begin_commits();
         Ok(Some(token_of(length)))
     }
@@ -396,7 +403,15 @@ impl Transactional for WriteFile {
         };
         // The file is synced after the lock is released, so that writers do not wait.
         let handle = lock(&file).log().file.get_ref().try_clone();
-        let synced = handle.and_then(|handle| handle.sync_data());
+        let synced = handle.and_then(|handle| {
+            handle.sync_data()?;
+            // A run may have created the file: a loss of power must not take its name.
+            if !self.is_named.load(Ordering::Relaxed) {
+                sync_entry(&self.path)?;
+                self.is_named.store(true, Ordering::Relaxed);
+            }
+            Ok(())
+        });
         synced.map_err(|error| self.named(&error))
     }
     fn finish(&self) {

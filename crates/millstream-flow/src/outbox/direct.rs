@@ -16,7 +16,7 @@ use crate::run::control::{Control, lock};
 use crate::sink::Writer;
 
 /// The interval at which a wait for the next attempt checks whether the run stops.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which a run that was asked to stop continues with attempts.
 const STOP_NS: u64 = 1_000_000_000;
 
@@ -131,7 +131,7 @@ impl Direct {
                 }
             }
             let left = Duration::from_nanos(until.saturating_sub(now_ns()));
-            self.progress.pause(left.min(LOOK));
+            self.progress.pause(left.min(CHECK_INTERVAL));
         }
         true
     }

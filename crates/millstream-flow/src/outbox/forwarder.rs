@@ -1,8 +1,8 @@
 //! The thread that delivers the records of an outbox.
 //!
 //! Invariant: it delivers committed records only, in their order, each batch until it is acknowledged. Its position is the cursor
-//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and the greater
-//! of the two counts.
+//! `delivered` of the journal. A destination that remembers its own position is asked for it after each connect, and that position
+//! counts: records that it has are skipped, and records that it has lost are delivered again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::run::control::Control;
 /// The cursor at the first record that is not acknowledged.
 const DELIVERED: &str = "delivered";
 /// The interval at which a waiting forwarder checks whether the run stops.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which a run that was asked to stop continues to deliver committed records.
 const STOP_NS: u64 = 1_000_000_000;
 
@@ -45,6 +45,8 @@ pub(super) struct Forwarder {
     /// The records that are delivered next, from number `first` on.
     batch: Frames,
     first: u64,
+    /// Earlier runs have left the records below this number.
+    left_end: u64,
     /// This run has written no record from this number on to the destination.
     attempted: u64,
     /// Whether the destination has been reached in this run.
@@ -72,6 +74,7 @@ impl Forwarder {
             reader,
             batch: Frames::default(),
             first,
+            left_end: parts.progress.situation().committed,
             attempted: first,
             has_connected: false,
             not_before: 0,
@@ -105,11 +108,11 @@ impl Forwarder {
             }
             if now_ns() < self.not_before {
                 let left = Duration::from_nanos(self.not_before.saturating_sub(now_ns()));
-                self.parts.progress.pause(left.min(LOOK));
+                self.parts.progress.pause(left.min(CHECK_INTERVAL));
             } else if self.first < now.committed || !self.parts.link.is_connected() {
                 self.attempt(now)?;
             } else {
-                self.parts.progress.wait(self.first, LOOK);
+                self.parts.progress.wait(self.first, CHECK_INTERVAL);
             }
         }
         self.log_remaining();
@@ -118,20 +121,32 @@ impl Forwarder {
 
     /// Counts the records that an earlier run has left.
     fn count(&mut self) -> Result<(), Cause> {
-        let (end, mut records, mut bytes) = (self.parts.progress.situation().committed, 0, 0);
+        // What this run has committed by now is counted where it is appended.
+        self.count_waiting(self.left_end)
+    }
+
+    /// Adds the records from `first` to below `end` to those that wait.
+    fn count_waiting(&mut self, end: u64) -> Result<(), Cause> {
         let oldest = match self.first < end {
             true => self.reader.peek_time()?,
             false => None,
         };
+        let (records, bytes) = self.measure(end)?;
+        self.reader.seek(self.first)?;
+        self.parts.progress.found(records, bytes, oldest);
+        Ok(())
+    }
+
+    /// Reads to the record `end`; returns the number of records, and their bytes.
+    fn measure(&mut self, end: u64) -> Result<(usize, usize), Cause> {
+        let (mut records, mut bytes) = (0, 0);
         while self.reader.position() < end {
             let Some(record) = self.reader.next()? else {
                 break;
             };
             (records, bytes) = (records + 1, bytes + record.body.len());
         }
-        self.reader.seek(self.first)?;
-        self.parts.progress.found(records, bytes, oldest);
-        Ok(())
+        Ok((records, bytes))
     }
 
     /// True if nothing more is delivered in this run.
@@ -169,7 +184,7 @@ impl Forwarder {
     fn attempt(&mut self, now: Situation) -> Result<(), FlowError> {
         let tried = match self.parts.link.connect() {
             Ok(position) => {
-                self.take_position(position, now)?;
+                self.take_position(position)?;
                 self.deliver(now.committed)
             }
             Err(error) => Err(error),
@@ -253,7 +268,7 @@ impl Forwarder {
     }
 
     /// Adopts the position of a destination that remembers it.
-    fn take_position(&mut self, position: Position, now: Situation) -> Result<(), FlowError> {
+    fn take_position(&mut self, position: Position) -> Result<(), FlowError> {
         let known = self.has_connected;
         let Position::Next(next) = position else {
             if !known && self.parts.link.is_connected() {
@@ -262,8 +277,11 @@ impl Forwarder {
             }
             return Ok(());
         };
-        // A record that this run has not tried to write was written by another one.
-        let most = if known { self.attempted } else { now.committed };
+        // A record that neither this run has tried to write nor an earlier one can have written was written by another forwarder.
+        let most = match known {
+            true => self.attempted,
+            false => self.attempted.max(self.left_end),
+        };
         if next > most {
             return Err(self.refused(self.too_far(next - 1, most, known).into()));
         }
@@ -279,7 +297,7 @@ impl Forwarder {
             let sink = self.parts.sink.as_str();
             tracing::warn!(
                 sink,
-                "sink \"{sink}\" ({}): it reports the records before {next} only, and has acknowledged those before {}: the greater position counts",
+                "sink \"{sink}\" ({}): it has the records before {next} only, and had acknowledged those before {}: they are delivered again",
                 self.parts.address,
                 self.first
             );
@@ -288,7 +306,20 @@ impl Forwarder {
             self.log_start(Some(next));
             self.has_connected = true;
         }
-        self.skip_to(next).map_err(|cause| self.broken(cause))
+        let moved = match next < self.first {
+            true => self.return_to(next),
+            false => self.skip_to(next),
+        };
+        moved.map_err(|cause| self.broken(cause))
+    }
+
+    /// Delivers again from record `next` on: the destination has lost what it had acknowledged.
+    fn return_to(&mut self, next: u64) -> Result<(), Cause> {
+        let lost_end = std::mem::replace(&mut self.first, next);
+        self.cursor.set(next)?;
+        self.clear();
+        self.reader.seek(next)?;
+        self.count_waiting(lost_end)
     }
 
     /// Acknowledges the records below `next`, which the destination has already.
@@ -298,13 +329,8 @@ impl Forwarder {
         }
         self.clear();
         self.reader.seek(self.first)?;
-        let (mut records, mut bytes) = (0, 0);
-        while self.reader.position() < next {
-            let Some(record) = self.reader.next()? else {
-                break;
-            };
-            (records, bytes) = (records + 1, bytes + record.body.len());
-        }
+        let (records, bytes) = self.measure(next)?;
+        self.attempted = self.attempted.max(next);
         self.moved_at = Some(now_ns());
         self.acknowledge(next, records, bytes)
     }
@@ -340,19 +366,23 @@ impl Forwarder {
     fn log_start(&self, next: Option<u64>) {
         let (sink, address, own) = (self.parts.sink.as_str(), &self.parts.address, self.first);
         match next {
-            Some(next) if next >= own => tracing::info!(
+            Some(next) => tracing::info!(
                 sink,
                 "sink \"{sink}\" ({address}): exactly once, from record {next} on: the position of the destination"
             ),
-            _ => tracing::info!(
+            None if self.parts.link.remembers() => tracing::info!(
                 sink,
-                "sink \"{sink}\" ({address}): from record {own} on: the position of the outbox's own cursor"
+                "sink \"{sink}\" ({address}): exactly once, from record {own} on: the destination has no position yet, that of the outbox counts"
+            ),
+            None => tracing::info!(
+                sink,
+                "sink \"{sink}\" ({address}): at least once, from record {own} on: the position of the outbox"
             ),
         }
     }
 
     fn log_failure(&self) {
-        let (sink, address, said) = (
+        let (sink, address, cause) = (
             self.parts.sink.as_str(),
             &self.parts.address,
             &self.last_error,
@@ -360,7 +390,7 @@ impl Forwarder {
         let waiting = self.parts.progress.metrics().waiting_records;
         tracing::warn!(
             sink,
-            "sink \"{sink}\" ({address}): {said}; {waiting} records wait, and delivery is tried again"
+            "sink \"{sink}\" ({address}): {cause}; {waiting} records wait, and delivery is tried again"
         );
     }
 
@@ -405,5 +435,62 @@ impl Forwarder {
             path: self.parts.journal.path(),
             cause,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::outbox::destination::{Destination, OutboxIdentity, connector};
+
+    struct Taking(Arc<Mutex<usize>>);
+
+    impl Destination for Taking {
+        fn write(&mut self, batch: &Frames, _: u64, _: u64) -> Result<(), DeliveryError> {
+            *self.0.lock().unwrap() += batch.spans.len();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_thread_that_starts_late_counts_the_records_of_this_run_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path(), millstream_journal::Options::default()).unwrap();
+        let writer = journal.writer().unwrap();
+        writer.append(b"of an earlier run").unwrap();
+        let control = Arc::new(Control::new(1, None));
+        let settings = Settings::default();
+        let progress = Progress::new("out", "a table", 1, settings, &control);
+        let taken = Arc::new(Mutex::new(0));
+        let taking = Arc::clone(&taken);
+        let connector = connector("a table", false, move |_: &OutboxIdentity| {
+            Ok(Taking(Arc::clone(&taking)))
+        });
+        let identity = OutboxIdentity {
+            flow: "flow".to_owned(),
+            sink: "out".to_owned(),
+            outbox: 1,
+        };
+        let forwarder = Forwarder::new(Parts {
+            sink: "out".to_owned(),
+            address: "a table".to_owned(),
+            journal,
+            link: Link::new(Arc::new(connector), identity, settings.backoff),
+            settings,
+            progress: Arc::clone(&progress),
+            control: Arc::clone(&control),
+        })
+        .unwrap();
+        control.forwarder_begins();
+        progress.appended(1, 11);
+        writer.append(b"of this run").unwrap();
+        progress.commit(2);
+        progress.finish();
+        forwarder.run();
+        assert_eq!(*taken.lock().unwrap(), 2);
+        let metrics = progress.metrics();
+        assert_eq!((metrics.waiting_records, metrics.waiting_bytes), (0, 0));
     }
 }

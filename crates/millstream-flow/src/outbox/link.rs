@@ -45,6 +45,11 @@ impl Link {
         self.connector.describe()
     }
 
+    /// Whether the destination remembers its position.
+    pub(super) fn remembers(&self) -> bool {
+        self.connector.remembers()
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.connection.is_some()
     }

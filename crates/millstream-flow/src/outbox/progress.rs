@@ -9,6 +9,9 @@ use crate::outbox::settings::Settings;
 use crate::run::control::{Control, lock};
 use crate::run::metrics::OutboxMetrics;
 
+/// Pauses of the sources are logged once in this time: those of a slow destination are many.
+const LOG_NS: u64 = 60_000_000_000;
+
 /// The state of an outbox in a run.
 pub(super) struct Progress {
     state: Mutex<State>,
@@ -30,6 +33,9 @@ struct State {
     finished: bool,
     /// Whether it makes the sources pause.
     holds: bool,
+    /// The time of the last pause that was logged, and whether its end is logged too.
+    logged_ns: Option<u64>,
+    logs_end: bool,
 }
 
 /// What is committed at one moment.
@@ -56,6 +62,8 @@ impl Progress {
                 delivered_ns: None,
                 finished: false,
                 holds: false,
+                logged_ns: None,
+                logs_end: false,
             }),
             changed: Condvar::new(),
             settings,
@@ -160,6 +168,14 @@ impl Progress {
         }
         state.holds = is_full;
         self.hold_sources(is_full);
+        let now = wall_ns();
+        let is_recent = |at: u64| now.saturating_sub(at) < LOG_NS;
+        if is_full && !state.logged_ns.is_some_and(is_recent) {
+            state.logged_ns = Some(now);
+            state.logs_end = true;
+        } else if is_full || !std::mem::take(&mut state.logs_end) {
+            return;
+        }
         let metrics = &state.metrics;
         let (sink, records, bytes) = (
             &metrics.sink,

@@ -8,7 +8,7 @@ use crate::outbox::backoff::Backoff;
 
 /// Returns the directory of the outbox of sink `name` of a flow that keeps its state in `state`.
 #[must_use]
-pub fn place(state: impl AsRef<Path>, name: &str) -> PathBuf {
+pub fn outbox_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("outputs").join(escape(name))
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Identity, Journal, Options};
 
 use crate::connectors::files::{length_of, token_of};
@@ -17,7 +18,7 @@ use crate::outbox::direct::{Direct, DirectWriter};
 use crate::outbox::forwarder::{Forwarder, Parts};
 use crate::outbox::link::Link;
 use crate::outbox::progress::Progress;
-use crate::outbox::settings::{Settings, place};
+use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
 use crate::sink::{Forwarding, OutputRun, Sink, Token, Transactional, Writer};
 
@@ -168,10 +169,10 @@ impl Outbox {
 
 /// Returns the directory of an outbox: the existing one under any of the names of the sink, or that of the first name.
 fn directory(state: &Path, names: &[String]) -> PathBuf {
-    let mut places = names.iter().map(|name| place(state, name));
+    let mut places = names.iter().map(|name| outbox_dir(state, name));
     let first = names
         .first()
-        .map_or_else(|| place(state, ""), |name| place(state, name));
+        .map_or_else(|| outbox_dir(state, ""), |name| outbox_dir(state, name));
     places.find(|path| path.exists()).unwrap_or(first)
 }
 
@@ -247,7 +248,7 @@ impl Transactional for Outbox {
             // No commit knows it: its state was dropped, or the flow was killed before its first commit.
             remove(&path, &self.name())?;
         }
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let exclusive = Options {
             exclusive: true,
             ..Self::options()
@@ -292,6 +293,9 @@ impl Transactional for Outbox {
 impl Forwarding for Outbox {
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
         let sink = run.names.first().cloned().unwrap_or_default();
+        if self.kept(|kept| kept.open.is_some()) == Some(true) {
+            return Err("the sink is in use by another run; create one for each".into());
+        }
         let mut begun = Run {
             flow: run.flow.to_owned(),
             sink,

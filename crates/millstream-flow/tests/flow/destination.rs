@@ -38,6 +38,8 @@ pub struct Contents {
     pub records_max: usize,
     /// Writes wait while this is set.
     closed: bool,
+    /// The write that fails, and the record from which all are lost then.
+    loses: Option<(u64, u64)>,
     fault: Option<Fault>,
 }
 
@@ -65,6 +67,14 @@ impl Table {
     /// Nothing fails any more.
     pub fn heals(&self) {
         self.lock().fault = None;
+    }
+    /// The records from number `first` on are lost, and it knows that.
+    pub fn loses_from(&self, first: u64) {
+        self.lock().lose_from(first);
+    }
+    /// The n-th write, from 1, fails, and the records from number `first` on are lost.
+    pub fn loses_at_write(&self, write: u64, first: u64) {
+        self.lock().loses = Some((write, first));
     }
     /// Writes wait from now on, or no longer.
     pub fn close(&self, closed: bool) {
@@ -135,6 +145,16 @@ impl Connector for Table {
 }
 
 impl Contents {
+    fn lose_from(&mut self, first: u64) {
+        self.rows.retain(|(number, _)| *number < first);
+        let last = self.rows.last().map(|(number, _)| *number);
+        self.positions.retain(|_, at| {
+            last.is_some_and(|last| {
+                *at = last;
+                true
+            })
+        });
+    }
     fn check(&mut self, point: Point) -> Result<(), DeliveryError> {
         match self.fault.as_mut().and_then(|fault| fault(point)) {
             Some(error) => Err(error),
@@ -160,6 +180,12 @@ impl Destination for Connection {
         let mut contents = waits?;
         contents.writes += 1;
         let writes = contents.writes;
+        if let Some((write, first)) = contents.loses
+            && write == writes
+        {
+            contents.lose_from(first);
+            return Err(DeliveryError::retry("it was restarted"));
+        }
         contents.check(Point::Before(writes))?;
         assert_eq!(batch.len() as u64, last - first + 1);
         let known = contents.positions.get(&self.outbox).copied();

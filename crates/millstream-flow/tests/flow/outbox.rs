@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_flow::outbox::{DeliveryError, place};
+use millstream_flow::outbox::{DeliveryError, outbox_dir};
 use millstream_flow::{DeadLetter, Flow, OnError, Options, codec, files, testing};
 use millstream_journal::{Journal, Options as Opening};
 
@@ -140,7 +140,7 @@ fn delivered_segments_are_removed() {
     flow.source("in", source.batch_size(1))
         .sink("out", codec::encode(table.outbox(), codec::display));
     run(&flow, 1, recovery(state.path())).expect("it runs");
-    let outbox = place(state.path(), "out");
+    let outbox = outbox_dir(state.path(), "out");
     let journal = Journal::open(&outbox, Opening::read_only()).expect("it is there");
     assert_eq!(journal.next().expect("it is sound"), 100);
     assert!(journal.first().expect("it is sound") >= 60);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_flow::outbox::{Backoff, DeliveryError, place};
+use millstream_flow::outbox::{Backoff, DeliveryError, outbox_dir};
 use millstream_flow::{Flow, FlowError, Options, codec, testing};
 
 use crate::destination::{Point, Table, copy, numbers, options, recovery, run};
@@ -257,7 +257,41 @@ fn a_destination_that_has_lost_records_is_an_error_once_they_are_removed() {
 }
 
 #[test]
-fn the_greater_of_the_two_positions_counts() {
+fn a_copy_that_reaches_the_destination_late_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (state, copied) = (folder.path().join("state"), folder.path().join("copied"));
+    let table = Table::new(true);
+    run(&copy(50, table.outbox()), 1, recovery(&state)).expect("it runs");
+    copy_dir(&state, &copied);
+    run(&copy(100, table.outbox()), 1, recovery(&state)).expect("it runs");
+    // When the copy reaches the destination, it has committed more records than the destination has.
+    table.fails(|point| match point {
+        Point::Connect(attempt) if attempt < 200 => away(point),
+        _ => None,
+    });
+    let said = failed(&copy(120, table.outbox()), &copied);
+    let names = ["\"out\"", "record 99", "before 50", "another copy"];
+    assert!(names.iter().all(|name| said.contains(name)), "{said}");
+    assert_eq!(table.sorted(), numbers(100));
+}
+
+#[test]
+fn a_destination_that_has_lost_its_newest_records_receives_them_again() {
+    let state = tempfile::tempdir().expect("a folder");
+    let table = Table::new(true);
+    run(&copy(50, table.outbox()), 1, recovery(state.path())).expect("it runs");
+    table.loses_from(30);
+    run(&copy(100, table.outbox()), 1, recovery(state.path())).expect("it runs");
+    assert_eq!(table.sorted(), numbers(100));
+    // Also while a flow runs: the destination fails in a write, and has less than before.
+    let (state, table) = (tempfile::tempdir().expect("a folder"), Table::new(true));
+    table.loses_at_write(5, 10);
+    run(&copy(100, table.outbox()), 1, recovery(state.path())).expect("it runs");
+    assert_eq!(table.sorted(), numbers(100));
+}
+
+#[test]
+fn a_destination_that_has_forgotten_its_position_gets_no_old_records() {
     let state = tempfile::tempdir().expect("a folder");
     let table = Table::new(true);
     run(&copy(50, table.outbox()), 1, recovery(state.path())).expect("it runs");
@@ -274,7 +308,7 @@ fn an_outbox_that_was_removed_is_an_error() {
     let state = tempfile::tempdir().expect("a folder");
     let table = Table::new(true);
     run(&copy(50, table.outbox()), 1, recovery(state.path())).expect("it runs");
-    std::fs::remove_dir_all(place(state.path(), "out")).expect("it is there");
+    std::fs::remove_dir_all(outbox_dir(state.path(), "out")).expect("it is there");
     let said = failed(&copy(100, table.outbox()), state.path());
     let names = ["\"out\"", "before record 0", "before 50", "--drop-state"];
     assert!(names.iter().all(|name| said.contains(name)), "{said}");

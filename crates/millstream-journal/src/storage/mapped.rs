@@ -96,7 +96,7 @@ impl Storage for Mapped {
     }
 
     fn prepare(&self) -> io::Result<()> {
-        make_durably(&self.root)?;
+        create_dir_durably(&self.root)?;
         fs::create_dir_all(self.root.join("writers"))?;
         fs::create_dir_all(self.root.join("cursors"))
     }
@@ -228,8 +228,22 @@ impl Storage for Mapped {
     }
 }
 
-/// Make a directory and those above it that are missing. Each entry is on disk before anything is made below it.
-fn make_durably(path: &Path) -> io::Result<()> {
+/// Creates a directory and those above it that are missing. Each entry is on disk before anything is created below it, so that a loss of
+/// power does not take what is acknowledged in the directory. A directory that exists is not an error, and is not synced.
+///
+/// # Errors
+/// An error of the system.
+///
+/// ```
+/// use millstream_journal::storage::create_dir_durably;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let state = folder.path().join("state");
+/// create_dir_durably(&state.join("inputs"))?;
+/// assert!(state.join("inputs").is_dir());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn create_dir_durably(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -238,7 +252,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
             // It may have been made by a process that died before it could sync that.
             let _tried = sync_entry(parent);
         } else {
-            make_durably(parent)?;
+            create_dir_durably(parent)?;
         }
     }
     match fs::create_dir(path) {
@@ -248,9 +262,23 @@ fn make_durably(path: &Path) -> io::Result<()> {
     sync_entry(path)
 }
 
-/// Make the name of a directory survive a loss of power. A parent that this process may not read is not synced, nor is one on a file system
-/// without syncs of directories.
-fn sync_entry(path: &Path) -> io::Result<()> {
+/// Makes the name of a file or directory survive a loss of power: syncs the directory that it is in. A parent that this process may not read is
+/// not synced, nor is one on a file system without syncs of directories.
+///
+/// # Errors
+/// An error of the system.
+///
+/// ```
+/// use millstream_journal::storage::sync_entry;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("out.txt");
+/// std::fs::write(&path, "a line\n")?;
+/// std::fs::File::open(&path)?.sync_all()?;
+/// sync_entry(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn sync_entry(path: &Path) -> io::Result<()> {
     let above = match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_path_buf(),
         Some(_) => PathBuf::from("."),

@@ -7,13 +7,14 @@ use std::time::Duration;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Framing};
+use millstream_flow::outbox::Outbox;
 use millstream_flow::sink::Sink;
 use millstream_flow::{files, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::OpenWriter;
-use super::encode::EncodedWriter;
+use super::encode::{EncodedWriter, Otherwise};
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
 use crate::journal::sync_of;
@@ -25,7 +26,7 @@ use crate::source::framing;
 pub(crate) struct ByteSink {
     sink: Arc<dyn Sink<Frames>>,
     encode: Option<Arc<Py<PyAny>>>,
-    text: bool,
+    otherwise: Otherwise,
     #[cfg(feature = "kafka")]
     messages: Option<Arc<crate::kafka::KafkaEncoder>>,
 }
@@ -39,15 +40,18 @@ impl ByteSink {
 
 impl ByteSink {
     fn new(sink: impl Sink<Frames>, framing: &Framing, encode: Option<Py<PyAny>>) -> Self {
-        Self::with(sink, encode, *framing == Framing::Lines)
+        let otherwise = match *framing == Framing::Lines {
+            true => Otherwise::Text,
+            false => Otherwise::Refused,
+        };
+        Self::with(sink, encode, otherwise)
     }
 
-    /// With `text` an item that is neither bytes nor text is written as its text.
-    fn with(sink: impl Sink<Frames>, encode: Option<Py<PyAny>>, text: bool) -> Self {
+    fn with(sink: impl Sink<Frames>, encode: Option<Py<PyAny>>, otherwise: Otherwise) -> Self {
         ByteSink {
             sink: Arc::new(sink),
             encode: encode.map(Arc::new),
-            text,
+            otherwise,
             #[cfg(feature = "kafka")]
             messages: None,
         }
@@ -62,9 +66,14 @@ impl ByteSink {
         ByteSink {
             sink,
             encode: None,
-            text: false,
+            otherwise: Otherwise::Refused,
             messages: Some(messages),
         }
+    }
+
+    /// A sink with an outbox, whose records are saved items unless there is an encoder.
+    pub(super) fn of_outbox(outbox: Outbox, encode: Option<Py<PyAny>>) -> Self {
+        Self::with(outbox, encode, Otherwise::Saved)
     }
 
     /// The sink of the engine.
@@ -94,7 +103,7 @@ impl ByteSink {
                 .encode
                 .as_ref()
                 .map(|encode| locked(|py| encode.clone_ref(py))),
-            text: self.text,
+            otherwise: self.otherwise,
             #[cfg(feature = "kafka")]
             messages: self.messages.clone(),
             frames: Frames::default(),
@@ -141,7 +150,7 @@ pub(crate) fn journal_append(
     sync: Option<f64>,
 ) -> PyResult<ByteSink> {
     let sink = journals::append(path).sync(sync_of(sync)?);
-    Ok(ByteSink::with(sink, encode, false))
+    Ok(ByteSink::with(sink, encode, Otherwise::Refused))
 }
 
 /// A file to write frames to, which begins with `preamble`; without a framing they are written as they are.
@@ -156,7 +165,7 @@ pub(crate) fn file_write(
 ) -> PyResult<ByteSink> {
     let sink = files::write(path).preamble(preamble.unwrap_or_default());
     let Some(framing) = framing else {
-        return Ok(ByteSink::with(sink.raw(), encode, false));
+        return Ok(ByteSink::with(sink.raw(), encode, Otherwise::Refused));
     };
     let rule = self::framing(py, framing)?;
     Ok(ByteSink::new(sink.framing(rule.clone()), &rule, encode))

@@ -13,6 +13,7 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::{locked, unlocked};
 use crate::record::Record;
+use crate::saving::save_object;
 use crate::show::{show, type_name};
 
 /// A byte sink with the encoder before it.
@@ -20,10 +21,21 @@ pub(crate) struct EncodedWriter {
     pub(crate) name: String,
     pub(crate) inner: Box<dyn Writer<Frames>>,
     pub(crate) encode: Option<Py<PyAny>>,
-    pub(crate) text: bool,
+    pub(crate) otherwise: Otherwise,
     #[cfg(feature = "kafka")]
     pub(crate) messages: Option<std::sync::Arc<crate::kafka::KafkaEncoder>>,
     pub(crate) frames: Frames,
+}
+
+/// What is written for an item without an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    /// Bytes, text or a record; anything else is an error.
+    Refused,
+    /// Bytes, text or a record; anything else as its text.
+    Text,
+    /// The item as objects are saved, whatever it is.
+    Saved,
 }
 
 /// Appends the frame of an item: the result of `encode`, or else its own bytes, or else its text if that is
@@ -60,21 +72,33 @@ pub(crate) fn append_frame(
             ),
         }));
     }
-    let end = u32::try_from(out.len())
-        .map_err(|_| PyTypeError::new_err("a batch of output is larger than 4 GiB"))?;
-    frames.spans.push((start as u32, end));
+    frames.spans.push((start as u32, end_of(frames)?));
     Ok(())
 }
 
 impl EncodedWriter {
+    /// Appends the frame of an item.
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         #[cfg(feature = "kafka")]
         if let Some(messages) = &self.messages {
             return messages.append(item, &mut self.frames);
         }
-        let encode = self.encode.as_ref();
-        append_frame(item, encode, self.text, "sink", &mut self.frames)
+        let (encode, frames) = (self.encode.as_ref(), &mut self.frames);
+        if encode.is_some() || self.otherwise != Otherwise::Saved {
+            let text = self.otherwise == Otherwise::Text;
+            return append_frame(item, encode, text, "sink", frames);
+        }
+        let start = frames.data.len() as u32;
+        save_object(item, &mut frames.data)?;
+        frames.spans.push((start, end_of(frames)?));
+        Ok(())
     }
+}
+
+/// The end of the data of frames.
+fn end_of(frames: &Frames) -> PyResult<u32> {
+    u32::try_from(frames.data.len())
+        .map_err(|_| PyTypeError::new_err("a batch of output is larger than 4 GiB"))
 }
 
 impl Writer<PyBatch> for EncodedWriter {

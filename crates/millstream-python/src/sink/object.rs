@@ -1,5 +1,5 @@
-//! A sink written in Python: an object with `open(worker)`, which returns an object with
-//! `write_batch(list)`, `flush()` and `close()`.
+//! A sink written in Python that stays inside the process, such as standard output: an object with `open(worker)`, which returns
+//! an object with `write_batch(list)`, `flush()` and `close()`. It takes no part in commits.
 
 use std::sync::Arc;
 
@@ -7,14 +7,13 @@ use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::{Token, Writer};
-use pyo3::call::PyCallArgs;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
 
 use crate::batch::PyBatch;
-use crate::error::cause;
+use crate::error::{cause, usage};
 use crate::gil::locked;
+use crate::show::type_name;
 
 struct ObjectWriter {
     writer: Py<PyAny>,
@@ -28,9 +27,9 @@ pub(crate) fn open(
     worker: usize,
 ) -> Result<Box<dyn Writer<PyBatch>>, Cause> {
     let writer = locked(|py| {
-        sink.bind(py)
-            .call_method1("open", (worker,))
-            .map(Bound::unbind)
+        let writer = sink.bind(py).call_method1("open", (worker,))?;
+        check_phases(&writer, &["prepare"])?;
+        Ok(writer.unbind())
     });
     Ok(Box::new(ObjectWriter {
         writer: writer.map_err(cause)?,
@@ -38,45 +37,21 @@ pub(crate) fn open(
     }))
 }
 
-/// The result of an optional method of a sink or writer; `None` when it has no such method.
-fn call_if_there<'py>(
-    object: &Bound<'py, PyAny>,
-    verb: &str,
-    arguments: impl PyCallArgs<'py>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match object.getattr_opt(verb)? {
-        Some(verb) => Ok(Some(verb.call1(arguments)?).filter(|given| !given.is_none())),
-        None => Ok(None),
+/// Refuses an object with methods of the two-phase sinks of earlier versions, whose output would no longer be committed.
+pub(crate) fn check_phases(object: &Bound<'_, PyAny>, verbs: &[&str]) -> PyResult<()> {
+    for verb in verbs {
+        if object.getattr(*verb).is_ok_and(|verb| verb.is_callable()) {
+            let name = type_name(object);
+            return Err(usage(
+                object.py(),
+                &format!(
+                    "{name} has a method {verb}, and sinks take no part in commits: a sink to an external system is made with ms.sink, \
+                     of a class with write and position"
+                ),
+            ));
+        }
     }
-}
-
-/// A token as it is saved: the result of the sink, pickled.
-fn written(token: &Bound<'_, PyAny>) -> PyResult<Token> {
-    let pickle = token.py().import(intern!(token.py(), "pickle"))?;
-    pickle.call_method1("dumps", (token, 5))?.extract()
-}
-
-fn read<'py>(py: Python<'py>, tokens: &[Token]) -> PyResult<Bound<'py, PyList>> {
-    let pickle = py.import(intern!(py, "pickle"))?;
-    let read = |token: &Token| pickle.call_method1("loads", (PyBytes::new(py, token),));
-    PyList::new(py, tokens.iter().map(read).collect::<PyResult<Vec<_>>>()?)
-}
-
-/// Rolls a sink back to the last committed epoch.
-pub(crate) fn resume(sink: &Arc<Py<PyAny>>, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-    let resumed = |py: Python<'_>| {
-        let token = call_if_there(sink.bind(py), "resume", (read(py, tokens)?,))?;
-        token.map(|token| written(&token)).transpose()
-    };
-    locked(resumed).map_err(cause)
-}
-
-/// Notifies a sink that an epoch is committed.
-pub(crate) fn commit(sink: &Arc<Py<PyAny>>, epoch: u64, tokens: &[Token]) -> Result<(), Cause> {
-    let committed = |py: Python<'_>| {
-        call_if_there(sink.bind(py), "commit", (epoch, read(py, tokens)?)).map(drop)
-    };
-    locked(committed).map_err(cause)
+    Ok(())
 }
 
 impl Writer<PyBatch> for ObjectWriter {
@@ -106,14 +81,6 @@ impl Writer<PyBatch> for ObjectWriter {
                 .map(drop)
         })
         .map_err(cause)
-    }
-    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        self.flush()?;
-        let prepared = |py: Python<'_>| {
-            let token = call_if_there(self.writer.bind(py), "prepare", (epoch,))?;
-            token.map(|token| written(&token)).transpose()
-        };
-        locked(prepared).map_err(cause)
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         locked(|py| {

@@ -7,7 +7,9 @@ use millstream_flow::Failure;
 use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
-use millstream_flow::source::{Events, Next, Partition, Position, Source, SourceSettings};
+use millstream_flow::source::{
+    Events, Next, Partition, Position, Resumable, Source, SourceSettings,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -26,17 +28,21 @@ const ASK_AGAIN_NS: u64 = 1_000_000;
 
 /// A Python object as a source.
 pub(crate) struct ObjectSource {
-    source: Arc<Py<PyAny>>,
+    pub(super) source: Arc<Py<PyAny>>,
     name: String,
     /// How many items a batch has at most.
     batch_size: usize,
+    /// Whether it has a method `commit`, which is called after each commit.
+    commits: bool,
 }
 
 impl ObjectSource {
     /// An object with a method `open` as the source `name`. Its attribute `batch_size` says how many items a batch has at most.
     pub(crate) fn new(name: &str, source: &Bound<'_, PyAny>) -> PyResult<Self> {
         let size = source.getattr_opt(intern!(source.py(), "batch_size"))?;
+        let commit = source.getattr_opt(intern!(source.py(), "commit"))?;
         Ok(ObjectSource {
+            commits: commit.is_some_and(|commit| commit.is_callable()),
             source: Arc::new(source.clone().unbind()),
             name: name.to_owned(),
             batch_size: size.map_or(Ok(usize::MAX), |size| reading::batch_size(name, &size))?,
@@ -95,14 +101,16 @@ impl Source<PyBatch> for ObjectSource {
         let opened = locked(|py| {
             let (partition, takes_io) = self.open(py, partition, position, of_source)?;
             let limited = partition.bind(py).hasattr(intern!(py, "_limit"))?;
-            Ok::<_, PyErr>((partition, takes_io, limited))
+            let faults = partition.bind(py).hasattr(intern!(py, "_faults"))?;
+            Ok::<_, PyErr>((partition, takes_io, limited, faults))
         });
-        let (partition, takes_io, limited) = opened.map_err(cause)?;
+        let (partition, takes_io, limited, faults) = opened.map_err(cause)?;
         let mut watched = takes_io.then_some(watched);
         watched.as_mut().map_or(Ok(()), Wakeups::arm)?;
         Ok(Box::new(ObjectPartition {
             partition,
             limited,
+            faults,
             limit: 0,
             name: self.name.clone(),
             awake: None,
@@ -115,6 +123,9 @@ impl Source<PyBatch> for ObjectSource {
             ..SourceSettings::default()
         }
     }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        self.commits.then_some(self as &dyn Resumable)
+    }
 }
 
 struct ObjectPartition {
@@ -123,6 +134,8 @@ struct ObjectPartition {
     /// The `_limit` of a source of this package, which returns no more items than that.
     limited: bool,
     limit: usize,
+    /// Whether it has `_faults()`, the faults since the last call as text.
+    faults: bool,
     awake: Option<u64>,
     /// Its wake-up requests, if it takes an `io`.
     watched: Option<Wakeups>,
@@ -159,6 +172,21 @@ impl ObjectPartition {
         Ok(Next::Idle)
     }
 
+    /// Counts and logs the faults that the partition has had.
+    fn report_faults(&self, events: &mut Events<'_>) -> Result<(), Cause> {
+        if self.faults {
+            let faults = locked(|py| {
+                let partition = self.partition.bind(py);
+                let faults = partition.call_method0(intern!(py, "_faults"))?;
+                faults.extract::<Vec<String>>()
+            });
+            for fault in faults.map_err(cause)? {
+                events.fault(&fault);
+            }
+        }
+        Ok(())
+    }
+
     fn failed(&self, cause: Cause) -> Cause {
         Failure::new(self.name.clone(), cause).into()
     }
@@ -166,6 +194,7 @@ impl ObjectPartition {
 
 impl Partition<PyBatch> for ObjectPartition {
     fn next_batch(&mut self, batch: &mut PyBatch, events: &mut Events<'_>) -> Result<Next, Cause> {
+        self.report_faults(events)?;
         let next = locked(|py| self.next(py, batch, events.limit()))
             .map_err(|error| self.failed(cause(error)))?;
         if let (Next::Idle, Some(watched)) = (next, &mut self.watched) {
@@ -186,6 +215,12 @@ impl Partition<PyBatch> for ObjectPartition {
     }
 }
 
+impl Drop for ObjectPartition {
+    fn drop(&mut self) {
+        call_if_present(&self.partition, "_close");
+    }
+}
+
 /// The version of positions that are no numbers: a value as states are saved. Earlier programs wrote the same without a version,
 /// which reads as version 0.
 const VERSION: u8 = 1;
@@ -203,10 +238,24 @@ fn save(position: &Bound<'_, PyAny>) -> PyResult<Position> {
 }
 
 /// The value of a position.
-fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
+pub(super) fn load(position: &Position) -> Result<Py<PyAny>, Cause> {
     if let Some(number) = position.number() {
         return locked(|py| Ok(number.into_pyobject(py)?.into_any().unbind())).map_err(cause);
     }
     let (_, mut bytes) = position.require_bytes(VERSION)?;
     (objects().load)(&mut bytes)
+}
+
+/// Calls a method without arguments, if the object has it. There is no caller that could raise its exception: Python reports it.
+pub(super) fn call_if_present(object: &Py<PyAny>, method: &str) {
+    locked(|py| {
+        let object = object.bind(py);
+        let called = object.getattr_opt(method).and_then(|method| match method {
+            Some(method) => method.call0().map(|_| ()),
+            None => Ok(()),
+        });
+        if let Err(error) = called {
+            error.write_unraisable(py, Some(object));
+        }
+    });
 }

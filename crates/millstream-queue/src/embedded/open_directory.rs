@@ -4,12 +4,12 @@
 //! than until the next timed event.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use millstream_journal::storage::create_dir_durably;
 use tracing::error;
 
 use super::options::Options;
@@ -114,7 +114,7 @@ impl OpenDirectory {
             path: folder.to_owned(),
             source,
         };
-        fs::create_dir_all(folder).map_err(fault)?;
+        create_dir_durably(folder).map_err(fault)?;
         let path = folder.canonicalize().map_err(fault)?;
         let check = |open: &OpenDirectory| match options {
             Some(options) if *options != open.options => Err(QueueError::Differs {

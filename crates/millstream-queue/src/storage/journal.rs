@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millstream_journal::storage::Mapped;
+use millstream_journal::storage::{Mapped, create_dir_durably};
 use millstream_journal::{Error as Fault, Journal, Options, Sync};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -52,7 +52,7 @@ impl JournalStorage {
     /// The directory cannot be created or read, or another process has it open.
     pub fn open(folder: impl Into<PathBuf>, item_bytes_max: usize) -> io::Result<Self> {
         let folder = folder.into();
-        fs::create_dir_all(&folder)?;
+        create_dir_durably(&folder)?;
         let lock = File::create(folder.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => io::Error::new(

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
 use super::directory::{Retain, recorded_input_dir};
@@ -96,7 +97,7 @@ impl Recorder {
             ..Options::default().with_segment_bytes(SEGMENT_BYTES)
         };
         let sync = if run.sync { Sync::Always } else { Sync::Never };
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let journal = Journal::open(&path, options.with_sync(sync))?;
         let ends = find_ends(&journal, &recorded)?;
         Ok(Recorder {

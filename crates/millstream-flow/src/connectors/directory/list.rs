@@ -12,6 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use millstream_journal::storage::create_dir_durably;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::first_bytes::FirstBytes;
@@ -82,7 +83,7 @@ impl List {
         let path = dir.join(escape(source));
         let named = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut list = List::in_memory(partitions);
-        std::fs::create_dir_all(&dir).map_err(named)?;
+        create_dir_durably(&dir).map_err(named)?;
         if !committed.is_empty() {
             let text = std::fs::read_to_string(&path).map_err(named)?;
             list.read(&text, committed)

@@ -15,6 +15,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use millstream_journal::storage::create_dir_durably;
 
 use crate::error::Cause;
 
@@ -214,7 +215,7 @@ fn damaged(path: &Path, what: &str) -> Cause {
 /// # Errors
 /// The directory contains other files.
 pub(super) fn clear(dir: &Path) -> Result<(), Cause> {
-    std::fs::create_dir_all(dir).map_err(named(dir))?;
+    create_dir_durably(dir).map_err(named(dir))?;
     let mut listed = Listed::new();
     let bases = bases(dir)?;
     for base in &bases {

@@ -1,0 +1,191 @@
+//! Sinks to external systems: `write` and `position` in Python, with the outbox of the engine.
+//!
+//! All calls of a destination are made by the `Connection` of `millstream/_destination.py`, on a thread of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::outbox::{
+    Backoff, Connector, DeliveryError, Destination, Outbox, OutboxIdentity,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList};
+
+use super::bytes::ByteSink;
+use crate::error::{AtRecord, cause};
+use crate::gil::locked_while_alive;
+use crate::saving::load_object;
+
+/// How the items of a batch are read from their records.
+enum Decode {
+    /// As objects are saved.
+    Saved,
+    /// The bytes themselves.
+    Bytes,
+    By(Py<PyAny>),
+}
+
+/// Makes connections in Python.
+struct PyConnector {
+    address: String,
+    connect: Py<PyAny>,
+    remembers: bool,
+    decode: Arc<Decode>,
+}
+
+/// A connection in Python.
+struct PyDestination {
+    connection: Py<PyAny>,
+    decode: Arc<Decode>,
+}
+
+/// Tells what may succeed later from what cannot.
+fn delivery_error(py: Python<'_>, error: PyErr) -> DeliveryError {
+    static RETRIED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let retried = RETRIED.import(py, "millstream._destination", "RETRIED");
+    match retried.is_ok_and(|retried| error.matches(py, retried).unwrap_or(false)) {
+        true => DeliveryError::Retry(cause(error)),
+        false => DeliveryError::Fatal(cause(error)),
+    }
+}
+
+/// Makes a call in Python, on the thread of the forwarder.
+fn calling<T>(
+    call: impl for<'py> FnOnce(Python<'py>) -> Result<T, DeliveryError>,
+) -> Result<T, DeliveryError> {
+    let called = locked_while_alive(call);
+    called.unwrap_or_else(|| Err(DeliveryError::retry("the interpreter ends")))
+}
+
+impl Decode {
+    fn item(&self, py: Python<'_>, mut record: &[u8]) -> Result<Py<PyAny>, Cause> {
+        match self {
+            Decode::Saved => load_object(py, &mut record, None),
+            Decode::Bytes => Ok(PyBytes::new(py, record).into_any().unbind()),
+            Decode::By(decode) => decode.call1(py, (PyBytes::new(py, record),)).map_err(cause),
+        }
+    }
+
+    fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &Frames,
+        first: u64,
+    ) -> Result<Bound<'py, PyList>, Cause> {
+        let items = PyList::empty(py);
+        for (number, record) in (first..).zip(batch.iter()) {
+            let item = self.item(py, record);
+            let item = item.map_err(|cause| AtRecord { number, cause })?;
+            items.append(item).map_err(cause)?;
+        }
+        Ok(items)
+    }
+}
+
+impl Connector for PyConnector {
+    fn describe(&self) -> String {
+        self.address.clone()
+    }
+    fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
+        calling(|py| {
+            let identity = (&outbox.flow, &outbox.sink, outbox.id());
+            let connection = self.connect.call1(py, identity);
+            Ok(Box::new(PyDestination {
+                connection: connection.map_err(|error| delivery_error(py, error))?,
+                decode: Arc::clone(&self.decode),
+            }) as Box<dyn Destination>)
+        })
+    }
+    fn remembers(&self) -> bool {
+        self.remembers
+    }
+}
+
+impl Destination for PyDestination {
+    fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
+        calling(|py| {
+            let batch = self.decode.batch(py, batch, first);
+            let batch = batch.map_err(DeliveryError::Fatal)?;
+            let name = intern!(py, "write");
+            let written = self.connection.call_method1(py, name, (batch, first, last));
+            written.map(drop).map_err(|error| delivery_error(py, error))
+        })
+    }
+    fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
+        calling(|py| {
+            let position = self.connection.call_method0(py, intern!(py, "position"));
+            let position = position.map_err(|error| delivery_error(py, error))?;
+            let position = position.bind(py);
+            position.extract().map_err(|_| {
+                DeliveryError::Fatal(cause(PyTypeError::new_err(format!(
+                    "position returns the number of a record, from 0, or None, not {}",
+                    crate::show::show(position)
+                ))))
+            })
+        })
+    }
+}
+
+impl Drop for PyDestination {
+    fn drop(&mut self) {
+        // The connection has logged what went wrong.
+        let _ = locked_while_alive(|py| {
+            self.connection
+                .call_method0(py, intern!(py, "close"))
+                .map(drop)
+        });
+    }
+}
+
+/// A sink with an outbox. `connect` receives the names of flow and sink and the identity of the outbox. Without `encode` and `decode`
+/// records are items as they are saved; with `encode` alone `write` receives the bytes.
+#[pyfunction]
+#[pyo3(signature = (address, connect, *, remembers, encode, decode, retry, max_bytes, max_age, batch, wait_at_end))]
+#[expect(clippy::too_many_arguments, reason = "the options of a sink")]
+pub(crate) fn outbox_sink(
+    address: String,
+    connect: Py<PyAny>,
+    remembers: bool,
+    encode: Option<Py<PyAny>>,
+    decode: Option<Py<PyAny>>,
+    retry: (f64, f64, f64, Option<u64>),
+    max_bytes: u64,
+    max_age: Option<f64>,
+    batch: usize,
+    wait_at_end: f64,
+) -> PyResult<ByteSink> {
+    let seconds = |seconds: f64| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    };
+    let saved = encode.is_none();
+    let decode = match decode {
+        Some(decode) => Decode::By(decode),
+        None if saved => Decode::Saved,
+        None => Decode::Bytes,
+    };
+    let mut outbox = Outbox::new(PyConnector {
+        address,
+        connect,
+        remembers,
+        decode: Arc::new(decode),
+    })
+    .max_bytes(max_bytes)
+    .batch(batch)
+    .backoff(Backoff {
+        first: seconds(retry.0)?,
+        most: seconds(retry.1)?,
+        factor: retry.2,
+        tries: retry.3,
+    })
+    .wait_at_end(seconds(wait_at_end)?);
+    if let Some(age) = max_age {
+        outbox = outbox.max_age(seconds(age)?);
+    }
+    Ok(ByteSink::of_outbox(outbox, encode))
+}

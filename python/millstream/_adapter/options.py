@@ -1,0 +1,34 @@
+"""The options of a generator source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .._backoff import Backoff
+    from .._durable import Keep
+    from .dedupe import Dedupe
+
+__all__ = ["BUFFER_BYTES", "BUFFER_ITEMS", "Options"]
+
+BUFFER_ITEMS = 1024
+BUFFER_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``ms.source`` was called with, and the name of the function."""
+
+    name: str
+    asynchronous: bool
+    durable: bool = False
+    keep: Keep = None
+    resume: bool = False
+    partitions: tuple[str, ...] | None = None
+    retry: Backoff | None = None
+    ack: bool = False
+    dedupe: Dedupe | None = None
+    batches: bool = False
+    buffer: int = BUFFER_ITEMS
+    buffer_bytes: int = BUFFER_BYTES

@@ -1,0 +1,499 @@
+"""Sinks to external systems: ``ms.sink`` on functions and classes."""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream._run import Saving, run_saving
+
+SOON = ms.Backoff(first=0.001, most=0.01)
+
+
+class Rows:
+    """A table: rows with their numbers, and a journal of what happened to it."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, Any]] = []
+        self.events: list[str] = []
+        self.threads: set[int] = set()
+
+    def write(self, batch: list[Any], first: int, last: int) -> None:
+        self.threads.add(threading.get_ident())
+        assert len(batch) == last - first + 1
+        self.rows.extend(zip(range(first, last + 1), batch, strict=True))
+
+    def position(self) -> int | None:
+        return self.rows[-1][0] if self.rows else None
+
+    def items(self) -> list[Any]:
+        assert [number for number, _ in self.rows] == list(range(len(self.rows)))
+        return [item for _, item in self.rows]
+
+
+def table_of(rows: Rows, **options: Any) -> Any:
+    """A sink that remembers its position, over a table that outlives the connections."""
+
+    @ms.sink(retry=SOON, **options)
+    class Table:
+        def __init__(self) -> None:
+            rows.events.append("open")
+
+        def connect(self, outbox: ms.OutboxIdentity) -> None:
+            assert len(outbox.id) == 32
+            rows.events.append(f"{outbox.flow} {outbox.sink}")
+
+        def write(self, batch: list[Any], first: int, last: int) -> None:
+            if first > 0:
+                # As a transaction checks it.
+                assert rows.position() == first - 1
+            rows.write(batch, first, last)
+
+        def position(self) -> int | None:
+            return rows.position()
+
+        def close(self) -> None:
+            rows.events.append("close")
+
+    return Table()
+
+
+def async_table_of(rows: Rows, **options: Any) -> Any:
+    @ms.sink(retry=SOON, **options)
+    class Table:
+        async def connect(self, outbox: ms.OutboxIdentity) -> None:
+            self.loop = asyncio.get_running_loop()
+
+        async def write(self, batch: list[Any], first: int, last: int) -> None:
+            assert asyncio.get_running_loop() is self.loop
+            await asyncio.sleep(0.0001)
+            rows.write(batch, first, last)
+
+        async def position(self) -> int | None:
+            return rows.position()
+
+    return Table()
+
+
+def numbers(sink: Any, count: int = 100, name: str = "numbers") -> ms.Flow:
+    flow = ms.Flow(name)
+    flow.source("in", ms.testing.items(range(count), batch_size=7)).sink("out", sink)
+    return flow
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("make", [table_of, async_table_of])
+def test_a_destination_with_a_position_has_each_item_once(tmp_path: Path, make: Any, workers: int) -> None:
+    rows = Rows()
+    flow = numbers(make(rows, batch=3))
+    crashes = 0
+    while True:
+        try:
+            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 2))
+        except ms.SimulatedCrash:
+            crashes += 1
+            continue
+        break
+    assert crashes > 3
+    assert sorted(rows.items()) == list(range(100))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_function_has_each_item_at_least_once_with_one_number(tmp_path: Path, workers: int) -> None:
+    known: dict[int, Any] = {}
+
+    @ms.sink(batch=3, retry=SOON)
+    def write(batch: list[Any], first: int, last: int) -> None:
+        for number, item in zip(range(first, last + 1), batch, strict=True):
+            assert known.setdefault(number, item) == item
+
+    flow = numbers(write)
+    while True:
+        try:
+            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 2))
+            break
+        except ms.SimulatedCrash:
+            pass
+    assert sorted(known.values()) == list(range(100)) and sorted(known) == list(range(100))
+
+
+def test_without_a_state_directory_each_item_is_delivered_while_the_run_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = Rows()
+    with caplog.at_level(logging.INFO, "millstream"):
+        report = ms.run(numbers(table_of(rows)), workers=2)
+    assert sorted(rows.items()) == list(range(100))
+    assert "at least once while this run lasts, as the flow has no state directory" in caplog.text
+    assert report.outboxes[0]["delivered_records"] == 100
+
+
+def test_all_calls_are_made_on_one_thread_that_ends_with_the_run(tmp_path: Path) -> None:
+    for make in (table_of, async_table_of):
+        for state in (tmp_path / make.__name__, None):
+            rows = Rows()
+            ms.run(numbers(make(rows, batch=2), 9), state=state, workers=2)
+            assert len(rows.threads) == 1
+    names = [thread.name for thread in threading.enumerate() if thread.name == "millstream sink out"]
+    for thread in [thread for thread in threading.enumerate() if thread.name in names]:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "no"), ConnectionError(), TimeoutError(), asyncio.TimeoutError(), ms.RetryLater()]
+)
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_may_succeed_later_is_tried_again(tmp_path: Path, error: Exception, asynchronous: bool) -> None:
+    rows, left = Rows(), [error] * 3
+
+    def write(batch: list[Any], first: int, last: int) -> None:
+        if left:
+            raise left.pop()
+        rows.write(batch, first, last)
+
+    async def write_later(batch: list[Any], first: int, last: int) -> None:
+        write(batch, first, last)
+
+    sink = ms.sink(write_later if asynchronous else write, retry=SOON)
+    report = ms.run(numbers(sink), state=tmp_path)
+    assert rows.items() == list(range(100))
+    assert report.outboxes[0]["retries"] == 3
+
+
+def test_an_error_makes_a_new_connection(tmp_path: Path) -> None:
+    rows = Rows()
+    failing = [True]
+
+    @ms.sink(retry=SOON)
+    class Table:
+        def __init__(self, name: str) -> None:
+            rows.events.append(name)
+
+        def write(self, batch: list[Any], first: int, last: int) -> None:
+            if failing.pop() if failing else False:
+                raise BrokenPipeError
+            rows.write(batch, first, last)
+
+        def close(self) -> None:
+            rows.events.append("close")
+            raise ValueError("it is lost anyway")
+
+    ms.run(numbers(Table("table"), 3), state=tmp_path)
+    assert rows.events == ["table", "close", "table", "close"]
+    assert rows.items() == [0, 1, 2]
+
+
+def test_a_destination_that_cannot_be_reached_is_tried_again(tmp_path: Path) -> None:
+    rows, attempts = Rows(), [0]
+
+    @ms.sink(retry=SOON)
+    class Table:
+        def __init__(self) -> None:
+            attempts[0] += 1
+            if attempts[0] < 4:
+                raise ConnectionRefusedError("nobody listens")
+
+        def write(self, batch: list[Any], first: int, last: int) -> None:
+            rows.write(batch, first, last)
+
+    ms.run(numbers(Table()), state=tmp_path)
+    assert attempts == [4] and rows.items() == list(range(100))
+
+
+def test_an_item_that_was_written_before_an_error_is_not_written_again(tmp_path: Path) -> None:
+    rows, errors = Rows(), [ConnectionResetError("the answer is lost")] * 2
+
+    @ms.sink(batch=5, retry=SOON)
+    class Table:
+        def write(self, batch: list[Any], first: int, last: int) -> None:
+            rows.write(batch, first, last)
+            if errors:
+                raise errors.pop()
+
+        def position(self) -> int | None:
+            return rows.position()
+
+    ms.run(numbers(Table()), state=tmp_path)
+    assert rows.items() == list(range(100)) and not errors
+
+
+@pytest.mark.parametrize("state", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_any_other_exception_fails_the_flow(tmp_path: Path, state: bool, asynchronous: bool) -> None:
+    def refuse(batch: list[Any], first: int, last: int) -> None:
+        raise ValueError("no such column")
+
+    async def refuse_later(batch: list[Any], first: int, last: int) -> None:
+        refuse(batch, first, last)
+
+    flow = numbers(ms.sink(refuse_later if asynchronous else refuse), 1)
+    with pytest.raises(ms.StepError, match=r'"out".*records 0 to 0.*refuse.*no such column') as raised:
+        ms.run(flow, state=tmp_path if state else None)
+    assert (raised.value.step, raised.value.item) == ("out", "records 0 to 0")
+    cause = raised.value.__cause__
+    assert isinstance(cause, ValueError) and cause.__traceback__ is not None
+    trace, names = cause.__traceback__, []
+    while trace is not None:
+        names.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next  # type: ignore[assignment]
+    assert names[-1] == "refuse"
+
+
+def test_the_items_of_a_flow_that_failed_are_delivered_by_the_next(tmp_path: Path) -> None:
+    def refuse(batch: list[Any], first: int, last: int) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ms.StepError):
+        ms.run(numbers(ms.sink(refuse)), state=tmp_path)
+    rows = Rows()
+    ms.run(numbers(table_of(rows)), state=tmp_path)
+    assert rows.items() == list(range(100))
+
+
+def test_attempts_may_be_limited(tmp_path: Path) -> None:
+    attempts = [0]
+
+    @ms.sink(retry=ms.Backoff(first=0.001, tries=3))
+    def write(batch: list[Any], first: int, last: int) -> None:
+        attempts[0] += 1
+        raise ConnectionError("away")
+
+    with pytest.raises(ms.StepError, match="away") as raised:
+        ms.run(numbers(write), state=tmp_path)
+    assert attempts == [3] and isinstance(raised.value.__cause__, ConnectionError)
+
+
+def test_at_the_end_a_destination_that_is_away_fails_the_run(tmp_path: Path) -> None:
+    @ms.sink(retry=SOON, wait_at_end=0.2)
+    def away(batch: list[Any], first: int, last: int) -> None:
+        raise ConnectionError("away")
+
+    with pytest.raises(ms.StepError, match="100 records wait in .*outputs.*away"):
+        ms.run(numbers(away), state=tmp_path)
+    rows = Rows()
+    ms.run(numbers(table_of(rows)), state=tmp_path)
+    assert rows.items() == list(range(100))
+    # Nothing is new, and nothing is delivered again.
+    ms.run(numbers(table_of(rows)), state=tmp_path)
+    assert rows.items() == list(range(100))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+def test_an_exit_within_a_delivery_ends_the_run_as_it_is(tmp_path: Path, raised: BaseException) -> None:
+    def leave(batch: list[Any], first: int, last: int) -> None:
+        raise raised
+
+    async def leave_later(batch: list[Any], first: int, last: int) -> None:
+        raise raised
+
+    for number, write in enumerate((leave, leave_later)):
+        with pytest.raises(type(raised)):
+            ms.run(numbers(ms.sink(write)), state=tmp_path / str(number))
+
+
+@pytest.mark.parametrize("position", [-1, "7", 1.5, 1 << 64])
+def test_a_position_is_a_number_of_a_record(tmp_path: Path, position: Any) -> None:
+    @ms.sink
+    class Table:
+        def write(self, batch: list[Any], first: int, last: int) -> None: ...
+
+        def position(self) -> Any:
+            return position
+
+    with pytest.raises(ms.StepError, match="position returns the number of a record"):
+        ms.run(numbers(Table()), state=tmp_path)
+
+
+def test_a_position_beyond_the_outbox_is_an_error_with_the_ways_out(tmp_path: Path) -> None:
+    @ms.sink
+    class Table:
+        def write(self, batch: list[Any], first: int, last: int) -> None: ...
+
+        def position(self) -> int:
+            return 1000
+
+    with pytest.raises(ms.StepError, match=r'has record 1000 .*--drop-state "out"'):
+        ms.run(numbers(Table()), state=tmp_path)
+
+
+def test_items_are_saved_as_states_are(tmp_path: Path) -> None:
+    values: list[Any] = [None, True, 1, 1.5, "text", b"bytes", (1, "a"), {"k": [1]}, ValueError("v")]
+    rows = Rows()
+    flow = ms.Flow("values")
+    flow.source("in", ms.testing.items(values)).sink("out", table_of(rows))
+    ms.run(flow, state=tmp_path)
+    assert list(map(repr, rows.items())) == list(map(repr, values))
+
+
+def test_an_item_that_cannot_be_saved_fails_the_flow(tmp_path: Path) -> None:
+    flow = ms.Flow("locks")
+    flow.source("in", ms.testing.items([1])).map(lambda _: threading.Lock()).sink("out", table_of(Rows()))
+    with pytest.raises(ms.StepError, match="cannot pickle") as raised:
+        ms.run(flow, state=tmp_path)
+    assert raised.value.step == "out"
+
+
+def test_records_may_have_a_format_of_their_own(tmp_path: Path) -> None:
+    raw, read = Rows(), Rows()
+    ms.run(numbers(table_of(raw, encode=lambda n: f"{n:04}"), 3), state=tmp_path / "raw")
+    ms.run(numbers(table_of(read, encode=str, decode=int), 3), state=tmp_path / "read")
+    assert (raw.items(), read.items()) == ([b"0000", b"0001", b"0002"], [0, 1, 2])
+    with ms.Journal(tmp_path / "raw" / "outputs" / "out", "r") as journal:
+        assert [record.body for record in journal] == [b"0000", b"0001", b"0002"]
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    def decode(body: bytes) -> int:
+        if body == b"2":
+            raise LookupError("two")
+        return int(body)
+
+    with pytest.raises(ms.StepError, match="record 2 cannot be read.*two") as raised:
+        ms.run(numbers(table_of(Rows(), encode=str, decode=decode), 4), state=tmp_path)
+    assert isinstance(raised.value.__cause__, LookupError)
+
+
+def test_dead_letters_go_to_external_systems(tmp_path: Path) -> None:
+    rows = Rows()
+    flow = ms.Flow("ages")
+    texts = flow.source("in", ms.testing.items(["1", "x", "2", "y"]))
+    texts.map(int, on_error=ms.dead_letter(table_of(rows))).sink("out", ms.testing.collect())
+    ms.run(flow, state=tmp_path)
+    assert [letter.item for letter in rows.items()] == ["x", "y"]
+
+
+def test_two_steps_that_write_to_one_sink_have_one_outbox(tmp_path: Path) -> None:
+    rows = Rows()
+    sink = table_of(rows)
+    flow = ms.Flow("two")
+    stream = flow.source("in", ms.testing.items(range(50)))
+    stream.map(lambda n: ("a", n)).sink("a", sink)
+    stream.map(lambda n: ("b", n)).sink("b", sink)
+    report = ms.run(flow, state=tmp_path)
+    assert sorted(rows.items()) == [(name, n) for name in "ab" for n in range(50)]
+    assert len(report.outboxes) == 1
+
+
+def test_a_sink_serves_one_run_at_a_time(tmp_path: Path) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    @ms.sink
+    def slow(batch: list[Any], first: int, last: int) -> None:
+        inside.set()
+        go_on.wait(60)
+
+    flow = ms.Flow("one")
+    source = ms.generate(lambda: iter(int, 1), rate=1000)
+    flow.source("in", source).sink("out", slow)
+    running = flow.start(state=tmp_path / "one", epoch=0.01)
+    assert inside.wait(60)
+    with pytest.raises(OSError, match='sink "out" .*in use by another run'):
+        ms.run(numbers(slow, name="two"), state=tmp_path / "two")
+    go_on.set()
+    running.stop()
+    running.wait(timeout=60)
+
+
+def test_sources_pause_while_too_much_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    away, rows = threading.Event(), Rows()
+
+    @ms.sink(retry=SOON, max_bytes=1000, batch=50)
+    def write(batch: list[Any], first: int, last: int) -> None:
+        if not away.is_set():
+            raise ConnectionError("away")
+        rows.write(batch, first, last)
+
+    flow = ms.Flow("full")
+    flow.source("in", ms.testing.items(range(3000), batch_size=10)).sink("out", write)
+    with caplog.at_level(logging.INFO, "millstream"):
+        running = flow.start(state=tmp_path, epoch=0)
+        while "the sources of the flow pause" not in caplog.text:
+            assert running.report is not None
+        away.set()
+        running.wait(timeout=120)
+    assert rows.items() == list(range(3000))
+    # One line for all pauses of a minute.
+    assert caplog.text.count("the sources of the flow pause") == 1
+
+
+def test_a_trial_replaces_the_sink() -> None:
+    @ms.sink
+    def never(batch: list[Any], first: int, last: int) -> None:
+        raise AssertionError("it is not called")
+
+    flow = ms.Flow("trial")
+    flow.source("in", ms.testing.items([1, 2])).map(lambda n: n + 1).sink("out", never)
+    assert ms.testing.crash_everywhere(flow, {"in": [1, 2]}) > 0
+
+
+class TwoPhase(ms.Sink[Any]):
+    """A sink as earlier versions had them."""
+
+    def open(self, worker: int) -> Any:
+        return self
+
+    def commit(self, epoch: int, tokens: list[Any]) -> None: ...
+
+
+class Prepares:
+    def prepare(self, epoch: int) -> None: ...
+
+
+class OpensTwoPhase(ms.Sink[Any]):
+    def open(self, worker: int) -> Any:
+        return Prepares()
+
+
+def test_sinks_with_two_phases_are_refused() -> None:
+    with pytest.raises(ms.FlowUsageError, match=r"TwoPhase has a method commit.*ms\.sink"):
+        numbers(TwoPhase())
+    with pytest.raises(ms.FlowError, match=r"Prepares has a method prepare.*ms\.sink"):
+        ms.run(numbers(OpensTwoPhase()))
+
+
+def test_mistakes_are_found_where_they_are_made() -> None:
+    def fine(batch: list[Any], first: int, last: int) -> None: ...
+
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"decode": int}, "decode needs encode"),
+        ({"max_bytes": "7d"}, "max_bytes is a number of bytes"),
+        ({"max_bytes": "all"}, "max_bytes is a number of bytes"),
+        ({"max_age": "1GiB"}, "max_age is a number of seconds"),
+        ({"max_age": -1}, "max_age is a number of seconds"),
+        ({"batch": 0}, "batch is a number of items"),
+        ({"wait_at_end": "1"}, "wait_at_end is a number of seconds"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(ms.FlowUsageError, match=message):
+            ms.sink(fine, **options)
+    with pytest.raises(ms.FlowUsageError, match=r"takes other arguments than \(batch, first, last\)"):
+        ms.sink(lambda batch: None)  # type: ignore[call-overload]
+    with pytest.raises(ms.FlowUsageError, match="no method write"):
+        ms.sink(dict)
+    with pytest.raises(ms.FlowUsageError, match="takes a function"):
+        ms.sink(7)  # type: ignore[call-overload]
+    with pytest.raises(ms.FlowUsageError, match=r"is no sink: decorate its class with ms\.sink"):
+        numbers(Rows())
+    with pytest.raises(TypeError, match="name"):
+
+        @ms.sink
+        class Table:
+            def __init__(self, name: str) -> None: ...
+
+            def write(self, batch: list[Any], first: int, last: int) -> None: ...
+
+        Table(nme="x")  # type: ignore[call-arg]
+
+
+def test_a_sink_is_called_in_tests_of_its_own() -> None:
+    rows = Rows()
+    write = ms.sink(rows.write)
+    write.write([1], 0, 0)
+    assert rows.items() == [1] and repr(write) == "<sink write>"
+    sink = table_of(rows)
+    with pytest.raises(ms.FlowUsageError, match=r"Table is a class: create an object of Table\.__wrapped__"):
+        sink.write([1], 0, 0)

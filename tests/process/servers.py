@@ -1,0 +1,106 @@
+"""Servers of others, which tests start on free ports of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE = 60.0
+"""Seconds after which a server that does not listen has failed."""
+
+PORTS = 5
+"""How many ports are tried: another process may take one before the server does."""
+
+
+def program(name: str, remedy: str) -> str:
+    """The path of a program; an error that names the remedy where it is missing."""
+    # Debian has mosquitto in a folder that is not in every user's PATH; a package of PyPI has nats-server.
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"]
+    path = shutil.which(name, path=os.pathsep.join(places))
+    assert path, f"{name} is missing: {remedy}"
+    return path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def started(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int] | None:
+    """The process of a server that listens, and its port; None if it has ended. ``{port}`` in the command is
+    its port."""
+    port = free_port()
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [part.format(port=port) for part in command], stdout=output, stderr=output, cwd=log.parent
+        )
+    until = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < until:
+        if listens(port):
+            return process, port
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    return None
+
+
+@contextmanager
+def server(command: list[str], folder: Path) -> Iterator[int]:
+    """Runs a server; yields its port."""
+    log = folder / "server.log"
+    for _ in range(PORTS):
+        found = started(command, log)
+        if found is not None:
+            break
+    else:
+        raise AssertionError(f"{command} does not listen:\n{log.read_text()}")
+    process, port = found
+    try:
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def nats(folder: Path) -> Iterator[int]:
+    """A NATS server with JetStream; yields its port."""
+    path = program("nats-server", ".venv/bin/pip install -r requirements-dev.txt")
+    with server([path, "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", str(folder)], folder) as port:
+        yield port
+
+
+@contextmanager
+def mosquitto(folder: Path) -> Iterator[int]:
+    """An MQTT broker; yields its port."""
+    path = program("mosquitto", "apt-get install mosquitto")
+    with server([path, "-p", "{port}"], folder) as port:
+        yield port
+
+
+@contextmanager
+def redis(folder: Path) -> Iterator[int]:
+    """A Redis server; yields its port."""
+    path = program("redis-server", "apt-get install redis-server")
+    options = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    with server([path, *options], folder) as port:
+        yield port

@@ -31,7 +31,7 @@ class SchemaRegistryError(ValueError):
         >>> import millstream as ms
         >>> ms.kafka.json_schema("http://localhost:8081")(b"{}")
         Traceback (most recent call last):
-        millstream._schema_registry.SchemaRegistryError: the value does not begin with the id of a schema...
+        millstream._schema_registry.SchemaRegistryError: the value does not begin...
     """
 
 
@@ -74,7 +74,7 @@ class SchemaDecoder(Generic[T_co]):
             >>> import millstream as ms
             >>> ms.kafka.json_schema("http://localhost:8081")(b"1")
             Traceback (most recent call last):
-            millstream._schema_registry.SchemaRegistryError: the value does not begin with the id of a schema...
+            millstream._schema_registry.SchemaRegistryError: the value does not begin...
         """
         if len(value) < 5 or value[0] != 0:
             raise SchemaRegistryError(f"the value does not begin with the id of a schema: {value[:20]!r}")

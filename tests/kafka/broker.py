@@ -1,6 +1,6 @@
 """A Kafka broker for tests: one node, which is its own controller, on free ports.
 
-Apache Kafka comes from Maven Central and is kept in `~/.cache/millstream-tests`. The broker has these listeners:
+Apache Kafka comes from Maven Central and is kept in `~/.cache/millstream-tests`. Its listeners:
 
 | listener | what |
 |---|---|

@@ -8,7 +8,7 @@ from broker import Broker
 
 
 class Proxy:
-    """Passes bytes both ways until it is told otherwise."""
+    """Passes bytes both ways."""
 
     def __init__(self, broker: Broker) -> None:
         outer, self.inner = broker.ports_of_proxy
@@ -71,6 +71,8 @@ class Proxy:
         self.flowing.set()
 
     def close(self) -> None:
+        # A thread waits in it: closing alone would keep the port.
+        self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.heal()
         self.cut()

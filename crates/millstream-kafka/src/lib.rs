@@ -13,7 +13,7 @@
 //! let orders = millstream_kafka::read("localhost:9092", ["orders"]).end(End::Latest);
 //! let flow = Flow::new("copy");
 //! flow.source("orders", orders.messages())
-//!     .map("copy", |order: millstream_kafka::Message| Outgoing {
+//!     .map(|order: millstream_kafka::Message| Outgoing {
 //!         key: order.key,
 //!         value: order.value,
 //!         ..Outgoing::default()

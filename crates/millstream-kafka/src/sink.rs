@@ -1,6 +1,7 @@
 //! The sink: messages in transactions from an outbox, or without transactions as they come.
 
 mod plain;
+mod target;
 mod transactional;
 
 use std::sync::Arc;
@@ -13,18 +14,17 @@ use millstream_flow::{Frames, codec};
 use crate::client::settings::Settings;
 use crate::message::Outgoing;
 use plain::Plain;
+use target::Target;
 use transactional::ByTransactions;
 
 /// The largest number of records and bytes of a transaction.
 const TRANSACTION_RECORDS: usize = 10_000;
 const TRANSACTION_BYTES: usize = 8 << 20;
 
-/// A sink of messages. See [`write`].
+/// A sink of messages. See [`write()`].
 #[derive(Clone, Debug)]
 pub struct WriteKafka {
-    servers: String,
-    topic: String,
-    settings: Settings,
+    target: Target,
     exactly_once: bool,
     max_bytes: Option<u64>,
     max_age: Option<Duration>,
@@ -37,9 +37,11 @@ pub struct WriteKafka {
 /// in transactions, with the number of the last one. Readers need `isolation.level=read_committed`.
 pub fn write(servers: impl Into<String>, topic: impl Into<String>) -> WriteKafka {
     WriteKafka {
-        servers: servers.into(),
-        topic: topic.into(),
-        settings: Settings::default(),
+        target: Target {
+            servers: servers.into(),
+            topic: topic.into(),
+            settings: Settings::default(),
+        },
         exactly_once: true,
         max_bytes: None,
         max_age: None,
@@ -51,7 +53,7 @@ impl WriteKafka {
     /// Sets librdkafka's settings. They replace the connector's own.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
+        self.target.settings = settings;
         self
     }
 
@@ -88,9 +90,9 @@ impl WriteKafka {
     #[must_use]
     pub fn frames(self) -> Arc<dyn Sink<Frames>> {
         if !self.exactly_once {
-            return Arc::new(Plain::new(self));
+            return Arc::new(Plain::new(self.target));
         }
-        let mut outbox = Outbox::new(ByTransactions::new(&self))
+        let mut outbox = Outbox::new(ByTransactions::new(self.target))
             .batch(TRANSACTION_RECORDS)
             .batch_bytes(TRANSACTION_BYTES)
             .backoff(self.backoff);
@@ -107,15 +109,5 @@ impl WriteKafka {
     #[must_use]
     pub fn messages(self) -> impl Sink<Vec<Outgoing>> {
         codec::encode(self.frames(), Outgoing::encode)
-    }
-
-    /// The destination, for people.
-    fn describe(&self) -> String {
-        format!("kafka {} at {}", self.topic, self.servers)
-    }
-
-    /// The largest message as bytes: what the producer takes for key, value and headers, and what they take beside that here.
-    fn record_bytes_max(&self) -> usize {
-        self.settings.message_bytes_max() + crate::message::FIXED_BYTES
     }
 }

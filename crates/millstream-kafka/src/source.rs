@@ -1,11 +1,12 @@
 //! The source: which partitions there are, where each begins and ends, and what a run remembers of them.
 
 mod bounds;
+mod choices;
 mod discovery;
+mod names;
 mod partition;
 mod run;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream_flow::error::Cause;
@@ -16,50 +17,11 @@ use millstream_flow::source::{
 use millstream_flow::{Frames, codec};
 
 use crate::client::settings::Settings;
-use crate::error::Error;
 use crate::message::Message;
+use choices::Format;
+pub use choices::{End, Start};
 use partition::KafkaPartition;
 use run::{GroupCommits, Run};
-
-/// Where a partition begins that the flow has not read before.
-///
-/// A partition that is added to a topic later begins with its oldest message, whatever is chosen here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Start {
-    /// With the oldest message.
-    #[default]
-    Earliest,
-    /// With the first message that arrives after the start.
-    Latest,
-    /// With the first message of this time or later, in milliseconds since 1970.
-    Time(i64),
-    /// At the offset that the group has committed; without one, with the oldest message.
-    Group,
-    /// At these offsets, by topic and partition; all other partitions begin with the oldest message.
-    Offsets(BTreeMap<(String, i32), i64>),
-}
-
-/// Where the reading ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum End {
-    /// Nowhere: the source waits for messages.
-    #[default]
-    Never,
-    /// Before the first message that is not there, or not committed, when the flow starts.
-    Latest,
-    /// Before the first message of this time or later, in milliseconds since 1970, and no later than
-    /// [`Latest`](Self::Latest).
-    Time(i64),
-}
-
-/// What the frames of the source hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    Message,
-    Value,
-}
 
 /// A source of the messages of topics. See [`read`].
 #[derive(Clone)]
@@ -149,11 +111,6 @@ impl ReadKafka {
         Messages(self)
     }
 
-    /// The group of the client. Offsets are committed only if the user has named one.
-    fn client_group(&self) -> &str {
-        self.group.as_deref().unwrap_or("millstream")
-    }
-
     fn lock(&self) -> MutexGuard<'_, Memory> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +121,8 @@ impl ReadKafka {
         if let Some(run) = &memory.run {
             return Ok(Arc::clone(run));
         }
-        let run = Run::begin(self)?;
+        let group = self.group.as_deref();
+        let run = Run::begin(&self.servers, &self.topics, group, &self.settings)?;
         memory.run = Some(Arc::clone(&run));
         Ok(run)
     }
@@ -203,7 +161,10 @@ impl Source<Frames> for ReadKafka {
             (from, end),
             self.format,
         );
-        run.opened(&self.run);
+        let memory = Arc::clone(&self.run);
+        run.opened(move || {
+            memory.lock().unwrap_or_else(PoisonError::into_inner).run = None;
+        });
         Ok(Box::new(opened))
     }
 
@@ -271,16 +232,4 @@ impl Source<Vec<Message>> for Messages {
     ) -> Option<Arc<dyn Source<Vec<Message>>>> {
         codec::decode(self.0.clone(), Message::decode).over(frames, kind)
     }
-}
-
-/// Returns the name of a partition of the source.
-fn name_of((topic, partition): (&str, i32)) -> String {
-    format!("{topic}/{partition}")
-}
-
-/// Returns the topic and the number of a partition of the source by its name.
-fn parse_name(name: &str) -> Result<(&str, i32), Error> {
-    let parsed = name.rsplit_once('/');
-    let parsed = parsed.and_then(|(topic, number)| Some((topic, number.parse().ok()?)));
-    parsed.ok_or(Error::Format("the name of a saved partition has no number"))
 }

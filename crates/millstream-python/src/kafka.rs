@@ -1,9 +1,7 @@
-//! Kafka: messages as objects, topics as sources and sinks.
+//! Messages of Kafka as objects.
 
+mod encoder;
 mod message;
-mod read;
-mod write;
 
+pub(crate) use encoder::KafkaEncoder;
 pub(crate) use message::KafkaMessage;
-pub(crate) use read::kafka_read;
-pub(crate) use write::{KafkaEncoder, kafka_write};

@@ -61,7 +61,7 @@ mod _millstream {
     use crate::journal::{Journal, JournalCursor, JournalReader, JournalRecord};
     #[cfg(feature = "kafka")]
     #[pymodule_export]
-    use crate::kafka::{KafkaMessage, kafka_read, kafka_write};
+    use crate::kafka::KafkaMessage;
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]
@@ -83,11 +83,17 @@ mod _millstream {
         Clock, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
         service_has_input, service_history, service_latency, service_test, service_variants,
     };
+    #[cfg(feature = "kafka")]
+    #[pymodule_export]
+    use crate::sink::kafka_write;
     #[pymodule_export]
     use crate::sink::{
         ByteSink, KeyedSink, file_write, file_write_by_key, journal_append, outbox_sink,
         queue_write, tcp_send_to,
     };
+    #[cfg(feature = "kafka")]
+    #[pymodule_export]
+    use crate::source::kafka_read;
     #[pymodule_export]
     use crate::source::{
         ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,

@@ -3,6 +3,8 @@
 mod by_key;
 mod bytes;
 mod encode;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod list;
 mod object;
 mod outbox;
@@ -19,6 +21,8 @@ use pyo3::types::PyList;
 pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
+#[cfg(feature = "kafka")]
+pub(crate) use kafka::kafka_write;
 pub(crate) use list::ListSink;
 pub(crate) use outbox::outbox_sink;
 
@@ -140,8 +144,7 @@ impl Sink<PyBatch> for NamedSink {
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().forwarding(),
-            AnySink::Keyed(sink) => sink.engine().forwarding(),
-            AnySink::List(_) | AnySink::Object(_) => None,
+            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => None,
         }
     }
 }

@@ -7,6 +7,8 @@ mod csv;
 mod decode;
 mod durable;
 mod io;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod object;
 mod reading;
 mod script;
@@ -21,10 +23,10 @@ pub(crate) use bytes::{
     ByteSource, directory_read, file_read, journal_read, queue_read, tcp_connect, tcp_listen,
 };
 pub(crate) use csv::{CsvSource, csv_directory, csv_read};
-#[cfg(feature = "kafka")]
-pub(crate) use decode::Decode;
 pub(crate) use durable::DurableSource;
 pub(crate) use io::SourceIo;
+#[cfg(feature = "kafka")]
+pub(crate) use kafka::kafka_read;
 pub(crate) use reading::{Reading, batch_size, framing};
 pub(crate) use script::Script;
 

@@ -8,7 +8,7 @@ use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::{Sink, Writer};
 
-use super::WriteKafka;
+use super::target::Target;
 use crate::client::Notice;
 use crate::client::producer::{Failure, Producer, connect};
 use crate::error::Error;
@@ -19,27 +19,27 @@ const STOP_NS: u64 = 5_000_000_000;
 
 /// The sink.
 pub(super) struct Plain {
-    sink: WriteKafka,
+    target: Target,
 }
 
 impl Plain {
-    pub(super) fn new(sink: WriteKafka) -> Self {
-        Plain { sink }
+    pub(super) fn new(target: Target) -> Self {
+        Plain { target }
     }
 }
 
 impl Sink<Frames> for Plain {
     fn describe(&self) -> String {
-        self.sink.describe()
+        self.target.describe()
     }
 
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
-        let sink = &self.sink;
+        let target = &self.target;
         Ok(Box::new(PlainWriter {
-            producer: connect(&sink.servers, &sink.settings)?,
-            topic: sink.topic.clone(),
-            servers: sink.servers.clone(),
-            bytes_max: sink.record_bytes_max(),
+            producer: connect(&target.servers, &target.settings)?,
+            topic: target.topic.clone(),
+            servers: target.servers.clone(),
+            bytes_max: target.record_bytes_max(),
             control: Arc::clone(control),
         }))
     }

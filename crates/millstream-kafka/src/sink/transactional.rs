@@ -11,7 +11,7 @@ use millstream_flow::Frames;
 use millstream_flow::clock::now_ns;
 use millstream_flow::outbox::{Connector, DeliveryError, Destination, OutboxIdentity};
 
-use super::WriteKafka;
+use super::target::Target;
 use crate::client::Notice;
 use crate::client::producer::{Failure, TransactionalProducer, connect_transactional};
 use crate::error::Error;
@@ -19,31 +19,31 @@ use crate::message::View;
 
 /// Opens connections to the brokers.
 pub(super) struct ByTransactions {
-    sink: WriteKafka,
+    target: Target,
 }
 
 impl ByTransactions {
-    pub(super) fn new(sink: &WriteKafka) -> Self {
-        ByTransactions { sink: sink.clone() }
+    pub(super) fn new(target: Target) -> Self {
+        ByTransactions { target }
     }
 }
 
 impl Connector for ByTransactions {
     fn describe(&self) -> String {
-        self.sink.describe()
+        self.target.describe()
     }
 
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
-        let sink = &self.sink;
+        let target = &self.target;
         let id = format!("millstream.{}.{}.{}", outbox.flow, outbox.sink, outbox.id());
-        let producer = connect_transactional(&sink.servers, &sink.settings, &id, &sink.topic);
+        let producer = connect_transactional(&target.servers, &target.settings, &id, &target.topic);
         let producer = producer.map_err(DeliveryError::fatal)?;
         producer.init().map_err(delivery_error)?;
         Ok(Box::new(Connection {
             producer,
-            topic: sink.topic.clone(),
-            servers: sink.servers.clone(),
-            patience_ns: sink.settings.patience().as_nanos() as u64,
+            topic: target.topic.clone(),
+            servers: target.servers.clone(),
+            patience_ns: target.settings.patience().as_nanos() as u64,
         }))
     }
 
@@ -52,7 +52,7 @@ impl Connector for ByTransactions {
     }
 
     fn record_bytes_max(&self) -> Option<usize> {
-        Some(self.sink.record_bytes_max())
+        Some(self.target.record_bytes_max())
     }
 }
 

@@ -3,8 +3,8 @@
 use millstream_flow::error::Cause;
 use millstream_flow::source::Position;
 
+use super::choices::{End, Start};
 use super::run::Run;
-use super::{End, Start};
 use crate::client::TopicPartition;
 use crate::error::Error;
 

@@ -10,7 +10,7 @@ use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
 use millstream_flow::source::{Events, Next, Partition, Position};
 
-use super::Format;
+use super::choices::Format;
 use super::run::Run;
 use crate::client::{Incoming, Notice, Polled, Queue, Trouble};
 use crate::error::Error;

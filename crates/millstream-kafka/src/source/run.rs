@@ -8,10 +8,16 @@ use millstream_flow::error::Cause;
 use millstream_flow::source::{Position, Recording};
 
 use super::discovery::Discovery;
-use super::{Memory, ReadKafka, name_of, parse_name};
+use super::names::{name_of, parse_name};
 use crate::client::settings::Settings;
 use crate::client::{Consumer, connect};
 use crate::error::Error;
+
+/// The group of the client, if the user names none. No offsets are committed for it.
+const GROUP: &str = "millstream";
+
+/// A function that is called once.
+type AtEnd = Box<dyn FnOnce() + Send>;
 
 /// The source in a run.
 pub(super) struct Run {
@@ -29,8 +35,8 @@ pub(super) struct Run {
     consumers: Mutex<HashMap<usize, Arc<dyn Consumer>>>,
     /// The number of open partitions.
     open: AtomicUsize,
-    /// Where the source remembers this run.
-    memory: Mutex<Option<Arc<Mutex<Memory>>>>,
+    /// Called when the run is over.
+    at_end: Mutex<Option<AtEnd>>,
     /// The run notifies of commits.
     commits: AtomicBool,
     pub(super) discovery: Arc<Discovery>,
@@ -44,27 +50,33 @@ impl Drop for Run {
 
 impl Run {
     /// Asks for the partitions.
-    pub(super) fn begin(source: &ReadKafka) -> Result<Arc<Self>, Error> {
-        let group = source.client_group().to_owned();
-        let control = connect(&source.servers, &group, &source.settings, 1)?;
+    pub(super) fn begin(
+        servers: &str,
+        topics: &[String],
+        group: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Arc<Self>, Error> {
+        let has_group = group.is_some();
+        let group = group.unwrap_or(GROUP).to_owned();
+        let control = connect(servers, &group, settings, 1)?;
         let (mut partitions, mut counts) = (Vec::new(), HashMap::new());
-        for topic in &source.topics {
+        for topic in topics {
             let count = control.partitions(topic)?;
             partitions.extend((0..count as i32).map(|number| (topic.clone(), number)));
             counts.insert(topic.clone(), count);
         }
         let discovery = Discovery::start(&control, &counts);
         Ok(Arc::new(Run {
-            servers: source.servers.clone(),
+            servers: servers.to_owned(),
             group,
-            settings: source.settings.clone(),
-            has_group: source.group.is_some(),
+            settings: settings.clone(),
+            has_group,
             partitions,
             counts,
             control,
             consumers: Mutex::default(),
             open: AtomicUsize::new(0),
-            memory: Mutex::default(),
+            at_end: Mutex::default(),
             commits: AtomicBool::new(false),
             discovery,
         }))
@@ -125,11 +137,11 @@ impl Run {
         self.has_group && !self.commits.load(Ordering::Relaxed)
     }
 
-    /// A partition is open.
-    pub(super) fn opened(&self, memory: &Arc<Mutex<Memory>>) {
+    /// A partition is open. `at_end` is called when the run is over.
+    pub(super) fn opened(&self, at_end: impl FnOnce() + Send + 'static) {
         self.open.fetch_add(1, Ordering::AcqRel);
-        let mut kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get_or_insert_with(|| Arc::clone(memory));
+        let mut kept = self.at_end.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert_with(|| Box::new(at_end));
     }
 
     /// A partition is closed. With the last one the run is over: its clients close, and the next run asks for partitions again.
@@ -145,13 +157,13 @@ impl Run {
                 .unwrap_or_else(PoisonError::into_inner),
         );
         drop(consumers);
-        let memory = self
-            .memory
+        let at_end = self
+            .at_end
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(memory) = memory {
-            memory.lock().unwrap_or_else(PoisonError::into_inner).run = None;
+        if let Some(at_end) = at_end {
+            at_end();
         }
     }
 }

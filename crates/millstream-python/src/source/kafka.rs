@@ -1,11 +1,12 @@
-//! Topics as sources.
+//! Topics of Kafka as sources.
 
 use std::collections::BTreeMap;
 
 use millstream_kafka::{End, Settings, Start, read};
 use pyo3::prelude::*;
 
-use crate::source::{ByteSource, Decode};
+use super::bytes::ByteSource;
+use super::decode::Decode;
 
 /// Reads topics. Of `start` and `start_ms` and `offsets` one is given; the same for `end`.
 #[pyfunction]

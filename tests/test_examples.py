@@ -386,6 +386,7 @@ GUIDES = (
     "testing.md",
     "replay.md",
     "types.md",
+    "postgres.md",
 )
 
 

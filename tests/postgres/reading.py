@@ -32,7 +32,8 @@ changes = flow.source("changes", ms.postgres.changes(os.environ["DSN"], os.envir
 
 
 def line(change):
-    return json.dumps([change.kind, change.table, change.key, change.old, change.new, change.lsn], default=str)
+    parts = [change.kind, change.table, change.key, change.old, change.new, change.lsn]
+    return json.dumps(parts, default=str)
 
 
 changes.map(line).sink("out", ms.files.write(os.environ["OUT"]))
@@ -241,6 +242,9 @@ def is_complete(reading: Reading) -> bool:
     if not changes:
         return False
     last = changes[-1]
+    # Where nothing was changed, rows of the snapshot are the last.
     return bool(
-        last[0] == kind and last[2]["id"] == number and (kind == "delete" or last[4]["version"] == version)
+        last[0] in (kind, "snapshot")
+        and last[2]["id"] == number
+        and (kind == "delete" or last[4]["version"] == version)
     )

@@ -119,7 +119,8 @@ def test_types_are_the_same_in_the_snapshot_and_the_stream(database: Database, t
     database.execute("CREATE DOMAIN small AS int")
     database.execute(
         "CREATE TABLE items (id int PRIMARY KEY, t timestamptz, n numeric, f float8, b bytea, j jsonb, "
-        "a int[], c color, d small, i interval, s text, z text, day date, g int GENERATED ALWAYS AS (1) STORED)"
+        "a int[], c color, d small, i interval, s text, z text, day date, "
+        "g int GENERATED ALWAYS AS (1) STORED)"
     )
     database.execute("ALTER DATABASE " + database.name + " SET timezone = 'Asia/Tokyo'")  # type: ignore[arg-type]
     database.execute("ALTER DATABASE " + database.name + " SET datestyle = 'German'")  # type: ignore[arg-type]

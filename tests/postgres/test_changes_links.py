@@ -176,6 +176,8 @@ def test_a_signal_ends_the_run(
     link.refuses = False
     link.resume()
     link.cut()
+    database.execute("INSERT INTO items VALUES (900000, 900000, 'last')")
+    database.execute("INSERT INTO audit (kind, id, version) VALUES ('insert', 900000, 900000)")
     reading.start()
     judge(reading)
     reading.stop()

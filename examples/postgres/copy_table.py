@@ -16,8 +16,8 @@ SLOT = os.environ.get("SLOT", "copy_of_orders")
 def rows(change: ms.postgres.Change) -> list[dict[str, Any]]:
     """The rows of the copy that a change writes or, with ``gone``, deletes."""
     if change.kind == "truncate":
-        # It also comes before a snapshot that begins again after a crash, whose rows replace those of the copy
-        # by key. A row that was deleted in between stays in the copy: empty the copy by hand in both cases.
+        # It also comes before a snapshot that begins again after a crash, whose rows replace those here
+        # by key. A row that was deleted in between stays in the copy: empty the copy yourself then.
         return []
     found: list[dict[str, Any]] = []
     if change.old is not None and (change.new is None or change.old["id"] != change.new["id"]):

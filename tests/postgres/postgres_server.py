@@ -12,10 +12,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import sql
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import LiteralString
 
 LIBC = ctypes.CDLL(None)
 PATIENCE = 60.0

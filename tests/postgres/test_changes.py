@@ -207,6 +207,20 @@ def test_without_a_snapshot(items: Database, tmp_path: Path) -> None:
     reading.stop()
 
 
+def test_without_a_state_directory(items: Database, tmp_path: Path) -> None:
+    items.execute("INSERT INTO items VALUES (1, 'one', NULL)")
+    reading = Reading(tmp_path, items)
+    reading.has_state = False
+    streaming(reading)
+    items.execute("INSERT INTO items VALUES (2, 'two', NULL)")
+    changes = reading.wait_for(2)
+    assert [change[0] for change in changes] == ["snapshot", "insert"]
+    reading.wait(lambda: reading.confirmed() > changes[1][5])
+    reading.stop()
+    # The next run has no position, and does not take the slot.
+    assert "exists, and the flow has no position in it" in reading.failure()
+
+
 def test_a_lost_slot_is_an_error_with_ways_out(items: Database, tmp_path: Path) -> None:
     reading = Reading(tmp_path, items)
     streaming(reading)

@@ -180,4 +180,4 @@ def test_a_signal_ends_the_run(
     database.execute("INSERT INTO audit (kind, id, version) VALUES ('insert', 900000, 900000)")
     reading.start()
     judge(reading)
-    reading.stop()
+    reading.stop_reading()

@@ -183,6 +183,16 @@ def test_a_transaction_is_larger_than_a_chunk(items: Database, tmp_path: Path) -
     reading.stop()
 
 
+def test_large_rows(items: Database, tmp_path: Path) -> None:
+    items.execute("INSERT INTO items SELECT n, 'n', repeat('x', 300000) FROM generate_series(1, 20) n")
+    reading = Reading(tmp_path, items)
+    reading.start()
+    reading.wait_for(20)
+    items.execute("INSERT INTO items SELECT n, 'n', repeat('x', 300000) FROM generate_series(21, 40) n")
+    assert [change[2]["id"] for change in reading.wait_for(40)] == list(range(1, 41))
+    reading.stop()
+
+
 def test_a_publication_with_a_filter(items: Database, tmp_path: Path) -> None:
     items.execute("INSERT INTO items SELECT n, 't', 'l' FROM generate_series(1, 6) n")
     items.execute("CREATE PUBLICATION mine FOR TABLE items (id, text) WHERE (id > 4)")

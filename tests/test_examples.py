@@ -387,6 +387,7 @@ GUIDES = (
     "testing.md",
     "replay.md",
     "types.md",
+    "postgres.md",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import pwd
@@ -11,11 +12,16 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import LiteralString
+
+LIBC = ctypes.CDLL(None)
 PATIENCE = 60.0
 """Seconds after which a server that does not answer has failed."""
 PASSWORD = "secret"
@@ -90,7 +96,12 @@ class Server:
             command = [find_program("postgres"), "-D", str(self.data), "-p", str(self.port), *options]
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    command, stdout=log, stderr=log, cwd=self.folder, **self.rights
+                    command,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.folder,
+                    preexec_fn=end_with_parent,
+                    **self.rights,
                 )
             while self.process.poll() is None and time.monotonic() < until:
                 if self.answers():
@@ -179,6 +190,12 @@ class Database:
         with psycopg.connect(self.server.dsn("postgres"), autocommit=True) as connection:
             drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name))
             connection.execute(drop)
+
+
+def end_with_parent() -> None:
+    """Has the kernel stop this process when the tests are killed."""
+    set_parent_death_signal = 1
+    LIBC.prctl(set_parent_death_signal, signal.SIGQUIT)
 
 
 def free_port() -> int:

@@ -32,10 +32,12 @@ changes = flow.source("changes", ms.postgres.changes(os.environ["DSN"], os.envir
 
 
 def line(change):
-    return json.dumps([change.kind, change.table, change.key, change.old, change.new, change.lsn], default=str)
+    parts = [change.kind, change.table, change.key, change.old, change.new, change.lsn]
+    return json.dumps(parts, default=str)
 
 
 changes.map(line).sink("out", ms.files.write(os.environ["OUT"]))
+open(os.environ["OUT"] + ".loaded", "w").close()
 """
 RETRY = "'retry': ms.Backoff(first=0.02, most=0.2)"
 
@@ -59,14 +61,17 @@ class Reading:
         self.dsn = dsn or database.dsn
         self.slot = database.name
         self.watch_seconds = 10.0
+        self.has_state = True
         self.state, self.out = folder / "state", folder / "out"
         self.running: subprocess.Popen[str] | None = None
         (folder / "changes.py").write_text(FLOW)
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "millstream", "run", str(self.folder / "changes.py")]
-        command += ["--state", str(self.state), "--epoch", "50ms", "--sync", "never", *more]
+        if self.has_state:
+            command += ["--state", str(self.state), "--epoch", "50ms", "--sync", "never", *more]
         mine = {"DSN": self.dsn, "OUT": str(self.out), "OPTIONS": self.options, "SLOT": self.slot}
+        self.loaded.unlink(missing_ok=True)
         environment = os.environ | mine | {"WATCH_SECONDS": str(self.watch_seconds)}
         self.running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         return self.running
@@ -119,6 +124,16 @@ class Reading:
             self.slot,
         )
         return int(found[0][0]) if found and found[0][0] is not None else 0
+
+    @property
+    def loaded(self) -> Path:
+        """A file that the process writes when it has read the flow."""
+        return self.out.with_name(self.out.name + ".loaded")
+
+    def stop_reading(self) -> str:
+        """Ends it when it reads the stream: an interrupt of a process that is loading is not tested here."""
+        self.wait(lambda: self.loaded.exists() and self.is_active())
+        return self.stop()
 
     def is_active(self) -> bool:
         return self.database.rows(
@@ -241,6 +256,9 @@ def is_complete(reading: Reading) -> bool:
     if not changes:
         return False
     last = changes[-1]
+    # Where nothing was changed, rows of the snapshot are the last.
     return bool(
-        last[0] == kind and last[2]["id"] == number and (kind == "delete" or last[4]["version"] == version)
+        last[0] in (kind, "snapshot")
+        and last[2]["id"] == number
+        and (kind == "delete" or last[4]["version"] == version)
     )

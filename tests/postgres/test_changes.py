@@ -118,15 +118,16 @@ def test_types_are_the_same_in_the_snapshot_and_the_stream(database: Database, t
     database.execute("CREATE TYPE color AS ENUM ('red')")
     database.execute("CREATE DOMAIN small AS int")
     database.execute(
-        "CREATE TABLE items (id int PRIMARY KEY, t timestamptz, n numeric, f float8, b bytea, j jsonb, a int[], "
-        "c color, d small, i interval, s text, z text, day date, g int GENERATED ALWAYS AS (1) STORED)"
+        "CREATE TABLE items (id int PRIMARY KEY, t timestamptz, n numeric, f float8, b bytea, j jsonb, "
+        "a int[], c color, d small, i interval, s text, z text, day date, "
+        "g int GENERATED ALWAYS AS (1) STORED)"
     )
     database.execute("ALTER DATABASE " + database.name + " SET timezone = 'Asia/Tokyo'")  # type: ignore[arg-type]
     database.execute("ALTER DATABASE " + database.name + " SET datestyle = 'German'")  # type: ignore[arg-type]
     insert = (
         (
-            "INSERT INTO items VALUES (%s, '2026-11-24 12:00:00+00', 1.50, 'infinity', '\\x00ff', '{{\"a\": [1]}}', "
-            "'{{1,2}}', 'red', 7, '1 day', E'tab\\tline\\n\\\\N', NULL, 'infinity')"
+            "INSERT INTO items VALUES (%s, '2026-11-24 12:00:00+00', 1.50, 'infinity', '\\x00ff', "
+            "'{{\"a\": [1]}}', '{{1,2}}', 'red', 7, '1 day', E'tab\\tline\\n\\\\N', NULL, 'infinity')"
         )
         .replace("{{", "{")
         .replace("}}", "}")
@@ -182,6 +183,16 @@ def test_a_transaction_is_larger_than_a_chunk(items: Database, tmp_path: Path) -
     reading.stop()
 
 
+def test_large_rows(items: Database, tmp_path: Path) -> None:
+    items.execute("INSERT INTO items SELECT n, 'n', repeat('x', 300000) FROM generate_series(1, 20) n")
+    reading = Reading(tmp_path, items)
+    reading.start()
+    reading.wait_for(20)
+    items.execute("INSERT INTO items SELECT n, 'n', repeat('x', 300000) FROM generate_series(21, 40) n")
+    assert [change[2]["id"] for change in reading.wait_for(40)] == list(range(1, 41))
+    reading.stop()
+
+
 def test_a_publication_with_a_filter(items: Database, tmp_path: Path) -> None:
     items.execute("INSERT INTO items SELECT n, 't', 'l' FROM generate_series(1, 6) n")
     items.execute("CREATE PUBLICATION mine FOR TABLE items (id, text) WHERE (id > 4)")
@@ -204,6 +215,20 @@ def test_without_a_snapshot(items: Database, tmp_path: Path) -> None:
     items.execute("INSERT INTO items VALUES (2, 'new', NULL)")
     assert [change[2]["id"] for change in reading.wait_for(1)] == [2]
     reading.stop()
+
+
+def test_without_a_state_directory(items: Database, tmp_path: Path) -> None:
+    items.execute("INSERT INTO items VALUES (1, 'one', NULL)")
+    reading = Reading(tmp_path, items)
+    reading.has_state = False
+    streaming(reading)
+    items.execute("INSERT INTO items VALUES (2, 'two', NULL)")
+    changes = reading.wait_for(2)
+    assert [change[0] for change in changes] == ["snapshot", "insert"]
+    reading.wait(lambda: reading.confirmed() > changes[1][5])
+    reading.stop()
+    # The next run has no position, and does not take the slot.
+    assert "exists, and the flow has no position in it" in reading.failure()
 
 
 def test_a_lost_slot_is_an_error_with_ways_out(items: Database, tmp_path: Path) -> None:

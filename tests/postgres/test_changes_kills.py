@@ -35,7 +35,7 @@ def test_killed_flows(tmp_path: Path, database: Database) -> None:
     writer.stop()
     reading.start()
     judge(reading, kills=KILLS, seed=SEED)
-    reading.stop()
+    reading.stop_reading()
 
 
 def test_flows_killed_in_their_snapshot(tmp_path: Path, database: Database) -> None:
@@ -52,7 +52,7 @@ def test_flows_killed_in_their_snapshot(tmp_path: Path, database: Database) -> N
     reading.wait(lambda: reading.changes() and reading.changes()[-1][0] != "snapshot")
     writer.stop()
     judge(reading, kills_in_snapshot=KILLS, seed=SEED)
-    reading.stop()
+    reading.stop_reading()
 
 
 def test_killed_servers(tmp_path: Path, mortal: Server) -> None:
@@ -75,7 +75,7 @@ def test_killed_servers(tmp_path: Path, mortal: Server) -> None:
     reading.wait(lambda: writer.committed > before)
     writer.stop()
     judge(reading, kills_of_server=KILLS, seed=SEED)
-    errors = reading.stop()
+    errors = reading.stop_reading()
     assert "connected again after" in errors, errors
 
 
@@ -98,4 +98,4 @@ def test_killed_flows_and_servers(tmp_path: Path, mortal: Server) -> None:
     writer.stop()
     reading.start()
     judge(reading, kills_of_both=KILLS, seed=SEED)
-    reading.stop()
+    reading.stop_reading()

@@ -23,8 +23,7 @@ def items(database: Database) -> Database:
 @pytest.fixture
 def narrow() -> Iterator[Server]:
     """A server that keeps little log for slots."""
-    server = Server(max_slot_wal_keep_size="4MB", min_wal_size="2MB", max_wal_size="2MB", wal_keep_size="0")
-    # Small segments, so that little log is several of them.
+    server = Server(max_slot_wal_keep_size="16MB", min_wal_size="32MB", max_wal_size="32MB")
     try:
         server.start()
         yield server
@@ -177,6 +176,8 @@ def test_a_signal_ends_the_run(
     link.refuses = False
     link.resume()
     link.cut()
+    database.execute("INSERT INTO items VALUES (900000, 900000, 'last')")
+    database.execute("INSERT INTO audit (kind, id, version) VALUES ('insert', 900000, 900000)")
     reading.start()
     judge(reading)
-    reading.stop()
+    reading.stop_reading()

@@ -131,6 +131,17 @@ def test_a_refused_row_is_named(orders: Database, tmp_path: Path, wrong: str, ke
     assert orders.rows("SELECT * FROM orders ORDER BY id") == good
 
 
+@pytest.mark.parametrize("value", [object(), "\ud800"])
+def test_a_value_that_cannot_be_converted(database: Database, tmp_path: Path, value: object) -> None:
+    database.execute("CREATE TABLE documents (id int, document jsonb, text text)")
+    row = (1, {"a": 1 if isinstance(value, str) else value}, value if isinstance(value, str) else "")
+    sink = ms.postgres.write(database.dsn, "documents", on_error="skip")
+    deliver([(0, {"a": 1}, "a"), row, (2, [None], "b")], sink)
+    assert database.rows("SELECT id FROM documents ORDER BY id") == [(0,), (2,)]
+    failure = fails([row], ms.postgres.write(database.dsn, "documents"))
+    assert "record 0 is refused: " in failure, failure
+
+
 def test_a_skipped_row_is_in_the_log(orders: Database, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "millstream")
     deliver([(1, "a", "many")], ms.postgres.write(orders.dsn, "orders", on_error="skip"))

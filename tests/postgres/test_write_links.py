@@ -63,7 +63,7 @@ def test_a_link_that_is_stalled(tmp_path: Path, database: Database, link: Link) 
 
 
 def test_a_transaction_that_a_lock_delays(tmp_path: Path, database: Database) -> None:
-    """The server goes on with a transaction that the flow has given up; the next connection ends it."""
+    """The server continues a transaction that the flow has given up; the next connection ends it."""
     writing = Writing(tmp_path, database, more=RETRY + ", 'timeout': 0.5")
     running = writing.start()
     writing.wait_for_rows(running)

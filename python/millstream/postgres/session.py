@@ -31,6 +31,8 @@ __all__ = ["Session"]
 log = logging.getLogger("millstream.flow.source")
 CHUNK = 1000
 """How many changes the flow receives at once, at most."""
+CHUNK_BYTES = 1 << 20
+"""How large these are together, unless one is larger."""
 POLL_SECONDS = 0.25
 CONFIRM_SECONDS = 1.0
 WATCH_SECONDS = 10.0
@@ -116,11 +118,13 @@ class Session:
             self.receiver.works()
             begun = position.begun
             chunk = truncations(connection, self.options.publication, lsn) if begun else []
-            for change in snapshot_rows(connection, self.options.publication, self.types, lsn):
+            size = 0
+            for change, bytes_of_row in snapshot_rows(connection, self.options.publication, self.types, lsn):
                 chunk.append(change)
-                if len(chunk) >= CHUNK:
+                size += bytes_of_row
+                if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
                     self.put(Snapshot(True), chunk)
-                    chunk = []
+                    chunk, size = [], 0
         streaming = Streaming(system, lsn)
         self.put(streaming, chunk)
         return streaming
@@ -215,6 +219,7 @@ class Stream:
         self.resumed = position
         self.decoder = Decoder(session.types)
         self.chunk: list[Change] = []
+        self.size = 0
         self.count = 0
         self.skipped: float = 0
 
@@ -237,6 +242,7 @@ class Stream:
             elif frame is not None:
                 message = parse_message(frame.body)
                 if message is not None:
+                    self.size += len(frame.body)
                     self.read(message)
         session.confirm(False)
 
@@ -265,7 +271,7 @@ class Stream:
             self.count += 1
             if self.count > self.skipped:
                 self.chunk.append(change)
-                if len(self.chunk) >= CHUNK:
+                if len(self.chunk) >= CHUNK or self.size >= CHUNK_BYTES:
                     self.pass_on()
 
     def position(self) -> Streaming:
@@ -275,6 +281,7 @@ class Stream:
         return Streaming(self.system, self.lsn, transaction.lsn, self.count)
 
     def pass_on(self) -> None:
+        self.size = 0
         if self.chunk:
             chunk, self.chunk = self.chunk, []
             self.session.put(self.position(), chunk)

@@ -38,15 +38,15 @@ def truncations(connection: psycopg.Connection[Any], publication: str, lsn: int)
 
 def snapshot_rows(
     connection: psycopg.Connection[Any], publication: str, types: Types, lsn: int
-) -> Iterator[Change]:
-    """Yields the rows of all tables in the transaction of ``begin_snapshot``."""
+) -> Iterator[tuple[Change, int]]:
+    """Yields the rows of all tables in the transaction of ``begin_snapshot``, each with its size in bytes."""
     for table in published_tables(connection, publication):
         rows = RowDecoder(table.relation, types)
         name = rows.table
         with connection.cursor() as cursor, cursor.copy(copy_statement(table)) as copy:
             for line in copy:
                 new = rows.row(parse_row(bytes(line)))
-                yield Change("snapshot", name, rows.key(new), None, new, lsn, None, None)
+                yield Change("snapshot", name, rows.key(new), None, new, lsn, None, None), len(line)
 
 
 def copy_statement(table: Published) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .rows import BadRow
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +96,11 @@ class Statements:
                 cursor.execute(self.empty)
             with cursor.copy(self.copy) as copy:
                 for row in rows:
-                    copy.write_row(row)
+                    try:
+                        copy.write_row(row)
+                    except (TypeError, ValueError, OverflowError) as error:
+                        # A value that cannot be converted: JSON of an object, text that is not Unicode.
+                        raise BadRow(f"{type(error).__name__}: {error}") from error
             if not self.merges:
                 return
             if self.deletes:

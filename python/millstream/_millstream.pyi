@@ -62,6 +62,7 @@ __all__ = [
     "file_read",
     "file_write",
     "file_write_by_key",
+    "http_listen",
     "journal_append",
     "journal_read",
     "key_hash",
@@ -483,6 +484,20 @@ def tcp_listen(
     max_connections: int,
     decode: object,
     on_bound: Callable[[str, int], object] | None,
+) -> ByteSource[Any]: ...
+def http_listen(
+    address: str,
+    *,
+    path: str,
+    body: str,
+    token: str | None,
+    max_body: int,
+    max_pending: int,
+    max_connections: int,
+    timeout: float,
+    requests: int | None,
+    decode: object,
+    on_bound: Callable[[str], object] | None,
 ) -> ByteSource[Any]: ...
 def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
 

@@ -57,6 +57,21 @@ struct Rules {
     timeout: Duration,
 }
 
+impl Rules {
+    /// Refuses what no request can match.
+    fn check(&self) -> Result<(), Cause> {
+        if !self.path.starts_with('/') {
+            return Err(format!("the path begins with /, unlike \"{}\"", self.path).into());
+        }
+        match &self.token {
+            Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Err("a token is one or more visible ASCII characters".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Is called with the address that a source is bound to.
 type OnBound = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -175,6 +190,7 @@ impl Source<Frames> for Listen {
         resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        self.rules.check()?;
         let (store, first) = self.store(resume)?;
         let intake = Intake::new(
             store,

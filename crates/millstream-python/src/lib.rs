@@ -86,6 +86,6 @@ mod _millstream {
     #[pymodule_export]
     use crate::source::{
         ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,
-        directory_read, file_read, journal_read, queue_read, tcp_connect, tcp_listen,
+        directory_read, file_read, http_listen, journal_read, queue_read, tcp_connect, tcp_listen,
     };
 }

@@ -1,7 +1,7 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
 //! This crate re-exports the others for users in Rust. Journals and records are always there; the rest are features, all on by default
-//! but the last two:
+//! but the last three:
 //!
 //! | feature | module | what it is |
 //! |---|---|---|
@@ -10,6 +10,7 @@
 //! | `flow` | [`flow`] | dataflows on `timely` |
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
+//! | `http` | [`http`] | HTTP as a source of flows |
 //! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
 //! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |
 //!
@@ -32,6 +33,8 @@
 
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
+#[cfg(feature = "http")]
+pub use millstream_http as http;
 pub use millstream_journal as journal;
 #[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};

@@ -138,9 +138,11 @@ pub(crate) fn start_into(
 }
 
 pub(crate) fn options(state: Option<&Path>) -> Options {
-    let mut options = Options::default();
-    options.recovery = state.map(|state| Recovery::new(state).epoch(Duration::from_millis(20)));
-    options
+    let recovery = state.map(|state| Recovery::new(state).epoch(Duration::from_millis(20)));
+    Options {
+        recovery,
+        ..Options::default()
+    }
 }
 
 impl Listening {

@@ -1,7 +1,7 @@
-"""HTTP as a source of flows.
+"""HTTP as a source and a sink of flows; the guide is ``docs/guide/http.md``.
 
-A request is acknowledged with 200 after it is recorded in the state directory of the flow: no acknowledged
-item is lost, and each has its effect once. The guide is ``docs/guide/http.md``.
+``listen``: a request is acknowledged with 200 after it is recorded in the state directory of the flow. No
+acknowledged item is lost, and each has its effect once. ``post`` delivers batches with an idempotency key.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ import json
 from typing import overload
 
 from . import _millstream
+from ._backoff import Backoff
+from ._durations import nanos
+from ._errors import FlowUsageError
+from ._outbox import _age, _records, _size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, Literal
 
-    from ._types import Decoder, U
+    from ._durations import Seconds
+    from ._types import Decoder, Frame, U
 
-__all__ = ["listen"]
+__all__ = ["listen", "post"]
 
 MAX_BODY = 1 << 20
 MAX_PENDING = 64 << 20
@@ -143,4 +148,123 @@ def listen(
         requests=requests,
         decode=decode,
         on_bound=on_bound,
+    )
+
+
+def _dump(item: object) -> str:
+    return json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+
+
+@overload
+def post(
+    url: str,
+    *,
+    body: Literal["array", "lines", "each"] = "array",
+    encode: None = None,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: Seconds = 30.0,
+    skip_refused: bool = False,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 1000,
+    wait_at_end: Seconds = 60.0,
+) -> _millstream.ByteSink[object]: ...
+@overload
+def post(
+    url: str,
+    *,
+    body: Literal["array", "lines", "each"] = "array",
+    encode: Callable[[U], Frame],
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: Seconds = 30.0,
+    skip_refused: bool = False,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 1000,
+    wait_at_end: Seconds = 60.0,
+) -> _millstream.ByteSink[U]: ...
+def post(
+    url: str,
+    *,
+    body: Literal["array", "lines", "each"] = "array",
+    encode: Callable[[Any], Any] | None = None,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: Seconds = 30.0,
+    skip_refused: bool = False,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 1000,
+    wait_at_end: Seconds = 60.0,
+) -> _millstream.ByteSink[Any]:
+    """Posts items to a URL, in batches, through an outbox.
+
+    A status of 2xx acknowledges a request. After 408, 425, 429, 5xx and errors of the connection the request
+    is repeated, with the same ``Idempotency-Key``. Any other status fails the flow.
+
+    Args:
+        url: ``http://`` or ``https://``. A redirect is not followed.
+        body: ``"array"``: a JSON array of the items of a batch. ``"lines"``: one item a line. ``"each"``: a
+            request for each item, whose key stays the same after a crash too.
+        encode: a function that makes the JSON text of an item, bytes or ``str``. None is ``json.dumps``.
+        token: for the header ``Authorization: Bearer TOKEN``.
+        headers: further headers.
+        timeout: the seconds that a request may take, from the connect to the end of the answer.
+        skip_refused: whether records that the server refuses are skipped with a warning in the log, instead
+            of failing the flow.
+        retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
+        max_bytes: sources pause while more output waits.
+        max_age: sources pause while older output waits.
+        batch: the largest number of items in a request.
+        wait_at_end: for how many seconds a flow whose sources have ended waits for a server that fails.
+
+    Returns:
+        A sink of JSON values, or of items for ``encode``.
+
+    Raises:
+        FlowUsageError: an option has a wrong value.
+        ValueError: ``body`` is none of the allowed values.
+
+    Example:
+        >>> import threading
+        >>> from http.server import BaseHTTPRequestHandler, HTTPServer
+        >>> import millstream as ms
+        >>> class Handler(BaseHTTPRequestHandler):
+        ...     def do_POST(self) -> None:
+        ...         print(self.rfile.read(int(self.headers["Content-Length"])))
+        ...         self.send_response(204)
+        ...         self.end_headers()
+        ...     def log_message(self, *args: object) -> None: ...
+        >>> server = HTTPServer(("127.0.0.1", 0), Handler)
+        >>> thread = threading.Thread(target=server.handle_request)
+        >>> thread.start()
+        >>> flow = ms.Flow("orders")
+        >>> orders = flow.source("in", ms.testing.items([{"quantity": 2}]))
+        >>> orders.sink("out", ms.http.post(f"http://127.0.0.1:{server.server_port}/orders"))
+        >>> _ = ms.run(flow)
+        b'[{"quantity":2}]'
+        >>> thread.join()
+        >>> server.server_close()
+    """
+    if headers is not None and any(not isinstance(value, str) for value in headers.values()):
+        raise FlowUsageError("headers are text")
+    sent = [] if token is None else [("Authorization", f"Bearer {token}")]
+    retry = Backoff() if retry is None else retry
+    return _millstream.http_post(
+        url,
+        _dump if encode is None else encode,
+        body=body,
+        headers=sent + list((headers or {}).items()),
+        timeout=nanos("timeout", timeout, 1) / 1e9,
+        skip_refused=skip_refused,
+        retry=(retry.first, retry.most, retry.factor, retry.tries),
+        max_bytes=_size(max_bytes),
+        max_age=_age(max_age),
+        batch=_records(batch),
+        wait_at_end=nanos("wait_at_end", wait_at_end, 0) / 1e9,
     )

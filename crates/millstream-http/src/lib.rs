@@ -1,7 +1,7 @@
-//! HTTP as a source of flows.
+//! HTTP as a source of flows, and as a destination of their outboxes.
 //!
 //! [`listen()`] is a source of the bodies of POST requests. In a run with a state directory each request is recorded in a journal before it
-//! is answered with 200: an acknowledged item is not lost, and has its effect once, also after a crash.
+//! is answered with 200: an acknowledged item is not lost, and has its effect once, also after a crash. [`post()`] delivers the records of an [outbox](millstream_flow::outbox) as POST requests.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -36,8 +36,10 @@
 
 mod address;
 mod listen;
+mod post;
 
 pub use listen::{Body, Listen, listen};
+pub use post::{Batch, Post, post};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -64,7 +64,9 @@ impl Rules {
             return Err(format!("the path begins with /, unlike \"{}\"", self.path).into());
         }
         match &self.token {
-            Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Some(token)
+                if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) =>
+            {
                 Err("a token is one or more visible ASCII characters".into())
             }
             _ => Ok(()),

@@ -80,7 +80,7 @@ mod _millstream {
     };
     #[pymodule_export]
     use crate::sink::{
-        ByteSink, KeyedSink, file_write, file_write_by_key, journal_append, outbox_sink,
+        ByteSink, KeyedSink, file_write, file_write_by_key, http_post, journal_append, outbox_sink,
         queue_write, tcp_send_to,
     };
     #[pymodule_export]

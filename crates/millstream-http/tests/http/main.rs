@@ -5,4 +5,5 @@
 mod listen;
 mod listen_limits;
 mod listen_recovery;
+mod post;
 mod support;

@@ -370,7 +370,10 @@ pub(crate) fn http_listen(
         .max_body(max_body)
         .max_pending(max_pending)
         .max_connections(max_connections)
-        .timeout(Duration::try_from_secs_f64(timeout)?);
+        .timeout(
+            Duration::try_from_secs_f64(timeout)
+                .map_err(|error| PyValueError::new_err(error.to_string()))?,
+        );
     if let Some(token) = token {
         source = source.token(token);
     }

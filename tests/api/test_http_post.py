@@ -10,9 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import millstream as ms
+import pytest
 
 QUICK = ms.Backoff(first=0.005, most=0.05)
 
@@ -90,7 +89,11 @@ def test_bodies_headers_and_keys(tmp_path: Path) -> None:
         assert headers["Authorization"] == "Bearer secret"
         assert (headers["X-Of"], headers["Content-Type"]) == ("me", "application/json")
     with serving(200) as server:
-        run(ms.http.post(server.url, body="lines", encode=lambda item: item.upper()), ["a"], tmp_path / "lines")
+        run(
+            ms.http.post(server.url, body="lines", encode=lambda item: item.upper()),
+            ["a"],
+            tmp_path / "lines",
+        )
         assert [body for _, body, _ in server.requests] == [b"A\n"]
 
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, statuses: list[int]) -> None:
         self.statuses = statuses
         self.lock = threading.Lock()
-        self.requests: list[tuple[str, bytes, dict[str, str]]] = []
+        self.requests: list[tuple[str, bytes, Message]] = []
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/in"
 
@@ -41,7 +42,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             number = len(self.server.requests)
-            self.server.requests.append((self.headers["Idempotency-Key"], body, dict(self.headers)))
+            self.server.requests.append((self.headers["Idempotency-Key"], body, self.headers))
         status = self.server.statuses[min(number, len(self.server.statuses) - 1)]
         self.send_response(status)
         self.send_header("Content-Length", "0")

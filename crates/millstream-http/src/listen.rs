@@ -12,6 +12,7 @@ mod intake;
 mod partition;
 mod recorded;
 mod refusal;
+mod rules;
 mod server;
 mod stream;
 mod waiting;
@@ -32,6 +33,7 @@ pub use body::Body;
 use intake::{Intake, Store};
 use partition::RequestsPartition;
 use recorded::RecordedRequests;
+use rules::Rules;
 use server::Server;
 use waiting::WaitingRequests;
 
@@ -45,34 +47,6 @@ const PENDING_BYTES_MAX: u64 = 64 << 20;
 const CONNECTIONS_MAX: usize = 1024;
 /// The default for the time in which a client sends a header, sends a body, or reads.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What a source accepts.
-#[derive(Clone)]
-struct Rules {
-    path: String,
-    body: Body,
-    token: Option<String>,
-    body_bytes_max: usize,
-    connections_max: usize,
-    timeout: Duration,
-}
-
-impl Rules {
-    /// Refuses what no request can match.
-    fn check(&self) -> Result<(), Cause> {
-        if !self.path.starts_with('/') {
-            return Err(format!("the path begins with /, unlike \"{}\"", self.path).into());
-        }
-        match &self.token {
-            Some(token)
-                if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) =>
-            {
-                Err("a token is one or more visible ASCII characters".into())
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Is called with the address that a source is bound to.
 type OnBound = Arc<dyn Fn(&str) + Send + Sync>;

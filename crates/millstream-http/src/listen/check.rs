@@ -5,8 +5,9 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use subtle::ConstantTimeEq;
 
+use super::body::Body;
 use super::refusal::Refusal;
-use super::{Body, Rules};
+use super::rules::Rules;
 
 /// The content types of lines of JSON.
 const JSON_LINES: [&str; 3] = [

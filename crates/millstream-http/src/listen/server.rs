@@ -22,11 +22,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::Rules;
 use super::body::items;
 use super::check::{check, too_large};
 use super::intake::{Intake, Store};
 use super::refusal::{Answer, Refusal, accepted};
+use super::rules::Rules;
 use super::stream::{Socket, Stream};
 use crate::address::{Bound, SocketFile};
 

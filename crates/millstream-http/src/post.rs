@@ -34,7 +34,7 @@ pub enum Batch {
 }
 
 /// The connector of a destination that is posted to. See [`post`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Post {
     url: String,
     batch: Batch,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use millstream_flow::durable::escape;
 use millstream_flow::error::Cause;
 use millstream_flow::source::{Position, Recording};
+use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention, Sync, Writer};
 use tokio::sync::{Notify, watch};
 
@@ -46,7 +47,7 @@ impl RecordedRequests {
         if forget && path.exists() {
             std::fs::remove_dir_all(&path).map_err(named)?;
         }
-        std::fs::create_dir_all(&path).map_err(named)?;
+        create_dir_durably(&path).map_err(named)?;
         // Its callers wait for syncs themselves, many for one.
         let options = Options {
             exclusive: true,

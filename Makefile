@@ -81,7 +81,7 @@ api: docs  ## renew the snapshots of the public API, crates/*/api.txt
 crash: checked  ## kill processes of journals, queues, flows and services, hundreds of times
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile $(PROFILE) -p millstream-journal --test journal kills_under_load -- --nocapture
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_queue_kills.py tests/process/test_queue_full_disk.py tests/process/test_queue_space.py tests/process/test_queues_in_process.py tests/process/test_flow_kills.py tests/process/test_flow_full_disk.py tests/process/test_outbox_kills.py tests/process/test_outbox_full_disk.py \
-		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py tests/process/test_adapter_kills.py tests/kafka/test_kafka_kills.py tests/postgres/test_write_kills.py tests/postgres/test_changes_kills.py
+		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py tests/process/test_adapter_kills.py tests/kafka/test_kafka_kills.py tests/postgres/test_write_kills.py tests/postgres/test_changes_kills.py tests/process/test_http_kills.py
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_machine_lost.py
 
 BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench
@@ -115,7 +115,7 @@ crates:  ## package the published crates into target/package/
 # The crate millstream has all its features on docs.rs too; the others need none that is off.
 docs: $(READY)  ## build the Rust documentation into target/doc/
 	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" \
-		cargo doc --no-deps --workspace --features millstream/kafka,millstream/queue-server,millstream/replication
+		cargo doc --no-deps --workspace --features millstream/http,millstream/kafka,millstream/queue-server,millstream/replication
 
 clean:  ## remove everything that was built
 	cargo clean

@@ -381,6 +381,7 @@ GUIDES = (
     "joins.md",
     "journal.md",
     "recovery.md",
+    "http.md",
     "outbox.md",
     "two-machines.md",
     "queues.md",

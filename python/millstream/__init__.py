@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, journals, kafka, postgres, queues, service, tcp, testing, windows
+from . import files, http, journals, kafka, postgres, queues, service, tcp, testing, windows
 from ._adapter import At, Dedupe, SourceFunction, source
 from ._backoff import Backoff
 from ._clocks import Clock
@@ -146,6 +146,7 @@ __all__ = [
     "dead_letter",
     "files",
     "generate",
+    "http",
     "journals",
     "kafka",
     "postgres",

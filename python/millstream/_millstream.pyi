@@ -63,6 +63,8 @@ __all__ = [
     "file_read",
     "file_write",
     "file_write_by_key",
+    "http_listen",
+    "http_post",
     "journal_append",
     "journal_read",
     "kafka_read",
@@ -518,6 +520,20 @@ def tcp_listen(
     decode: object,
     on_bound: Callable[[str, int], object] | None,
 ) -> ByteSource[Any]: ...
+def http_listen(
+    address: str,
+    *,
+    path: str,
+    body: str,
+    token: str | None,
+    max_body: int,
+    max_pending: int,
+    max_connections: int,
+    timeout: float,
+    requests: int | None,
+    decode: object,
+    on_bound: Callable[[str], object] | None,
+) -> ByteSource[Any]: ...
 def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
 
 class _HasFileno(Protocol):
@@ -636,6 +652,20 @@ def outbox_sink(
     remembers: bool,
     encode: Callable[[Any], object] | None,
     decode: Callable[[bytes], object] | None,
+    retry: tuple[float, float, float, int | None],
+    max_bytes: int,
+    max_age: float | None,
+    batch: int,
+    wait_at_end: float,
+) -> ByteSink[Any]: ...
+def http_post(
+    url: str,
+    encode: Callable[[Any], object],
+    *,
+    body: str,
+    headers: list[tuple[str, str]],
+    timeout: float,
+    skip_refused: bool,
     retry: tuple[float, float, float, int | None],
     max_bytes: int,
     max_age: float | None,

@@ -88,7 +88,7 @@ mod _millstream {
     use crate::sink::kafka_write;
     #[pymodule_export]
     use crate::sink::{
-        ByteSink, KeyedSink, file_write, file_write_by_key, journal_append, outbox_sink,
+        ByteSink, KeyedSink, file_write, file_write_by_key, http_post, journal_append, outbox_sink,
         queue_write, tcp_send_to,
     };
     #[cfg(feature = "kafka")]
@@ -97,6 +97,6 @@ mod _millstream {
     #[pymodule_export]
     use crate::source::{
         ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,
-        directory_read, file_read, journal_read, queue_read, tcp_connect, tcp_listen,
+        directory_read, file_read, http_listen, journal_read, queue_read, tcp_connect, tcp_listen,
     };
 }

@@ -10,6 +10,7 @@
 //! | `flow` | [`flow`] | dataflows on `timely` |
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
+//! | `http` | [`http`] | HTTP as a source and a sink of flows, with TLS |
 //! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
 //! | `kafka` | [`kafka`] | topics of Kafka as sources and sinks of flows |
 //! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |
@@ -33,6 +34,8 @@
 
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
+#[cfg(feature = "http")]
+pub use millstream_http as http;
 pub use millstream_journal as journal;
 #[cfg(feature = "kafka")]
 pub use millstream_kafka as kafka;

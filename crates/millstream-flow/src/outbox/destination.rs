@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::{Cause, Failure};
 use crate::framing::Frames;
@@ -80,6 +81,11 @@ impl DeliveryError {
     pub fn retry(cause: impl Into<Cause>) -> Self {
         DeliveryError::Retry(cause.into())
     }
+    /// Returns an error after which the delivery is repeated, at the earliest after `delay`: the destination asks for it.
+    pub fn retry_after(cause: impl Into<Cause>, delay: Duration) -> Self {
+        let cause = cause.into();
+        DeliveryError::Retry(Box::new(RetryAfter { cause, delay }))
+    }
     /// Returns an error that fails the flow.
     pub fn fatal(cause: impl Into<Cause>) -> Self {
         DeliveryError::Fatal(cause.into())
@@ -100,6 +106,31 @@ impl StdError for DeliveryError {
             DeliveryError::Retry(cause) | DeliveryError::Fatal(cause) => cause.source(),
         }
     }
+}
+
+/// The cause of an error with the delay that the destination asks for.
+#[derive(Debug)]
+struct RetryAfter {
+    cause: Cause,
+    delay: Duration,
+}
+
+impl fmt::Display for RetryAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl StdError for RetryAfter {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
+}
+
+/// The delay that a destination asks for.
+pub(super) fn asked_delay(cause: &Cause) -> Duration {
+    let asked = cause.downcast_ref::<RetryAfter>();
+    asked.map_or(Duration::ZERO, |asked| asked.delay)
 }
 
 /// Returns a connector for a closure that opens a connection.
@@ -185,5 +216,23 @@ pub(super) fn check_sizes(
             "a record of {bytes} bytes is too large for {address}, which takes {limit}"
         )
         .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_that_a_destination_asks_for_is_found_and_its_error_is_shown() {
+        let delay = Duration::from_secs(7);
+        for (error, asked) in [
+            (DeliveryError::retry("busy"), Duration::ZERO),
+            (DeliveryError::retry_after("busy", delay), delay),
+        ] {
+            assert_eq!(error.to_string(), "busy");
+            let (DeliveryError::Retry(cause) | DeliveryError::Fatal(cause)) = error;
+            assert_eq!(asked_delay(&cause), asked);
+        }
     }
 }

@@ -71,7 +71,7 @@ impl Direct {
                 let sink = self.sink.as_str();
                 tracing::warn!(sink, "sink \"{sink}\": {cause}; the delivery is repeated");
             }
-            if self.link.failed() {
+            if self.link.failed(&cause) {
                 return Err(self.failure(records, cause));
             }
             if !self.pause(&mut stop_seen) {

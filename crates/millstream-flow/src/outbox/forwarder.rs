@@ -196,7 +196,7 @@ impl Forwarder {
                 self.parts.progress.failed();
                 let first = self.parts.link.failures() == 0;
                 self.last_error = cause.to_string();
-                if self.parts.link.failed() {
+                if self.parts.link.failed(&cause) {
                     return Err(self.refused(cause));
                 }
                 if first {

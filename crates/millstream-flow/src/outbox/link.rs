@@ -1,10 +1,14 @@
 //! The connection to a destination: opened when it is needed, closed after an error.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::error::Cause;
 use crate::framing::Frames;
 use crate::outbox::backoff::Backoff;
-use crate::outbox::destination::{Connector, DeliveryError, Destination, OutboxIdentity};
+use crate::outbox::destination::{
+    Connector, DeliveryError, Destination, OutboxIdentity, asked_delay,
+};
 
 /// A connection, with the number of failures in a row.
 pub(super) struct Link {
@@ -14,6 +18,8 @@ pub(super) struct Link {
     backoff: Backoff,
     /// The number of attempts that failed since one succeeded.
     failures: u64,
+    /// The delay that the destination asked for with the last failure.
+    asked: Duration,
 }
 
 /// The position that a destination reports after a connect.
@@ -37,6 +43,7 @@ impl Link {
             connection: None,
             backoff,
             failures: 0,
+            asked: Duration::ZERO,
         }
     }
 
@@ -89,7 +96,8 @@ impl Link {
     }
 
     /// Closes the connection after a failure; returns true if that was the last attempt.
-    pub(super) fn failed(&mut self) -> bool {
+    pub(super) fn failed(&mut self, cause: &Cause) -> bool {
+        self.asked = asked_delay(cause);
         self.connection = None;
         self.failures += 1;
         self.backoff.gives_up(self.failures)
@@ -101,7 +109,7 @@ impl Link {
     }
 
     /// Returns the delay before the next attempt.
-    pub(super) fn delay(&self) -> std::time::Duration {
-        self.backoff.delay(self.failures)
+    pub(super) fn delay(&self) -> Duration {
+        self.backoff.delay(self.failures).max(self.asked)
     }
 }

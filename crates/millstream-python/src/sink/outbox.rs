@@ -142,6 +142,36 @@ impl Drop for PyDestination {
     }
 }
 
+/// The delays between attempts in seconds, their factor, and the number of attempts.
+pub(super) type Retry = (f64, f64, f64, Option<u64>);
+
+fn seconds(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Sets the limits of an outbox; times in seconds.
+pub(super) fn limited(
+    outbox: Outbox,
+    retry: Retry,
+    max_bytes: u64,
+    max_age: Option<f64>,
+    batch: usize,
+    wait_at_end: f64,
+) -> PyResult<Outbox> {
+    let backoff = Backoff {
+        first: seconds(retry.0)?,
+        most: seconds(retry.1)?,
+        factor: retry.2,
+        tries: retry.3,
+    };
+    let outbox = outbox.max_bytes(max_bytes).batch(batch).backoff(backoff);
+    let outbox = outbox.wait_at_end(seconds(wait_at_end)?);
+    Ok(match max_age {
+        Some(age) => outbox.max_age(seconds(age)?),
+        None => outbox,
+    })
+}
+
 /// A sink with an outbox. `connect` receives the names of flow and sink and the identity of the outbox. Without `encode` and `decode`
 /// records are items as they are saved; with `encode` alone `write` receives the bytes.
 #[pyfunction]
@@ -153,39 +183,24 @@ pub(crate) fn outbox_sink(
     remembers: bool,
     encode: Option<Py<PyAny>>,
     decode: Option<Py<PyAny>>,
-    retry: (f64, f64, f64, Option<u64>),
+    retry: Retry,
     max_bytes: u64,
     max_age: Option<f64>,
     batch: usize,
     wait_at_end: f64,
 ) -> PyResult<ByteSink> {
-    let seconds = |seconds: f64| {
-        Duration::try_from_secs_f64(seconds)
-            .map_err(|error| PyValueError::new_err(error.to_string()))
-    };
     let saved = encode.is_none();
     let decode = match decode {
         Some(decode) => Decode::By(decode),
         None if saved => Decode::Saved,
         None => Decode::Bytes,
     };
-    let mut outbox = Outbox::new(PyConnector {
+    let outbox = Outbox::new(PyConnector {
         address,
         connect,
         remembers,
         decode: Arc::new(decode),
-    })
-    .max_bytes(max_bytes)
-    .batch(batch)
-    .backoff(Backoff {
-        first: seconds(retry.0)?,
-        most: seconds(retry.1)?,
-        factor: retry.2,
-        tries: retry.3,
-    })
-    .wait_at_end(seconds(wait_at_end)?);
-    if let Some(age) = max_age {
-        outbox = outbox.max_age(seconds(age)?);
-    }
+    });
+    let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
     Ok(ByteSink::of_outbox(outbox, encode))
 }

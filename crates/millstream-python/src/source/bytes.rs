@@ -14,7 +14,9 @@ use millstream_flow::source::{
     Events, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
 use millstream_flow::{Flow, Pipe, SourceExt, files, journals, tcp};
+use millstream_http::Body;
 use millstream_queue::flow as queues;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
@@ -32,6 +34,7 @@ enum Kind {
     Queues(queues::ReadQueues),
     #[cfg(feature = "kafka")]
     Kafka(Box<millstream_kafka::ReadKafka>),
+    Http(millstream_http::Listen),
 }
 
 /// A source of bytes.
@@ -63,6 +66,10 @@ impl ByteSource {
                 "files are durable already: with a state directory each is read on where it was";
             return Err(usage(source.py(), what));
         }
+        if let Kind::Http(_) = source.get().kind {
+            let what = "requests are durable already: with a state directory each is recorded before it is acknowledged";
+            return Err(usage(source.py(), what));
+        }
         super::durable::of(source, keep)
     }
 }
@@ -86,6 +93,7 @@ impl ByteSource {
             Kind::Queues(source) => source.describe(),
             #[cfg(feature = "kafka")]
             Kind::Kafka(source) => source.describe(),
+            Kind::Http(source) => source.describe(),
         }
     }
 
@@ -104,6 +112,7 @@ impl ByteSource {
             Kind::Queues(source) => add(flow, source.clone(), durable, reading),
             #[cfg(feature = "kafka")]
             Kind::Kafka(source) => add(flow, (**source).clone(), durable, reading),
+            Kind::Http(source) => add(flow, source.clone(), durable, reading),
         };
         let name = reading.name;
         let (decode, own, source) = (
@@ -340,6 +349,63 @@ pub(crate) fn queue_read(
     }
     Ok(ByteSource {
         kind: Kind::Queues(source),
+        decode: Decode::read(decode)?,
+    })
+}
+
+/// Listens on an address for POST requests; `timeout` in seconds.
+#[pyfunction]
+#[pyo3(signature = (address, *, path, body, token, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(crate) fn http_listen(
+    address: &str,
+    path: &str,
+    body: &str,
+    token: Option<&str>,
+    max_body: usize,
+    max_pending: u64,
+    max_connections: usize,
+    timeout: f64,
+    requests: Option<u64>,
+    decode: Option<&Bound<'_, PyAny>>,
+    on_bound: Option<Py<PyAny>>,
+) -> PyResult<ByteSource> {
+    let body = match body {
+        "json" => Body::Json,
+        "lines" => Body::Lines,
+        "bytes" => Body::Bytes,
+        other => {
+            let what = format!("body is \"json\", \"lines\" or \"bytes\", not \"{other}\"");
+            return Err(PyValueError::new_err(what));
+        }
+    };
+    let mut source = millstream_http::listen(address)
+        .path(path)
+        .body(body)
+        .max_body(max_body)
+        .max_pending(max_pending)
+        .max_connections(max_connections)
+        .timeout(
+            Duration::try_from_secs_f64(timeout)
+                .map_err(|error| PyValueError::new_err(error.to_string()))?,
+        );
+    if let Some(token) = token {
+        source = source.token(token);
+    }
+    if let Some(count) = requests {
+        source = source.requests(count);
+    }
+    if let Some(call) = on_bound.map(Arc::new) {
+        source = source.on_bound(move |address| {
+            locked(|py| {
+                if let Err(error) = call.bind(py).call1((address,)) {
+                    error.write_unraisable(py, Some(call.bind(py)));
+                }
+            });
+        });
+    }
+    Ok(ByteSource {
+        kind: Kind::Http(source),
         decode: Decode::read(decode)?,
     })
 }

@@ -1,0 +1,49 @@
+//! HTTP as a source of flows, and as a destination of their outboxes.
+//!
+//! [`listen()`] is a source of the bodies of POST requests. In a run with a state directory each request is recorded in a journal before it
+//! is answered with 200: an acknowledged item is not lost, and has its effect once, also after a crash. [`post()`] delivers the records of an [outbox](millstream_flow::outbox) as POST requests.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::TcpStream;
+//!
+//! use millstream_flow::{Flow, Options, codec, testing};
+//!
+//! // Posts two items from another thread as soon as the source is bound.
+//! let post = |address: &str| {
+//!     let mut client = TcpStream::connect(address).unwrap();
+//!     let body = "to\nbe\n";
+//!     write!(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()).unwrap();
+//!     client
+//! };
+//! let source = millstream_http::listen("127.0.0.1:0")
+//!     .body(millstream_http::Body::Lines)
+//!     .requests(1)
+//!     .on_bound(move |address| {
+//!         let mut client = post(address);
+//!         std::thread::Builder::new()
+//!             .spawn(move || client.read_to_string(&mut String::new()))
+//!             .unwrap();
+//!     });
+//! let (flow, words) = (Flow::new("words"), testing::Collected::new());
+//! flow.source("words", codec::decode(source, codec::text)).sink("out", words.sink());
+//! flow.run(Options::default())?;
+//! assert_eq!(words.take(), ["to", "be"]);
+//! # Ok::<(), millstream_flow::FlowError>(())
+//! ```
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod address;
+mod listen;
+mod post;
+
+pub use listen::{Body, Listen, listen};
+pub use post::{Batch, Post, post};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex whose poisoning does not matter: each value in it is consistent at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,208 @@
+//! A source of the bodies of POST requests.
+//!
+//! One thread serves all connections. A request that passes all checks becomes one record of the [`Intake`], and the partition of the
+//! flow reads the records in order.
+//!
+//! Invariant: with a state directory a request is answered with 200 only after its record survives what the options of the run say:
+//! the death of the process, or a loss of power. The position of the source is the number of the next record.
+
+mod body;
+mod check;
+mod intake;
+mod partition;
+mod recorded;
+mod refusal;
+mod rules;
+mod server;
+mod stream;
+mod waiting;
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::poller::Io;
+use millstream_flow::source::{Beginning, Partition, Position, Recording, Resumable, Source};
+
+use crate::address::Bound;
+use crate::lock;
+
+pub use body::Body;
+
+use intake::{Intake, Store};
+use partition::RequestsPartition;
+use recorded::RecordedRequests;
+use rules::Rules;
+use server::Server;
+use waiting::WaitingRequests;
+
+/// The default for the largest body.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// The most that it can be: a body and its frame fit into a segment.
+const BODY_BYTES_LIMIT: usize = 16 << 20;
+/// The default for the bytes that the flow has not read.
+const PENDING_BYTES_MAX: u64 = 64 << 20;
+/// The default for the number of simultaneous connections.
+const CONNECTIONS_MAX: usize = 1024;
+/// The default for the time in which a client sends a header, sends a body, or reads.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Is called with the address that a source is bound to.
+type OnBound = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A source of the bodies of POST requests. See [`listen`].
+#[derive(Clone)]
+pub struct Listen {
+    address: String,
+    rules: Rules,
+    pending_bytes_max: u64,
+    requests: Option<u64>,
+    on_bound: Option<OnBound>,
+    /// The recorded requests of the current run, if it has a state directory.
+    recorded: Arc<Mutex<Weak<RecordedRequests>>>,
+}
+
+/// Listens on `address`, `host:port` or `unix:PATH`, and accepts POST requests for the path `/`, whose bodies are JSON. It is endless
+/// unless [`Listen::requests`] sets an end.
+///
+/// Answers: 200 after the request is recorded (without a state directory: after the flow has taken it), 400 for a body that is not of
+/// the kind, 401 and 403 for a token that is missing or wrong, 404, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for
+/// another content type, 429 while the flow does not keep up, 500 if the request cannot be recorded, 503 when the source ends.
+#[must_use]
+pub fn listen(address: &str) -> Listen {
+    Listen {
+        address: address.to_owned(),
+        rules: Rules {
+            path: "/".to_owned(),
+            body: Body::Json,
+            token: None,
+            body_bytes_max: BODY_BYTES_MAX,
+            connections_max: CONNECTIONS_MAX,
+            timeout: TIMEOUT,
+        },
+        pending_bytes_max: PENDING_BYTES_MAX,
+        requests: None,
+        on_bound: None,
+        recorded: Arc::default(),
+    }
+}
+
+impl Listen {
+    /// Sets the path of the requests. The default is `/`.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        self.rules.path = path.to_owned();
+        self
+    }
+    /// Sets how items are read from a body. The default is [`Body::Json`].
+    #[must_use]
+    pub fn body(mut self, body: Body) -> Self {
+        self.rules.body = body;
+        self
+    }
+    /// Requires the header `Authorization: Bearer TOKEN`.
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.rules.token = Some(token.to_owned());
+        self
+    }
+    /// Sets the largest body in bytes, at most 16 MiB; a larger one is answered with 413. The default is 1 MiB.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.rules.body_bytes_max = bytes.min(BODY_BYTES_LIMIT);
+        self
+    }
+    /// Sets how many bytes of requests may wait for the flow; while there are more, requests are answered with 429. The default is 64 MiB.
+    #[must_use]
+    pub fn max_pending(mut self, bytes: u64) -> Self {
+        self.pending_bytes_max = bytes;
+        self
+    }
+    /// Sets the number of simultaneous connections; further ones wait in the system's queue. The default is 1,024.
+    #[must_use]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        self.rules.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self
+    }
+    /// Sets the time in which a client sends the next header, sends a body, or reads an answer; a slower one is disconnected. The default
+    /// is 30 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.rules.timeout = timeout;
+        self
+    }
+    /// Ends the source after this many requests. With a state directory those of earlier runs count.
+    #[must_use]
+    pub fn requests(mut self, count: u64) -> Self {
+        self.requests = Some(count);
+        self
+    }
+    /// Calls `call` with the address that the source is bound to: with port 0 the system chooses the port.
+    #[must_use]
+    pub fn on_bound(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_bound = Some(Arc::new(call));
+        self
+    }
+
+    /// Where the requests of a run are kept, and the number of the first that is not processed.
+    fn store(&self, resume: Option<&Position>) -> Result<(Store, u64), Cause> {
+        let Some(recorded) = lock(&self.recorded).upgrade() else {
+            return Ok((Store::Waiting(WaitingRequests::default()), 0));
+        };
+        let resume = resume.map(Position::require_number).transpose()?;
+        let first = recorded.resume(resume)?;
+        Ok((Store::Recorded(recorded), first))
+    }
+}
+
+impl Source<Frames> for Listen {
+    fn describe(&self) -> String {
+        format!("http listen {}{}", self.address, self.rules.path)
+    }
+    fn open(
+        &self,
+        _: usize,
+        resume: Option<&Position>,
+        io: &Io,
+    ) -> Result<Box<dyn Partition<Frames>>, Cause> {
+        self.rules.check()?;
+        let (store, first) = self.store(resume)?;
+        let intake = Intake::new(
+            store,
+            first,
+            self.pending_bytes_max,
+            self.requests,
+            io.wake(),
+        )?;
+        let bound = Bound::bind(&self.address)?;
+        let address = bound.address()?;
+        let server = Server::start(bound, self.rules.clone(), Arc::clone(&intake))?;
+        if let Some(call) = &self.on_bound {
+            call(&address);
+        }
+        Ok(Box::new(RequestsPartition::new(intake, server, first)?))
+    }
+    fn resumable(&self) -> Option<&dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl Resumable for Listen {
+    fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        let Some(state_dir) = run.state_dir else {
+            *lock(&self.recorded) = Weak::new();
+            tracing::info!(
+                source = run.source,
+                "source \"{}\": without a state directory a request is acknowledged when the flow has taken it; a crash loses what the \
+                 flow has not processed",
+                run.source
+            );
+            return Ok(None);
+        };
+        let recorded = RecordedRequests::open(state_dir, run.source, run.sync, run.forget)?;
+        let recorded = Arc::new(recorded);
+        *lock(&self.recorded) = Arc::downgrade(&recorded);
+        Ok(Some(recorded))
+    }
+}

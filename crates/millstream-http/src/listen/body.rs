@@ -1,0 +1,180 @@
+//! How items are read from the body of a request, and the record that is made of them.
+//!
+//! ```text
+//! record: u8 version (1), then for each item: u32 LE length, bytes
+//! ```
+
+use millstream_flow::framing::{Frames, FramingError};
+use serde_json::value::RawValue;
+
+/// The version of records.
+const VERSION: u8 = 1;
+
+/// How items are read from the body of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Body {
+    /// A JSON document. The elements of an array are items; any other document is one item. With the content type
+    /// `application/x-ndjson` or `application/jsonl` each line is a document and an item. An item is the text of its document.
+    #[default]
+    Json,
+    /// Each line is an item, without its end. Empty lines are items.
+    Lines,
+    /// The body is one item.
+    Bytes,
+}
+
+/// The items of one request, as a record.
+#[derive(Debug)]
+pub(super) struct Items {
+    pub(super) record: Vec<u8>,
+    pub(super) count: usize,
+}
+
+impl Items {
+    fn new(body_bytes: usize) -> Self {
+        let mut record = Vec::with_capacity(1 + 4 + body_bytes);
+        record.push(VERSION);
+        Items { record, count: 0 }
+    }
+
+    fn push(&mut self, item: &[u8]) {
+        // Bodies are smaller than 4 GiB.
+        self.record
+            .extend_from_slice(&(item.len() as u32).to_le_bytes());
+        self.record.extend_from_slice(item);
+        self.count += 1;
+    }
+}
+
+/// Reads the items of a body; `lines` says that the client declares JSON lines.
+///
+/// # Errors
+/// One line that says what is wrong with the body, and where.
+pub(super) fn items(kind: Body, lines: bool, body: &[u8]) -> Result<Items, String> {
+    let mut items = Items::new(body.len());
+    match kind {
+        Body::Bytes => items.push(body),
+        Body::Lines => each_line(body).for_each(|line| items.push(line)),
+        Body::Json if lines => {
+            let lines = (1..).zip(each_line(body));
+            for (number, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+                let document = document(line);
+                let document = document.map_err(|error| format!("line {number}: {error}"))?;
+                items.push(document.get().as_bytes());
+            }
+        }
+        Body::Json => {
+            let document = document(body)?.get();
+            if document.starts_with('[') {
+                let elements: Vec<&RawValue> = serde_json::from_str(document)
+                    .map_err(|error| format!("the body is not JSON: {error}"))?;
+                elements
+                    .iter()
+                    .for_each(|element| items.push(element.get().as_bytes()));
+            } else {
+                items.push(document.as_bytes());
+            }
+        }
+    }
+    Ok(items)
+}
+
+fn document(text: &[u8]) -> Result<&RawValue, String> {
+    serde_json::from_slice(text).map_err(|error| format!("the body is not JSON: {error}"))
+}
+
+fn each_line(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let body = body.strip_suffix(b"\n").unwrap_or(body);
+    let lines = (!body.is_empty()).then(|| body.split(|byte| *byte == b'\n'));
+    let lines = lines.into_iter().flatten();
+    lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+/// Appends the items of a record to `batch`; false if it is none.
+///
+/// # Errors
+/// The batch is full: 4 GiB.
+pub(super) fn read_record(record: &[u8], batch: &mut Frames) -> Result<bool, FramingError> {
+    let Some((&VERSION, mut rest)) = record.split_first() else {
+        return Ok(false);
+    };
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let Some((item, after)) = after.split_at_checked(u32::from_le_bytes(*length) as usize)
+        else {
+            return Ok(false);
+        };
+        batch.append(|data| data.extend_from_slice(item))?;
+        rest = after;
+    }
+    Ok(rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: Body, lines: bool, body: &str) -> Result<Vec<String>, String> {
+        let items = items(kind, lines, body.as_bytes())?;
+        let mut frames = Frames::default();
+        assert!(read_record(&items.record, &mut frames).unwrap());
+        assert_eq!(frames.len(), items.count);
+        let texts = frames
+            .iter()
+            .map(|item| String::from_utf8(item.to_vec()).unwrap());
+        Ok(texts.collect())
+    }
+
+    fn of(kind: Body, lines: bool, body: &str) -> Vec<String> {
+        read(kind, lines, body).unwrap()
+    }
+
+    #[test]
+    fn an_array_has_items_and_another_document_is_one() {
+        assert_eq!(of(Body::Json, false, " {\"a\": [1]} \n"), ["{\"a\": [1]}"]);
+        let elements = of(Body::Json, false, " [1, {\"a\": 2},\n\"x\", [3], null] ");
+        assert_eq!(elements, ["1", "{\"a\": 2}", "\"x\"", "[3]", "null"]);
+        assert!(of(Body::Json, false, "[]").is_empty());
+        assert_eq!(of(Body::Json, false, "null"), ["null"]);
+    }
+
+    #[test]
+    fn lines_of_json_are_items() {
+        assert_eq!(of(Body::Json, true, "1\r\n\n[2]\n"), ["1", "[2]"]);
+        let error = read(Body::Json, true, "1\nx\n").unwrap_err();
+        assert!(
+            error.starts_with("line 2: the body is not JSON: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn lines_are_items_without_their_ends() {
+        assert_eq!(of(Body::Lines, false, "to\r\n\nbe"), ["to", "", "be"]);
+        assert_eq!(of(Body::Lines, false, "to\n"), ["to"]);
+        assert!(of(Body::Lines, false, "").is_empty());
+        assert_eq!(of(Body::Bytes, false, "a\nb"), ["a\nb"]);
+    }
+
+    #[test]
+    fn what_is_not_json_is_an_error_with_its_place() {
+        let deep = "[".repeat(100_000);
+        for body in ["", "{", "[1,", "{} {}", "\u{0}", "[1 2]", "NaN", &deep] {
+            let error = read(Body::Json, false, body).unwrap_err();
+            assert!(error.contains("line "), "{error}");
+        }
+        assert!(items(Body::Json, false, b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn a_damaged_record_is_none() {
+        let record = items(Body::Lines, false, b"to\nbe").unwrap().record;
+        let mut frames = Frames::default();
+        for length in [0, 2, 4, 6, record.len() - 1] {
+            assert!(
+                !read_record(&record[..length], &mut frames).unwrap(),
+                "{length}"
+            );
+        }
+        assert!(!read_record(&[2], &mut frames).unwrap());
+    }
+}

@@ -1,0 +1,101 @@
+//! The partition of the flow: reads the requests in order.
+
+use std::sync::Arc;
+
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::source::{Events, Next, Partition, Position};
+use millstream_journal::Reader;
+
+use super::body::read_record;
+use super::intake::{Intake, Store};
+use super::server::Server;
+
+/// The limit of a batch; the last request of a batch may exceed it.
+const BATCH_BYTES: usize = 64 << 10;
+
+pub(super) struct RequestsPartition {
+    intake: Arc<Intake>,
+    /// Dropped after the intake is closed.
+    server: Server,
+    reader: Option<Reader>,
+    /// The number of the next request.
+    next: u64,
+}
+
+impl RequestsPartition {
+    pub(super) fn new(intake: Arc<Intake>, server: Server, first: u64) -> Result<Self, Cause> {
+        let reader = match &intake.store {
+            Store::Recorded(recorded) => Some(recorded.reader(first)?),
+            Store::Waiting(_) => None,
+        };
+        Ok(RequestsPartition {
+            intake,
+            server,
+            reader,
+            next: first,
+        })
+    }
+
+    /// Appends the items of the next request to the batch; false if there is none.
+    fn read_request(&mut self, batch: &mut Frames) -> Result<bool, Cause> {
+        let bytes = match (&mut self.reader, &self.intake.store) {
+            (Some(reader), _) => {
+                let Some(record) = reader.next()? else {
+                    return Ok(false);
+                };
+                if !read_record(record.body, batch)? {
+                    let sequence = record.sequence;
+                    return Err(format!("record {sequence} is not one of requests").into());
+                }
+                record.body.len()
+            }
+            (None, Store::Waiting(waiting)) => {
+                let Some((record, taken)) = waiting.pop() else {
+                    return Ok(false);
+                };
+                read_record(&record, batch)?;
+                // A client that is gone is not answered.
+                let _ = taken.send(());
+                record.len()
+            }
+            (None, Store::Recorded(_)) => return Ok(false),
+        };
+        self.intake.release(bytes as u64);
+        self.next += 1;
+        Ok(true)
+    }
+}
+
+impl Partition<Frames> for RequestsPartition {
+    fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
+        if let Some(cause) = self.intake.take_failure() {
+            return Err(cause);
+        }
+        batch.clear();
+        batch.offset = self.next;
+        // Asked first: a request is counted after it can be read.
+        let has_all = self.intake.has_all();
+        while batch.len() < events.limit() && batch.data.len() < BATCH_BYTES {
+            if !self.read_request(batch)? {
+                break;
+            }
+        }
+        match (batch.is_empty(), has_all) {
+            (false, _) => Ok(Next::Batch),
+            (true, true) => Ok(Next::End),
+            (true, false) => Ok(Next::Idle),
+        }
+    }
+    fn position(&self) -> Result<Position, Cause> {
+        Ok(self.next.into())
+    }
+}
+
+impl Drop for RequestsPartition {
+    fn drop(&mut self) {
+        // Requests that arrive now are refused; those that are recorded are acknowledged, and processed by the next run.
+        self.intake.close();
+        self.server.stop();
+    }
+}

@@ -1,0 +1,67 @@
+//! Answers to requests that are not accepted: a status and one line.
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+
+pub(super) type Answer = Response<Full<Bytes>>;
+
+/// Why a request is not accepted.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) line: String,
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, line: impl Into<String>) -> Self {
+        let header = match status {
+            StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "POST")),
+            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                Some((RETRY_AFTER, "1"))
+            }
+            _ => None,
+        };
+        let line = line.into();
+        Refusal {
+            status,
+            line,
+            header,
+        }
+    }
+
+    pub(super) fn answer(self) -> Answer {
+        let mut answer = text(
+            self.status,
+            "text/plain; charset=utf-8",
+            format!("{}\n", self.line),
+        );
+        if let Some((name, value)) = self.header {
+            answer
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
+        }
+        answer
+    }
+}
+
+/// The answer to a request that is accepted.
+pub(super) fn accepted(items: usize) -> Answer {
+    text(
+        StatusCode::OK,
+        "application/json",
+        format!("{{\"items\": {items}}}\n"),
+    )
+}
+
+fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}

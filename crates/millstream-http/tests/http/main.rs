@@ -1,0 +1,9 @@
+//! HTTP sources and sinks with real sockets.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod listen;
+mod listen_limits;
+mod listen_recovery;
+mod post;
+mod support;

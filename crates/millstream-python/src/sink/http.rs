@@ -1,0 +1,51 @@
+//! Sinks that post, as Python sees them.
+
+use std::time::Duration;
+
+use millstream_flow::outbox::Outbox;
+use millstream_http::Batch;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::bytes::ByteSink;
+use super::outbox::{Retry, limited};
+
+/// A sink that posts to a URL; times in seconds. Records are what `encode` makes of the items.
+#[pyfunction]
+#[pyo3(signature = (url, encode, *, body, headers, timeout, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(crate) fn http_post(
+    url: &str,
+    encode: Py<PyAny>,
+    body: &str,
+    headers: Vec<(String, String)>,
+    timeout: f64,
+    skip_refused: bool,
+    retry: Retry,
+    max_bytes: u64,
+    max_age: Option<f64>,
+    batch: usize,
+    wait_at_end: f64,
+) -> PyResult<ByteSink> {
+    let bodies = match body {
+        "array" => Batch::Array,
+        "lines" => Batch::Lines,
+        "each" => Batch::Each,
+        other => {
+            let what = format!("body is \"array\", \"lines\" or \"each\", not \"{other}\"");
+            return Err(PyValueError::new_err(what));
+        }
+    };
+    let timeout = Duration::try_from_secs_f64(timeout)
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut post = millstream_http::post(url).batch(bodies).timeout(timeout);
+    for (name, value) in headers {
+        post = post.header(&name, &value);
+    }
+    if skip_refused {
+        post = post.skip_refused();
+    }
+    let outbox = Outbox::new(post);
+    let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
+    Ok(ByteSink::of_outbox(outbox, Some(encode)))
+}

@@ -1,0 +1,270 @@
+"""HTTP as a source and a sink of flows; the guide is ``docs/guide/http.md``.
+
+``listen``: a request is acknowledged with 200 after it is recorded in the state directory of the flow. No
+acknowledged item is lost, and each has its effect once. ``post`` delivers batches with an idempotency key.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import overload
+
+from . import _millstream
+from ._backoff import Backoff
+from ._durations import nanos
+from ._errors import FlowUsageError
+from ._outbox import _age, _records, _size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, Literal
+
+    from ._durations import Seconds
+    from ._types import Decoder, Frame, U
+
+__all__ = ["listen", "post"]
+
+MAX_BODY = 1 << 20
+MAX_PENDING = 64 << 20
+MAX_CONNECTIONS = 1024
+
+
+@overload
+def listen(
+    address: str,
+    path: str = "/",
+    *,
+    body: Literal["json"] = "json",
+    decode: None = None,
+    token: str | None = None,
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[Any]: ...
+@overload
+def listen(
+    address: str,
+    path: str = "/",
+    *,
+    body: Literal["lines", "bytes"],
+    decode: None = None,
+    token: str | None = None,
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[bytes]: ...
+@overload
+def listen(
+    address: str,
+    path: str = "/",
+    *,
+    body: Literal["json", "lines", "bytes"] = "json",
+    decode: Decoder[U],
+    token: str | None = None,
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[U]: ...
+def listen(
+    address: str,
+    path: str = "/",
+    *,
+    body: Literal["json", "lines", "bytes"] = "json",
+    decode: type | Callable[[bytes], Any] | None = None,
+    token: str | None = None,
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[Any]:
+    """Listens on an address; the bodies of POST requests are items.
+
+    With a state directory a request is recorded before it is answered with 200; the records are pruned when
+    their effect is committed. Without one it is answered when the flow has taken it.
+
+    Args:
+        address: the address, ``host:port`` or ``unix:PATH``. Port 0 lets the system choose one.
+        path: the path of the requests; for another one the answer is 404.
+        body: how items are read from a body. ``"json"``: a document; the elements of an array are items, and
+            so are the lines of a body whose content type is ``application/x-ndjson``. ``"lines"``: each line
+            is an item. ``"bytes"``: the body is one item.
+        decode: makes an item of the bytes of one: ``str``, ``bytes``, a subclass of
+            :class:`millstream.Record`, or a function. None is ``json.loads`` for JSON, and leaves bytes
+            otherwise.
+        token: requests need the header ``Authorization: Bearer TOKEN``; 401 without one, 403 with another.
+        max_body: the largest body in bytes, at most 16 MiB; for a larger one the answer is 413.
+        max_pending: how many bytes of requests may wait for the flow; while there are more, the answer is
+            429 with ``Retry-After``.
+        max_connections: how many connections are open at once at most; further ones wait in the queue of
+            the system.
+        timeout: how many seconds a client has to send the next header, to send a body, or to read an
+            answer; a slower one is disconnected.
+        requests: the source ends after so many requests, those of earlier runs on the same state directory
+            included. None: it never ends.
+        on_bound: is called with the address when the socket is bound.
+
+    Returns:
+        A source of JSON values, of bytes, or of what ``decode`` makes of them.
+
+    Raises:
+        ValueError: ``body`` or ``timeout`` is none of the allowed values.
+
+    Example:
+        >>> import threading, urllib.request
+        >>> import millstream as ms
+        >>> def post(address: str) -> None:
+        ...     send = lambda: urllib.request.urlopen(f"http://{address}/", b'["to", "be"]', 60)
+        ...     threading.Thread(target=send).start()
+        >>> flow, out = ms.Flow("words"), ms.testing.collect()
+        >>> words = ms.http.listen("127.0.0.1:0", body="bytes", requests=1, on_bound=post)
+        >>> flow.source("words", words).sink("out", out)
+        >>> _ = ms.run(flow)
+        >>> out
+        [b'["to", "be"]']
+    """
+    if decode is None and body == "json":
+        decode = json.loads
+    return _millstream.http_listen(
+        address,
+        path=path,
+        body=body,
+        token=token,
+        max_body=max_body,
+        max_pending=max_pending,
+        max_connections=max_connections,
+        timeout=timeout,
+        requests=requests,
+        decode=decode,
+        on_bound=on_bound,
+    )
+
+
+def _dump(item: object) -> str:
+    return json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+
+
+@overload
+def post(
+    url: str,
+    *,
+    body: Literal["array", "lines", "each"] = "array",
+    encode: None = None,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: Seconds = 30.0,
+    skip_refused: bool = False,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 1000,
+    wait_at_end: Seconds = 60.0,
+) -> _millstream.ByteSink[object]: ...
+@overload
+def post(
+    url: str,
+    *,
+    body: Literal["array", "lines", "each"] = "array",
+    encode: Callable[[U], Frame],
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: Seconds = 30.0,
+    skip_refused: bool = False,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 1000,
+    wait_at_end: Seconds = 60.0,
+) -> _millstream.ByteSink[U]: ...
+def post(
+    url: str,
+    *,
+    body: Literal["array", "lines", "each"] = "array",
+    encode: Callable[[Any], Any] | None = None,
+    token: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: Seconds = 30.0,
+    skip_refused: bool = False,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 1000,
+    wait_at_end: Seconds = 60.0,
+) -> _millstream.ByteSink[Any]:
+    """Posts items to a URL, in batches, through an outbox.
+
+    A status of 2xx acknowledges a request. After 408, 425, 429, 5xx and errors of the connection the request
+    is repeated, with the same ``Idempotency-Key``. Any other status fails the flow.
+
+    Args:
+        url: ``http://`` or ``https://``. A redirect is not followed.
+        body: ``"array"``: a JSON array of the items of a batch. ``"lines"``: one item a line. ``"each"``: a
+            request for each item, whose key stays the same after a crash too.
+        encode: a function that makes the JSON text of an item, bytes or ``str``. None is ``json.dumps``.
+        token: for the header ``Authorization: Bearer TOKEN``.
+        headers: further headers.
+        timeout: the seconds that a request may take, from the connect to the end of the answer.
+        skip_refused: whether records that the server refuses are skipped with a warning in the log, instead
+            of failing the flow.
+        retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
+        max_bytes: sources pause while more output waits.
+        max_age: sources pause while older output waits.
+        batch: the largest number of items in a request.
+        wait_at_end: for how many seconds a flow whose sources have ended waits for a server that fails.
+
+    Returns:
+        A sink of JSON values, or of items for ``encode``.
+
+    Raises:
+        FlowUsageError: an option has a wrong value.
+        ValueError: ``body`` is none of the allowed values.
+
+    Example:
+        >>> import threading
+        >>> from http.server import BaseHTTPRequestHandler, HTTPServer
+        >>> import millstream as ms
+        >>> class Handler(BaseHTTPRequestHandler):
+        ...     def do_POST(self) -> None:
+        ...         print(self.rfile.read(int(self.headers["Content-Length"])))
+        ...         self.send_response(204)
+        ...         self.end_headers()
+        ...     def log_message(self, *args: object) -> None: ...
+        >>> server = HTTPServer(("127.0.0.1", 0), Handler)
+        >>> thread = threading.Thread(target=server.handle_request)
+        >>> thread.start()
+        >>> flow = ms.Flow("orders")
+        >>> orders = flow.source("in", ms.testing.items([{"quantity": 2}]))
+        >>> orders.sink("out", ms.http.post(f"http://127.0.0.1:{server.server_port}/orders"))
+        >>> _ = ms.run(flow)
+        b'[{"quantity":2}]'
+        >>> thread.join()
+        >>> server.server_close()
+    """
+    if headers is not None and any(not isinstance(value, str) for value in headers.values()):
+        raise FlowUsageError("headers are text")
+    sent = [] if token is None else [("Authorization", f"Bearer {token}")]
+    retry = Backoff() if retry is None else retry
+    return _millstream.http_post(
+        url,
+        _dump if encode is None else encode,
+        body=body,
+        headers=sent + list((headers or {}).items()),
+        timeout=nanos("timeout", timeout, 1) / 1e9,
+        skip_refused=skip_refused,
+        retry=(retry.first, retry.most, retry.factor, retry.tries),
+        max_bytes=_size(max_bytes),
+        max_age=_age(max_age),
+        batch=_records(batch),
+        wait_at_end=nanos("wait_at_end", wait_at_end, 0) / 1e9,
+    )

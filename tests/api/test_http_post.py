@@ -1,0 +1,143 @@
+"""HTTP sinks, against a server whose answers the test chooses."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+
+QUICK = ms.Backoff(first=0.005, most=0.05)
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with the next status, the last one for ever, and keeps what it accepts by key."""
+
+    daemon_threads = True
+
+    def __init__(self, statuses: list[int]) -> None:
+        self.statuses = statuses
+        self.lock = threading.Lock()
+        self.requests: list[tuple[str, bytes, Message]] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}/in"
+
+    def accepted(self) -> list[Any]:
+        by_key = {key: body for key, body, _ in self.requests}
+        return [item for body in by_key.values() for item in json.loads(body)]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with self.server.lock:
+            number = len(self.server.requests)
+            self.server.requests.append((self.headers["Idempotency-Key"], body, self.headers))
+        status = self.server.statuses[min(number, len(self.server.statuses) - 1)]
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        if status == 429:
+            self.send_header("Retry-After", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(*statuses: int) -> Iterator[Server]:
+    with Server(list(statuses)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def run(sink: Any, items: list[Any], state: Path | None = None) -> ms.Report:
+    flow = ms.Flow("posts")
+    flow.source("in", ms.testing.items(items)).sink("out", sink)
+    return ms.run(flow, state=state)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_items_arrive_once_whatever_the_server_answers_first(tmp_path: Path, durable: bool) -> None:
+    with serving(500, 429, 503, 200) as server:
+        items = [{"n": n, "text": "größe"} for n in range(10)]
+        run(ms.http.post(server.url, batch=4, retry=QUICK), items, tmp_path if durable else None)
+        assert server.accepted() == items
+        assert len({key for key, _, _ in server.requests[:4]}) == 1
+
+
+def test_bodies_headers_and_keys(tmp_path: Path) -> None:
+    with serving(200) as server:
+        each = ms.http.post(server.url, body="each", token="secret", headers={"X-Of": "me"})
+        run(each, [1, "x"], tmp_path / "each")
+        assert [body for _, body, _ in server.requests] == [b"1", b'"x"']
+        keys = [key for key, _, _ in server.requests]
+        assert [key.rsplit("-", 2)[1:] for key in keys] == [["0", "0"], ["1", "1"]]
+        headers = server.requests[0][2]
+        assert headers["Authorization"] == "Bearer secret"
+        assert (headers["X-Of"], headers["Content-Type"]) == ("me", "application/json")
+    with serving(200) as server:
+        run(
+            ms.http.post(server.url, body="lines", encode=lambda item: item.upper()),
+            ["a"],
+            tmp_path / "lines",
+        )
+        assert [body for _, body, _ in server.requests] == [b"A\n"]
+
+
+def test_a_refusal_fails_the_flow_and_the_next_run_delivers(tmp_path: Path) -> None:
+    with serving(400, 200) as server:
+        with pytest.raises(ms.FlowError, match="400 Bad Request"):
+            run(ms.http.post(server.url), [1], tmp_path)
+        run(ms.http.post(server.url), [1], tmp_path)
+        assert server.accepted() == [1]
+
+
+def test_refused_items_can_be_skipped(tmp_path: Path) -> None:
+    with serving(200, 422, 200) as server:
+        run(ms.http.post(server.url, body="each", skip_refused=True), [1, 2, 3], tmp_path)
+        assert [body for _, body, _ in server.requests] == [b"1", b"2", b"3"]
+
+
+def test_a_server_that_is_away_and_comes_back(tmp_path: Path) -> None:
+    with serving(200) as server:
+        url = server.url
+    with pytest.raises(ms.FlowError, match="refused"):
+        run(ms.http.post(url, retry=ms.Backoff(first=0.005, tries=3)), [1, 2], tmp_path)
+    with serving(200) as server:
+        run(ms.http.post(server.url), [1, 2], tmp_path)
+        assert server.accepted() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: ms.http.post("http://x", body="xml"),  # type: ignore[call-overload]
+        lambda: ms.http.post("http://x", timeout=0.0),
+        lambda: ms.http.post("http://x", batch=0),
+        lambda: ms.http.post("http://x", headers={"a": 1}),  # type: ignore[dict-item]
+    ],
+)
+def test_a_wrong_option_is_an_error(mistake: Callable[[], object]) -> None:
+    with pytest.raises(ValueError):
+        mistake()
+
+
+@pytest.mark.parametrize("url", ["example.com", "ftp://example.com/", "http://me:hidden@example.com/"])
+def test_a_wrong_url_is_an_error_that_shows_no_password(url: str) -> None:
+    with pytest.raises(ms.FlowError, match="http post") as failure:
+        run(ms.http.post(url), [1])
+    assert "hidden" not in str(failure.value)

@@ -55,7 +55,7 @@ FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
 	cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %)
 	cargo test --profile $(PROFILE) $(APART:%=-p %)
-	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) -p millstream-flow --test flow
+	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %) --test flow
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest $(SEVERAL) tests --ignore tests/process/test_queue_awake.py

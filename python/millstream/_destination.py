@@ -41,7 +41,9 @@ class Connection:
 
     def __init__(self, make: Callable[[], Any], outbox: OutboxIdentity, is_async: bool) -> None:
         self.sink = outbox.sink
-        self.caller: _Caller = _LoopCaller(outbox.sink) if is_async else _ThreadCaller(outbox.sink)
+        self.caller: _LoopCaller | _ThreadCaller = (
+            _LoopCaller(outbox.sink) if is_async else _ThreadCaller(outbox.sink)
+        )
         self.destination: Any = None
         try:
             self.destination = self.caller.call(make)
@@ -68,17 +70,9 @@ class Connection:
             self.caller.end()
 
 
-class _Caller:
-    """Calls functions on one thread, one after the other."""
+class _ThreadCaller:
+    """Calls functions on a thread, one after the other."""
 
-    def call(self, work: Callable[[], Any]) -> Any:
-        raise NotImplementedError
-
-    def end(self) -> None:
-        raise NotImplementedError
-
-
-class _ThreadCaller(_Caller):
     def __init__(self, sink: str) -> None:
         self.requests: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         name = f"millstream sink {sink}"
@@ -106,7 +100,9 @@ class _ThreadCaller(_Caller):
         self.requests.put(None)
 
 
-class _LoopCaller(_Caller):
+class _LoopCaller:
+    """The same in an event loop, which runs between the calls too."""
+
     def __init__(self, sink: str) -> None:
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.serve, name=f"millstream sink {sink}", daemon=True).start()

@@ -98,6 +98,19 @@ table = ms.sink(kind, batch=200, **eval(os.environ.get("OPTIONS", "{}")))()
 '''
 """The beginning of a flow's file: ``table`` is a sink of the kind in the environment."""
 
+NUMBERS = (
+    SINKS
+    + """
+end = int(os.environ["END"])
+flow = ms.Flow("numbers")
+source = ms.generate(lambda: range(end), rate=20_000 if end > 1 << 40 else None, batch_size=50)
+numbers = flow.source("in", source).key_by(lambda n: n % 7).map(lambda n: n, name="spread").values()
+numbers.sink("table", table)
+numbers.sink("expected", ms.files.write(os.environ["EXPECTED"]))
+"""
+)
+"""A flow of the numbers below ``END`` to the table, and to a file of what is expected there."""
+
 
 class Table:
     """The table as a separate reader sees it."""

@@ -14,21 +14,9 @@ from pathlib import Path
 
 import pytest
 from flow_traffic import KILLS, PATIENCE, Killed
-from outbox_table import SINKS, Table
+from outbox_table import NUMBERS, Table
 
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
-
-FLOW = (
-    SINKS
-    + """
-end = int(os.environ["END"])
-flow = ms.Flow("numbers")
-source = ms.generate(lambda: range(end), rate=20_000 if end > 1 << 40 else None, batch_size=50)
-spread = flow.source("in", source).key_by(lambda n: n % 7).map(lambda n: n, name="spread").values()
-spread.sink("table", table)
-spread.sink("expected", ms.files.write(os.environ["EXPECTED"]))
-"""
-)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -36,7 +24,7 @@ spread.sink("expected", ms.files.write(os.environ["EXPECTED"]))
 def test_kills_lose_nothing(tmp_path: Path, kind: str, workers: int) -> None:
     print(f"seed {SEED}")
     flow, table = tmp_path / "flow.py", Table(tmp_path / "table")
-    flow.write_text(FLOW)
+    flow.write_text(NUMBERS)
     options = ["--workers", str(workers), "--state", str(tmp_path / "state"), "--epoch", "20ms"]
     command = [sys.executable, "-m", "millstream", "run", str(flow), *options, "--sync", "never"]
     expected = tmp_path / "expected"

@@ -15,19 +15,8 @@ from pathlib import Path
 
 import pytest
 from flow_traffic import PATIENCE
-from outbox_table import SINKS, Table
+from outbox_table import NUMBERS, Table
 
-FLOW = (
-    SINKS
-    + """
-end = int(os.environ["END"])
-flow = ms.Flow("numbers")
-source = ms.generate(lambda: range(end), rate=20_000 if end > 1 << 40 else None, batch_size=50)
-stream = flow.source("in", source).key_by(lambda n: n % 7).map(lambda n: n, name="spread").values()
-stream.sink("table", table)
-stream.sink("expected", ms.files.write(os.environ["EXPECTED"]))
-"""
-)
 ENDLESS = 1 << 41
 
 
@@ -38,7 +27,7 @@ class Runs:
         self, folder: Path, kind: str, workers: int, options: str = "{}", state: bool = True
     ) -> None:
         self.table, self.expected = Table(folder / "table"), folder / "expected"
-        (folder / "flow.py").write_text(FLOW)
+        (folder / "flow.py").write_text(NUMBERS)
         self.command = [sys.executable, "-m", "millstream", "run", str(folder / "flow.py")]
         self.command += ["--workers", str(workers)]
         if state:

@@ -11,14 +11,9 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
-use crate::outbox::settings::Settings;
+use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::{Control, lock};
 use crate::sink::Writer;
-
-/// The interval at which a wait for the next attempt checks whether the run stops.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The time for which a run that was asked to stop continues with attempts.
-const STOP_NS: u64 = 1_000_000_000;
 
 /// The part that the workers of a run share.
 pub(super) struct Direct {

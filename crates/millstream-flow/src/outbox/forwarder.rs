@@ -16,15 +16,11 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
-use crate::outbox::settings::Settings;
+use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::Control;
 
 /// The cursor at the first record that is not acknowledged.
 const DELIVERED: &str = "delivered";
-/// The interval at which a waiting forwarder checks whether the run stops.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The time for which a run that was asked to stop continues to deliver committed records.
-const STOP_NS: u64 = 1_000_000_000;
 
 /// The parts of a forwarder.
 pub(super) struct Parts {

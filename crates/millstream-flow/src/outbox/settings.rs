@@ -12,6 +12,11 @@ pub fn outbox_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("outputs").join(escape(name))
 }
 
+/// The interval at which a wait checks whether the run stops.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// The time for which a run that was asked to stop continues to deliver.
+pub(super) const STOP_NS: u64 = 1_000_000_000;
+
 /// The limits of an outbox.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {

@@ -1,10 +1,11 @@
 //! A destination that is away, refuses, hangs or has other contents than the outbox.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_flow::outbox::{Backoff, DeliveryError, outbox_dir};
 use millstream_flow::{Flow, FlowError, Options, codec, testing};
+use tempfile::TempDir;
 
 use crate::destination::{Point, Table, copy, numbers, options, recovery, run};
 use crate::support::{self, finish};
@@ -199,11 +200,7 @@ fn a_record_that_is_too_large_fails_the_flow_when_it_is_produced() {
 
 #[test]
 fn another_copy_of_the_state_directory_is_noticed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (state, copied) = (folder.path().join("state"), folder.path().join("copied"));
-    let table = Table::new(true);
-    run(&copy(50, table.outbox()), 1, recovery(&state)).expect("it runs");
-    copy_dir(&state, &copied);
+    let (_folder, table, [state, copied]) = two_copies();
     // Each finds 50 more items. The first of them delivers, the other has other records of the same numbers.
     run(&copy(100, table.outbox()), 1, recovery(&state)).expect("it runs");
     let said = failed(&copy(80, table.outbox()), &copied);
@@ -214,11 +211,7 @@ fn another_copy_of_the_state_directory_is_noticed() {
 
 #[test]
 fn two_copies_at_once_never_deliver_a_number_twice() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (state, copied) = (folder.path().join("state"), folder.path().join("copied"));
-    let table = Table::new(true);
-    run(&copy(50, table.outbox()), 1, recovery(&state)).expect("it runs");
-    copy_dir(&state, &copied);
+    let (_folder, table, [state, copied]) = two_copies();
     let flows = [copy(5000, table.outbox()), copy(5000, table.outbox())];
     let started = flows.iter().zip([&state, &copied]);
     let running: Vec<_> = started
@@ -258,11 +251,7 @@ fn a_destination_that_has_lost_records_is_an_error_once_they_are_removed() {
 
 #[test]
 fn a_copy_that_reaches_the_destination_late_is_noticed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (state, copied) = (folder.path().join("state"), folder.path().join("copied"));
-    let table = Table::new(true);
-    run(&copy(50, table.outbox()), 1, recovery(&state)).expect("it runs");
-    copy_dir(&state, &copied);
+    let (_folder, table, [state, copied]) = two_copies();
     run(&copy(100, table.outbox()), 1, recovery(&state)).expect("it runs");
     // When the copy reaches the destination, it has committed more records than the destination has.
     table.fails(|point| match point {
@@ -331,6 +320,16 @@ fn a_fresh_start_removes_the_outbox_with_the_records_that_wait() {
     let short = copy(5, table.outbox());
     run(&short, 1, recovery(state.path()).fresh()).expect("it starts again");
     assert_eq!(table.sorted(), numbers(5));
+}
+
+/// A destination with 50 records, and two copies of the state directory of the flow that has delivered them.
+fn two_copies() -> (TempDir, Table, [PathBuf; 2]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (state, copied) = (folder.path().join("state"), folder.path().join("copied"));
+    let table = Table::new(true);
+    run(&copy(50, table.outbox()), 1, recovery(&state)).expect("it runs");
+    copy_dir(&state, &copied);
+    (folder, table, [state, copied])
 }
 
 fn copy_dir(from: &Path, to: &Path) {

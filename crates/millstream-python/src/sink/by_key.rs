@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
@@ -15,11 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 
 use super::OpenWriter;
-use super::encode::append_frame;
+use super::encode::{AppendItem, append_all, append_frame};
 use crate::batch::PyBatch;
-use crate::error::cause;
 use crate::gil::{locked, unlocked};
-use crate::show::{show, type_name};
+use crate::show::type_name;
 use crate::source::framing;
 
 /// A sink of pairs of key and value.
@@ -75,7 +73,10 @@ struct KeyedWriter {
     frames: KeyedFrames,
 }
 
-impl KeyedWriter {
+impl AppendItem for KeyedWriter {
+    fn step(&self) -> &str {
+        &self.name
+    }
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let pair = item.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
         let pair = pair.ok_or_else(|| {
@@ -102,21 +103,7 @@ impl KeyedWriter {
 impl Writer<PyBatch> for KeyedWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
-        locked(|py| {
-            let values = batch.take_values(py);
-            batch.clear();
-            for item in values.iter() {
-                self.append(&item).map_err(|error| {
-                    Box::new(Failure {
-                        step: self.name.clone(),
-                        key: None,
-                        item: Some(show(&item)),
-                        cause: cause(error),
-                    })
-                })?;
-            }
-            Ok::<(), Cause>(())
-        })?;
+        append_all(self, batch)?;
         unlocked(|| self.inner.write_batch(&mut self.frames))
     }
     fn flush(&mut self) -> Result<(), Cause> {

@@ -76,8 +76,10 @@ pub(crate) fn append_frame(
     Ok(())
 }
 
-impl EncodedWriter {
-    /// Appends the frame of an item.
+impl AppendItem for EncodedWriter {
+    fn step(&self) -> &str {
+        &self.name
+    }
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         #[cfg(feature = "kafka")]
         if let Some(messages) = &self.messages {
@@ -101,24 +103,37 @@ fn end_of(frames: &Frames) -> PyResult<u32> {
         .map_err(|_| PyTypeError::new_err("a batch of output is larger than 4 GiB"))
 }
 
+/// A writer that encodes items.
+pub(super) trait AppendItem {
+    /// Returns the name of the step.
+    fn step(&self) -> &str;
+    /// Appends the frame of an item.
+    fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()>;
+}
+
+/// Takes the items of a batch and appends each. A failure names the step and the item.
+pub(super) fn append_all(writer: &mut impl AppendItem, batch: &mut PyBatch) -> Result<(), Cause> {
+    locked(|py| {
+        let values = batch.take_values(py);
+        batch.clear();
+        for item in values.iter() {
+            writer.append(&item).map_err(|error| {
+                Box::new(Failure {
+                    step: writer.step().to_owned(),
+                    key: None,
+                    item: Some(show(&item)),
+                    cause: cause(error),
+                })
+            })?;
+        }
+        Ok(())
+    })
+}
+
 impl Writer<PyBatch> for EncodedWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
-        locked(|py| {
-            let values = batch.take_values(py);
-            batch.clear();
-            for item in values.iter() {
-                self.append(&item).map_err(|error| {
-                    Box::new(Failure {
-                        step: self.name.clone(),
-                        key: None,
-                        item: Some(show(&item)),
-                        cause: cause(error),
-                    })
-                })?;
-            }
-            Ok::<(), Cause>(())
-        })?;
+        append_all(self, batch)?;
         unlocked(|| self.inner.write_batch(&mut self.frames))
     }
     fn flush(&mut self) -> Result<(), Cause> {

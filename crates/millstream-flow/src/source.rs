@@ -60,6 +60,10 @@ pub trait Source<B>: Send + Sync + 'static {
     fn resumable(&self) -> Option<&dyn Resumable> {
         None
     }
+    /// The partitions that the source finds during a run, if there may be some.
+    fn growing(&self) -> Option<&dyn Growing> {
+        None
+    }
     /// The same source with `frames` as its input, in which items are written as `kind` defines, for a
     /// [rehearsal](crate::Rehearsal). `None` if the source cannot make its items of that.
     fn over(&self, _frames: Arc<dyn Source<Frames>>, _kind: Kind) -> Option<Arc<dyn Source<B>>> {
@@ -97,6 +101,20 @@ pub trait Resumable: Send + Sync {
     }
 }
 
+/// A source that finds partitions during a run: those that are added to a topic, for instance.
+///
+/// A partition that was found is opened between two epochs, by the worker that its number stands for, and has a position in the
+/// state from the end of its first epoch on. The next run learns of it by [`Source::partitions`].
+pub trait Growing: Send + Sync {
+    /// Returns the names of the partitions from the number `known` on. Those of [`Source::partitions`] have the first numbers, and
+    /// those that were found since follow in the order in which they were found. Each worker asks after each epoch, and about every
+    /// second in a run without epochs. It must not wait.
+    ///
+    /// # Errors
+    /// An error, which ends the flow.
+    fn found(&self, known: usize) -> Result<Vec<String>, Cause>;
+}
+
 /// Forwards every method of a source through a pointer.
 macro_rules! forward_source {
     ($pointer:ident) => {
@@ -120,6 +138,9 @@ macro_rules! forward_source {
             }
             fn resumable(&self) -> Option<&dyn Resumable> {
                 (**self).resumable()
+            }
+            fn growing(&self) -> Option<&dyn Growing> {
+                (**self).growing()
             }
             fn over(
                 &self,

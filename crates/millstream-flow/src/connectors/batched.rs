@@ -10,7 +10,7 @@ use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::poller::Io;
-use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
+use crate::source::{Growing, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source with a largest number of items in a batch. See
 /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).
@@ -59,5 +59,8 @@ impl<B, S: Source<B>> Source<B> for Batched<S> {
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.source.resumable()
+    }
+    fn growing(&self) -> Option<&dyn Growing> {
+        self.source.growing()
     }
 }

@@ -15,7 +15,9 @@ use crate::policy::OnError;
 use crate::run::control::Control;
 use crate::run::poller::Io;
 use crate::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
-use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
+use crate::source::{
+    Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
+};
 
 /// A source of items: a source of frames with a decoder. [`decode`] creates it.
 pub struct Decoded<S, F> {
@@ -90,6 +92,9 @@ where
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.source.resumable()
+    }
+    fn growing(&self) -> Option<&dyn Growing> {
+        self.source.growing()
     }
 }
 

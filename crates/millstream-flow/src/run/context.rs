@@ -24,6 +24,8 @@ pub struct WorkerContext {
     pub(crate) partition: usize,
     /// The partitions of the running source that have not ended.
     pub(crate) live: Vec<usize>,
+    /// The numbers and names of the partitions that the running source has found during the run.
+    pub(crate) found: Vec<(usize, String)>,
     pub(crate) clock: Arc<dyn Clock>,
     /// True if turns are not bounded by time, so that a replay and a trial are the same in each run.
     pub(crate) unbounded: bool,
@@ -61,6 +63,7 @@ impl WorkerContext {
             activity: 0,
             partition: 0,
             live: Vec::new(),
+            found: Vec::new(),
             clock,
             unbounded: false,
             slow: Vec::new(),

@@ -8,6 +8,7 @@ use mio::Waker;
 
 use crate::clock::now_ns;
 use crate::error::FlowError;
+use crate::run::lag::{PartitionLag, WatchedLag};
 use crate::run::metrics::{OutboxMetrics, StepMetrics};
 use crate::run::pace::Slow;
 
@@ -109,6 +110,7 @@ pub struct Control {
     /// The number of outboxes over their limits.
     full_outboxes: AtomicUsize,
     outboxes: Mutex<Vec<WatchOutbox>>,
+    lags: Mutex<Vec<WatchedLag>>,
     all_ended: Condvar,
     release: Option<Wrapper>,
     /// The epoch of the sources; it stays 0 without recovery.
@@ -175,6 +177,7 @@ impl Control {
             ended: Mutex::default(),
             full_outboxes: AtomicUsize::new(0),
             outboxes: Mutex::default(),
+            lags: Mutex::default(),
             all_ended: Condvar::new(),
             release,
             epoch: AtomicU64::new(0),
@@ -474,6 +477,19 @@ impl Control {
     pub(crate) fn outboxes(&self) -> Vec<OutboxMetrics> {
         let watched = lock(&self.outboxes);
         watched.iter().map(|watch| watch()).collect()
+    }
+
+    /// Adds the lag of a partition to the run's metrics.
+    pub(crate) fn watch_lag(&self, watched: WatchedLag) {
+        lock(&self.lags).push(watched);
+    }
+
+    /// Returns the lags of partitions, sorted by source and partition.
+    pub(crate) fn lags(&self) -> Vec<PartitionLag> {
+        let watched = lock(&self.lags);
+        let mut lags: Vec<_> = watched.iter().filter_map(WatchedLag::metrics).collect();
+        lags.sort_by(|a, b| (&a.source, &a.partition).cmp(&(&b.source, &b.partition)));
+        lags
     }
 
     /// True if the load in flight to some worker is so large, or an outbox so full, that sources must pause.

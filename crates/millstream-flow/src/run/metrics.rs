@@ -10,6 +10,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use crate::run::lag::summaries;
+pub use crate::run::lag::{Lag, LagGauge, PartitionLag};
+
 /// The largest latency of a histogram, four hours. A longer one counts as this.
 const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
 
@@ -149,6 +152,8 @@ pub struct Report {
     pub workers: Vec<Vec<StepMetrics>>,
     /// The outboxes of the sinks that have one.
     pub outboxes: Vec<OutboxMetrics>,
+    /// The lag of partitions whose source reports one.
+    pub lags: Vec<PartitionLag>,
 }
 
 impl Report {
@@ -179,7 +184,7 @@ impl Report {
         self.steps().into_iter().find(|step| step.name == name)
     }
 
-    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...]}`.
+    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...], lags: [...]}`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let list =
@@ -190,6 +195,7 @@ impl Report {
             "steps": list(&self.steps()),
             "workers": self.workers.iter().map(|steps| list(steps)).collect::<Vec<_>>(),
             "outboxes": self.outboxes.iter().map(OutboxMetrics::to_json).collect::<Vec<_>>(),
+            "lags": self.lags.iter().map(PartitionLag::to_json).collect::<Vec<_>>(),
         })
     }
 }
@@ -239,6 +245,9 @@ impl std::fmt::Display for Report {
                 outbox.waiting_records,
                 outbox.waiting_bytes,
             )?;
+        }
+        for line in summaries(&self.lags) {
+            writeln!(f, "{line}")?;
         }
         Ok(())
     }

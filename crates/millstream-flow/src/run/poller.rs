@@ -17,6 +17,8 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use timely::scheduling::Activator;
 
+use crate::run::lag::LagGauge;
+
 /// Whether a socket may have input.
 #[derive(Clone, Debug)]
 pub struct Readiness {
@@ -70,6 +72,8 @@ pub struct Io {
     waker: Arc<Waker>,
     wakes: Wakes,
     place: (usize, usize),
+    /// The gauge of the partition that is being opened, if it was asked for.
+    lag: Rc<RefCell<Option<LagGauge>>>,
 }
 
 impl Io {
@@ -77,6 +81,17 @@ impl Io {
     #[must_use]
     pub fn place(&self) -> (usize, usize) {
         self.place
+    }
+
+    /// Returns where the partition that is being opened reports its lag, from any thread.
+    #[must_use]
+    pub fn lag_gauge(&self) -> LagGauge {
+        self.lag.borrow_mut().get_or_insert_default().clone()
+    }
+
+    /// Returns the gauge of the partition that was opened, if it asked for one.
+    pub(crate) fn take_lag_gauge(&self) -> Option<LagGauge> {
+        self.lag.borrow_mut().take()
     }
 
     /// Returns a handle that wakes the source from another thread.
@@ -185,6 +200,7 @@ impl Poller {
             waker: Arc::clone(&self.waker),
             wakes: Rc::clone(&self.wakes),
             place,
+            lag: Rc::default(),
         }
     }
 

@@ -53,6 +53,7 @@ impl Running {
             elapsed: Duration::from_nanos(now_ns().saturating_sub(self.started)),
             workers: self.control.snapshots(),
             outboxes: self.control.outboxes(),
+            lags: self.control.lags(),
         }
     }
 

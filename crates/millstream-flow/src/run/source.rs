@@ -13,18 +13,18 @@ use timely::scheduling::Activator;
 use crate::batch::Batch;
 use crate::checkpoint::PartitionPosition;
 use crate::clock::now_ns;
-use crate::describe::node::{Node, NodeId, open_error};
-use crate::error::{Cause, Failure, FlowError};
+use crate::describe::node::NodeId;
+use crate::error::{Cause, Failure};
 use crate::policy::Policy;
 use crate::push::Push;
-use crate::run::build::{Capabilities, Epoch, Feed, Outlet, Root, WorkerBuild};
+use crate::run::build::{Capabilities, Epoch, Outlet, Root};
 use crate::run::context::WorkerContext;
+use crate::run::control::Phase;
 use crate::run::dead_letters::DeadLetterSinks;
-use crate::run::making::Making;
+use crate::run::opening::{Open, Opener, feed, open};
 use crate::run::pace::Pace;
-use crate::run::poller::Io;
 use crate::run::segment::{end_epoch, finish, report, segment, set_deadline, tick, turn};
-use crate::source::{Events, Next, Partition, PositionError, Source};
+use crate::source::{Events, Next, Source};
 
 /// The root of a source.
 pub(crate) fn source_root<B: Batch>(
@@ -44,8 +44,7 @@ pub(crate) fn source_root<B: Batch>(
         let lockstep = build.context.borrow().lockstep();
         let unbounded = build.context.borrow().unbounded;
         let feed = feed(feeding, opened.as_ref().ok());
-        let ((partitions, policy, dead_letters), made) =
-            segment(build, builder, &outlet, feed, opened)?;
+        let (opened, made) = segment(build, builder, &outlet, feed, opened)?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         build
             .sources
@@ -53,13 +52,17 @@ pub(crate) fn source_root<B: Batch>(
             .push(build.scope.activator_for(builder.operator_info().address));
         let mut reader = Reader {
             node,
-            partitions,
+            batch_size_max: opened.opener.batch_size_max(),
+            grows: opened.opener.grows(),
+            partitions: opened.partitions,
+            found: Vec::new(),
+            asks_at: 0,
+            opener: opened.opener,
             next: 0,
             chain: made.chain,
             batch: B::default(),
             held: None,
             pace: Pace::new(1, unbounded),
-            batch_size_max: batch_size_max(&*source),
             began_ns: 0,
             items: 0,
             activator,
@@ -72,8 +75,8 @@ pub(crate) fn source_root<B: Batch>(
             epoch: 0,
             closed: Vec::new(),
             capabilities: Rc::clone(&capabilities),
-            policy,
-            dead_letters,
+            policy: opened.policy,
+            dead_letters: opened.dead_letters,
         };
         let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
         builder.build_reschedule(move |initial| {
@@ -98,98 +101,6 @@ pub(crate) fn source_root<B: Batch>(
     })
 }
 
-/// The largest batch of a source that steps receive.
-fn batch_size_max<B: Batch>(source: &dyn Source<B>) -> usize {
-    let limit = source.settings().batch_size_max;
-    limit.unwrap_or(usize::MAX).max(1)
-}
-
-/// The input of a chain from its source on this worker.
-fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
-    let opened = opened.into_iter().flat_map(|(partitions, ..)| partitions);
-    let partitions = opened.map(|open| (open.index, open.name.clone()));
-    Feed {
-        workers,
-        partitions: partitions.collect(),
-    }
-}
-
-/// The partitions of a source on a worker, and the policy for its invalid input.
-type Opened<B> = (Vec<Open<B>>, Policy, DeadLetterSinks);
-
-/// Opens a source, or its replacement in a rehearsal.
-fn open<B: Batch>(
-    build: &WorkerBuild<'_, '_>,
-    node: NodeId,
-    source: &Arc<dyn Source<B>>,
-    io: &Io,
-) -> (Result<Opened<B>, FlowError>, usize) {
-    let this = &build.nodes[node];
-    let instead = match build.rehearsal {
-        Some(rehearsal) => rehearsal.source_for(this, source),
-        None => Ok(None),
-    };
-    let source = match instead {
-        Ok(instead) => instead.unwrap_or_else(|| Arc::clone(source)),
-        Err(error) => return (Err(error), 0),
-    };
-    let (opened, feeding) = open_partitions(build, this, &*source, io);
-    let opened = opened.map_err(|cause| open_error(this, cause));
-    let making = Making::of(node, build.nodes, &build.context.borrow(), build.rehearsal);
-    let opened = opened.and_then(|partitions| {
-        let policy = making.policy(&source.settings().on_error)?;
-        Ok((partitions, policy, making.into_dead_letters()))
-    });
-    (opened, feeding)
-}
-
-/// Opens the partitions of a source that this worker reads, at their saved positions if the run resumes;
-/// returns also the number of workers that have partitions.
-fn open_partitions<B: Batch>(
-    build: &WorkerBuild<'_, '_>,
-    this: &Node,
-    source: &dyn Source<B>,
-    io: &Io,
-) -> (Result<Vec<Open<B>>, Cause>, usize) {
-    let names = source.partitions(build.workers);
-    let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
-    let cx = build.context.borrow();
-    let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
-    let open = || {
-        let mut opened = Vec::new();
-        let mut names = names?;
-        if let Some(resume) = resume {
-            let is_same = |name: &str, saved: &str| match source.resumable() {
-                Some(resumable) => resumable.is_same_partition(name, saved),
-                None => name == saved,
-            };
-            resume.rename(&this.name, &mut names, is_same);
-        }
-        for (index, name) in names.into_iter().enumerate() {
-            if index % build.workers == build.worker {
-                let position = resume.and_then(|resume| resume.position(&this.name, &name));
-                let input = source.open(index, position, io);
-                let input = input.map_err(|cause| of_partition(&name, cause))?;
-                opened.push(Open { index, name, input });
-            }
-        }
-        Ok(opened)
-    };
-    let opened: Result<Vec<Open<B>>, Cause> = open();
-    if resume.is_some() && opened.as_ref().is_ok_and(|opened| !opened.is_empty()) {
-        cx.control.source_begins();
-    }
-    (opened, feeding)
-}
-
-/// An error of opening a partition; where its position cannot be read, with the name of the partition.
-fn of_partition(name: &str, cause: Cause) -> Cause {
-    match cause.downcast_ref::<PositionError>() {
-        Some(error) => format!("partition \"{name}\": {error}").into(),
-        None => cause,
-    }
-}
-
 /// The number of items and batches that a source passes on before other operators run.
 const ITEMS_PER_TURN: usize = 1024;
 const BATCHES_PER_TURN: usize = 256;
@@ -197,6 +108,8 @@ const BATCHES_PER_TURN: usize = 256;
 const CONGESTED_NS: u64 = 50_000;
 /// The same for an outbox that is over its limit.
 const OUTBOX_FULL_NS: u64 = 5_000_000;
+/// The time after which a source is asked again for partitions that it has found, in a run without epochs.
+const ASK_NS: u64 = 1_000_000_000;
 
 /// Returns the time at which a paused source checks again.
 fn congested_until(cx: &WorkerContext) -> u64 {
@@ -207,17 +120,17 @@ fn congested_until(cx: &WorkerContext) -> u64 {
     now_ns() + wait
 }
 
-/// An open partition.
-struct Open<B> {
-    index: usize,
-    name: String,
-    input: Box<dyn Partition<B>>,
-}
-
 /// The partitions of a source on one worker, and the chain after them.
 struct Reader<B> {
     node: NodeId,
     partitions: Vec<Open<B>>,
+    opener: Opener<B>,
+    /// Whether partitions may be found during the run.
+    grows: bool,
+    /// The numbers and names of the partitions that were opened during the run.
+    found: Vec<(usize, String)>,
+    /// The time at which the source is asked for partitions again, in a run without epochs.
+    asks_at: u64,
     /// The index of the partition that is read next.
     next: usize,
     chain: Box<dyn Push<B>>,
@@ -266,12 +179,17 @@ impl<B: Batch> Reader<B> {
         }
         if cx.control.stopping() && cx.checkpoint.is_none() {
             self.partitions.clear();
+            self.grows = false;
         } else if cx.control.congested() {
             self.wake_at(congested_until(cx));
             return self.flush(cx);
         }
+        if cx.checkpoint.is_none() {
+            self.open_found_in_time(cx)?;
+        }
         self.read_all(cx)?;
-        if self.partitions.is_empty() && cx.checkpoint.is_none() && self.held.is_none() {
+        let has_ended = self.partitions.is_empty() && !self.grows;
+        if has_ended && cx.checkpoint.is_none() && self.held.is_none() {
             return self.finish(cx);
         }
         self.flush(cx)?;
@@ -384,6 +302,7 @@ impl<B: Batch> Reader<B> {
             let (chain, epoch) = (&mut *self.chain, &mut self.epoch);
             end_epoch(self.node, chain, epoch, &self.capabilities, cx)?;
             self.has_read = false;
+            self.open_found(cx)?;
         }
         if self.partitions.is_empty() && cx.control.is_drained() {
             match &cx.checkpoint {
@@ -395,6 +314,40 @@ impl<B: Batch> Reader<B> {
         if cx.control.ends_in(self.epoch) {
             self.note_positions(cx)?;
             return self.finish(cx);
+        }
+        Ok(())
+    }
+
+    /// Opens the partitions of this worker that the source has found.
+    fn open_found(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if !self.grows || cx.control.phase() != Phase::Running {
+            return Ok(());
+        }
+        let opened = self.opener.open_found(cx);
+        let opened = opened.map_err(|cause| self.failure(cause, cx))?;
+        if opened.is_empty() {
+            return Ok(());
+        }
+        if cx.checkpoint.is_some() && self.partitions.is_empty() {
+            cx.control.source_begins();
+        }
+        let named = opened.iter().map(|open| (open.index, open.name.clone()));
+        self.found.extend(named);
+        self.partitions.extend(opened);
+        self.publish_partitions(cx);
+        self.activator.activate();
+        Ok(())
+    }
+
+    /// As [`open_found`](Self::open_found), about once a second.
+    fn open_found_in_time(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if self.grows {
+            let now = now_ns();
+            if now >= self.asks_at {
+                self.asks_at = now + ASK_NS;
+                self.open_found(cx)?;
+            }
+            self.wake_at(self.asks_at);
         }
         Ok(())
     }
@@ -453,6 +406,7 @@ impl<B: Batch> Reader<B> {
         cx.live.clear();
         cx.live
             .extend(self.partitions.iter().map(|open| open.index));
+        cx.found.clone_from(&self.found);
     }
 
     /// Reads one partition in one turn.

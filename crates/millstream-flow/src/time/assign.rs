@@ -127,6 +127,8 @@ impl TimeSource {
 /// The step that assigns times, on one worker.
 struct Assigner<O, A> {
     node: NodeId,
+    /// The number of this step among those that assign times to the source.
+    nth: usize,
     /// The source of the partitions.
     origin: NodeId,
     source: TimeSource,
@@ -138,9 +140,38 @@ struct Assigner<O, A> {
     next: Box<dyn Push<O>>,
 }
 
+/// The name under which the event time of a partition is saved: its own, with a number after the first step that assigns times.
+fn saved_name(partition: &str, nth: usize) -> String {
+    match nth {
+        0 => partition.to_owned(),
+        nth => format!("{partition}#{nth}"),
+    }
+}
+
 impl<O, A> Assigner<O, A> {
+    /// Adds the partitions that the source has found during the run. Event time waits for them as for those at the start.
+    fn add_found(&mut self, cx: &WorkerContext) {
+        for (number, name) in &cx.found {
+            let at = self
+                .partitions
+                .binary_search_by_key(number, |known| known.partition);
+            if let Err(at) = at {
+                let found = PartitionTime {
+                    partition: *number,
+                    name: saved_name(name, self.nth),
+                    lateness: self.source.lateness(),
+                    watermark: BEFORE_ALL,
+                    heard: BEFORE_ALL,
+                    sender: Sender::Live,
+                };
+                self.partitions.insert(at, found);
+            }
+        }
+    }
+
     /// Updates the state of the partitions, and joins their watermarks.
     fn join(&mut self, cx: &mut WorkerContext) -> Option<Watermark> {
+        self.add_found(cx);
         for partition in &mut self.partitions {
             if partition.heard == BEFORE_ALL {
                 partition.heard = cx.now;
@@ -197,6 +228,7 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
     fn push(&mut self, batch: &mut I, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.current = self.node;
         let items = batch.len();
+        self.add_found(cx);
         let known = self
             .partitions
             .binary_search_by_key(&cx.partition, |known| known.partition);
@@ -335,10 +367,7 @@ impl<B: Batch> Pipe<B> {
             let assign = make(&making)?;
             let dead_letters = making.into_dead_letters();
             let partitions = segment.partitions().map(|(partition, name)| {
-                let name = match nth {
-                    0 => name.to_owned(),
-                    nth => format!("{name}#{nth}"),
-                };
+                let name = saved_name(name, nth);
                 PartitionTime {
                     partition,
                     lateness: source.lateness(),
@@ -356,6 +385,7 @@ impl<B: Batch> Pipe<B> {
             };
             let assigner: Box<dyn Push<B>> = Box::new(Assigner {
                 node,
+                nth,
                 origin,
                 source,
                 assign,

@@ -26,6 +26,7 @@ mod directories_grown;
 mod durable;
 mod files;
 mod files_by_key;
+mod growing;
 mod grown;
 mod idle;
 mod joins;

@@ -11,7 +11,7 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Events, Next, Partition, Position, Resumable, Source, SourceSettings,
+    Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
 use millstream_flow::{Flow, Pipe, SourceExt, files, journals, tcp};
 use millstream_http::Body;
@@ -176,6 +176,9 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.0.resumable()
+    }
+    fn growing(&self) -> Option<&dyn Growing> {
+        self.0.growing()
     }
 }
 

@@ -1,0 +1,168 @@
+//! Opens the partitions of a source on one worker: at the start, and those that the source finds during the run.
+//!
+//! Invariant: a partition is opened by the worker whose number is that of the partition modulo the number of workers, once in a run,
+//! and between two epochs.
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::describe::node::{Node, NodeId, open_error};
+use crate::error::{Cause, FlowError};
+use crate::policy::Policy;
+use crate::run::build::{Feed, WorkerBuild};
+use crate::run::context::WorkerContext;
+use crate::run::dead_letters::DeadLetterSinks;
+use crate::run::lag::WatchedLag;
+use crate::run::making::Making;
+use crate::run::poller::Io;
+use crate::source::{Partition, PositionError, Source};
+
+/// An open partition.
+pub(crate) struct Open<B> {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) input: Box<dyn Partition<B>>,
+}
+
+/// Opens the partitions of a source on one worker.
+pub(crate) struct Opener<B> {
+    source: Arc<dyn Source<B>>,
+    /// The name of the source in the flow.
+    name: String,
+    io: Io,
+    /// The number of partitions that were opened, by all workers.
+    known: usize,
+}
+
+/// What is open of a source on a worker, and the policy for its invalid input.
+pub(crate) struct Opened<B> {
+    pub(crate) partitions: Vec<Open<B>>,
+    pub(crate) opener: Opener<B>,
+    pub(crate) policy: Policy,
+    pub(crate) dead_letters: DeadLetterSinks,
+}
+
+/// Opens a source, or its replacement in a rehearsal; returns also the number of workers that have partitions.
+pub(crate) fn open<B: Batch>(
+    build: &WorkerBuild<'_, '_>,
+    node: NodeId,
+    source: &Arc<dyn Source<B>>,
+    io: &Io,
+) -> (Result<Opened<B>, FlowError>, usize) {
+    let this = &build.nodes[node];
+    let instead = match build.rehearsal {
+        Some(rehearsal) => rehearsal.source_for(this, source),
+        None => Ok(None),
+    };
+    let source = match instead {
+        Ok(instead) => instead.unwrap_or_else(|| Arc::clone(source)),
+        Err(error) => return (Err(error), 0),
+    };
+    let names = source.partitions(build.workers);
+    let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
+    let mut opener = Opener {
+        source,
+        name: this.name.clone(),
+        io: io.clone(),
+        known: 0,
+    };
+    let opened = names.and_then(|names| opener.open_all(names, this, &build.context.borrow()));
+    let opened = opened.map_err(|cause| open_error(this, cause));
+    let making = Making::of(node, build.nodes, &build.context.borrow(), build.rehearsal);
+    let opened = opened.and_then(|partitions| {
+        let policy = making.policy(&opener.source.settings().on_error)?;
+        Ok(Opened {
+            partitions,
+            opener,
+            policy,
+            dead_letters: making.into_dead_letters(),
+        })
+    });
+    (opened, feeding)
+}
+
+/// The input of a chain from its source on this worker.
+pub(crate) fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
+    let opened = opened.into_iter().flat_map(|opened| &opened.partitions);
+    let partitions = opened.map(|open| (open.index, open.name.clone()));
+    Feed {
+        workers,
+        partitions: partitions.collect(),
+    }
+}
+
+impl<B: Batch> Opener<B> {
+    /// The largest batch of the source that steps receive.
+    pub(crate) fn batch_size_max(&self) -> usize {
+        let limit = self.source.settings().batch_size_max;
+        limit.unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Whether the source may find partitions during the run.
+    pub(crate) fn grows(&self) -> bool {
+        self.source.growing().is_some()
+    }
+
+    /// Opens the partitions that the source begins with, at their saved positions if the run resumes.
+    fn open_all(
+        &mut self,
+        mut names: Vec<String>,
+        this: &Node,
+        cx: &WorkerContext,
+    ) -> Result<Vec<Open<B>>, Cause> {
+        if let Some(checkpoint) = &cx.checkpoint {
+            let is_same = |name: &str, saved: &str| match self.source.resumable() {
+                Some(resumable) => resumable.is_same_partition(name, saved),
+                None => name == saved,
+            };
+            checkpoint.resume.rename(&this.name, &mut names, is_same);
+        }
+        let opened = self.open_own(names, cx)?;
+        if cx.checkpoint.is_some() && !opened.is_empty() {
+            cx.control.source_begins();
+        }
+        Ok(opened)
+    }
+
+    /// Opens the partitions that the source has found since it was asked last.
+    pub(crate) fn open_found(&mut self, cx: &WorkerContext) -> Result<Vec<Open<B>>, Cause> {
+        let names = match self.source.growing() {
+            Some(growing) => growing.found(self.known)?,
+            None => Vec::new(),
+        };
+        self.open_own(names, cx)
+    }
+
+    /// Opens those of the next partitions that are this worker's.
+    fn open_own(&mut self, names: Vec<String>, cx: &WorkerContext) -> Result<Vec<Open<B>>, Cause> {
+        let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
+        let mut opened = Vec::new();
+        for name in names {
+            let index = self.known;
+            self.known += 1;
+            if index % cx.workers != cx.worker {
+                continue;
+            }
+            let position = resume.and_then(|resume| resume.position(&self.name, &name));
+            let input = self.source.open(index, position, &self.io);
+            let input = input.map_err(|cause| of_partition(&name, cause))?;
+            if let Some(gauge) = self.io.take_lag_gauge() {
+                cx.control.watch_lag(WatchedLag {
+                    source: self.name.clone(),
+                    partition: name.clone(),
+                    gauge,
+                });
+            }
+            opened.push(Open { index, name, input });
+        }
+        Ok(opened)
+    }
+}
+
+/// An error of opening a partition; where its position cannot be read, with the name of the partition.
+fn of_partition(name: &str, cause: Cause) -> Cause {
+    match cause.downcast_ref::<PositionError>() {
+        Some(error) => format!("partition \"{name}\": {error}").into(),
+        None => cause,
+    }
+}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 try:
     from ._millstream import KafkaMessage as Message
+    from ._millstream import kafka_message_time as message_time
 except ImportError:  # a build without the feature
     pass
 
@@ -37,6 +38,7 @@ __all__ = [
     "SchemaRegistryError",
     "avro",
     "json_schema",
+    "message_time",
     "protobuf",
     "read",
     "write",

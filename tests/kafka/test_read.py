@@ -286,17 +286,3 @@ def test_bad_sources(broker: Broker) -> None:
         read(broker, "a", start="group")
     with pytest.raises(ms.FlowUsageError, match="name of a topic"):
         read(broker)
-
-
-def test_an_idle_flow_costs_almost_nothing(broker: Broker) -> None:
-    """A flow that polled would use a large part of a core; the bound is far from both."""
-    topic = broker.create("idle", partitions=4)
-    flow = ms.Flow("idle")
-    flow.source("in", read(broker, topic, end=None)).sink("out", ms.testing.discard())
-    running = flow.start()
-    time.sleep(1)
-    before = time.process_time()
-    time.sleep(4)
-    used = time.process_time() - before
-    running.stop()
-    assert used < 0.4, f"{used} s of 4 s"

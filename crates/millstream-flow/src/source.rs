@@ -107,7 +107,7 @@ pub trait Resumable: Send + Sync {
 /// state from the end of its first epoch on. The next run learns of it by [`Source::partitions`].
 pub trait Growing: Send + Sync {
     /// Returns the names of the partitions from the number `known` on. Those of [`Source::partitions`] have the first numbers, and
-    /// those that were found since follow in the order in which they were found. Each worker asks after each epoch, and about every
+    /// those that were found since follow in the order in which they were found. Each worker asks after each epoch, and some times a
     /// second in a run without epochs. It must not wait.
     ///
     /// # Errors

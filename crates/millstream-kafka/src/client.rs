@@ -14,15 +14,24 @@ use millstream_flow::poller::Wake;
 
 use crate::error::Error;
 
-pub(crate) use consumer::connect;
+pub(crate) use consumer::{connect, connect_for_questions};
 
 /// A topic and the number of a partition of it.
 pub(crate) type TopicPartition<'a> = (&'a str, i32);
 
+/// What the brokers say of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Topic {
+    /// The number of its partitions.
+    pub(crate) partitions: usize,
+    /// Its identity, which differs from that of any other topic that has or had its name; unknown with brokers before 2.8.
+    pub(crate) id: Option<String>,
+}
+
 /// Access to topics for reading. Calls wait for the broker, within the timeout of the settings.
 pub(crate) trait Consumer: Send + Sync {
-    /// Returns the number of partitions of a topic.
-    fn partitions(&self, topic: &str) -> Result<usize, Error>;
+    /// Returns what the brokers say of a topic.
+    fn topic(&self, name: &str) -> Result<Topic, Error>;
     /// Returns the offset of the oldest message and the offset at which the messages that may be read end: with `read_committed`
     /// that of the first message of an open transaction.
     fn bounds(&self, of: TopicPartition<'_>) -> Result<(i64, i64), Error>;
@@ -32,6 +41,10 @@ pub(crate) trait Consumer: Send + Sync {
     fn group_offset(&self, of: TopicPartition<'_>) -> Result<Option<i64>, Error>;
     /// Commits offsets for the group.
     fn commit(&self, offsets: &[(String, i32, i64)]) -> Result<(), Error>;
+    /// Takes what the client reports on its own: logs, errors, statistics. Any thread may call this.
+    fn serve(&self);
+    /// Returns the offset at which a partition that is fetched ends, as of the last statistics.
+    fn end_of(&self, of: TopicPartition<'_>) -> Option<i64>;
     /// Begins to fetch a partition. `wake` is called when the queue is no longer empty.
     fn open(
         self: Arc<Self>,

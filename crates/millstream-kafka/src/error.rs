@@ -74,6 +74,19 @@ pub enum Error {
         /// The number of partitions.
         found: usize,
     },
+    /// A topic was deleted, and another one has its name.
+    #[error(
+        "topic \"{topic}\" was created anew: its identity is {found}, and the flow has read {known}. Start the source again with \
+         --drop-state to read the new topic"
+    )]
+    Recreated {
+        /// The name of the topic.
+        topic: String,
+        /// The identity of the topic that the flow has read.
+        known: String,
+        /// The identity of the topic that has its name now.
+        found: String,
+    },
     /// A partition cannot be read.
     #[error("topic \"{topic}\", partition {partition}, offset {offset}: {reason}")]
     Read {

@@ -5,14 +5,16 @@ mod choices;
 mod discovery;
 mod names;
 mod partition;
+mod progress;
 mod run;
+mod saved;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings,
+    Beginning, Growing, Partition, Position, Recording, Resumable, Source, SourceSettings,
 };
 use millstream_flow::{Frames, codec};
 
@@ -21,6 +23,7 @@ use crate::message::Message;
 use choices::Format;
 pub use choices::{End, Start};
 use partition::KafkaPartition;
+use progress::Progress;
 use run::{GroupCommits, Run};
 
 /// A source of the messages of topics. See [`read`].
@@ -145,19 +148,25 @@ impl Source<Frames> for ReadKafka {
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let run = self.current()?;
         let resumes = self.lock().resumes;
-        let (topic, number) = run.partition(partition)?;
-        let from = match resume {
-            Some(position) => bounds::resumed(&run, (&topic, number), position)?,
-            None if resumes => bounds::started(&run, (&topic, number), &Start::Earliest)?,
-            None => bounds::started(&run, (&topic, number), &self.start)?,
+        let (topic, number, found) = run.partition(partition)?;
+        let from = match (resume, found) {
+            (Some(position), _) => bounds::resumed(&run, (&topic, number), position)?,
+            (None, Some(first)) => first,
+            (None, None) if resumes => bounds::started(&run, (&topic, number), &Start::Earliest)?,
+            (None, None) => bounds::started(&run, (&topic, number), &self.start)?,
         };
         let end = bounds::end(&run, (&topic, number), self.end)?;
         let consumer = run.consumer_of(io.place())?;
+        let weak = Arc::downgrade(&consumer);
+        let progress = Progress::new((&topic, number), weak, io.lag_gauge(), from);
+        let progress = Arc::new(progress);
         let queue = consumer.open((&topic, number), from, io.wake())?;
+        run.watch(&progress);
         let opened = KafkaPartition::new(
             run.clone(),
             (topic, number),
             queue,
+            progress,
             (from, end),
             self.format,
         );
@@ -174,6 +183,24 @@ impl Source<Frames> for ReadKafka {
 
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)
+    }
+
+    fn growing(&self) -> Option<&dyn Growing> {
+        // A run that ends reads the partitions with which it began.
+        if self.end != End::Never {
+            return None;
+        }
+        if let Some(run) = &self.lock().run {
+            run.discovery.engine_takes_in();
+        }
+        Some(self)
+    }
+}
+
+impl Growing for ReadKafka {
+    fn found(&self, known: usize) -> Result<Vec<String>, Cause> {
+        let run = self.lock().run.clone();
+        Ok(run.map_or_else(Vec::new, |run| run.found_names(known)))
     }
 }
 
@@ -224,6 +251,9 @@ impl Source<Vec<Message>> for Messages {
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.0.resumable()
+    }
+    fn growing(&self) -> Option<&dyn Growing> {
+        self.0.growing()
     }
     fn over(
         &self,

@@ -2,6 +2,8 @@
 
 mod encoder;
 mod message;
+mod time;
 
 pub(crate) use encoder::KafkaEncoder;
 pub(crate) use message::KafkaMessage;
+pub(crate) use time::{ByMessageTime, kafka_message_time};

@@ -85,6 +85,9 @@ mod _millstream {
     };
     #[cfg(feature = "kafka")]
     #[pymodule_export]
+    use crate::kafka::kafka_message_time;
+    #[cfg(feature = "kafka")]
+    #[pymodule_export]
     use crate::sink::kafka_write;
     #[pymodule_export]
     use crate::sink::{

@@ -92,6 +92,15 @@ impl Pipe {
     }
 }
 
+/// The event time of items; `lateness` and `idle` in nanoseconds.
+fn event_times(lateness: u64, idle: Option<u64>) -> EventTime {
+    let how = EventTime::default().lateness(Duration::from_nanos(lateness));
+    match idle {
+        Some(idle) => how.idle(Duration::from_nanos(idle)),
+        None => how,
+    }
+}
+
 #[pymethods]
 impl Pipe {
     /// Adds a step; `make` is called once on each worker and returns its kernel.
@@ -154,15 +163,30 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let on_error = OnErrorOption::read(on_error)?;
         let handling = on_error.clone();
-        let mut how = EventTime::default().lateness(Duration::from_nanos(lateness));
-        if let Some(idle) = idle {
-            how = how.idle(Duration::from_nanos(idle));
-        }
-        let pipe = self
-            .pipe
-            .assigned(name, TimeSource::Event(how), move |making| {
-                ByKernel::make(&make, &on_error, making)
-            });
+        let source = TimeSource::Event(event_times(lateness, idle));
+        let pipe = self.pipe.assigned(name, source, move |making| {
+            ByKernel::make(&make, &on_error, making)
+        });
+        let pipe = handling.of(pipe);
+        Pipe { pipe }.checked(py)
+    }
+
+    /// As `event_time`, with the times of messages of Kafka.
+    #[cfg(feature = "kafka")]
+    fn message_time(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        lateness: u64,
+        idle: Option<u64>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
+        let source = TimeSource::Event(event_times(lateness, idle));
+        let pipe = self.pipe.assigned(name, source, move |making| {
+            crate::kafka::ByMessageTime::make(&on_error, making)
+        });
         let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
     }

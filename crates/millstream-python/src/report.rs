@@ -54,6 +54,13 @@ impl Report {
         from_json(py, &self.to_json())?.get_item("outboxes")
     }
 
+    /// The lag of the partitions whose source reports one, as dicts: ``source`` and ``partition``, and ``records``,
+    /// ``bytes`` and ``seconds`` that were not read yet, None where the source does not know it.
+    #[getter]
+    fn lags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        from_json(py, &self.to_json())?.get_item("lags")
+    }
+
     /// The steps of each worker.
     #[getter]
     fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import _kernels
+from .. import _kernels, _millstream
 from .._durations import nanos
 from .._types import T_co
 from .arguments import callable_or_raise
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["EventTimeVerbs"]
+
+_MESSAGE_TIME = getattr(_millstream, "kafka_message_time", object())
 
 
 class EventTimeVerbs(PlainBase[T_co]):
@@ -43,7 +45,7 @@ class EventTimeVerbs(PlainBase[T_co]):
 
         Args:
             f: returns the time of an item: seconds since an epoch of your choice, or a datetime with a time
-                zone.
+                zone. ``ms.kafka.message_time`` is that of a message, and is not called for each item.
             lateness: how many seconds an item may be older than the newest one of its partition without
                 being late.
             idle: after how many seconds of silence a partition no longer holds back the watermark. None: it
@@ -70,8 +72,10 @@ class EventTimeVerbs(PlainBase[T_co]):
             [(0.0, 1), (60.0, 2)]
         """
         callable_or_raise("event_time", f)
-        kernel = _kernels.key_values(f, on_error != "fail")
         late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
+        if f is _MESSAGE_TIME:
+            return self._new_stream(self._pipe.message_time(name or "", late, pause, on_error), True)
+        kernel = _kernels.key_values(f, on_error != "fail")
         return self._new_stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
 
     def event_clock(

@@ -109,7 +109,7 @@ const CONGESTED_NS: u64 = 50_000;
 /// The same for an outbox that is over its limit.
 const OUTBOX_FULL_NS: u64 = 5_000_000;
 /// The time after which a source is asked again for partitions that it has found, in a run without epochs.
-const ASK_NS: u64 = 1_000_000_000;
+const ASK_NS: u64 = 250_000_000;
 
 /// Returns the time at which a paused source checks again.
 fn congested_until(cx: &WorkerContext) -> u64 {
@@ -339,7 +339,7 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    /// As [`open_found`](Self::open_found), about once a second.
+    /// As [`open_found`](Self::open_found), some times a second.
     fn open_found_in_time(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if self.grows {
             let now = now_ns();

@@ -9,15 +9,17 @@ use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::context::Context;
 use super::settings::Settings;
-use super::{Consumer, Incoming, Notice, Polled, Queue, TopicPartition, Trouble};
+use super::{Consumer, Incoming, Notice, Polled, Queue, Topic, TopicPartition, Trouble};
 use crate::error::Error;
 
 /// The number of events of the client that are served at once. An event that is served looks like an empty queue.
 const EVENTS: usize = 32;
+/// The number of events among which the identity of a topic is, after its metadata were asked for.
+const METADATA_EVENTS: usize = 10_000;
 /// How long an error of a connection may be later than the error of the call that needed it.
 const REASON_WAIT: Duration = Duration::from_millis(50);
 
@@ -37,7 +39,27 @@ pub(crate) fn connect(
     settings: &Settings,
     partitions: usize,
 ) -> Result<Arc<dyn Consumer>, Error> {
-    let config = settings.consumer(servers, group, partitions)?;
+    create(
+        servers,
+        settings.consumer(servers, group, partitions)?,
+        settings,
+    )
+}
+
+/// Creates a consumer for questions about topics, which fetches nothing.
+pub(crate) fn connect_for_questions(
+    servers: &str,
+    group: &str,
+    settings: &Settings,
+) -> Result<Arc<dyn Consumer>, Error> {
+    create(servers, settings.questions(servers, group)?, settings)
+}
+
+fn create(
+    servers: &str,
+    config: ClientConfig,
+    settings: &Settings,
+) -> Result<Arc<dyn Consumer>, Error> {
     let consumer: Result<BaseConsumer<Context>, _> = config.create_with_context(Context::default());
     let mut consumer = consumer.map_err(|error| setting(servers, error))?;
     let has_events = Arc::new(AtomicBool::new(true));
@@ -123,6 +145,19 @@ impl Client {
         }
     }
 
+    /// Returns the identity of a topic whose metadata were asked for last, if the client has reported it since.
+    fn topic_id(&self, topic: &str) -> Option<String> {
+        let mut id = None;
+        for _ in 0..METADATA_EVENTS {
+            let _ = self.consumer.poll(Duration::ZERO);
+            id = self.consumer.context().take_topic_id(topic);
+            if id.is_some() {
+                break;
+            }
+        }
+        id
+    }
+
     fn list((topic, partition): TopicPartition<'_>, offset: Offset) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
         // It fails for an offset that is no number only.
@@ -142,7 +177,7 @@ impl Client {
 }
 
 impl Consumer for Client {
-    fn partitions(&self, topic: &str) -> Result<usize, Error> {
+    fn topic(&self, topic: &str) -> Result<Topic, Error> {
         let metadata = self.consumer.fetch_metadata(Some(topic), self.patience);
         let metadata = metadata.map_err(|error| self.failed(&error))?;
         let found = metadata.topics().iter().find(|found| found.name() == topic);
@@ -166,7 +201,10 @@ impl Consumer for Client {
         }
         match found.partitions().len() {
             0 => Err(missing()),
-            count => Ok(count),
+            count => Ok(Topic {
+                partitions: count,
+                id: self.topic_id(topic),
+            }),
         }
     }
 
@@ -198,6 +236,14 @@ impl Consumer for Client {
         }
         let committed = self.consumer.commit(&list, CommitMode::Sync);
         committed.map_err(|error| self.failed(&error))
+    }
+
+    fn serve(&self) {
+        Client::serve(self);
+    }
+
+    fn end_of(&self, (topic, partition): TopicPartition<'_>) -> Option<i64> {
+        self.consumer.context().stable_end_of(topic, partition)
     }
 
     fn open(

@@ -25,6 +25,10 @@ struct Reports {
     last: Option<Notice>,
     /// The offset of the last end of each partition that the client has reported.
     ends: HashMap<String, HashMap<i32, i64>>,
+    /// The offset after the last message of each partition that may be read, as of the last statistics.
+    stable_ends: HashMap<String, HashMap<i32, i64>>,
+    /// The identity of each topic whose metadata was asked for.
+    topic_ids: HashMap<String, String>,
 }
 
 impl Context {
@@ -48,6 +52,27 @@ impl Context {
     }
 }
 
+impl Context {
+    /// Returns the offset at which a partition ends, as of the last statistics.
+    pub(crate) fn stable_end_of(&self, topic: &str, partition: i32) -> Option<i64> {
+        let reports = self.lock();
+        reports.stable_ends.get(topic)?.get(&partition).copied()
+    }
+
+    /// Takes the identity of a topic, if the client has reported it since the last call.
+    pub(crate) fn take_topic_id(&self, topic: &str) -> Option<String> {
+        self.lock().topic_ids.remove(topic)
+    }
+}
+
+/// Returns topic and identity of a line of the client's log about metadata. No function of the client returns the identity.
+fn parse_topic_id(text: &str) -> Option<(&str, &str)> {
+    let (before, after) = text.rsplit_once(" changed id from ")?;
+    let (_, topic) = before.split_once("Topic ")?;
+    let (_, id) = after.split_once(" to ")?;
+    Some((topic, id.trim()))
+}
+
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         match level {
@@ -59,7 +84,13 @@ impl ClientContext for Context {
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
                 tracing::info!("kafka client: {facility}: {text}");
             }
-            RDKafkaLogLevel::Debug => tracing::debug!("kafka client: {facility}: {text}"),
+            RDKafkaLogLevel::Debug => {
+                if let Some((topic, id)) = parse_topic_id(text) {
+                    let mut reports = self.lock();
+                    reports.topic_ids.insert(topic.to_owned(), id.to_owned());
+                }
+                tracing::trace!("kafka client: {facility}: {text}");
+            }
         }
     }
 
@@ -67,6 +98,14 @@ impl ClientContext for Context {
         let mut reports = self.lock();
         for (name, topic) in &statistics.topics {
             for (number, partition) in &topic.partitions {
+                let end = match partition.ls_offset {
+                    0.. => partition.ls_offset,
+                    _ => partition.hi_offset,
+                };
+                if *number >= 0 && end >= 0 {
+                    let ends = reports.stable_ends.entry(name.clone()).or_default();
+                    ends.insert(*number, end);
+                }
                 if *number >= 0 && partition.eof_offset >= 0 {
                     let ends = reports.ends.entry(name.clone()).or_default();
                     ends.insert(*number, partition.eof_offset);
@@ -107,3 +146,19 @@ impl ClientContext for Context {
 }
 
 impl ConsumerContext for Context {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identity_of_a_topic_is_in_a_line_of_the_log() {
+        let line = "[thrd:main]: Topic a.Topic b changed id from AAAAAAAAAAAAAAAAAAAAAA to 3Vf9GtWbQfC8eUe5Dmvq0w";
+        let parsed = parse_topic_id(line);
+        assert_eq!(parsed, Some(("a.Topic b", "3Vf9GtWbQfC8eUe5Dmvq0w")));
+        assert_eq!(
+            parse_topic_id("[thrd:main]: Topic a [0] Leader 1 Epoch 0"),
+            None
+        );
+    }
+}

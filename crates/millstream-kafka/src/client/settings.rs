@@ -8,6 +8,9 @@ use rdkafka::config::RDKafkaLogLevel;
 
 use crate::error::Error;
 
+/// The interval at which a source looks for changes of its topics, unless the settings have another
+/// `topic.metadata.refresh.interval.ms`.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a call waits for a broker, unless the settings have another `socket.timeout.ms`.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest message of a producer, as librdkafka has it.
@@ -77,6 +80,27 @@ impl Settings {
             .get("socket.timeout.ms")
             .and_then(|text| text.parse().ok());
         millis.map_or(PATIENCE, Duration::from_millis)
+    }
+
+    /// The interval at which a source looks for new partitions, and for topics that were created anew. None: it does not look.
+    pub(crate) fn look_interval(&self) -> Option<Duration> {
+        match self.get("topic.metadata.refresh.interval.ms") {
+            Some("-1") => None,
+            set => {
+                let millis = set.and_then(|text| text.parse().ok());
+                Some(millis.map_or(LOOK_INTERVAL, Duration::from_millis))
+            }
+        }
+    }
+
+    /// The configuration of a consumer for questions about topics, which fetches nothing.
+    pub(crate) fn questions(&self, servers: &str, group: &str) -> Result<ClientConfig, Error> {
+        let mut config = self.consumer(servers, group, 1)?;
+        // The identity of a topic is in the log only.
+        config.set_log_level(RDKafkaLogLevel::Debug);
+        config.set("debug", "metadata");
+        config.set("statistics.interval.ms", "0");
+        Ok(config)
     }
 
     /// The largest message that a producer takes, in bytes of key, value and headers.

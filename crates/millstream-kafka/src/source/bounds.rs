@@ -5,6 +5,7 @@ use millstream_flow::source::Position;
 
 use super::choices::{End, Start};
 use super::run::Run;
+use super::saved;
 use crate::client::TopicPartition;
 use crate::error::Error;
 
@@ -14,7 +15,8 @@ pub(super) fn resumed(
     of: TopicPartition<'_>,
     position: &Position,
 ) -> Result<i64, Cause> {
-    let offset = position.require_number()? as i64;
+    let (offset, topic_id) = saved::offset(position)?;
+    run.check_id(of.0, topic_id)?;
     let (first, end) = run.control.bounds(of)?;
     let (topic, partition) = (of.0.to_owned(), of.1);
     if offset < first {

@@ -11,7 +11,9 @@ use millstream_flow::error::Cause;
 use millstream_flow::source::{Events, Next, Partition, Position};
 
 use super::choices::Format;
+use super::progress::Progress;
 use super::run::Run;
+use super::saved;
 use crate::client::{Incoming, Notice, Polled, Queue, Trouble};
 use crate::error::Error;
 use crate::message::{Parts, put_value};
@@ -26,6 +28,7 @@ pub(super) struct KafkaPartition {
     run: Arc<Run>,
     topic: String,
     number: i32,
+    progress: Arc<Progress>,
     // Before the run, which closes the client.
     queue: Option<Box<dyn Queue>>,
     format: Format,
@@ -47,6 +50,7 @@ impl KafkaPartition {
         run: Arc<Run>,
         (topic, number): (String, i32),
         queue: Box<dyn Queue>,
+        progress: Arc<Progress>,
         (next, end): (i64, Option<i64>),
         format: Format,
     ) -> Self {
@@ -54,6 +58,7 @@ impl KafkaPartition {
             run,
             topic,
             number,
+            progress,
             queue: Some(queue),
             format,
             next,
@@ -93,17 +98,19 @@ impl KafkaPartition {
         let Some(queue) = &mut self.queue else {
             return Ok(Polled::Empty);
         };
-        let (mut next, mut failure) = (self.next, None);
+        let (mut next, mut failure, mut time_ms) = (self.next, None, None);
         let (end, format, number) = (self.end, self.format, self.number);
         let topic = self.topic.as_str();
         let polled = queue.poll(&mut |message| {
             next = next.max(message.offset + 1);
+            time_ms = message.time_ms;
             if end.is_none_or(|end| message.offset < end) {
                 let put = |out: &mut Vec<u8>| put(message, (topic, number), format, out);
                 failure = batch.append(put).err();
             }
         });
         self.next = next;
+        self.progress.advance(next, time_ms);
         match failure {
             Some(error) => Err(error.into()),
             None => Ok(polled),
@@ -152,9 +159,6 @@ impl KafkaPartition {
 
     /// Passes on what the client has reported.
     fn report(&mut self, events: &mut Events<'_>) -> Result<(), Cause> {
-        if let Some(failure) = self.run.discovery.failure() {
-            return Err(Box::new(failure));
-        }
         let notices = self.queue.as_ref().map(|queue| queue.notices());
         for notice in notices.unwrap_or_default() {
             match notice {
@@ -181,6 +185,7 @@ impl KafkaPartition {
         // The queue was read to its end after this report.
         if let Some(end) = self.reported_end.take() {
             self.next = self.next.max(end);
+            self.progress.advance(self.next, None);
         }
         self.reported_end = queue.ended_before().filter(|end| *end > self.next);
     }
@@ -222,12 +227,16 @@ impl Partition<Frames> for KafkaPartition {
     fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
         // What was passed on before is processed, as far as a run without commits can tell.
         self.commit();
+        if let Some(failure) = self.run.discovery.failure() {
+            return Err(Box::new(failure));
+        }
         let was_empty = self.fill(batch, events)?;
         if !batch.is_empty() {
             self.is_cut_off = false;
             return Ok(Next::Batch);
         }
         if self.has_ended() {
+            self.progress.report();
             return Ok(Next::End);
         }
         if was_empty {
@@ -242,7 +251,7 @@ impl Partition<Frames> for KafkaPartition {
     }
 
     fn position(&self) -> Result<Position, Cause> {
-        Ok(Position::from(self.next.max(0) as u64))
+        Ok(saved::position(self.next, self.run.topic_id(&self.topic)))
     }
 }
 

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use millstream_flow::error::Cause;
 use millstream_flow::source::{Position, Recording};
 
 use super::discovery::Discovery;
 use super::names::{name_of, parse_name};
+use super::progress::Progress;
+use super::saved;
 use crate::client::settings::Settings;
-use crate::client::{Consumer, connect};
+use crate::client::{Consumer, Topic, connect, connect_for_questions};
 use crate::error::Error;
 
 /// The group of the client, if the user names none. No offsets are committed for it.
@@ -27,8 +29,8 @@ pub(super) struct Run {
     has_group: bool,
     /// Topic and number of each partition, in the order of the source.
     partitions: Vec<(String, i32)>,
-    /// The number of partitions of each topic.
-    counts: HashMap<String, usize>,
+    /// What was known of each topic at the start of the run.
+    topics: HashMap<String, Topic>,
     /// A client for questions; it fetches nothing.
     pub(super) control: Arc<dyn Consumer>,
     /// The consumer of each worker.
@@ -39,6 +41,8 @@ pub(super) struct Run {
     at_end: Mutex<Option<AtEnd>>,
     /// The run notifies of commits.
     commits: AtomicBool,
+    /// The progress of the open partitions.
+    progress: Mutex<Vec<Weak<Progress>>>,
     pub(super) discovery: Arc<Discovery>,
 }
 
@@ -58,28 +62,83 @@ impl Run {
     ) -> Result<Arc<Self>, Error> {
         let has_group = group.is_some();
         let group = group.unwrap_or(GROUP).to_owned();
-        let control = connect(servers, &group, settings, 1)?;
-        let (mut partitions, mut counts) = (Vec::new(), HashMap::new());
-        for topic in topics {
-            let count = control.partitions(topic)?;
-            partitions.extend((0..count as i32).map(|number| (topic.clone(), number)));
-            counts.insert(topic.clone(), count);
+        let control = connect_for_questions(servers, &group, settings)?;
+        let (mut partitions, mut known) = (Vec::new(), HashMap::new());
+        for name in topics {
+            let topic = control.topic(name)?;
+            let numbers = 0..topic.partitions as i32;
+            partitions.extend(numbers.map(|number| (name.clone(), number)));
+            known.insert(name.clone(), topic);
         }
-        let discovery = Discovery::start(&control, &counts);
-        Ok(Arc::new(Run {
+        let run = Arc::new(Run {
             servers: servers.to_owned(),
             group,
             settings: settings.clone(),
             has_group,
             partitions,
-            counts,
+            topics: known,
             control,
             consumers: Mutex::default(),
             open: AtomicUsize::new(0),
             at_end: Mutex::default(),
             commits: AtomicBool::new(false),
-            discovery,
-        }))
+            progress: Mutex::default(),
+            discovery: Arc::default(),
+        });
+        let interval = run.settings.look_interval();
+        run.discovery.start(Arc::downgrade(&run), interval);
+        Ok(run)
+    }
+
+    /// The number of partitions of each topic at the start of the run.
+    pub(super) fn counts(&self) -> HashMap<String, usize> {
+        let topics = self.topics.iter();
+        topics
+            .map(|(name, topic)| (name.clone(), topic.partitions))
+            .collect()
+    }
+
+    /// Returns the identity of a topic, if it is known.
+    pub(super) fn topic_id(&self, name: &str) -> Option<&str> {
+        self.topics.get(name)?.id.as_deref()
+    }
+
+    /// Checks that a topic has the identity that was saved with a position.
+    pub(super) fn check_id(&self, name: &str, saved: Option<&str>) -> Result<(), Error> {
+        check_ids(name, saved, self.topic_id(name))
+    }
+
+    /// Checks that a topic is the one that it was at the start of the run.
+    pub(super) fn check_same(&self, name: &str, found: &Topic) -> Result<(), Error> {
+        check_ids(name, self.topic_id(name), found.id.as_deref())
+    }
+
+    /// Reports the lag of a partition from now on, while it is open.
+    pub(super) fn watch(&self, progress: &Arc<Progress>) {
+        self.lock_progress().push(Arc::downgrade(progress));
+    }
+
+    /// Reports the lag of all open partitions.
+    pub(super) fn report_lags(&self) {
+        let consumers = self.lock_consumers();
+        let consumers: Vec<_> = { consumers }.values().cloned().collect();
+        for consumer in consumers {
+            consumer.serve();
+        }
+        self.lock_progress().retain(|progress| {
+            let progress = progress.upgrade();
+            progress.inspect(|progress| progress.report()).is_some()
+        });
+    }
+
+    fn lock_progress(&self) -> MutexGuard<'_, Vec<Weak<Progress>>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_consumers(&self) -> MutexGuard<'_, HashMap<usize, Arc<dyn Consumer>>> {
+        self.consumers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names of the partitions.
@@ -90,10 +149,26 @@ impl Run {
             .collect()
     }
 
-    /// Returns topic and number of a partition by its index.
-    pub(super) fn partition(&self, index: usize) -> Result<(String, i32), Cause> {
-        let found = self.partitions.get(index).cloned();
-        found.ok_or_else(|| format!("there is no partition {index}").into())
+    /// The names of the partitions from `known` on that were found during the run.
+    pub(super) fn found_names(&self, known: usize) -> Vec<String> {
+        let found = self
+            .discovery
+            .found(known.saturating_sub(self.partitions.len()));
+        found
+            .iter()
+            .map(|found| name_of((&found.topic, found.number)))
+            .collect()
+    }
+
+    /// Returns topic and number of a partition by its index; of one that was found during the run also its first offset.
+    pub(super) fn partition(&self, index: usize) -> Result<(String, i32, Option<i64>), Cause> {
+        if let Some((topic, number)) = self.partitions.get(index) {
+            return Ok((topic.clone(), *number, None));
+        }
+        let found = self.discovery.found(index - self.partitions.len());
+        let found = found.into_iter().next();
+        let found = found.ok_or_else(|| format!("there is no partition {index}"))?;
+        Ok((found.topic, found.number, Some(found.first)))
     }
 
     /// Returns the consumer of a worker.
@@ -101,10 +176,7 @@ impl Run {
         &self,
         (worker, workers): (usize, usize),
     ) -> Result<Arc<dyn Consumer>, Error> {
-        let mut consumers = self
-            .consumers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut consumers = self.lock_consumers();
         if let Some(consumer) = consumers.get(&worker) {
             return Ok(Arc::clone(consumer));
         }
@@ -117,11 +189,11 @@ impl Run {
     /// Checks a partition that an earlier run has read.
     pub(super) fn check_known(&self, name: &str) -> Result<(), Error> {
         let (topic, partition) = parse_name(name)?;
-        match self.counts.get(topic) {
-            Some(count) if partition as usize >= *count => Err(Error::NoPartition {
+        match self.topics.get(topic).map(|topic| topic.partitions) {
+            Some(count) if partition as usize >= count => Err(Error::NoPartition {
                 topic: topic.to_owned(),
                 partition,
-                found: *count,
+                found: count,
             }),
             _ => Ok(()),
         }
@@ -150,12 +222,7 @@ impl Run {
             return;
         }
         self.discovery.stop();
-        let consumers = std::mem::take(
-            &mut *self
-                .consumers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let consumers = std::mem::take(&mut *self.lock_consumers());
         drop(consumers);
         let at_end = self
             .at_end
@@ -165,6 +232,18 @@ impl Run {
         if let Some(at_end) = at_end {
             at_end();
         }
+    }
+}
+
+/// Checks that two identities of a topic are the same, if both are known.
+fn check_ids(name: &str, known: Option<&str>, found: Option<&str>) -> Result<(), Error> {
+    match (known, found) {
+        (Some(known), Some(found)) if known != found => Err(Error::Recreated {
+            topic: name.to_owned(),
+            known: known.to_owned(),
+            found: found.to_owned(),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -188,11 +267,7 @@ impl Recording for GroupCommits {
         let mut offsets = Vec::new();
         for (name, position) in positions {
             let (topic, partition) = parse_name(name)?;
-            offsets.push((
-                topic.to_owned(),
-                partition,
-                position.require_number()? as i64,
-            ));
+            offsets.push((topic.to_owned(), partition, saved::offset(position)?.0));
         }
         if offsets.is_empty() {
             return Ok(());

@@ -40,6 +40,11 @@ impl KafkaMessage {
         })
     }
 
+    /// The time in milliseconds since 1970.
+    pub(super) fn time_ms(&self) -> PyResult<Option<i64>> {
+        Ok(self.view()?.time_ms())
+    }
+
     fn view(&self) -> PyResult<View<'_>> {
         View::of(&self.frame).map_err(damaged)
     }

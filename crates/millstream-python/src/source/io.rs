@@ -2,8 +2,10 @@
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use millstream_flow::error::Cause;
+use millstream_flow::metrics::{Lag, LagGauge};
 use millstream_flow::poller::{Io, Readiness, Wake};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -46,6 +48,7 @@ pub(crate) struct SourceIo {
     place: (usize, usize),
     wake: Wake,
     requests: Requests,
+    lag: LagGauge,
 }
 
 #[pymethods]
@@ -88,6 +91,54 @@ impl SourceIo {
     ///     ['late']
     fn wake(&self) {
         self.wake.wake();
+    }
+
+    /// Reports how much of its input the partition has not read yet, as far as it knows: see ``Report.lags``. Any
+    /// thread may call this.
+    ///
+    /// Args:
+    ///     records: the number of records.
+    ///     bytes: their bytes.
+    ///     seconds: the time since the last record that was read was made; 0 if there are no more.
+    ///
+    /// Raises:
+    ///     ValueError: ``seconds`` is negative or not a number.
+    ///     OverflowError: a number is negative or too large.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> class Three(ms.Source[int]):
+    ///     ...     def open(self, partition, position, io):
+    ///     ...         self.io, self.left = io, [1, 2, 3]
+    ///     ...         return self
+    ///     ...     def next_batch(self):
+    ///     ...         batch = [self.left.pop(0)] if self.left else None
+    ///     ...         self.io.report_lag(records=len(self.left))
+    ///     ...         return batch
+    ///     ...     def next_awake(self):
+    ///     ...         return None
+    ///     ...     def position(self):
+    ///     ...         return 3 - len(self.left)
+    ///     >>> flow = ms.Flow("three")
+    ///     >>> flow.source("in", Three()).sink("out", ms.testing.discard())
+    ///     >>> report = ms.run(flow)
+    ///     >>> report.lags
+    ///     [{'source': 'in', 'partition': '0', 'records': 0, 'bytes': None, 'seconds': None}]
+    #[pyo3(signature = (records=None, bytes=None, seconds=None))]
+    fn report_lag(
+        &self,
+        records: Option<u64>,
+        bytes: Option<u64>,
+        seconds: Option<f64>,
+    ) -> PyResult<()> {
+        let age = seconds.map(Duration::try_from_secs_f64).transpose();
+        let age = age.map_err(|error| PyValueError::new_err(format!("seconds: {error}")))?;
+        self.lag.set(Lag {
+            records,
+            bytes,
+            age,
+        });
+        Ok(())
     }
 
     /// Requests a call of ``next_batch`` whenever a file descriptor has input.
@@ -203,6 +254,7 @@ impl Wakeups {
         let of_source = SourceIo {
             place: io.place(),
             wake: io.wake(),
+            lag: io.lag_gauge(),
             requests: Arc::clone(&requests),
         };
         let (io, fds) = (io.clone(), Vec::new());

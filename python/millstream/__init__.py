@@ -14,7 +14,7 @@
 """
 
 from . import files, http, journals, kafka, postgres, queues, service, tcp, testing, windows
-from ._adapter import At, Dedupe, SourceFunction, source
+from ._adapter import At, Dedupe, SourceFunction, report_lag, source
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._errors import (
@@ -152,6 +152,7 @@ __all__ = [
     "postgres",
     "publisher",
     "queues",
+    "report_lag",
     "run",
     "serve",
     "service",

@@ -107,7 +107,7 @@ def create_anew(broker: Broker, topic: str) -> None:
 
 
 def test_a_topic_that_was_created_anew_with_more_messages_is_an_error(broker: Broker, tmp_path: Path) -> None:
-    topic, out, state = broker.create("anew"), tmp_path / "out", tmp_path / "state"
+    topic, out, state = broker.create("anew-more"), tmp_path / "out", tmp_path / "state"
     put(broker, topic, ["a", "b"])
     ms.run(reading(broker, topic, out, end="latest"), state=state)
     create_anew(broker, topic)

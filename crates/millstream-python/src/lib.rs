@@ -62,6 +62,9 @@ mod _millstream {
     #[cfg(feature = "kafka")]
     #[pymodule_export]
     use crate::kafka::KafkaMessage;
+    #[cfg(feature = "kafka")]
+    #[pymodule_export]
+    use crate::kafka::kafka_message_time;
     #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]
@@ -83,9 +86,6 @@ mod _millstream {
         Clock, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
         service_has_input, service_history, service_latency, service_test, service_variants,
     };
-    #[cfg(feature = "kafka")]
-    #[pymodule_export]
-    use crate::kafka::kafka_message_time;
     #[cfg(feature = "kafka")]
     #[pymodule_export]
     use crate::sink::kafka_write;

@@ -9,6 +9,7 @@ from time import monotonic
 from .._errors import show
 from .acks import Acks
 from .buffer import Buffer
+from .lag import REPORTER
 from .pumps import AsyncPump, ThreadPump
 
 TYPE_CHECKING = False
@@ -51,6 +52,8 @@ class Reader:
         self.buffer = Buffer(options, self.at, io.wake)
         self.unreleased: deque[tuple[int, list[Ack]]] = deque()
         self.acks = Acks(self.buffer.fault)
+        context = context.copy()
+        context.run(REPORTER.set, io.report_lag)
         pump = AsyncPump if options.asynchronous else ThreadPump
         self.pump: AsyncPump | ThreadPump = pump(make, self.buffer, context)
 

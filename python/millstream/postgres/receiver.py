@@ -10,6 +10,7 @@ import logging
 import threading
 from queue import Empty, Full, Queue
 
+from .._adapter.lag import reporter
 from .connection import describe_server
 from .errors import PostgresError, unreachable
 from .pgoutput import format_lsn
@@ -56,6 +57,8 @@ class Receiver:
         self.stopping = threading.Event()
         self.error: BaseException | None = None
         self.failed = 0
+        self.report_lag = reporter()
+        self.taken = self.position
         self.thread = threading.Thread(target=self.run, name=f"millstream slot {options.slot}", daemon=True)
         self.thread.start()
 
@@ -68,7 +71,9 @@ class Receiver:
             PostgresError: the source has failed.
         """
         try:
-            return self.queue.get(timeout=seconds)
+            taken = self.queue.get(timeout=seconds)
+            self.taken = taken[0]
+            return taken
         except Empty:
             if self.thread.is_alive() or not self.queue.empty():
                 return None
@@ -145,6 +150,18 @@ class Receiver:
                 self.position = position
                 return
         raise Stopped
+
+    def report(self, end: int, read: int | None) -> None:
+        """Reports how many bytes of the server's log the flow has not read.
+
+        Args:
+            end: the end of the log.
+            read: up to where everything was put into the queue, if that is known.
+        """
+        if read is None or not self.queue.empty():
+            read = self.taken.lsn if isinstance(self.taken, Streaming) else None
+        if read is not None:
+            self.report_lag(bytes=max(0, end - read))
 
     def wait_for_intent(self) -> None:
         """Waits until it is committed that the slot belongs to this source.

@@ -36,6 +36,7 @@ CHUNK_BYTES = 1 << 20
 POLL_SECONDS = 0.25
 CONFIRM_SECONDS = 1.0
 WATCH_SECONDS = 10.0
+REPORT_SECONDS = 0.5
 
 
 class Session:
@@ -55,8 +56,10 @@ class Session:
         self.watch = Watch(self.options.slot, self.server, self.options.warn_bytes)
         self.types = Types(self.base_of)
         self.streams = False
+        self.stream: Stream | None = None
+        self.end = 0
         self.sent = 0
-        self.confirmed_at = self.watched_at = self.put_at = time.monotonic()
+        self.confirmed_at = self.watched_at = self.put_at = self.reported_at = time.monotonic()
 
     def __enter__(self) -> Session:
         return self
@@ -169,6 +172,7 @@ class Session:
                 "--drop-state SOURCE (drop_state=), where SOURCE is the name of the source in the flow, to "
                 "begin with a snapshot"
             )
+        self.end = max(self.end, end)
         self.receiver.confirmed = max(self.receiver.confirmed, slot.confirmed)
         return slot
 
@@ -187,7 +191,13 @@ class Session:
         if now - self.watched_at >= WATCH_SECONDS:
             self.watched_at = now
             with limited(self.sql, self.options.timeout):
-                self.watch.report(find_slot(self.sql, self.options.slot))
+                slot = find_slot(self.sql, self.options.slot)
+            self.watch.report(slot)
+            if slot is not None:
+                self.end = max(self.end, slot.confirmed + slot.lag)
+        if self.stream is not None and now - self.reported_at >= REPORT_SECONDS:
+            self.reported_at = now
+            self.receiver.report(self.end, self.stream.read_to())
 
     def confirm(self, reply: bool) -> None:
         self.sent = self.receiver.confirmed
@@ -222,6 +232,7 @@ class Stream:
         self.size = 0
         self.count = 0
         self.skipped: float = 0
+        session.stream = self
 
     def run(self) -> None:
         """Reads until the flow ends, and confirms the last position then."""
@@ -236,6 +247,8 @@ class Stream:
                 if self.decoder.transaction is None:
                     self.pass_on()
                 frame = replication.receive(POLL_SECONDS)
+            if isinstance(frame, Keepalive):
+                session.end = max(session.end, frame.end)
             session.tend()
             if isinstance(frame, Keepalive):
                 self.keepalive(frame)
@@ -273,6 +286,10 @@ class Stream:
                 self.chunk.append(change)
                 if len(self.chunk) >= CHUNK or self.size >= CHUNK_BYTES:
                     self.pass_on()
+
+    def read_to(self) -> int | None:
+        """Up to where everything in the log was passed on; None inside of a transaction."""
+        return None if self.chunk or self.decoder.transaction is not None else self.lsn
 
     def position(self) -> Streaming:
         transaction = self.decoder.transaction

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,43 @@ def test_counts_from_topic_to_topic(broker: Broker, tmp_path: Path, workers: int
         assert not twice, twice
     else:
         assert set(found) == set(wanted)
+
+
+def test_flow_and_broker_are_killed_at_once(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
+    """As when a machine dies that has both: the broker ends the transactions of the flow that it finds open."""
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
+    broker = own_broker()
+    source, target = broker.create("from", partitions=2), broker.create("to")
+    program = tmp_path / "flow.py"
+    program.write_text(COUNTS)
+    environment = {"SERVERS": broker.servers, "FROM": source, "TO": target, "EXACTLY": "1"}
+    command = [sys.executable, "-m", "millstream", "run", str(program), "--state", str(tmp_path / "state")]
+    command += ["--epoch", "20ms", "--sync", "never"]
+    expected: Counter[bytes] = Counter()
+    for kill in range(KILLS // 2 + 1):
+        running = subprocess.Popen(
+            command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 0.8 + chance.random() * 1.5
+        while time.monotonic() < deadline:
+            key = f"k{chance.randrange(20)}".encode()
+            put(broker, source, [b"x"] * 50, chance.randrange(2), key=key)
+            expected[key] += 50
+        if kill < KILLS // 2:
+            victims = [running.kill, broker.kill]
+            chance.shuffle(victims)
+            for victim in victims:
+                victim()
+            running.communicate(timeout=60)
+            broker.start()
+    judge = Judge(broker, target)
+    try:
+        judge.wait_for(expected.total())
+    finally:
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 0, told
+    found = Counter((message.key(), int(message.value())) for message in judge.read())
+    wanted = Counter((key, number) for key, total in expected.items() for number in range(1, total + 1))
+    assert found == wanted, (wanted - found, found - wanted)

@@ -30,6 +30,7 @@ const CONSUMER: &[(&str, &str)] = &[
     ("isolation.level", "read_committed"),
     ("check.crcs", "true"),
     ("statistics.interval.ms", "1000"),
+    ("topic.metadata.refresh.interval.ms", "60000"),
 ];
 /// What the connector depends on.
 const CONSUMER_FIXED: &[(&str, &str)] = &[

@@ -1,0 +1,61 @@
+"""How much of their input sources of one's own have not read: ``report_lag``."""
+
+import asyncio
+from typing import Any
+
+import millstream as ms
+import pytest
+
+
+def lags(*sources: Any) -> list[dict[str, Any]]:
+    flow = ms.Flow("lags")
+    for number, source in enumerate(sources):
+        flow.source(f"in{number}", source).sink(f"out{number}", ms.testing.discard())
+    found: list[dict[str, Any]] = ms.run(flow, workers=2).lags
+    return found
+
+
+@ms.source(partitions=["a", "b"])
+async def asynchronous(partition: str) -> Any:
+    for left in range(3, -1, -1):
+        await asyncio.sleep(0)
+        ms.report_lag(records=left, seconds=0.5 if partition == "b" else None)
+        yield left
+
+
+@ms.source
+def on_a_thread() -> Any:
+    ms.report_lag(bytes=1 << 40)
+    yield 1
+
+
+@ms.source
+def silent() -> Any:
+    yield 1
+
+
+def test_the_lag_of_generators() -> None:
+    assert lags(silent, on_a_thread, asynchronous) == [
+        {"source": "in1", "partition": "0", "records": None, "bytes": 1 << 40, "seconds": None},
+        {"source": "in2", "partition": "a", "records": 0, "bytes": None, "seconds": None},
+        {"source": "in2", "partition": "b", "records": 0, "bytes": None, "seconds": 0.5},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lag", "kind"),
+    [({"seconds": -1.0}, ValueError), ({"seconds": float("nan")}, ValueError), ({"records": -1}, OverflowError)],
+)
+def test_a_wrong_lag_is_an_error(lag: dict[str, Any], kind: type[Exception]) -> None:
+    @ms.source
+    def wrong() -> Any:
+        with pytest.raises(kind):
+            ms.report_lag(**lag)
+        yield 1
+
+    assert lags(wrong) == []
+
+
+def test_there_is_no_lag_outside_of_a_source() -> None:
+    with pytest.raises(ms.FlowUsageError, match="is called by a function with ms.source"):
+        ms.report_lag(records=1)

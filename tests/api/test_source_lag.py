@@ -44,7 +44,11 @@ def test_the_lag_of_generators() -> None:
 
 @pytest.mark.parametrize(
     ("lag", "kind"),
-    [({"seconds": -1.0}, ValueError), ({"seconds": float("nan")}, ValueError), ({"records": -1}, OverflowError)],
+    [
+        ({"seconds": -1.0}, ValueError),
+        ({"seconds": float("nan")}, ValueError),
+        ({"records": -1}, OverflowError),
+    ],
 )
 def test_a_wrong_lag_is_an_error(lag: dict[str, Any], kind: type[Exception]) -> None:
     @ms.source

@@ -1,4 +1,4 @@
-"""Topics that change while a flow runs or is stopped: partitions are added, topics are created anew; and their lag."""
+"""Topics that change while a flow runs or is stopped, and their lag."""
 
 import time
 from pathlib import Path
@@ -37,7 +37,7 @@ def lines(path: Path) -> list[str]:
 @pytest.mark.parametrize("state", [False, True], ids=["without state", "with state"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_partition_that_is_added_is_read(broker: Broker, tmp_path: Path, workers: int, state: bool) -> None:
-    """Also with ``start="latest"`` from its oldest message; and the next run, on other workers, has its position."""
+    """From its oldest message; the next run, with another number of workers, has its position."""
     topic, out = broker.create(f"added-{workers}-{state}"), tmp_path / "out"
     kept = tmp_path / "state" if state else None
     flow = reading(broker, topic, out)
@@ -58,6 +58,17 @@ def test_a_partition_that_is_added_is_read(broker: Broker, tmp_path: Path, worke
     ms.run(reading(broker, topic, out, end="latest"), state=kept, workers=workers % 3 + 1)
     expected |= {f"{partition}:5" for partition in range(4)}
     assert sorted(lines(out)) == sorted(expected)
+
+
+def test_a_partition_that_is_added_begins_with_its_oldest_message(broker: Broker, tmp_path: Path) -> None:
+    topic, out = broker.create("added-latest"), tmp_path / "out"
+    running = reading(broker, topic, out, start="latest").start()
+    until(lambda: running.report().lags)
+    add_partitions(broker, topic, 2)
+    # They are there before the flow finds the partition.
+    put(broker, topic, ["a", "b"], 1)
+    until(lambda: lines(out) == ["a", "b"])
+    running.stop()
 
 
 def test_event_time_has_the_partitions_that_are_added(broker: Broker) -> None:

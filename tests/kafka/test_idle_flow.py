@@ -8,8 +8,8 @@ import millstream as ms
 from broker import Broker
 
 SECONDS = 4
-# Without traffic librdkafka asks the broker ten times a second (`fetch.wait.max.ms`), which wakes several of its threads, and the
-# worker looks once a second. A thread that polls is woken thousands of times.
+# Without traffic librdkafka asks the broker ten times a second (`fetch.wait.max.ms`), which wakes several of
+# its threads, and the worker looks once a second. A thread that polls is woken thousands of times.
 WAKE_UPS = 300
 
 

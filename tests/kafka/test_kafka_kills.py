@@ -92,7 +92,7 @@ def test_counts_from_topic_to_topic(broker: Broker, tmp_path: Path, workers: int
 
 
 def test_flow_and_broker_are_killed_at_once(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
-    """As when a machine dies that has both: the broker ends the transactions of the flow that it finds open."""
+    """As when a machine dies that has both: the broker ends the open transactions of the flow."""
     print(f"seed {SEED}")
     chance = random.Random(SEED)
     broker = own_broker()

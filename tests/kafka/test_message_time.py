@@ -46,7 +46,9 @@ def test_an_item_without_a_time_is_handled_by_the_policy() -> None:
     def values(on_error: str) -> list[bytes | None]:
         flow, out = ms.Flow("policy"), ms.testing.collect()
         timed = flow.source("in", ms.testing.items(made)).event_time(
-            ms.kafka.message_time, name="times", on_error=on_error  # type: ignore[arg-type]
+            ms.kafka.message_time,
+            name="times",
+            on_error=on_error,  # type: ignore[arg-type]
         )
         timed.map(lambda message: message.value).sink("out", out)
         report = ms.run(flow)

@@ -17,8 +17,8 @@ REPORTER: ContextVar[Callable[..., None]] = ContextVar("millstream_lag_reporter"
 
 
 def reporter() -> Callable[..., None]:
-    """Returns what reports the lag of the partition of the running generator, for any thread; outside of generators it does
-    nothing.
+    """Returns what reports the lag of the partition of the running generator, for any thread; outside of
+    generators it does nothing.
 
     >>> reporter()(records=1)
     """

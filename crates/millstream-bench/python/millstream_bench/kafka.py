@@ -1,15 +1,23 @@
 """Kafka: what a flow reads and writes in a second, beside a raw client that does the same.
 
-    python -m millstream_bench.kafka [MESSAGES]
+    python -m millstream_bench.kafka [MESSAGES] [REPEATS] [--only TEXT] [--bytewax PYTHON] [--rust PROGRAM]
 
-One broker, one partition, one worker, messages of 100 bytes. Each figure is the median of several runs; the
-ways take turns, so that slow phases of the machine meet all. The broker is that of the tests.
+One broker, one partition, one worker, messages of 100 bytes. Each figure is the median of several runs;
+the ways take turns, so that slow phases of the machine meet all. Each run checks how many messages it has
+read and written. The broker is that of the tests.
+
+`--only` runs the ways whose names contain the text. `--bytewax` is the Python of an environment with
+`bytewax` and `confluent-kafka`. `--rust` is `target/release/examples/count_messages`, which
+`cargo build --release -p millstream-kafka --example count_messages` makes.
 """
 
 from __future__ import annotations
 
+import argparse
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -28,6 +36,7 @@ BYTES = 100
 KEYS = 1000
 REPEATS = 3
 HOPS = 20_000
+IDLE_SECONDS = 10
 RATE = 10_000
 TUNED = {"fetch.queue.backoff.ms": 5, "queued.min.messages": 100_000, "fetch.wait.max.ms": 100}
 
@@ -72,6 +81,7 @@ class Bench:
             got += len(consumer.consume(10_000, timeout=1))
         rate = got / (perf_counter() - began)
         consumer.close()
+        check("raw", got, self.messages)
         return rate
 
     def read(self, **options: Any) -> float:
@@ -81,26 +91,82 @@ class Bench:
         flow.source("in", source).sink("out", ms.testing.discard())
         return self.rate(flow)
 
+    def rust(self, program: str) -> float:
+        """The same in Rust."""
+        return self.other("Rust", [program, self.broker.servers, self.topic])
+
+    def bytewax(self, python: str, counts: bool) -> float:
+        """Flows of Bytewax: to nothing, or a count by key, at least once."""
+        target = self.new_topic() if counts else None
+        program = str(Path(__file__).with_name("kafka_bytewax.py"))
+        command = [python, program, self.broker.servers, self.topic, *([target] if target else [])]
+        rate = self.other("Bytewax", command)
+        if target is not None:
+            check("Bytewax, written", self.written(target), self.messages)
+        return rate
+
+    def other(self, name: str, command: list[str]) -> float:
+        """Runs a program that prints how many messages it has read, and the rate."""
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        count, rate = done.stdout.split()[-2:]
+        check(name, int(count), self.messages)
+        return float(rate)
+
+    def written(self, topic: str) -> int:
+        """How many messages of committed transactions a topic has."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        settings = {"bootstrap.servers": self.broker.servers, "group.id": "written", **TUNED}
+        consumer = Consumer({**settings, "enable.partition.eof": True, "isolation.level": "read_committed"})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        count = 0
+        while True:
+            for message in consumer.consume(10_000, timeout=1):
+                error = message.error()
+                if error is None:
+                    count += 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    consumer.close()
+                    return count
+
     def counts(self, exactly_once: bool) -> float:
         """A count by key, from topic to topic."""
         flow = ms.Flow("counts")
         messages = flow.source("in", ms.kafka.read(self.broker.servers, self.topic, end="latest"))
         counts = messages.key_by(lambda message: message.key or b"").count("each").items()
+        target = self.new_topic()
         sink: Any = ms.kafka.write(
             self.broker.servers,
-            self.new_topic(),
+            target,
             key=lambda pair: pair[0],
             encode=lambda pair: str(pair[1]),
             exactly_once=exactly_once,
         )
         counts.sink("out", sink)
         with tempfile.TemporaryDirectory() as state:
-            return self.rate(flow, state=state)
+            rate = self.rate(flow, state=state)
+        check("written", self.written(target), self.messages)
+        return rate
 
     def rate(self, flow: ms.Flow, **options: Any) -> float:
         began = perf_counter()
-        ms.run(flow, **options)
-        return self.messages / (perf_counter() - began)
+        report = ms.run(flow, **options)
+        rate = self.messages / (perf_counter() - began)
+        check("read", report.step("in")["items_out"], self.messages)
+        return rate
+
+    def idle(self) -> float:
+        """The share of a core that a flow uses that waits for messages, in percent."""
+        flow = ms.Flow("idle")
+        source = ms.kafka.read(self.broker.servers, self.new_topic())
+        flow.source("in", source).sink("out", ms.testing.discard())
+        running = flow.start()
+        time.sleep(2)
+        used = time.process_time()
+        time.sleep(IDLE_SECONDS)
+        used = time.process_time() - used
+        running.stop()
+        return used / IDLE_SECONDS * 100
 
     def hop(self, through_flow: bool) -> float:
         """The median time from a producer to a consumer, in milliseconds, at a fixed rate."""
@@ -139,36 +205,67 @@ class Bench:
         return median(times) * 1000
 
 
-def main(messages: int = MESSAGES) -> None:
+def check(what: str, found: int, expected: int) -> None:
+    """Raises if a run has not processed all messages."""
+    if found != expected:
+        raise AssertionError(f"{what}: {found} messages, and there are {expected}")
+
+
+def measure(
+    broker: Any,
+    messages: int = MESSAGES,
+    repeats: int = REPEATS,
+    only: str = "",
+    bytewax: str | None = None,
+    rust: str | None = None,
+) -> dict[str, float]:
+    """Measures and returns the median of each way."""
+    bench = Bench(broker, messages)
+    ways: dict[str, Callable[[], float]] = {
+        "raw librdkafka, batches, messages/s": bench.raw,
+        "Kafka to nothing, Python values, messages/s": lambda: bench.read(values=True),
+        "Kafka to nothing, Python messages, messages/s": bench.read,
+        "keyed count, at least once, messages/s": lambda: bench.counts(exactly_once=False),
+        "keyed count, exactly once, messages/s": lambda: bench.counts(exactly_once=True),
+        "hop, producer to consumer, ms (p50)": lambda: bench.hop(through_flow=False),
+        "hop through a flow, ms (p50)": lambda: bench.hop(through_flow=True),
+        "idle flow, percent of a core": bench.idle,
+    }
+    if rust is not None:
+        ways["Kafka to nothing, Rust, messages/s"] = lambda: bench.rust(rust)
+    if bytewax is not None:
+        ways["Bytewax, Kafka to nothing, messages/s"] = lambda: bench.bytewax(bytewax, counts=False)
+        ways["Bytewax, keyed count, at least once, messages/s"] = lambda: bench.bytewax(bytewax, counts=True)
+    ways = {name: way for name, way in ways.items() if only in name}
+    figures: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, way in ways.items():
+            figures[name].append(way())
+    return {name: median(measured) for name, measured in figures.items()}
+
+
+def main() -> None:
     """Measures and prints a table."""
+    options = argparse.ArgumentParser(prog="python -m millstream_bench.kafka")
+    options.add_argument("messages", nargs="?", type=int, default=MESSAGES)
+    options.add_argument("repeats", nargs="?", type=int, default=REPEATS)
+    options.add_argument("--only", default="", metavar="TEXT", help="the ways whose names contain this")
+    options.add_argument("--bytewax", metavar="PYTHON", help="the Python of an environment with bytewax")
+    options.add_argument("--rust", metavar="PROGRAM", help="the program of the Rust row")
+    given = options.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[4] / "tests" / "kafka"))
     # A module of the tests, which are not on the path of type checkers.
     from importlib import import_module
 
-    Broker = import_module("broker").Broker
-
     with tempfile.TemporaryDirectory() as folder:
-        broker = Broker(Path(folder)).start()
+        broker = import_module("broker").Broker(Path(folder)).start()
         try:
-            bench = Bench(broker, messages)
-            ways: dict[str, Callable[[], float]] = {
-                "raw librdkafka, batches, messages/s": bench.raw,
-                "Kafka to nothing, Python values, messages/s": lambda: bench.read(values=True),
-                "Kafka to nothing, Python messages, messages/s": bench.read,
-                "keyed count, at least once, messages/s": lambda: bench.counts(exactly_once=False),
-                "keyed count, exactly once, messages/s": lambda: bench.counts(exactly_once=True),
-                "hop, producer to consumer, ms (p50)": lambda: bench.hop(through_flow=False),
-                "hop through a flow, ms (p50)": lambda: bench.hop(through_flow=True),
-            }
-            figures: dict[str, list[float]] = {name: [] for name in ways}
-            for _ in range(REPEATS):
-                for name, measure in ways.items():
-                    figures[name].append(measure())
-            for name, measured in figures.items():
-                print(f"{name:48} {median(measured):12,.2f}")
+            found = measure(broker, given.messages, given.repeats, given.only, given.bytewax, given.rust)
         finally:
             broker.kill()
+    for name, figure in found.items():
+        print(f"{name:48} {figure:12,.2f}")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    main()

@@ -55,11 +55,20 @@ impl Progress {
         if let Some(end) = end {
             let next = self.next.load(Ordering::Relaxed);
             let time_ms = self.time_ms.load(Ordering::Relaxed);
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let now_ms = now.unwrap_or_default().as_millis() as i64;
-            self.gauge.set(lag((next, end), time_ms, now_ms));
+            self.gauge.set(lag((next, end), time_ms, wall_ms()));
         }
     }
+}
+
+/// Milliseconds since 1970.
+fn wall_ms() -> i64 {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a metric for people; no step of a flow sees it"
+    )]
+    let now = SystemTime::now();
+    let since = now.duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_millis() as i64
 }
 
 /// Returns the lag of a partition that ends at `end`, and of which `next` is read next.

@@ -292,7 +292,12 @@ mod tests {
 
     #[test]
     fn an_identity_that_is_not_known_is_no_other_topic() {
-        for (known, found) in [(None, None), (None, Some("b")), (Some("a"), None), (Some("a"), Some("a"))] {
+        for (known, found) in [
+            (None, None),
+            (None, Some("b")),
+            (Some("a"), None),
+            (Some("a"), Some("a")),
+        ] {
             assert_eq!(check_ids("t", known, found), Ok(()));
         }
         let error = check_ids("t", Some("a"), Some("b")).unwrap_err();

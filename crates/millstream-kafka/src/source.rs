@@ -8,6 +8,7 @@ mod partition;
 mod progress;
 mod run;
 mod saved;
+mod topics;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -161,7 +162,7 @@ impl Source<Frames> for ReadKafka {
         let progress = Progress::new((&topic, number), weak, io.lag_gauge(), from);
         let progress = Arc::new(progress);
         let queue = consumer.open((&topic, number), from, io.wake())?;
-        run.watch(&progress);
+        run.topics.watch(&progress);
         let opened = KafkaPartition::new(
             run.clone(),
             (topic, number),

@@ -32,6 +32,12 @@ pub(crate) struct Opener<B> {
     io: Io,
     /// The number of partitions that were opened, by all workers.
     known: usize,
+    /// Whether partitions may be found during the run.
+    pub(crate) grows: bool,
+    /// The numbers and names of the partitions that were opened during the run.
+    pub(crate) found: Vec<(usize, String)>,
+    /// The time at which the source is asked for partitions again, in a run without epochs.
+    pub(crate) asks_at: u64,
 }
 
 /// What is open of a source on a worker, and the policy for its invalid input.
@@ -61,10 +67,13 @@ pub(crate) fn open<B: Batch>(
     let names = source.partitions(build.workers);
     let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
     let mut opener = Opener {
+        grows: source.growing().is_some(),
         source,
         name: this.name.clone(),
         io: io.clone(),
         known: 0,
+        found: Vec::new(),
+        asks_at: 0,
     };
     let opened = names.and_then(|names| opener.open_all(names, this, &build.context.borrow()));
     let opened = opened.map_err(|cause| open_error(this, cause));
@@ -96,11 +105,6 @@ impl<B: Batch> Opener<B> {
     pub(crate) fn batch_size_max(&self) -> usize {
         let limit = self.source.settings().batch_size_max;
         limit.unwrap_or(usize::MAX).max(1)
-    }
-
-    /// Whether the source may find partitions during the run.
-    pub(crate) fn grows(&self) -> bool {
-        self.source.growing().is_some()
     }
 
     /// Opens the partitions that the source begins with, at their saved positions if the run resumes.

@@ -53,10 +53,7 @@ pub(crate) fn source_root<B: Batch>(
         let mut reader = Reader {
             node,
             batch_size_max: opened.opener.batch_size_max(),
-            grows: opened.opener.grows(),
             partitions: opened.partitions,
-            found: Vec::new(),
-            asks_at: 0,
             opener: opened.opener,
             next: 0,
             chain: made.chain,
@@ -125,12 +122,6 @@ struct Reader<B> {
     node: NodeId,
     partitions: Vec<Open<B>>,
     opener: Opener<B>,
-    /// Whether partitions may be found during the run.
-    grows: bool,
-    /// The numbers and names of the partitions that were opened during the run.
-    found: Vec<(usize, String)>,
-    /// The time at which the source is asked for partitions again, in a run without epochs.
-    asks_at: u64,
     /// The index of the partition that is read next.
     next: usize,
     chain: Box<dyn Push<B>>,
@@ -179,7 +170,7 @@ impl<B: Batch> Reader<B> {
         }
         if cx.control.stopping() && cx.checkpoint.is_none() {
             self.partitions.clear();
-            self.grows = false;
+            self.opener.grows = false;
         } else if cx.control.congested() {
             self.wake_at(congested_until(cx));
             return self.flush(cx);
@@ -188,7 +179,7 @@ impl<B: Batch> Reader<B> {
             self.open_found_in_time(cx)?;
         }
         self.read_all(cx)?;
-        let has_ended = self.partitions.is_empty() && !self.grows;
+        let has_ended = self.partitions.is_empty() && !self.opener.grows;
         if has_ended && cx.checkpoint.is_none() && self.held.is_none() {
             return self.finish(cx);
         }
@@ -320,7 +311,7 @@ impl<B: Batch> Reader<B> {
 
     /// Opens the partitions of this worker that the source has found.
     fn open_found(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        if !self.grows || cx.control.phase() != Phase::Running {
+        if !self.opener.grows || cx.control.phase() != Phase::Running {
             return Ok(());
         }
         let opened = self.opener.open_found(cx);
@@ -332,7 +323,7 @@ impl<B: Batch> Reader<B> {
             cx.control.source_begins();
         }
         let named = opened.iter().map(|open| (open.index, open.name.clone()));
-        self.found.extend(named);
+        self.opener.found.extend(named);
         self.partitions.extend(opened);
         self.publish_partitions(cx);
         self.activator.activate();
@@ -341,13 +332,13 @@ impl<B: Batch> Reader<B> {
 
     /// As [`open_found`](Self::open_found), some times a second.
     fn open_found_in_time(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        if self.grows {
+        if self.opener.grows {
             let now = now_ns();
-            if now >= self.asks_at {
-                self.asks_at = now + ASK_NS;
+            if now >= self.opener.asks_at {
+                self.opener.asks_at = now + ASK_NS;
                 self.open_found(cx)?;
             }
-            self.wake_at(self.asks_at);
+            self.wake_at(self.opener.asks_at);
         }
         Ok(())
     }
@@ -406,7 +397,7 @@ impl<B: Batch> Reader<B> {
         cx.live.clear();
         cx.live
             .extend(self.partitions.iter().map(|open| open.index));
-        cx.found.clone_from(&self.found);
+        cx.found.clone_from(&self.opener.found);
     }
 
     /// Reads one partition in one turn.

@@ -16,8 +16,8 @@ pub(super) fn resumed(
     position: &Position,
 ) -> Result<i64, Cause> {
     let (offset, topic_id) = saved::offset(position)?;
-    run.check_id(of.0, topic_id)?;
-    let (first, end) = run.control.bounds(of)?;
+    run.topics.check_id(of.0, topic_id)?;
+    let (first, end) = run.topics.control.bounds(of)?;
     let (topic, partition) = (of.0.to_owned(), of.1);
     if offset < first {
         return Err(Box::new(Error::Lost {
@@ -40,7 +40,7 @@ pub(super) fn resumed(
 
 /// Returns the offset at which a partition begins that has no position.
 pub(super) fn started(run: &Run, of: TopicPartition<'_>, start: &Start) -> Result<i64, Error> {
-    let (first, end) = run.control.bounds(of)?;
+    let (first, end) = run.topics.control.bounds(of)?;
     let checked = |offset: i64| {
         let (topic, partition) = (of.0.to_owned(), of.1);
         match offset {
@@ -62,8 +62,12 @@ pub(super) fn started(run: &Run, of: TopicPartition<'_>, start: &Start) -> Resul
     match start {
         Start::Earliest => Ok(first),
         Start::Latest => Ok(end),
-        Start::Time(time_ms) => Ok(run.control.offset_at(of, *time_ms)?.unwrap_or(end)),
-        Start::Group => run.control.group_offset(of)?.map_or(Ok(first), checked),
+        Start::Time(time_ms) => Ok(run.topics.control.offset_at(of, *time_ms)?.unwrap_or(end)),
+        Start::Group => run
+            .topics
+            .control
+            .group_offset(of)?
+            .map_or(Ok(first), checked),
         Start::Offsets(offsets) => {
             let offset = offsets.get(&(of.0.to_owned(), of.1));
             offset.map_or(Ok(first), |offset| checked(*offset))
@@ -75,11 +79,11 @@ pub(super) fn started(run: &Run, of: TopicPartition<'_>, start: &Start) -> Resul
 pub(super) fn end(run: &Run, of: TopicPartition<'_>, end: End) -> Result<Option<i64>, Error> {
     let latest = match end {
         End::Never => return Ok(None),
-        End::Latest | End::Time(_) => run.control.bounds(of)?.1,
+        End::Latest | End::Time(_) => run.topics.control.bounds(of)?.1,
     };
     match end {
         End::Time(time_ms) => {
-            let first = run.control.offset_at(of, time_ms)?;
+            let first = run.topics.control.offset_at(of, time_ms)?;
             Ok(Some(first.map_or(latest, |offset| offset.min(latest))))
         }
         _ => Ok(Some(latest)),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::run::Run;
+use super::topics::Topics;
 use crate::client::Topic;
 use crate::error::Error;
 
@@ -43,27 +43,30 @@ struct State {
 
 impl Discovery {
     /// Starts to watch a run, and to look for changes at an interval.
-    pub(super) fn start(self: &Arc<Self>, run: Weak<Run>, interval: Option<Duration>) {
+    pub(super) fn start(self: &Arc<Self>, topics: Weak<Topics>, interval: Option<Duration>) {
         let this = Arc::clone(self);
         let thread = std::thread::Builder::new().name("millstream-kafka".to_owned());
-        let started = thread.spawn(move || this.watch(&run, interval));
+        let started = thread.spawn(move || this.watch(&topics, interval));
         if let Err(error) = started {
             tracing::warn!("no thread to look for new partitions: {error}");
         }
     }
 
-    fn watch(&self, run: &Weak<Run>, interval: Option<Duration>) {
+    fn watch(&self, topics: &Weak<Topics>, interval: Option<Duration>) {
         let ticks = interval.map(|interval| interval.as_secs().div_ceil(TICK_SECONDS).max(1));
         let mut ticked = 0;
-        let mut counts = run.upgrade().map(|run| run.counts()).unwrap_or_default();
+        let mut counts = topics
+            .upgrade()
+            .map(|topics| topics.counts())
+            .unwrap_or_default();
         while self.waits() {
-            let Some(run) = run.upgrade() else {
+            let Some(topics) = topics.upgrade() else {
                 return;
             };
-            run.report_lags();
+            topics.report_lags();
             ticked += 1;
             if ticks.is_some_and(|ticks| ticked % ticks == 0)
-                && let Some(failure) = self.look(&run, &mut counts)
+                && let Some(failure) = self.look(&topics, &mut counts)
             {
                 self.lock().failure = Some(failure);
                 self.has_failed.store(true, Ordering::Release);
@@ -112,14 +115,14 @@ impl Discovery {
     }
 
     /// Compares the topics with what is known of them.
-    fn look(&self, run: &Run, counts: &mut HashMap<String, usize>) -> Option<Error> {
+    fn look(&self, topics: &Topics, counts: &mut HashMap<String, usize>) -> Option<Error> {
         for (name, known) in counts {
-            match run.control.topic(name) {
+            match topics.control.topic(name) {
                 Ok(topic) => {
-                    if let Err(error) = run.check_same(name, &topic) {
+                    if let Err(error) = topics.check_same(name, &topic) {
                         return Some(error);
                     }
-                    if let Some(error) = self.compare(run, name, &topic, known) {
+                    if let Some(error) = self.compare(topics, name, &topic, known) {
                         return Some(error);
                     }
                 }
@@ -131,7 +134,13 @@ impl Discovery {
         None
     }
 
-    fn compare(&self, run: &Run, name: &str, topic: &Topic, known: &mut usize) -> Option<Error> {
+    fn compare(
+        &self,
+        topics: &Topics,
+        name: &str,
+        topic: &Topic,
+        known: &mut usize,
+    ) -> Option<Error> {
         if topic.partitions < *known {
             return Some(Error::NoPartition {
                 topic: name.to_owned(),
@@ -150,7 +159,7 @@ impl Discovery {
         while *known < topic.partitions {
             let number = *known as i32;
             // A partition that has no leader yet is found the next time.
-            let Ok((first, _)) = run.control.bounds((name, number)) else {
+            let Ok((first, _)) = topics.control.bounds((name, number)) else {
                 break;
             };
             tracing::info!("topic \"{name}\" has a new partition, {number}");

@@ -129,7 +129,7 @@ impl KafkaPartition {
                 "topic \"{topic}\", partition {partition}: {reason}; the client tries again"
             )),
             Trouble::NoOffset => {
-                let (first, end) = self.run.control.bounds((&topic, partition))?;
+                let (first, end) = self.run.topics.control.bounds((&topic, partition))?;
                 return Err(Box::new(match offset > end {
                     true => Error::Shrunk {
                         topic,
@@ -251,7 +251,10 @@ impl Partition<Frames> for KafkaPartition {
     }
 
     fn position(&self) -> Result<Position, Cause> {
-        Ok(saved::position(self.next, self.run.topic_id(&self.topic)))
+        Ok(saved::position(
+            self.next,
+            self.run.topics.topic_id(&self.topic),
+        ))
     }
 }
 

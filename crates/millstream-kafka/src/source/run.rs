@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_flow::error::Cause;
 use millstream_flow::source::{Position, Recording};
 
 use super::discovery::Discovery;
 use super::names::{name_of, parse_name};
-use super::progress::Progress;
 use super::saved;
+use super::topics::Topics;
 use crate::client::settings::Settings;
-use crate::client::{Consumer, Topic, connect, connect_for_questions};
+use crate::client::{Consumer, connect, connect_for_questions};
 use crate::error::Error;
 
 /// The group of the client, if the user names none. No offsets are committed for it.
@@ -29,20 +29,13 @@ pub(super) struct Run {
     has_group: bool,
     /// Topic and number of each partition, in the order of the source.
     partitions: Vec<(String, i32)>,
-    /// What was known of each topic at the start of the run.
-    topics: HashMap<String, Topic>,
-    /// A client for questions; it fetches nothing.
-    pub(super) control: Arc<dyn Consumer>,
-    /// The consumer of each worker.
-    consumers: Mutex<HashMap<usize, Arc<dyn Consumer>>>,
+    pub(super) topics: Arc<Topics>,
     /// The number of open partitions.
     open: AtomicUsize,
     /// Called when the run is over.
     at_end: Mutex<Option<AtEnd>>,
     /// The run notifies of commits.
     commits: AtomicBool,
-    /// The progress of the open partitions.
-    progress: Mutex<Vec<Weak<Progress>>>,
     pub(super) discovery: Arc<Discovery>,
 }
 
@@ -76,69 +69,15 @@ impl Run {
             settings: settings.clone(),
             has_group,
             partitions,
-            topics: known,
-            control,
-            consumers: Mutex::default(),
+            topics: Arc::new(Topics::new(control, known)),
             open: AtomicUsize::new(0),
             at_end: Mutex::default(),
             commits: AtomicBool::new(false),
-            progress: Mutex::default(),
             discovery: Arc::default(),
         });
         let interval = run.settings.look_interval();
-        run.discovery.start(Arc::downgrade(&run), interval);
+        run.discovery.start(Arc::downgrade(&run.topics), interval);
         Ok(run)
-    }
-
-    /// The number of partitions of each topic at the start of the run.
-    pub(super) fn counts(&self) -> HashMap<String, usize> {
-        let topics = self.topics.iter();
-        topics
-            .map(|(name, topic)| (name.clone(), topic.partitions))
-            .collect()
-    }
-
-    /// Returns the identity of a topic, if it is known.
-    pub(super) fn topic_id(&self, name: &str) -> Option<&str> {
-        self.topics.get(name)?.id.as_deref()
-    }
-
-    /// Checks that a topic has the identity that was saved with a position.
-    pub(super) fn check_id(&self, name: &str, saved: Option<&str>) -> Result<(), Error> {
-        check_ids(name, saved, self.topic_id(name))
-    }
-
-    /// Checks that a topic is the one that it was at the start of the run.
-    pub(super) fn check_same(&self, name: &str, found: &Topic) -> Result<(), Error> {
-        check_ids(name, self.topic_id(name), found.id.as_deref())
-    }
-
-    /// Reports the lag of a partition from now on, while it is open.
-    pub(super) fn watch(&self, progress: &Arc<Progress>) {
-        self.lock_progress().push(Arc::downgrade(progress));
-    }
-
-    /// Reports the lag of all open partitions.
-    pub(super) fn report_lags(&self) {
-        let consumers = self.lock_consumers();
-        let consumers: Vec<_> = { consumers }.values().cloned().collect();
-        for consumer in consumers {
-            consumer.serve();
-        }
-        self.lock_progress().retain(|progress| {
-            let progress = progress.upgrade();
-            progress.inspect(|progress| progress.report()).is_some()
-        });
-    }
-
-    fn lock_progress(&self) -> MutexGuard<'_, Vec<Weak<Progress>>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_consumers(&self) -> MutexGuard<'_, HashMap<usize, Arc<dyn Consumer>>> {
-        self.consumers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names of the partitions.
@@ -176,7 +115,7 @@ impl Run {
         &self,
         (worker, workers): (usize, usize),
     ) -> Result<Arc<dyn Consumer>, Error> {
-        let mut consumers = self.lock_consumers();
+        let mut consumers = self.topics.lock_consumers();
         if let Some(consumer) = consumers.get(&worker) {
             return Ok(Arc::clone(consumer));
         }
@@ -189,7 +128,7 @@ impl Run {
     /// Checks a partition that an earlier run has read.
     pub(super) fn check_known(&self, name: &str) -> Result<(), Error> {
         let (topic, partition) = parse_name(name)?;
-        match self.topics.get(topic).map(|topic| topic.partitions) {
+        match self.topics.count(topic) {
             Some(count) if partition as usize >= count => Err(Error::NoPartition {
                 topic: topic.to_owned(),
                 partition,
@@ -222,7 +161,7 @@ impl Run {
             return;
         }
         self.discovery.stop();
-        let consumers = std::mem::take(&mut *self.lock_consumers());
+        let consumers = std::mem::take(&mut *self.topics.lock_consumers());
         drop(consumers);
         let at_end = self
             .at_end
@@ -232,18 +171,6 @@ impl Run {
         if let Some(at_end) = at_end {
             at_end();
         }
-    }
-}
-
-/// Checks that two identities of a topic are the same, if both are known.
-fn check_ids(name: &str, known: Option<&str>, found: Option<&str>) -> Result<(), Error> {
-    match (known, found) {
-        (Some(known), Some(found)) if known != found => Err(Error::Recreated {
-            topic: name.to_owned(),
-            known: known.to_owned(),
-            found: found.to_owned(),
-        }),
-        _ => Ok(()),
     }
 }
 
@@ -273,7 +200,7 @@ impl Recording for GroupCommits {
             return Ok(());
         }
         // The state directory has the positions; the group's offsets are for people.
-        match self.run.control.commit(&offsets) {
+        match self.run.topics.control.commit(&offsets) {
             Ok(()) => self.has_warned.store(false, Ordering::Relaxed),
             Err(error) => {
                 if !self.has_warned.swap(true, Ordering::Relaxed) {
@@ -283,24 +210,5 @@ impl Recording for GroupCommits {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_identity_that_is_not_known_is_no_other_topic() {
-        for (known, found) in [
-            (None, None),
-            (None, Some("b")),
-            (Some("a"), None),
-            (Some("a"), Some("a")),
-        ] {
-            assert_eq!(check_ids("t", known, found), Ok(()));
-        }
-        let error = check_ids("t", Some("a"), Some("b")).unwrap_err();
-        assert!(matches!(error, Error::Recreated { .. }), "{error}");
     }
 }

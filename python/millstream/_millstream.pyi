@@ -666,6 +666,7 @@ def http_post(
     body: str,
     headers: list[tuple[str, str]],
     timeout: float,
+    ca: str | PathLike[str] | None,
     skip_refused: bool,
     retry: tuple[float, float, float, int | None],
     max_bytes: int,

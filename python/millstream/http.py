@@ -19,6 +19,7 @@ from ._outbox import _age, _records, _size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
     from typing import Any, Literal
 
     from ._durations import Seconds
@@ -166,6 +167,7 @@ def post(
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: Seconds = 30.0,
+    ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -182,6 +184,7 @@ def post(
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: Seconds = 30.0,
+    ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -197,6 +200,7 @@ def post(
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: Seconds = 30.0,
+    ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -217,6 +221,7 @@ def post(
         token: for the header ``Authorization: Bearer TOKEN``.
         headers: further headers.
         timeout: the seconds that a request may take, from the connect to the end of the answer.
+        ca: a file of certificates in PEM that are trusted for ``https://``, instead of Mozilla's list.
         skip_refused: whether records that the server refuses are skipped with a warning in the log, instead
             of failing the flow.
         retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
@@ -263,6 +268,7 @@ def post(
         body=body,
         headers=sent + list((headers or {}).items()),
         timeout=nanos("timeout", timeout, 1) / 1e9,
+        ca=ca,
         skip_refused=skip_refused,
         retry=(retry.first, retry.most, retry.factor, retry.tries),
         max_bytes=_size(max_bytes),

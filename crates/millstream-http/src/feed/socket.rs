@@ -52,7 +52,7 @@ pub(super) async fn serve(upgraded: Upgraded, client: &Client, ping_every: Durat
     }
 }
 
-/// Sends items. Returns whether the client was told the end.
+/// Sends items. Returns true after the end of the items.
 async fn send(
     sink: &mut SplitSink<Socket, Message>,
     client: &Client,

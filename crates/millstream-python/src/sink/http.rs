@@ -1,5 +1,6 @@
 //! Sinks that post, and feeds for browsers, as Python sees them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_flow::outbox::Outbox;
@@ -13,7 +14,7 @@ use crate::source::bound_call;
 
 /// A sink that posts to a URL; times in seconds. Records are what `encode` makes of the items.
 #[pyfunction]
-#[pyo3(signature = (url, encode, *, body, headers, timeout, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
+#[pyo3(signature = (url, encode, *, body, headers, timeout, ca, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_post(
     url: &str,
@@ -21,6 +22,7 @@ pub(crate) fn http_post(
     body: &str,
     headers: Vec<(String, String)>,
     timeout: f64,
+    ca: Option<PathBuf>,
     skip_refused: bool,
     retry: Retry,
     max_bytes: u64,
@@ -42,6 +44,9 @@ pub(crate) fn http_post(
     let mut post = millstream_http::post(url).batch(bodies).timeout(timeout);
     for (name, value) in headers {
         post = post.header(&name, &value);
+    }
+    if let Some(ca) = ca {
+        post = post.ca(ca);
     }
     if skip_refused {
         post = post.skip_refused();

@@ -63,6 +63,7 @@ __all__ = [
     "file_read",
     "file_write",
     "file_write_by_key",
+    "http_feed",
     "http_listen",
     "http_post",
     "journal_append",
@@ -673,12 +674,25 @@ def http_post(
     body: str,
     headers: list[tuple[str, str]],
     timeout: float,
+    ca: str | PathLike[str] | None,
     skip_refused: bool,
     retry: tuple[float, float, float, int | None],
     max_bytes: int,
     max_age: float | None,
     batch: int,
     wait_at_end: float,
+) -> ByteSink[Any]: ...
+def http_feed(
+    address: str,
+    encode: Callable[[Any], object],
+    *,
+    path: str,
+    token: str | None,
+    origins: list[str],
+    max_client: int,
+    max_connections: int,
+    timeout: float,
+    on_bound: Callable[[str], object] | None,
 ) -> ByteSink[Any]: ...
 def queue_write(
     place: str | PathLike[str], name: str, *, encode: Callable[[Any], object] | None

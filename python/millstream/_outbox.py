@@ -308,7 +308,7 @@ def _check_arguments(write: Callable[..., object], name: str) -> None:
         raise FlowUsageError(f"{name} takes other arguments than (batch, first, last)") from None
 
 
-def _size(max_bytes: int | str) -> int:
+def _size(max_bytes: int | str, name: str = "max_bytes") -> int:
     """A number of bytes.
 
     >>> _size("1MiB")
@@ -319,7 +319,7 @@ def _size(max_bytes: int | str) -> int:
     except FlowUsageError:
         everything, size = False, None
     if everything or size is None:
-        raise FlowUsageError(f'max_bytes is a number of bytes or a size like "1GiB", not {max_bytes!r}')
+        raise FlowUsageError(f'{name} is a number of bytes or a size like "1GiB", not {max_bytes!r}')
     return size
 
 

@@ -1,7 +1,8 @@
-"""HTTP as a source and a sink of flows; the guide is ``docs/guide/http.md``.
+"""HTTP as a source and as sinks of flows; the guide is ``docs/guide/http.md``.
 
 ``listen``: a request is acknowledged with 200 after it is recorded in the state directory of the flow. No
 acknowledged item is lost, and each has its effect once. ``post`` delivers batches with an idempotency key.
+``feed`` sends a stream to browsers, over WebSockets and as server-sent events.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from ._outbox import _age, _records, _size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
     from typing import Any, Literal
 
     from ._durations import Seconds
     from ._types import Decoder, Frame, U
 
-__all__ = ["listen", "post"]
+__all__ = ["feed", "listen", "post"]
 
 MAX_BODY = 1 << 20
 MAX_PENDING = 64 << 20
 MAX_CONNECTIONS = 1024
+MAX_CLIENT = 8 << 20
 
 
 @overload
@@ -164,6 +167,7 @@ def post(
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: Seconds = 30.0,
+    ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -180,6 +184,7 @@ def post(
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: Seconds = 30.0,
+    ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -195,6 +200,7 @@ def post(
     token: str | None = None,
     headers: Mapping[str, str] | None = None,
     timeout: Seconds = 30.0,
+    ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -215,6 +221,7 @@ def post(
         token: for the header ``Authorization: Bearer TOKEN``.
         headers: further headers.
         timeout: the seconds that a request may take, from the connect to the end of the answer.
+        ca: a file of certificates in PEM that are trusted for ``https://``, instead of Mozilla's list.
         skip_refused: whether records that the server refuses are skipped with a warning in the log, instead
             of failing the flow.
         retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
@@ -261,10 +268,105 @@ def post(
         body=body,
         headers=sent + list((headers or {}).items()),
         timeout=nanos("timeout", timeout, 1) / 1e9,
+        ca=ca,
         skip_refused=skip_refused,
         retry=(retry.first, retry.most, retry.factor, retry.tries),
         max_bytes=_size(max_bytes),
         max_age=_age(max_age),
         batch=_records(batch),
         wait_at_end=nanos("wait_at_end", wait_at_end, 0) / 1e9,
+    )
+
+
+@overload
+def feed(
+    address: str,
+    path: str = "/",
+    *,
+    encode: None = None,
+    token: str | None = None,
+    origins: Sequence[str] = (),
+    max_client: int | str = MAX_CLIENT,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: Seconds = 30.0,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSink[object]: ...
+@overload
+def feed(
+    address: str,
+    path: str = "/",
+    *,
+    encode: Callable[[U], Frame],
+    token: str | None = None,
+    origins: Sequence[str] = (),
+    max_client: int | str = MAX_CLIENT,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: Seconds = 30.0,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSink[U]: ...
+def feed(
+    address: str,
+    path: str = "/",
+    *,
+    encode: Callable[[Any], Any] | None = None,
+    token: str | None = None,
+    origins: Sequence[str] = (),
+    max_client: int | str = MAX_CLIENT,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: Seconds = 30.0,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSink[Any]:
+    """Sends items to browsers, over WebSockets and as server-sent events.
+
+    A client gets the items from its connection on: as text messages if it asks for a WebSocket, as
+    server-sent events otherwise. A client that does not keep up is disconnected; the flow never waits.
+
+    Args:
+        address: the address, ``host:port`` or ``unix:PATH``. Port 0 lets the system choose one.
+        path: the path of the feed; for another one the answer is 404.
+        encode: a function that makes the text of an item, ``str`` or bytes in UTF-8. None is ``json.dumps``.
+        token: clients need the header ``Authorization: Bearer TOKEN`` or ``?token=TOKEN`` in the URL. It is
+            made of letters, digits, ``-``, ``.``, ``_`` and ``~``.
+        origins: the origins of the pages that may read the feed, such as ``"https://example.org"``; ``"*"``
+            is every page. Requests without an origin, of programs that are not browsers, need none.
+        max_client: how many bytes may wait for one client, a number or a text such as ``"8MiB"``; with more
+            it is disconnected. Each item counts 64 bytes more than its text.
+        max_connections: how many connections are open at once at most; further ones wait in the queue of
+            the system.
+        timeout: how many seconds a client has to send its request, to read what was sent, or to answer one
+            of two pings; a slower one is disconnected.
+        on_bound: is called with the address when the socket is bound.
+
+    Returns:
+        A sink of JSON values, or of items for ``encode``.
+
+    Raises:
+        FlowUsageError: an option has a wrong value.
+
+    Example:
+        >>> import urllib.request
+        >>> import millstream as ms
+        >>> clients = []
+        >>> def connect(address: str) -> None:
+        ...     clients.append(urllib.request.urlopen(f"http://{address}/", timeout=60))
+        >>> flow = ms.Flow("orders")
+        >>> orders = flow.source("in", ms.testing.items([{"quantity": 2}]))
+        >>> orders.sink("out", ms.http.feed("127.0.0.1:0", on_bound=connect))
+        >>> _ = ms.run(flow)
+        >>> [line for line in clients[0] if line.startswith(b"data: ")]
+        [b'data: {"quantity":2}\\n']
+        >>> clients[0].close()
+    """
+    if isinstance(origins, str):
+        raise FlowUsageError("origins is a list of texts")
+    return _millstream.http_feed(
+        address,
+        _dump if encode is None else encode,
+        path=path,
+        token=token,
+        origins=list(origins),
+        max_client=_size(max_client, "max_client"),
+        max_connections=max_connections,
+        timeout=nanos("timeout", timeout, 1) / 1e9,
+        on_bound=on_bound,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,9 +61,11 @@ def serving(*statuses: int) -> Iterator[Server]:
     with Server(list(statuses)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def run(sink: Any, items: list[Any], state: Path | None = None) -> ms.Report:
@@ -141,3 +145,35 @@ def test_a_wrong_url_is_an_error_that_shows_no_password(url: str) -> None:
     with pytest.raises(ms.FlowError, match="http post") as failure:
         run(ms.http.post(url), [1])
     assert "hidden" not in str(failure.value)
+
+
+def test_tls_with_a_certificate_of_an_own_authority(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*make.split(), *names, *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(200) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = f"https://localhost:{server.server_port}/in"
+        once = ms.Backoff(first=0.005, tries=1)
+        # A certificate that no list has is an error of the connection, and the record waits.
+        with pytest.raises(ms.FlowError, match="certificate"):
+            run(ms.http.post(url, retry=once), [1], tmp_path / "state")
+        assert server.requests == []
+        run(ms.http.post(url, ca=certificate, retry=once), [1], tmp_path / "state")
+        assert server.accepted() == [1]
+        # The name is checked, too.
+        with pytest.raises(ms.FlowError, match="certificate"):
+            run(ms.http.post(f"https://127.0.0.1:{server.server_port}/in", ca=certificate, retry=once), [2])
+        assert server.accepted() == [1]
+
+
+def test_a_file_that_has_no_certificate_is_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing")
+    for path, line in ((empty, "there is no certificate in PEM"), (tmp_path / "none.pem", "No such file")):
+        with pytest.raises(ms.FlowError, match=f"{path.name}: {line}"):
+            run(ms.http.post("https://localhost:1/", ca=path), [1])

@@ -1,7 +1,8 @@
-//! HTTP as a source of flows, and as a destination of their outboxes.
+//! HTTP as a source of flows, as a destination of their outboxes, and as a feed for browsers.
 //!
 //! [`listen()`] is a source of the bodies of POST requests. In a run with a state directory each request is recorded in a journal before it
 //! is answered with 200: an acknowledged item is not lost, and has its effect once, also after a crash. [`post()`] delivers the records of an [outbox](millstream_flow::outbox) as POST requests.
+//! [`feed()`] sends a stream to browsers, over WebSockets and as server-sent events.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -35,9 +36,15 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
+mod feed;
 mod listen;
 mod post;
+mod refusal;
+mod server;
+mod stream;
+mod token;
 
+pub use feed::{Feed, feed};
 pub use listen::{Body, Listen, listen};
 pub use post::{Batch, Post, post};
 

@@ -11,10 +11,8 @@ mod check;
 mod intake;
 mod partition;
 mod recorded;
-mod refusal;
 mod rules;
 mod server;
-mod stream;
 mod waiting;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -34,7 +32,6 @@ use intake::{Intake, Store};
 use partition::RequestsPartition;
 use recorded::RecordedRequests;
 use rules::Rules;
-use server::Server;
 use waiting::WaitingRequests;
 
 /// The default for the largest body.
@@ -177,7 +174,7 @@ impl Source<Frames> for Listen {
         )?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
-        let server = Server::start(bound, self.rules.clone(), Arc::clone(&intake))?;
+        let server = server::start(bound, self.rules.clone(), Arc::clone(&intake))?;
         if let Some(call) = &self.on_bound {
             call(&address);
         }

@@ -3,6 +3,7 @@
 //! Each request has the header `Idempotency-Key: FLOW-SINK-OUTBOX-first-last`. A delivery that is repeated by the same run has the same key.
 //! After a crash a batch may be divided differently; with [`Batch::Each`] the key of a record never changes.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_flow::durable::escape;
@@ -10,6 +11,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::outbox::{Connector, DeliveryError, Destination, OutboxIdentity};
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
 /// The default for the time of a request.
@@ -40,6 +42,7 @@ pub struct Post {
     batch: Batch,
     headers: Vec<(String, String)>,
     timeout: Duration,
+    ca: Option<PathBuf>,
     skips_refused: bool,
 }
 
@@ -63,6 +66,7 @@ pub fn post(url: &str) -> Post {
         batch: Batch::Array,
         headers: Vec::new(),
         timeout: TIMEOUT,
+        ca: None,
         skips_refused: false,
     }
 }
@@ -93,6 +97,12 @@ impl Post {
         self.timeout = timeout;
         self
     }
+    /// Trusts the certificates of the file `path`, in PEM, instead of Mozilla's list.
+    #[must_use]
+    pub fn ca(mut self, path: impl AsRef<Path>) -> Self {
+        self.ca = Some(path.as_ref().to_owned());
+        self
+    }
     /// Skips records that the server refuses, with a warning in the log, instead of failing the flow.
     #[must_use]
     pub fn skip_refused(mut self) -> Self {
@@ -109,6 +119,25 @@ impl Post {
                 Err("the URL has a password; pass it as a header".to_owned())
             }
             _ => Err(what.to_owned()),
+        }
+    }
+
+    /// The certificates that are trusted.
+    fn root_certs(&self) -> Result<RootCerts, String> {
+        let Some(path) = &self.ca else {
+            return Ok(RootCerts::WebPki);
+        };
+        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let pem = std::fs::read(path).map_err(|error| named(&error))?;
+        let mut certificates: Vec<Certificate<'static>> = Vec::new();
+        for item in parse_pem(&pem) {
+            if let PemItem::Certificate(certificate) = item.map_err(|error| named(&error))? {
+                certificates.push(certificate);
+            }
+        }
+        match certificates.is_empty() {
+            true => Err(named(&"there is no certificate in PEM")),
+            false => Ok(RootCerts::new_with_certs(&certificates)),
         }
     }
 
@@ -147,7 +176,9 @@ impl Connector for Post {
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
         self.check_url().map_err(DeliveryError::fatal)?;
         let headers = self.header_map().map_err(DeliveryError::fatal)?;
+        let root_certs = self.root_certs().map_err(DeliveryError::fatal)?;
         let config = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(root_certs).build())
             .timeout_global(Some(self.timeout))
             .http_status_as_error(false)
             .max_redirects(0)

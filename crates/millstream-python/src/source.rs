@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 
 use bytes::Unlocked;
 pub(crate) use bytes::{
-    ByteSource, directory_read, file_read, http_listen, journal_read, queue_read, tcp_connect,
-    tcp_listen,
+    ByteSource, bound_call, directory_read, file_read, http_listen, journal_read, queue_read,
+    tcp_connect, tcp_listen,
 };
 pub(crate) use csv::{CsvSource, csv_directory, csv_read};
 pub(crate) use durable::DurableSource;

@@ -1,13 +1,13 @@
 //! The checks of a request before its body is read.
 
-use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
-use subtle::ConstantTimeEq;
 
 use super::body::Body;
-use super::refusal::Refusal;
 use super::rules::Rules;
+use crate::refusal::Refusal;
+use crate::token::check_bearer;
 
 /// The content types of lines of JSON.
 const JSON_LINES: [&str; 3] = [
@@ -18,15 +18,13 @@ const JSON_LINES: [&str; 3] = [
 
 /// Checks everything but the body. Returns whether the client declares lines of JSON.
 pub(super) fn check(rules: &Rules, request: &Parts) -> Result<bool, Refusal> {
-    check_token(rules.token.as_deref(), &request.headers)?;
+    check_bearer(rules.token.as_deref(), &request.headers)?;
     let path = request.uri.path();
     if path != rules.path {
-        let line = format!("no such path: {path}");
-        return Err(Refusal::new(StatusCode::NOT_FOUND, line));
+        return Err(Refusal::path(path));
     }
     if request.method != Method::POST {
-        let line = format!("the method is POST, not {}", request.method);
-        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, line));
+        return Err(Refusal::method("POST", &request.method));
     }
     let lines = check_type(rules.body, &request.headers)?;
     let length = text(&request.headers, CONTENT_LENGTH).and_then(|length| length.parse().ok());
@@ -43,24 +41,6 @@ pub(super) fn too_large(body_bytes_max: usize) -> Refusal {
 
 fn text(headers: &HeaderMap, name: hyper::header::HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-fn check_token(token: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(token) = token else {
-        return Ok(());
-    };
-    let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-    let bearer = given.and_then(|given| given.split_at_checked("Bearer ".len()));
-    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer "));
-    let Some((_, given)) = bearer else {
-        let line = "a token is required: Authorization: Bearer TOKEN";
-        return Err(Refusal::new(StatusCode::UNAUTHORIZED, line));
-    };
-    // The time of the comparison depends on the lengths only.
-    match bool::from(given.ct_eq(token.as_bytes())) {
-        true => Ok(()),
-        false => Err(Refusal::new(StatusCode::FORBIDDEN, "the token is wrong")),
-    }
 }
 
 /// Checks content type and encoding. Returns whether the client declares lines of JSON.

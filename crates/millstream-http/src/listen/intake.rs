@@ -9,9 +9,9 @@ use millstream_flow::poller::Wake;
 
 use super::body::Items;
 use super::recorded::RecordedRequests;
-use super::refusal::Refusal;
 use super::waiting::WaitingRequests;
 use crate::lock;
+use crate::refusal::Refusal;
 
 /// Where requests are until the flow reads them.
 pub(super) enum Store {

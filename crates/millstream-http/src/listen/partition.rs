@@ -9,7 +9,7 @@ use millstream_journal::Reader;
 
 use super::body::read_record;
 use super::intake::{Intake, Store};
-use super::server::Server;
+use crate::server::Server;
 
 /// The limit of a batch; the last request of a batch may exceed it.
 const BATCH_BYTES: usize = 64 << 10;

@@ -1,12 +1,8 @@
-//! The server: one thread, a task for each connection.
+//! The connections of a source.
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
-use std::io::Result;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -17,65 +13,20 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millstream_flow::error::Cause;
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::body::items;
 use super::check::{check, too_large};
 use super::intake::{Intake, Store};
-use super::refusal::{Answer, Refusal, accepted};
 use super::rules::Rules;
-use super::stream::{Socket, Stream};
-use crate::address::{Bound, SocketFile};
+use crate::address::Bound;
+use crate::refusal::{Answer, Refusal, accepted};
+use crate::server::{HEADER_BYTES_MAX, HEADERS_MAX, Server, Stopped, until, wait_stopped};
+use crate::stream::{Socket, Stream};
 
-/// The time in which requests that have begun are answered after a stop.
-const GRACE: Duration = Duration::from_secs(3);
-/// The pause after a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The largest header of a request: request line and all fields.
-const HEADER_BYTES_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 100;
 /// What is read of a body that is refused, so that the client reads the answer.
 const DISCARDED_BYTES_MAX: usize = 4 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(1);
-
-/// A server at work.
-pub(super) struct Server {
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// A listening socket of the runtime.
-enum Listener {
-    Tcp(TcpListener),
-    Unix(
-        UnixListener,
-        #[expect(dead_code, reason = "removes the file")] SocketFile,
-    ),
-}
-
-impl Listener {
-    fn new(bound: Bound) -> Result<Self> {
-        Ok(match bound {
-            Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
-            Bound::Unix(listener, file) => Listener::Unix(UnixListener::from_std(listener)?, file),
-        })
-    }
-
-    async fn accept(&self) -> Result<Socket> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                // Only latency depends on it.
-                let _ = stream.set_nodelay(true);
-                Ok(Socket::Tcp(stream))
-            }
-            Listener::Unix(listener, _) => Ok(Socket::Unix(listener.accept().await?.0)),
-        }
-    }
-}
 
 /// What all connections share.
 struct Shared {
@@ -83,107 +34,26 @@ struct Shared {
     intake: Arc<Intake>,
 }
 
-impl Server {
-    /// Starts the thread.
-    pub(super) fn start(
-        bound: Bound,
-        rules: Rules,
-        intake: Arc<Intake>,
-    ) -> core::result::Result<Self, Cause> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
-        let listener = {
-            let _entered = runtime.enter();
-            Listener::new(bound)?
-        };
-        let (stop, stopped) = watch::channel(false);
-        let shared = Arc::new(Shared { rules, intake });
-        let thread = std::thread::Builder::new()
-            .name("http listen".to_owned())
-            .spawn(move || {
-                runtime.block_on(serve(listener, shared, stopped));
-                // A sync that hangs is not waited for.
-                runtime.shutdown_background();
-            })?;
-        Ok(Server {
-            stop,
-            thread: Some(thread),
-        })
-    }
-
-    /// Accepts no more connections, answers the requests that have begun, and ends the thread.
-    pub(super) fn stop(&mut self) {
-        let _ = self.stop.send(true);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported when it happened.
-            let _ = thread.join();
+/// Starts the server of a source.
+pub(super) fn start(bound: Bound, rules: Rules, intake: Arc<Intake>) -> Result<Server, Cause> {
+    let connections_max = rules.connections_max;
+    let syncing = Arc::clone(&intake);
+    let background = async move {
+        if let Store::Recorded(recorded) = &syncing.store {
+            Arc::clone(recorded).keep_synced().await;
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// Returns the output of `work`, or `None` if `stop` is ready first.
-async fn until<T>(work: impl Future<Output = T>, stop: impl Future) -> Option<T> {
-    let (mut work, mut stop) = (pin!(work), pin!(stop));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => stop.as_mut().poll(cx).map(|_| None),
-    })
-    .await
-}
-
-/// Returns when the server is stopped.
-async fn wait_stopped(mut stopped: watch::Receiver<bool>) {
-    // An error says that the sender is gone.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-async fn serve(listener: Listener, shared: Arc<Shared>, stopped: watch::Receiver<bool>) {
-    let syncing = match &shared.intake.store {
-        Store::Recorded(recorded) => Some(tokio::spawn(Arc::clone(recorded).keep_synced())),
-        Store::Waiting(_) => None,
     };
-    let slots = Arc::new(Semaphore::new(shared.rules.connections_max));
-    let mut connections = JoinSet::new();
-    let accept = async || {
-        let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
-        Some((listener.accept().await, slot))
-    };
-    while let Some(Some((socket, slot))) = until(accept(), wait_stopped(stopped.clone())).await {
-        while connections.try_join_next().is_some() {}
-        match socket {
-            Ok(socket) => {
-                let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
-                connections.spawn(async move {
-                    connection(socket, shared, stopped).await;
-                    drop(slot);
-                });
-            }
-            Err(error) => {
-                // For instance too many open files: existing connections are not affected.
-                tracing::warn!("http listen: cannot accept a connection: {error}");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    drop(listener);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    // What has not sent its request by then is disconnected.
-    let _ = timeout(GRACE, drained).await;
-    connections.abort_all();
-    if let Some(syncing) = syncing {
-        syncing.abort();
-    }
+    let shared = Arc::new(Shared { rules, intake });
+    Server::start(
+        "http listen",
+        bound,
+        connections_max,
+        background,
+        move |socket, stopped| connection(socket, Arc::clone(&shared), stopped),
+    )
 }
 
-async fn connection(socket: Socket, shared: Arc<Shared>, stopped: watch::Receiver<bool>) {
+async fn connection(socket: Socket, shared: Arc<Shared>, stopped: Stopped) {
     let limit = shared.rules.timeout;
     let stream = TokioIo::new(Stream::new(socket, limit));
     let service = service_fn(|request| {
@@ -231,11 +101,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
 }
 
 /// Reads the body and accepts its items. Returns their number.
-async fn receive(
-    shared: &Shared,
-    lines: bool,
-    body: &mut Incoming,
-) -> core::result::Result<usize, Refusal> {
+async fn receive(shared: &Shared, lines: bool, body: &mut Incoming) -> Result<usize, Refusal> {
     let (rules, intake) = (&shared.rules, &shared.intake);
     let mut reserved = intake.reserve();
     let mut bytes = Vec::new();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod feed;
 mod listen;
 mod listen_limits;
 mod listen_recovery;

@@ -76,6 +76,11 @@ impl ByteSink {
         Self::with(outbox, encode, Otherwise::Saved)
     }
 
+    /// A feed for browsers.
+    pub(super) fn of_feed(feed: millstream_http::Feed, encode: Py<PyAny>) -> Self {
+        Self::with(feed, Some(encode), Otherwise::Refused)
+    }
+
     /// The sink of the engine.
     pub(crate) fn engine(&self) -> &dyn Sink<Frames> {
         &*self.sink

@@ -1,5 +1,6 @@
-//! Sinks that post, as Python sees them.
+//! Sinks that post, and feeds for browsers, as Python sees them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_flow::outbox::Outbox;
@@ -9,10 +10,11 @@ use pyo3::prelude::*;
 
 use super::bytes::ByteSink;
 use super::outbox::{Retry, limited};
+use crate::source::bound_call;
 
 /// A sink that posts to a URL; times in seconds. Records are what `encode` makes of the items.
 #[pyfunction]
-#[pyo3(signature = (url, encode, *, body, headers, timeout, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
+#[pyo3(signature = (url, encode, *, body, headers, timeout, ca, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_post(
     url: &str,
@@ -20,6 +22,7 @@ pub(crate) fn http_post(
     body: &str,
     headers: Vec<(String, String)>,
     timeout: f64,
+    ca: Option<PathBuf>,
     skip_refused: bool,
     retry: Retry,
     max_bytes: u64,
@@ -42,10 +45,47 @@ pub(crate) fn http_post(
     for (name, value) in headers {
         post = post.header(&name, &value);
     }
+    if let Some(ca) = ca {
+        post = post.ca(ca);
+    }
     if skip_refused {
         post = post.skip_refused();
     }
     let outbox = Outbox::new(post);
     let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
     Ok(ByteSink::of_outbox(outbox, Some(encode)))
+}
+
+/// A feed of a stream for browsers; `timeout` in seconds. Items are the text that `encode` makes of them.
+#[pyfunction]
+#[pyo3(signature = (address, encode, *, path, token, origins, max_client, max_connections, timeout, on_bound))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+pub(crate) fn http_feed(
+    address: &str,
+    encode: Py<PyAny>,
+    path: &str,
+    token: Option<&str>,
+    origins: Vec<String>,
+    max_client: usize,
+    max_connections: usize,
+    timeout: f64,
+    on_bound: Option<Py<PyAny>>,
+) -> PyResult<ByteSink> {
+    let timeout = Duration::try_from_secs_f64(timeout)
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut feed = millstream_http::feed(address)
+        .path(path)
+        .max_client(max_client)
+        .max_connections(max_connections)
+        .timeout(timeout);
+    if let Some(token) = token {
+        feed = feed.token(token);
+    }
+    for origin in origins {
+        feed = feed.origin(&origin);
+    }
+    if let Some(call) = on_bound {
+        feed = feed.on_bound(bound_call(call));
+    }
+    Ok(ByteSink::of_feed(feed, encode))
 }

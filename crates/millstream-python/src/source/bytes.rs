@@ -356,6 +356,17 @@ pub(crate) fn queue_read(
     })
 }
 
+/// Calls `call` with the address that a server is bound to.
+pub(crate) fn bound_call(call: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'static {
+    move |address| {
+        locked(|py| {
+            if let Err(error) = call.bind(py).call1((address,)) {
+                error.write_unraisable(py, Some(call.bind(py)));
+            }
+        });
+    }
+}
+
 /// Listens on an address for POST requests; `timeout` in seconds.
 #[pyfunction]
 #[pyo3(signature = (address, *, path, body, token, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
@@ -398,14 +409,8 @@ pub(crate) fn http_listen(
     if let Some(count) = requests {
         source = source.requests(count);
     }
-    if let Some(call) = on_bound.map(Arc::new) {
-        source = source.on_bound(move |address| {
-            locked(|py| {
-                if let Err(error) = call.bind(py).call1((address,)) {
-                    error.write_unraisable(py, Some(call.bind(py)));
-                }
-            });
-        });
+    if let Some(call) = on_bound {
+        source = source.on_bound(bound_call(call));
     }
     Ok(ByteSource {
         kind: Kind::Http(source),

@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
 
 /// A socket of a client.
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -31,14 +31,14 @@ impl Socket {
 }
 
 /// A socket whose writes fail when the client does not read for a time.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     socket: Socket,
     timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stream {
-    pub(super) fn new(socket: Socket, timeout: Duration) -> Self {
+    pub(crate) fn new(socket: Socket, timeout: Duration) -> Self {
         Stream {
             socket,
             timeout,

@@ -3,22 +3,21 @@
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// Why a request is not accepted.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
-    pub(super) line: String,
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) line: String,
     header: Option<(HeaderName, &'static str)>,
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, line: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, line: impl Into<String>) -> Self {
         let header = match status {
-            StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "POST")),
             StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 Some((RETRY_AFTER, "1"))
@@ -33,7 +32,20 @@ impl Refusal {
         }
     }
 
-    pub(super) fn answer(self) -> Answer {
+    /// Another method than those of the path.
+    pub(crate) fn method(allowed: &'static str, method: &Method) -> Self {
+        let line = format!("the method is {allowed}, not {method}");
+        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, line);
+        refusal.header = Some((ALLOW, allowed));
+        refusal
+    }
+
+    /// Another path than the one that is served.
+    pub(crate) fn path(path: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("no such path: {path}"))
+    }
+
+    pub(crate) fn answer(self) -> Answer {
         let mut answer = text(
             self.status,
             "text/plain; charset=utf-8",
@@ -49,7 +61,7 @@ impl Refusal {
 }
 
 /// The answer to a request that is accepted.
-pub(super) fn accepted(items: usize) -> Answer {
+pub(crate) fn accepted(items: usize) -> Answer {
     text(
         StatusCode::OK,
         "application/json",

@@ -1,0 +1,241 @@
+//! A sink that is a feed of a stream for browsers: over a WebSocket, or as server-sent events.
+//!
+//! One thread serves all clients. A writer puts each item into the queue of each client and never waits: a client whose queue is full
+//! is disconnected.
+//!
+//! Invariant: a client receives all items from its first one on, in order and without a gap, until it is disconnected.
+
+mod check;
+mod clients;
+mod connection;
+mod events;
+mod queue;
+mod socket;
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use millstream_flow::control::Control;
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
+use millstream_flow::sink::{Sink, Token, Writer};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::address::Bound;
+use crate::lock;
+use crate::server::Server;
+
+use check::Rules;
+use clients::Clients;
+use connection::connection;
+
+/// The default for the bytes that wait for one client.
+const CLIENT_BYTES_MAX: usize = 8 << 20;
+/// The default for the number of simultaneous connections.
+const CONNECTIONS_MAX: usize = 1024;
+/// The default for the time in which a client sends a header, or reads.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Is called with the address that a sink is bound to.
+type OnBound = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A sink that is a feed for browsers. See [`feed`].
+#[derive(Clone)]
+pub struct Feed {
+    address: String,
+    rules: Rules,
+    client_bytes_max: usize,
+    connections_max: usize,
+    on_bound: Option<OnBound>,
+    /// The server of the current run, which the writers of all workers share.
+    running: Arc<Mutex<Weak<Running>>>,
+}
+
+/// Listens on `address`, `host:port` or `unix:PATH`, and sends each item, a text in UTF-8, to all clients of the path `/`.
+///
+/// A client receives the items from its connection on: as text messages if it asks for a WebSocket, as server-sent events otherwise.
+/// A client that does not keep up is disconnected, see [`Feed::max_client`]. When the flow ends, clients receive what is queued, and
+/// are disconnected.
+///
+/// Browsers send the origin of a page; by default each origin is refused, see [`Feed::origin`].
+///
+/// ```
+/// use std::io::{BufRead, BufReader, Write};
+/// use std::net::TcpStream;
+///
+/// use millstream_flow::{Flow, Options, codec, testing};
+///
+/// // A client that connects before the first item.
+/// let (connected, client) = std::sync::mpsc::channel();
+/// let feed = millstream_http::feed("127.0.0.1:0").on_bound(move |address| {
+///     let mut client = TcpStream::connect(address).unwrap();
+///     write!(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+///     let mut lines = BufReader::new(client).lines().map(Result::unwrap);
+///     assert!(lines.any(|line| line.starts_with(": "))); // the feed has begun
+///     connected.send(lines).unwrap();
+/// });
+/// let flow = Flow::new("words");
+/// flow.source("words", testing::items(["to", "be"])).sink("feed", codec::encode(feed, codec::display));
+/// flow.run(Options::default())?;
+/// let items: Vec<String> = client.recv().unwrap().filter(|line| line.starts_with("data: ")).collect();
+/// assert_eq!(items, ["data: to", "data: be"]);
+/// # Ok::<(), millstream_flow::FlowError>(())
+/// ```
+#[must_use]
+pub fn feed(address: &str) -> Feed {
+    Feed {
+        address: address.to_owned(),
+        rules: Rules {
+            path: "/".to_owned(),
+            token: None,
+            origins: Vec::new(),
+            timeout: TIMEOUT,
+        },
+        client_bytes_max: CLIENT_BYTES_MAX,
+        connections_max: CONNECTIONS_MAX,
+        on_bound: None,
+        running: Arc::default(),
+    }
+}
+
+impl Feed {
+    /// Sets the path of the feed. The default is `/`.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        self.rules.path = path.to_owned();
+        self
+    }
+    /// Requires a token of letters, digits, `-`, `.`, `_` and `~`: in the header `Authorization: Bearer TOKEN`, or as `?token=TOKEN` in the
+    /// URL, for browsers, which cannot set headers of a feed.
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.rules.token = Some(token.to_owned());
+        self
+    }
+    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. Requests without an
+    /// origin, of programs that are not browsers, need none.
+    #[must_use]
+    pub fn origin(mut self, origin: &str) -> Self {
+        self.rules.origins.push(origin.to_owned());
+        self
+    }
+    /// Sets how many bytes may wait for one client; with more it is disconnected. Each item counts 64 bytes more than its text. A single item may
+    /// be larger. Clients share the bytes of an item. The default is 8 MiB.
+    #[must_use]
+    pub fn max_client(mut self, bytes: usize) -> Self {
+        self.client_bytes_max = bytes;
+        self
+    }
+    /// Sets the number of simultaneous connections; further ones wait in the system's queue. The default is 1,024.
+    #[must_use]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        self.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self
+    }
+    /// Sets the time in which a client sends its request, reads what was sent, or answers one of two pings; a slower one is disconnected.
+    /// The default is 30 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.rules.timeout = timeout;
+        self
+    }
+    /// Calls `call` with the address that the sink is bound to: with port 0 the system chooses the port.
+    #[must_use]
+    pub fn on_bound(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_bound = Some(Arc::new(call));
+        self
+    }
+
+    /// The server, which the first writer starts.
+    fn running(&self) -> Result<Arc<Running>, Cause> {
+        let mut running = lock(&self.running);
+        if let Some(running) = running.upgrade() {
+            return Ok(running);
+        }
+        self.rules.check()?;
+        let bound = Bound::bind(&self.address)?;
+        let address = bound.address()?;
+        let clients = Arc::new(Clients::new(&address, self.client_bytes_max));
+        let (rules, shared) = (Arc::new(self.rules.clone()), Arc::clone(&clients));
+        let server = Server::start(
+            "http feed",
+            bound,
+            self.connections_max,
+            std::future::ready(()),
+            move |socket, stopped| {
+                connection(socket, Arc::clone(&rules), Arc::clone(&shared), stopped)
+            },
+        )?;
+        let started = Arc::new(Running { clients, server });
+        *running = Arc::downgrade(&started);
+        drop(running);
+        if let Some(call) = &self.on_bound {
+            call(&address);
+        }
+        Ok(started)
+    }
+}
+
+/// The server of a run. The last writer that is closed ends it.
+struct Running {
+    clients: Arc<Clients>,
+    server: Server,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.clients.end();
+        self.server.stop();
+    }
+}
+
+impl Sink<Frames> for Feed {
+    fn describe(&self) -> String {
+        format!("http feed {}{}", self.address, self.rules.path)
+    }
+    fn open(&self, _: usize, _: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
+        Ok(Box::new(FeedWriter {
+            running: Some(self.running()?),
+        }))
+    }
+}
+
+struct FeedWriter {
+    /// `None` after it is closed.
+    running: Option<Arc<Running>>,
+}
+
+impl Writer<Frames> for FeedWriter {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        if let Some(running) = &self.running {
+            let items = texts(batch)?;
+            running.clients.send(&items);
+        }
+        batch.data.clear();
+        batch.spans.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        self.running = None;
+        Ok(None)
+    }
+}
+
+/// The items of a batch, which share one buffer.
+fn texts(batch: &Frames) -> Result<Vec<Utf8Bytes>, Cause> {
+    let total = batch.iter().map(<[u8]>::len).sum();
+    let mut buffer = Vec::with_capacity(total);
+    batch.iter().for_each(|item| buffer.extend_from_slice(item));
+    let mut buffer = Bytes::from(buffer);
+    let text = |item: &[u8]| {
+        Utf8Bytes::try_from(buffer.split_to(item.len())).map_err(|error| {
+            let item = String::from_utf8_lossy(&item[..item.len().min(80)]).into_owned();
+            format!("a feed is of text in UTF-8, unlike the item \"{item}\": {error}").into()
+        })
+    };
+    batch.iter().map(text).collect()
+}

@@ -37,8 +37,13 @@ REFUSALS = (
     "permission denied for database",
     "must be superuser or replication role",
     "permission denied to start WAL sender",
+    # Of the library, about the server's certificate.
+    "certificate verify failed",
+    "does not match host name",
+    "root certificate file",
+    "server does not support SSL, but SSL was required",
 )
-"""Parts of messages with which a server refuses a connection. The library reports no code for them."""
+"""Parts of messages with which a connection is refused. The library reports no code for them."""
 
 
 class PostgresError(FlowError):

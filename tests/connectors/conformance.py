@@ -283,7 +283,7 @@ class Listener(SourceConnector):
     later = ("away", "login", "unknown", "slow", "rubbish")
 
     def prepare(self, servers: Callable[[str], Any]) -> None:
-        # Without SO_REUSEADDR nobody else binds the port, and connections are refused.
+        # Without SO_REUSEADDR no other process binds the port, and connections are refused.
         self.blocker = socket.socket()
         self.blocker.bind(("127.0.0.1", 0))
         self.port = int(self.blocker.getsockname()[1])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import test_adapter
-import test_http
-import test_kafka
-import test_postgres
-import test_sockets
+import test_adapter_states
+import test_http_states
+import test_kafka_states
+import test_postgres_states
+import test_socket_states
 from conformance import STATES, Connector, Continues, Ends, Expected, Finishes, Missing
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "connectors.md"
-MODULES = (test_adapter, test_http, test_kafka, test_postgres, test_sockets)
+MODULES = (test_adapter_states, test_http_states, test_kafka_states, test_postgres_states, test_socket_states)
 CONNECTORS: list[type[Connector]] = [made for module in MODULES for made in module.CONNECTORS]
 
 

@@ -73,8 +73,13 @@ class Reading:
         mine = {"DSN": self.dsn, "OUT": str(self.out), "OPTIONS": self.options, "SLOT": self.slot}
         self.loaded.unlink(missing_ok=True)
         environment = os.environ | mine | {"WATCH_SECONDS": str(self.watch_seconds)}
-        self.running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        with (self.folder / "errors").open("w") as errors:
+            self.running = subprocess.Popen(command, env=environment, stderr=errors, text=True)
         return self.running
+
+    def errors(self) -> str:
+        """What the run has written to standard error so far."""
+        return (self.folder / "errors").read_text()
 
     def changes(self) -> list[Any]:
         """The changes in the output: kind, table, key, old, new, position."""
@@ -87,7 +92,7 @@ class Reading:
         assert self.running is not None
         until = time.monotonic() + PATIENCE
         while not condition():
-            assert self.running.poll() is None, self.running.communicate()[1]
+            assert self.running.poll() is None, self.errors()
             assert time.monotonic() < until, f"it does not come: {self.changes()[-3:]}"
             time.sleep(0.02)
 
@@ -99,13 +104,14 @@ class Reading:
     def kill(self) -> None:
         assert self.running is not None
         self.running.kill()
-        self.running.communicate(timeout=PATIENCE)
+        self.running.wait(timeout=PATIENCE)
 
     def stop(self, sent: signal.Signals = signal.SIGINT) -> str:
         """Ends it as a signal does; returns what it wrote to standard error."""
         assert self.running is not None
         self.running.send_signal(sent)
-        _, errors = self.running.communicate(timeout=PATIENCE)
+        self.running.wait(timeout=PATIENCE)
+        errors = self.errors()
         assert self.running.returncode == 0, errors
         assert "Traceback" not in errors and "panicked" not in errors, errors
         return errors
@@ -113,9 +119,9 @@ class Reading:
     def failure(self) -> str:
         """Starts it and waits until it fails; returns what it wrote."""
         running = self.start()
-        _, errors = running.communicate(timeout=PATIENCE)
-        assert running.returncode == 1, errors
-        return errors
+        running.wait(timeout=PATIENCE)
+        assert running.returncode == 1, self.errors()
+        return self.errors()
 
     def confirmed(self) -> int:
         """Up to where the slot is confirmed."""
@@ -136,9 +142,12 @@ class Reading:
         return self.stop()
 
     def is_active(self) -> bool:
+        """Whether it reads the stream; a slot is active while it is created, too."""
         return self.database.rows(
-            "SELECT active FROM pg_replication_slots WHERE slot_name = %s", self.slot
-        ) == [(True,)]
+            "SELECT state FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid "
+            "WHERE slot_name = %s",
+            self.slot,
+        ) == [("streaming",)]
 
 
 class Writer(threading.Thread):

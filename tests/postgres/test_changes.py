@@ -234,6 +234,9 @@ def test_without_a_state_directory(items: Database, tmp_path: Path) -> None:
 def test_a_lost_slot_is_an_error_with_ways_out(items: Database, tmp_path: Path) -> None:
     reading = Reading(tmp_path, items)
     streaming(reading)
+    # With a change in the output the position is one of the stream, not of the snapshot.
+    items.execute("INSERT INTO items VALUES (1, 'one', NULL)")
+    reading.wait_for(1)
     reading.stop()
     items.execute("SELECT pg_drop_replication_slot(current_database())")
     failure = reading.failure()

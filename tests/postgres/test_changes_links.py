@@ -123,9 +123,8 @@ def test_a_warning_when_the_server_keeps_much_log(items: Database, tmp_path: Pat
     reading.start()
     reading.wait(reading.is_active)
     items.execute("CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 2000)")
-    time.sleep(1)
-    errors = reading.stop()
-    assert f'bytes of log for slot "{reading.slot}"' in errors and "bytes late" in errors, errors
+    reading.wait(lambda: f'bytes of log for slot "{reading.slot}"' in reading.errors())
+    assert "bytes late" in reading.stop()
 
 
 SITUATIONS = ("waits for the slot", "slot in use", "snapshot", "refused", "stalled in the stream", "retries")
@@ -155,9 +154,8 @@ def test_a_signal_ends_the_run(
         other_folder.mkdir()
         second = Reading(other_folder, database, "'tables': 'items', 'snapshot': False")
         second.start()
-        time.sleep(1)
-        errors = second.stop(sent)
-        assert "is active for PID" in errors, errors
+        second.wait(lambda: "is active for PID" in second.errors())
+        second.stop(sent)
         reading.stop(sent)
     else:
         reading.start()

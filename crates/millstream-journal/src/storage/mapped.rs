@@ -96,8 +96,12 @@ impl Storage for Mapped {
     }
 
     fn prepare(&self) -> io::Result<()> {
-        create_dir_durably(&self.root)?;
-        fs::create_dir_all(self.root.join("writers"))?;
+        let writers = self.root.join("writers");
+        // It is created after the sync, so that opening a journal again does not sync.
+        if !writers.is_dir() {
+            create_dir_durably(&self.root)?;
+            fs::create_dir_all(writers)?;
+        }
         fs::create_dir_all(self.root.join("cursors"))
     }
 
@@ -229,7 +233,8 @@ impl Storage for Mapped {
 }
 
 /// Creates a directory and those above it that are missing. Each entry is on disk before anything is created below it, so that a loss of
-/// power does not take what is acknowledged in the directory. A directory that exists is not an error, and is not synced.
+/// power does not take what is acknowledged in the directory. A directory that exists is not an error; its entry is synced too, since the
+/// process that created it may have died before its own sync.
 ///
 /// # Errors
 /// An error of the system.
@@ -245,11 +250,11 @@ impl Storage for Mapped {
 /// ```
 pub fn create_dir_durably(path: &Path) -> io::Result<()> {
     if path.is_dir() {
-        return Ok(());
+        return sync_entry(path);
     }
     if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
         if parent.is_dir() {
-            // It may have been made by a process that died before it could sync that.
+            // As above. It may also be a directory of the system that cannot be synced.
             let _tried = sync_entry(parent);
         } else {
             create_dir_durably(parent)?;

@@ -3,7 +3,8 @@
 //! The name of the directory is the name of the queue. Names that begin with a dot are not queues: a queue that is
 //! being deleted is renamed to such a name first, so that a crash does not leave a part of it.
 //!
-//! A directory is created with the first record of its queue: a read creates nothing on disk.
+//! A directory is created with the first record of its queue: a read creates nothing on disk. A directory whose journal was not completed, since
+//! the process was killed in between, is a queue without records: nothing in it was acknowledged.
 
 use std::fs::{self, File};
 use std::io;
@@ -73,6 +74,8 @@ impl JournalStorage {
             exclusive: true,
             ..Options::default()
         };
+        // A process that created a queue may have died before this sync.
+        File::open(&folder)?.sync_all()?;
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(REMOVED) {
@@ -95,7 +98,7 @@ impl JournalStorage {
             create,
             ..self.options.clone()
         };
-        if is_new {
+        if create {
             fs::create_dir_all(&folder).map_err(|source| Fault::Io {
                 verb: "create",
                 path: folder.clone(),
@@ -114,7 +117,7 @@ impl JournalStorage {
             }
             opened => opened?,
         };
-        if is_new {
+        if create {
             // The journal has synced the contents of its directory, not the entry of the directory itself.
             File::open(&self.folder)?.sync_all()?;
         }

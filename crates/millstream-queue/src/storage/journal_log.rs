@@ -127,6 +127,10 @@ impl<D: Disk> std::fmt::Debug for JournalLog<D> {
     }
 }
 
+fn is_missing(cause: &Cause) -> bool {
+    matches!(cause.downcast_ref(), Some(Fault::NotFound { .. }))
+}
+
 impl<D: Disk> LiveJournal<D> {
     pub(super) fn over(journal: Journal<D>) -> Result<Self, Cause> {
         let writer = journal.writer()?;
@@ -231,7 +235,14 @@ impl JournalLog {
             disk: None,
         };
         if exists {
-            log.open_read_only()?;
+            match log.open_read_only() {
+                // The process was killed while it created the journal: that is done again.
+                Err(cause) if is_missing(&cause) => {
+                    (log.exists, log.can_tombstone) = (false, true);
+                    log.create()?;
+                }
+                opened => opened?,
+            }
         }
         Ok(log)
     }

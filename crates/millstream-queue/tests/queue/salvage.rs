@@ -114,6 +114,40 @@ fn all_that_is_sound_in_a_damaged_queue_is_read() {
 }
 
 #[test]
+fn a_queue_whose_creation_was_interrupted_is_created_again() {
+    for made in [&[] as &[&str], &["writers"], &["writers", "cursors"]] {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["q", "q+copy"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            for part in made {
+                fs::create_dir(folder.path().join(name).join(part)).unwrap();
+            }
+        }
+        let mut queues = open(folder.path());
+        assert_eq!(queues.closed().count(), 0, "{made:?}");
+        assert_eq!(ask(&mut queues, "set q 0 0 4|item|", NOW), "STORED|");
+        queues.sync_all().unwrap();
+        drop(queues);
+        let mut queues = open(folder.path());
+        let taken = ask(&mut queues, "get q|get q+copy|", NOW);
+        assert_eq!(taken, "VALUE q 0 4|item|END|VALUE q+copy 0 4|item|END|");
+    }
+}
+
+#[test]
+fn a_queue_that_has_lost_its_segments_stays_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queues = open(folder.path());
+    assert_eq!(ask(&mut queues, "set q 0 0 4|item|", NOW), "STORED|");
+    queues.sync_all().unwrap();
+    drop(queues);
+    fs::remove_file(folder.path().join("q/segment-0000000000.log")).unwrap();
+    let mut queues = open(folder.path());
+    assert_eq!(queues.closed().count(), 1);
+    assert!(ask(&mut queues, "get q|", NOW).starts_with("SERVER_ERROR queue \"q\" is closed: "));
+}
+
+#[test]
 fn a_damaged_queue_can_be_deleted_and_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let mut queues = open(folder.path());

@@ -4,11 +4,15 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from broker import Broker
+    from postgres_server import Server
 
 ROOT = Path(__file__).parent.parent
 
@@ -92,3 +96,53 @@ def free_port() -> Callable[[], int]:
             return int(server.getsockname()[1])
 
     return free_port
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Broker]":
+    """A running Kafka broker of the newest version, which no test may stop."""
+    from broker import Broker
+
+    started = Broker(tmp_path_factory.mktemp("kafka")).start()
+    yield started
+    started.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[Server]":
+    """A PostgreSQL server that no test kills."""
+    from postgres_server import Server
+
+    server = Server()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(scope="session")
+def nats_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a NATS server with JetStream."""
+    import servers
+
+    with servers.nats(tmp_path_factory.mktemp("nats")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def mosquitto_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of an MQTT broker."""
+    import servers
+
+    with servers.mosquitto(tmp_path_factory.mktemp("mosquitto")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a Redis server."""
+    import servers
+
+    with servers.redis(tmp_path_factory.mktemp("redis")) as port:
+        yield port

@@ -11,6 +11,16 @@ __all__ = ["main"]
 def main(argv: list[str] | None = None) -> int:
     """Runs the program with these arguments (without its name); returns its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return verb(arguments)
+    except KeyboardInterrupt:
+        from ._command_errors import INTERRUPTED, report_error
+
+        return report_error("interrupted", INTERRUPTED, " ".join(arguments[:1]))
+
+
+def verb(arguments: list[str]) -> int:
+    """Runs one verb; returns the exit code."""
     if arguments[:1] == ["run"]:
         from ._run_command import run_file
 

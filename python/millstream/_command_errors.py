@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
-from ._errors import FlowUsageError
+from ._errors import FlowError, FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["UsageError", "failed", "report_error", "users_frames"]
+__all__ = ["INTERRUPTED", "UsageError", "failed", "report_error", "users_frames"]
 
+INTERRUPTED = 130
+"""The exit code of a process that Ctrl-C has ended, as shells count."""
 OURS = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -27,9 +29,16 @@ def report_error(message: str, code: int, verb: str = "run") -> int:
 
 
 def failed(error: BaseException, what: str, verb: str = "run") -> int:
-    """Prints the traceback of the user's code, and one line with the error."""
+    """Prints the traceback of the user's code, and one line with the error; returns the exit code.
+
+    After Ctrl-C there is no traceback: the line that was interrupted is not the cause.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return report_error(f"{what}: interrupted", INTERRUPTED, verb)
     cause = error.__cause__ or error
-    frames = users_frames(cause.__traceback__)
+    # An error of a connector of ours says what is wrong without the frames of libraries that it has passed.
+    ours = error is not cause and isinstance(cause, FlowError) and not isinstance(cause, FlowUsageError)
+    frames = None if ours else users_frames(cause.__traceback__)
     if frames is not None or isinstance(error, SyntaxError):
         import traceback
 

@@ -1,8 +1,8 @@
 """``millstream run FILE.py[:name]``: runs the flow that a Python file describes, or replays input through it.
 
 Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage and for a mistake in the
-description of the flow, 1 for a failure, with one line on standard error; if the user's code raised, its
-traceback is printed above that line, without frames of ours.
+description of the flow, 1 for a failure, 130 where a signal does not end it in an orderly way, with one line
+on standard error; if the user's code raised, its traceback is printed above that line, without our frames.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run_file(arguments: list[str]) -> int:
         flow = load(options.file)
     except UsageError as error:
         return report_error(str(error), 2)
-    except (Exception, SystemExit) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         return failed(error, f"{options.file}: cannot be loaded")
     from ._logs import configure
     from ._run import run

@@ -1,18 +1,10 @@
-"""One broker for the tests of a session, and brokers of their own for tests that kill them."""
+"""Brokers for tests that kill them; `broker`, that of the session, is in `tests/conftest.py`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from broker import VERSIONS, Broker
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A running broker of the newest version, which no test may stop."""
-    started = Broker(tmp_path_factory.mktemp("kafka")).start()
-    yield started
-    started.kill()
 
 
 @pytest.fixture

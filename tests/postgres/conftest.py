@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cut_link import Link
 from postgres_server import Database, Server
+from tcp_link import Link
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def server(postgres: Server) -> Server:
     """A server that no test kills."""
-    server = Server()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
+    return postgres
 
 
 @pytest.fixture

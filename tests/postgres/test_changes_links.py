@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cut_link import Link
 from postgres_server import Database, Server
 from reading import Reading, Writer, judge
+from tcp_link import Link
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cut_link import Link
 from flow_traffic import PATIENCE
 from postgres_server import Database
+from tcp_link import Link
 from writing import RETRY, Writing
 
 PATIENT = RETRY + ", 'timeout': 3600"

@@ -12,14 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import paho.mqtt.client as paho
 import pytest
-import servers
 
 PATIENCE = 60.0
 """Seconds after which something that does not happen has failed."""
@@ -86,24 +85,6 @@ class Example:
         self.wait(lambda lines: len(set(lines)) >= COUNT)
         self.stop()
         return [int(line) for line in self.lines()]
-
-
-@pytest.fixture(scope="session")
-def nats_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.nats(tmp_path_factory.mktemp("nats")) as port:
-        yield port
-
-
-@pytest.fixture(scope="session")
-def mosquitto_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mosquitto(tmp_path_factory.mktemp("mosquitto")) as port:
-        yield port
-
-
-@pytest.fixture(scope="session")
-def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.redis(tmp_path_factory.mktemp("redis")) as port:
-        yield port
 
 
 def test_nats_jetstream(nats_port: int, tmp_path: Path) -> None:

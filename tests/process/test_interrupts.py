@@ -76,6 +76,22 @@ def test_a_second_signal_at_any_moment_of_an_item_ends_the_process_well(tmp_path
         assert process.returncode in (0, 130) and errors == "", (milliseconds, errors)
 
 
+@pytest.mark.parametrize("verb", ["run", "diff"])
+def test_a_signal_while_the_file_of_a_flow_is_read(tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text("import time\nprint('begun', flush=True)\ntime.sleep(3600)\n")
+    (tmp_path / "state").mkdir()
+    command = [sys.executable, "-m", "millstream", verb, str(file)]
+    if verb == "diff":
+        command += [str(file), "--replay", str(tmp_path / "state")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    where = f"{file}: cannot be loaded" if verb == "run" else str(file)
+    assert (process.returncode, errors) == (130, f"millstream {verb}: {where}: interrupted\n")
+
+
 def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     code = FLOW.replace(".map(work)", '.flat_map(lambda n: ["x"] * 3000).merge(empty).map(work)')
     code = code.replace("flow = ms", "empty = None\nflow = ms").replace(

@@ -40,7 +40,7 @@ class Attempts:
         delay = options.retry.delay(self.failed)
         cause = f"{type(error).__name__}: {error}"
         self.buffer.fault(f"attempt {self.failed} failed, the next is in {delay:g} s: {cause}")
-        log.info("%s failed", options.name, exc_info=error)
+        log.debug("%s failed", options.name, exc_info=error)
         return delay
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 from .errors import PostgresError, unreachable
@@ -75,8 +76,8 @@ def describe_server(dsn: str) -> str:
     return f'PostgreSQL at {host}:{port}, database "{database}"'
 
 
-def connect(dsn: str, name: str) -> psycopg.Connection[Any]:
-    """Connects, with ``name`` as the name of the application.
+def connect(dsn: str, name: str, seconds: float) -> psycopg.Connection[Any]:
+    """Connects, with ``name`` as the name of the application and a time limit for each statement.
 
     Raises:
         ConnectionError: the server is unreachable.
@@ -86,15 +87,37 @@ def connect(dsn: str, name: str) -> psycopg.Connection[Any]:
     import psycopg
 
     try:
-        connection = psycopg.connect(parameters, autocommit=True)
+        connection = timed_connection(seconds).connect(parameters, autocommit=True)
     except psycopg.Error as error:
         raise unreachable(describe_server(dsn), error) from None
     try:
         connection.execute(SERVER_DEFAULTS)
-    except psycopg.Error:
+    except psycopg.Error as error:
+        if connection.closed:
+            raise unreachable(describe_server(dsn), error) from None
         # A pooler may refuse these settings.
-        pass
     return connection
+
+
+def timed_connection(seconds: float) -> type[psycopg.Connection[Any]]:
+    """The class of connections whose statements have a time limit."""
+    from typing import Any
+
+    import psycopg
+
+    class Timed(psycopg.Connection[Any]):
+        def execute(self, *args: Any, **kwargs: Any) -> psycopg.Cursor[Any]:
+            started = time.monotonic()
+            try:
+                with limited(self, seconds):
+                    return super().execute(*args, **kwargs)
+            except psycopg.OperationalError:
+                # The library reports that the server has closed a connection which the limit has shut down.
+                if self.closed and time.monotonic() - started >= seconds:
+                    raise psycopg.OperationalError(f"no answer for {seconds:g} s") from None
+                raise
+
+    return Timed
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Destination:
         import psycopg
 
         name = f"millstream {RUN} {os.getpid()} {outbox.id[:8]} {outbox.sink}"[:63]
-        connection = self.connection = connect(self.options.dsn, name)
+        connection = self.connection = connect(self.options.dsn, name, self.options.timeout)
         self.sink = outbox.sink
         try:
             with limited(connection, self.options.timeout):

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresError", "code_may_pass", "is_of_row", "may_pass", "report", "unreachable"]
+__all__ = ["PostgresError", "code_may_pass", "is_of_row", "may_pass", "one_line", "report", "unreachable"]
 
 RETRIED_CLASSES = (
     "08",  # connection exceptions
@@ -37,8 +37,13 @@ REFUSALS = (
     "permission denied for database",
     "must be superuser or replication role",
     "permission denied to start WAL sender",
+    # Of the library, about the server's certificate.
+    "certificate verify failed",
+    "does not match host name",
+    "root certificate file",
+    "server does not support SSL, but SSL was required",
 )
-"""Parts of messages with which a server refuses a connection. The library reports no code for them."""
+"""Parts of messages with which a connection is refused. The library reports no code for them."""
 
 
 class PostgresError(FlowError):
@@ -98,6 +103,15 @@ def report(error: psycopg.Error) -> str:
         text += f"\n{diag.message_detail}"
     if diag.message_hint and diag.message_primary:
         text += f"\n{diag.message_hint}"
+    return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """A message of the library on one line.
+
+    >>> one_line("server closed the connection\\n\\tbefore the request.\\n")
+    'server closed the connection; before the request.'
+    """
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 

@@ -124,7 +124,7 @@ class Receiver:
         retry = self.options.retry
         if retry.gives_up(self.failed):
             raise PostgresError(f"{error}; {self.failed} attempts have failed") from error
-        level = logging.WARNING if self.failed == 1 else logging.INFO
+        level = logging.WARNING if self.failed == 1 else logging.DEBUG
         delay = retry.delay(self.failed)
         log.log(level, 'slot "%s": %s; the next attempt is in %g s', self.options.slot, error, delay)
         self.stopping.wait(delay)

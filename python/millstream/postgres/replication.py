@@ -9,7 +9,7 @@ import select
 import time
 
 from .connection import connection_parameters, describe_server, limited
-from .errors import REFUSALS, PostgresError, code_may_pass
+from .errors import REFUSALS, PostgresError, code_may_pass, one_line
 from .pgoutput import Keepalive, Wal, format_lsn, parse_frame, status_update
 
 TYPE_CHECKING = False
@@ -64,8 +64,7 @@ class Replication:
 
     def message(self) -> str:
         """The last message of the library on one line."""
-        lines = self.libpq.get_error_message().splitlines()
-        return "; ".join(line.strip() for line in lines if line.strip()) or "the connection is lost"
+        return one_line(self.libpq.get_error_message()) or "the connection is lost"
 
     def failure(self, text: str) -> Exception:
         """The exception for an error of the connection itself."""
@@ -122,8 +121,7 @@ class Replication:
     def result(self, command: str, waiting: Callable[[float], None] | None) -> PGresult:
         """Executes a command; returns its result, which may be an error."""
         if waiting is None:
-            with limited(self.libpq, self.timeout):
-                return self.libpq.exec_(command.encode())
+            return self.answer(command)
         started = time.monotonic()
         self.libpq.send_query(command.encode())
         while self.libpq.is_busy():
@@ -138,6 +136,25 @@ class Replication:
             pass
         return result
 
+    def answer(self, command: str) -> PGresult:
+        """The result of a command that the server answers at once, which may be an error.
+
+        Raises:
+            ConnectionError: there is no answer within the time limit.
+        """
+        from psycopg.pq import ConnStatus
+
+        started = time.monotonic()
+        with limited(self.libpq, self.timeout):
+            result = self.libpq.exec_(command.encode())
+        # The library reports that the server has closed a connection which the time limit has shut down.
+        if time.monotonic() - started >= self.timeout and self.libpq.status != ConnStatus.OK:
+            raise self.silence()
+        return result
+
+    def silence(self) -> ConnectionError:
+        return ConnectionError(f"{self.server}: no answer for {self.timeout:g} s")
+
     def start(self, slot: str, publication: str, lsn: int) -> None:
         """Begins the stream of a slot with the first transaction that is committed at or after ``lsn``.
 
@@ -151,8 +168,7 @@ class Replication:
         literal = "'" + quoted.replace("'", "''") + "'"
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(lsn)} '
         command += f"(proto_version '1', publication_names {literal})"
-        with limited(self.libpq, self.timeout):
-            result = self.libpq.exec_(command.encode())
+        result = self.answer(command)
         if result.status != ExecStatus.COPY_BOTH:
             raise self.error(result)
         self.heard = time.monotonic()
@@ -171,7 +187,7 @@ class Replication:
         if readable:
             return self.buffered()
         if time.monotonic() - self.heard > self.timeout:
-            raise ConnectionError(f"{self.server}: no answer for {self.timeout:g} s")
+            raise self.silence()
         return None
 
     def buffered(self) -> Wal | Keepalive | None:
@@ -183,7 +199,7 @@ class Replication:
                 self.libpq.consume_input()
                 length, data = self.libpq.get_copy_data(1)
         except OperationalError as error:
-            raise self.failure(str(error).strip()) from None
+            raise self.failure(one_line(str(error))) from None
         if length > 0:
             self.heard = time.monotonic()
             return parse_frame(bytes(data))
@@ -215,7 +231,7 @@ class Replication:
                 self.libpq.put_copy_data(status_update(lsn, time.time_ns() // 1000, reply))
                 self.libpq.flush()
         except OperationalError as error:
-            raise self.failure(str(error).strip()) from None
+            raise self.failure(one_line(str(error))) from None
 
     def close(self) -> None:
         self.libpq.finish()

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 
-from .connection import connect, limited
+from .connection import connect
 from .decode import Decoder, Types
 from .errors import PostgresError, unreachable
 from .pgoutput import Begin, Commit, Keepalive, format_lsn, parse_lsn, parse_message
@@ -46,7 +46,7 @@ class Session:
         self.receiver = receiver
         self.options = receiver.options
         name = f"millstream slot {self.options.slot}"
-        self.sql = connect(with_settings(self.options.dsn), name)
+        self.sql = connect(with_settings(self.options.dsn), name, self.options.timeout)
         try:
             self.replication = Replication(self.options.dsn, name, self.options.timeout)
         except BaseException:
@@ -116,7 +116,8 @@ class Session:
         if find_slot(self.sql, slot) is not None:
             self.replication.execute(f'DROP_REPLICATION_SLOT "{slot}"')
         lsn, snapshot = self.create_slot("EXPORT_SNAPSHOT")
-        with connect(with_settings(self.options.dsn), f"millstream snapshot {slot}") as connection:
+        name, timeout = f"millstream snapshot {slot}", self.options.timeout
+        with connect(with_settings(self.options.dsn), name, timeout) as connection:
             begin_snapshot(connection, snapshot)
             self.receiver.works()
             begun = position.begun
@@ -190,8 +191,7 @@ class Session:
                 self.confirm(is_due)
         if now - self.watched_at >= WATCH_SECONDS:
             self.watched_at = now
-            with limited(self.sql, self.options.timeout):
-                slot = find_slot(self.sql, self.options.slot)
+            slot = find_slot(self.sql, self.options.slot)
             self.watch.report(slot)
             if slot is not None:
                 self.end = max(self.end, slot.confirmed + slot.lag)

@@ -66,7 +66,6 @@ async fn connection(socket: Socket, shared: Arc<Shared>, stopped: Stopped) {
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .half_close(true)
-        .pipeline_flush(true)
         .serve_connection(stream, service);
     let mut served = pin!(served);
     let outcome = match until(served.as_mut(), wait_stopped(stopped)).await {

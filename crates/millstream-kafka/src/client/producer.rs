@@ -58,6 +58,9 @@ pub(crate) trait TransactionalProducer: Producer {
     fn stored(&self) -> Result<Option<i64>, Failure>;
 }
 
+/// The number of events that are read to find the reason of a failure. A client has fewer that wait.
+const EVENTS_MAX: usize = 64;
+
 /// The context of a producer, with the first failed message.
 #[derive(Default)]
 struct Deliveries {
@@ -277,8 +280,10 @@ fn is_fenced(code: RDKafkaErrorCode) -> bool {
 impl Transactions {
     /// Returns the failure of a call of the client.
     fn failure(&self, error: &KafkaError) -> Failure {
-        // The reasons of connections are reported as events.
-        self.client.producer.poll(Duration::ZERO);
+        // The reasons of connections are reported as events, after other events, one by each poll.
+        for _ in 0..EVENTS_MAX {
+            self.client.producer.poll(Duration::ZERO);
+        }
         let servers = self.client.servers.clone();
         let KafkaError::Transaction(transaction) = error else {
             return self.by_connection(error);

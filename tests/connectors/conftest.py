@@ -1,0 +1,39 @@
+"""A test of each connector and state; see ``conformance.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance import Connector, Continues, Missing
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "connector" not in metafunc.fixturenames:
+        return
+    needs_wait = "waiting" in metafunc.fixturenames
+    cases = [
+        pytest.param(made, state, expected, id=f"{made.__name__}-{state}")
+        for made in metafunc.module.CONNECTORS
+        for state, expected in made.states.items()
+        # A flow that ends at once cannot be interrupted before it ends.
+        if not isinstance(expected, Missing) and (isinstance(expected, Continues) or not needs_wait)
+    ]
+    names = ["connector", "state", "waiting" if needs_wait else "expected"]
+    metafunc.parametrize(names, cases, indirect=["connector"])
+
+
+@pytest.fixture
+def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connector]:
+    """The connector, whose flow and link are ended after the test."""
+
+    def servers(name: str) -> Any:
+        return request.getfixturevalue(name)
+
+    made: Connector = request.param(tmp_path, servers)
+    yield made
+    if made.process is not None:
+        made.kill()
+    made.close()

@@ -60,9 +60,10 @@ def test_the_compression_is_given_or_by_name(tmp_path: Path) -> None:
     assert path.read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
     assert read(ms.files.frames(path, "lines", str, compression="zstd")) == ["to", "be"]
     path = tmp_path / "plain.gz"
-    write(["to", "be"], ms.files.write(path, compression=None))
-    assert path.read_text() == "to\nbe\n"
-    assert read(ms.files.lines(path, compression=None)) == ["to", "be"]
+    words = ["to", "be", "or not to be"]
+    write(words, ms.files.write(path, compression=None))
+    assert path.read_text() == "to\nbe\nor not to be\n"
+    assert read(ms.files.lines(path, compression=None)) == words
     with pytest.raises(ms.StepError, match=f"{path}: the gzip data is damaged at or before byte"):
         read(ms.files.lines(path))
     with pytest.raises(ms.FlowUsageError, match='compression is "auto", "gzip", "zstd" or None, not "xz"'):

@@ -569,7 +569,13 @@ def tcp_send_to(
     connect_timeout: float,
 ) -> ByteSink[Any]: ...
 def file_read(
-    paths: Sequence[str | PathLike[str]], *, framing: str, max_frame: int, decode: object, position: int
+    paths: Sequence[str | PathLike[str]],
+    *,
+    framing: str,
+    max_frame: int,
+    decode: object,
+    position: int,
+    compression: str | None,
 ) -> ByteSource[Any]: ...
 def file_write(
     path: str | PathLike[str],
@@ -577,6 +583,7 @@ def file_write(
     framing: str | None,
     encode: Callable[[Any], object] | None,
     preamble: bytes | None = None,
+    compression: str | None,
 ) -> ByteSink[Any]: ...
 def file_write_by_key(
     path: str | PathLike[str],
@@ -596,12 +603,15 @@ def directory_read(
     framing: str,
     max_frame: int,
     decode: object,
+    compression: str | None,
 ) -> ByteSource[Any]: ...
 def csv_read(
     paths: Sequence[str | PathLike[str]],
     *,
     dialect: tuple[str, str | None, bool | list[str]],
     max_record: int,
+    compression: str | None,
+    types: list[tuple[str, Callable[[str], object]]],
 ) -> CsvSource[Any]: ...
 def csv_directory(
     path: str | PathLike[str],
@@ -611,6 +621,8 @@ def csv_directory(
     follow: float | None,
     dialect: tuple[str, str | None, bool | list[str]],
     max_record: int,
+    compression: str | None,
+    types: list[tuple[str, Callable[[str], object]]],
 ) -> CsvSource[Any]: ...
 def journal_read(
     path: str | PathLike[str],

@@ -1,13 +1,14 @@
-"""Files as sources and sinks: lines of text, frames of bytes, rows of CSV; single files, the files of a
-directory, a file for each key."""
+"""Files as sources and sinks: lines of text, frames of bytes, rows of CSV, JSON lines; single files, the
+files of a directory, a file for each key."""
 
 from __future__ import annotations
 
 from typing import overload
 
 from . import _millstream
-from ._durations import nanos
 from ._errors import FlowUsageError
+from ._file_options import MAX_FRAME, paths_of, poll, positive, types_of
+from ._json_lines import json_lines, json_lines_directory, write_json_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,33 +20,35 @@ if TYPE_CHECKING:
     from ._types import Decoder, Frame, U
 
     Path = str | os.PathLike[str]
+    Compression = Literal["auto", "gzip", "zstd"] | None
     Row = Mapping[str, object] | Sequence[object]
+    Types = Mapping[str, Callable[[str], object]]
 
 __all__ = [
     "csv",
     "csv_directory",
     "directory",
     "frames",
+    "json_lines",
+    "json_lines_directory",
     "lines",
     "write",
     "write_by_key",
     "write_csv",
     "write_csv_by_key",
+    "write_json_lines",
 ]
 
-MAX_FRAME = 1 << 20
 
-
-def _paths(path: Path | Sequence[Path]) -> list[Path]:
-    return list(path) if isinstance(path, (list, tuple)) else [path]  # type: ignore[list-item]
-
-
-def lines(path: Path | Sequence[Path], max_frame: int = MAX_FRAME) -> _millstream.ByteSource[str]:
+def lines(
+    path: Path | Sequence[Path], max_frame: int = MAX_FRAME, compression: Compression = "auto"
+) -> _millstream.ByteSource[str]:
     """Reads the lines of text files (UTF-8), without their line ends.
 
     Args:
         path: the file, or several, each of which is a partition.
         max_frame: the longest line in bytes; a longer one is an error.
+        compression: of the files, as for :func:`frames`.
 
     Returns:
         A source of ``str``.
@@ -63,7 +66,7 @@ def lines(path: Path | Sequence[Path], max_frame: int = MAX_FRAME) -> _millstrea
         >>> out
         ['to', 'be']
     """
-    return frames(path, "lines", str, max_frame)
+    return frames(path, "lines", str, max_frame, compression=compression)
 
 
 @overload
@@ -73,6 +76,7 @@ def frames(
     decode: None = None,
     max_frame: int = MAX_FRAME,
     position: int = 0,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[bytes]: ...
 @overload
 def frames(
@@ -81,6 +85,7 @@ def frames(
     decode: Decoder[U] = ...,
     max_frame: int = MAX_FRAME,
     position: int = 0,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[U]: ...
 def frames(
     path: Path | Sequence[Path],
@@ -88,6 +93,7 @@ def frames(
     decode: type | Callable[[bytes], Any] | None = None,
     max_frame: int = MAX_FRAME,
     position: int = 0,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[Any]:
     """Reads the messages of files.
 
@@ -97,7 +103,9 @@ def frames(
         decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
             a function. None leaves bytes.
         max_frame: the largest message in bytes; a longer one is an error.
-        position: the byte at which reading begins.
+        position: the byte at which reading begins, after decompression.
+        compression: of the files: ``"gzip"``, ``"zstd"`` or None. ``"auto"``: by the end of the name of each
+            file, ``.gz`` or ``.zst``.
 
     Returns:
         A source of bytes, or of what ``decode`` makes of them.
@@ -116,22 +124,35 @@ def frames(
         [b'ab', b'cd']
     """
     return _millstream.file_read(
-        _paths(path), framing=framing, max_frame=max_frame, decode=decode, position=position
+        paths_of(path),
+        framing=framing,
+        max_frame=max_frame,
+        decode=decode,
+        position=position,
+        compression=compression,
     )
 
 
 @overload
 def write(
-    path: Path, framing: Literal["lines"] = "lines", encode: None = None
+    path: Path, framing: Literal["lines"] = "lines", encode: None = None, compression: Compression = "auto"
 ) -> _millstream.ByteSink[object]: ...
 @overload
-def write(path: Path, framing: str = "lines", encode: None = None) -> _millstream.ByteSink[Frame]: ...
+def write(
+    path: Path, framing: str = "lines", encode: None = None, compression: Compression = "auto"
+) -> _millstream.ByteSink[Frame]: ...
 @overload
 def write(
-    path: Path, framing: str = "lines", encode: Callable[[U], Frame] = ...
+    path: Path,
+    framing: str = "lines",
+    encode: Callable[[U], Frame] = ...,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSink[U]: ...
 def write(
-    path: Path, framing: str = "lines", encode: Callable[[Any], Any] | None = None
+    path: Path,
+    framing: str = "lines",
+    encode: Callable[[Any], Any] | None = None,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSink[Any]:
     """Writes items to a file, which is created anew.
 
@@ -140,6 +161,8 @@ def write(
         framing: how messages are separated; see :mod:`millstream.tcp`. ``"lines"`` writes ``str(item)`` of
             any item.
         encode: a function that makes bytes, ``str`` or a record of an item. None: items are that already.
+        compression: of the file: ``"gzip"``, ``"zstd"`` or None. ``"auto"``: by the end of the name, ``.gz``
+            or ``.zst``. A compressed file is complete after each commit and at the end of the run.
 
     Returns:
         A sink.
@@ -156,7 +179,7 @@ def write(
         ...     path.read_text()
         '1\\n2\\n'
     """
-    return _millstream.file_write(path, framing=framing, encode=encode)
+    return _millstream.file_write(path, framing=framing, encode=encode, compression=compression)
 
 
 @overload
@@ -229,7 +252,7 @@ def write_by_key(
         framing=framing,
         encode=encode,
         preamble=b"",
-        max_open=_positive("max_open", max_open),
+        max_open=positive("max_open", max_open),
     )
 
 
@@ -242,6 +265,7 @@ def directory(
     framing: Literal["lines"] = "lines",
     decode: None = None,
     max_frame: int = MAX_FRAME,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[str]: ...
 @overload
 def directory(
@@ -252,6 +276,7 @@ def directory(
     framing: str = "lines",
     decode: None = None,
     max_frame: int = MAX_FRAME,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[bytes]: ...
 @overload
 def directory(
@@ -262,6 +287,7 @@ def directory(
     framing: str = "lines",
     decode: Decoder[U] = ...,
     max_frame: int = MAX_FRAME,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[U]: ...
 def directory(
     path: Path,
@@ -271,6 +297,7 @@ def directory(
     framing: str = "lines",
     decode: type | Callable[[bytes], Any] | None = None,
     max_frame: int = MAX_FRAME,
+    compression: Compression = "auto",
 ) -> _millstream.ByteSource[Any]:
     """Reads the lines (or messages) of all files in a directory whose names match ``pattern``, sorted by
     name.
@@ -291,6 +318,7 @@ def directory(
         framing: how messages are separated; see :mod:`millstream.tcp`.
         decode: makes an item of the bytes, as for :func:`frames`. None: ``str`` for lines, bytes otherwise.
         max_frame: the largest message in bytes; a longer one is an error.
+        compression: of the files, as for :func:`frames`.
 
     Returns:
         A source of lines or messages.
@@ -316,10 +344,11 @@ def directory(
     return _millstream.directory_read(
         path,
         pattern,
-        partitions=_positive("partitions", partitions),
-        follow=_poll(follow),
+        partitions=positive("partitions", partitions),
+        follow=poll(follow),
         framing=framing,
         max_frame=max_frame,
+        compression=compression,
         decode=decode,
     )
 
@@ -331,6 +360,7 @@ def csv(
     delimiter: str = ",",
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
 ) -> _millstream.CsvSource[list[str]]: ...
 @overload
 def csv(
@@ -339,13 +369,28 @@ def csv(
     delimiter: str = ",",
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    types: None = None,
 ) -> _millstream.CsvSource[dict[str, str]]: ...
+@overload
+def csv(
+    path: Path | Sequence[Path],
+    header: Literal[True] | Sequence[str] = True,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    *,
+    types: Types,
+) -> _millstream.CsvSource[dict[str, Any]]: ...
 def csv(
     path: Path | Sequence[Path],
     header: bool | Sequence[str] = True,
     delimiter: str = ",",
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    types: Types | None = None,
 ) -> _millstream.CsvSource[Any]:
     """Reads the rows of CSV files (UTF-8).
 
@@ -362,12 +407,16 @@ def csv(
         quote: the character around fields that contain delimiters or line ends. None: quotes are ordinary
             characters.
         max_record: the largest record in bytes; a longer one ends the flow.
+        compression: of the files, as for :func:`frames`.
+        types: for the names of some fields the functions that make values of their text, for instance
+            ``{"price": float}``. Other fields stay text. An exception is treated as ``on_error`` of the
+            source says; the error names file, line and column. An empty field is passed on too.
 
     Returns:
         A source of dicts or lists.
 
     Raises:
-        FlowUsageError: ``header`` has no names, or one twice.
+        FlowUsageError: ``header`` has no names, or one twice; ``types`` has a name that is no field.
 
     Example:
         >>> import millstream as ms
@@ -377,13 +426,19 @@ def csv(
         >>> with TemporaryDirectory() as folder:
         ...     path = Path(folder, "prices.csv")
         ...     _ = path.write_text('name,price\\n"tea, green",3\\n')
-        ...     flow.source("prices", ms.files.csv(path)).sink("out", out)
+        ...     flow.source("prices", ms.files.csv(path, types={"price": int})).sink("out", out)
         ...     _ = ms.run(flow)
         >>> out
-        [{'name': 'tea, green', 'price': '3'}]
+        [{'name': 'tea, green', 'price': 3}]
     """
     dialect = (delimiter, quote, _header(header))
-    return _millstream.csv_read(_paths(path), dialect=dialect, max_record=max_record)
+    return _millstream.csv_read(
+        paths_of(path),
+        dialect=dialect,
+        max_record=max_record,
+        compression=compression,
+        types=types_of(types, dialect[2]),
+    )
 
 
 @overload
@@ -397,6 +452,7 @@ def csv_directory(
     partitions: int = 1,
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
 ) -> _millstream.CsvSource[list[str]]: ...
 @overload
 def csv_directory(
@@ -408,7 +464,23 @@ def csv_directory(
     partitions: int = 1,
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    types: None = None,
 ) -> _millstream.CsvSource[dict[str, str]]: ...
+@overload
+def csv_directory(
+    path: Path,
+    pattern: str = "*.csv",
+    header: Literal[True] | Sequence[str] = True,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    partitions: int = 1,
+    follow: Seconds | None = None,
+    max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    *,
+    types: Types,
+) -> _millstream.CsvSource[dict[str, Any]]: ...
 def csv_directory(
     path: Path,
     pattern: str = "*.csv",
@@ -418,6 +490,8 @@ def csv_directory(
     partitions: int = 1,
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
+    compression: Compression = "auto",
+    types: Types | None = None,
 ) -> _millstream.CsvSource[Any]:
     """Reads the rows of all CSV files in a directory: rows as :func:`csv`, files as :func:`directory`.
 
@@ -436,6 +510,10 @@ def csv_directory(
         follow: seconds or a timedelta after which the directory is searched for new files again, without
             end. None: the source ends with the files that exist when it begins.
         max_record: the largest record in bytes; a longer one ends the flow.
+        compression: of the files, as for :func:`frames`.
+        types: for the names of some fields the functions that make values of their text, for instance
+            ``{"price": float}``. Other fields stay text. An exception is treated as ``on_error`` of the
+            source says; the error names file, line and column. An empty field is passed on too.
 
     Returns:
         A source of dicts or lists.
@@ -456,26 +534,41 @@ def csv_directory(
         >>> out
         [{'name': 'milk', 'price': '1'}, {'name': 'tea', 'price': '3'}]
     """
+    dialect = (delimiter, quote, _header(header))
     return _millstream.csv_directory(
         path,
         pattern,
-        partitions=_positive("partitions", partitions),
-        follow=_poll(follow),
-        dialect=(delimiter, quote, _header(header)),
+        partitions=positive("partitions", partitions),
+        follow=poll(follow),
+        dialect=dialect,
         max_record=max_record,
+        compression=compression,
+        types=types_of(types, dialect[2]),
     )
 
 
 @overload
 def write_csv(
-    path: Path, fields: None = None, delimiter: str = ",", quote: str = '"'
+    path: Path,
+    fields: None = None,
+    delimiter: str = ",",
+    quote: str = '"',
+    compression: Compression = "auto",
 ) -> _millstream.ByteSink[Sequence[object]]: ...
 @overload
 def write_csv(
-    path: Path, fields: Sequence[str], delimiter: str = ",", quote: str = '"'
+    path: Path,
+    fields: Sequence[str],
+    delimiter: str = ",",
+    quote: str = '"',
+    compression: Compression = "auto",
 ) -> _millstream.ByteSink[Row]: ...
 def write_csv(
-    path: Path, fields: Sequence[str] | None = None, delimiter: str = ",", quote: str = '"'
+    path: Path,
+    fields: Sequence[str] | None = None,
+    delimiter: str = ",",
+    quote: str = '"',
+    compression: Compression = "auto",
 ) -> _millstream.ByteSink[Any]:
     """Writes rows to a CSV file, which is created anew. Lines end with LF.
 
@@ -486,6 +579,7 @@ def write_csv(
             are sequences.
         delimiter: the character between fields.
         quote: the character around fields that contain delimiters, quotes or line ends.
+        compression: of the file, as for :func:`write`.
 
     Returns:
         A sink of rows.
@@ -507,7 +601,7 @@ def write_csv(
         'name,price\\n"tea, green",3\\n'
     """
     encode, head = _csv_rows(fields, delimiter, quote)
-    return _millstream.file_write(path, framing=None, encode=encode, preamble=head)
+    return _millstream.file_write(path, framing=None, encode=encode, preamble=head, compression=compression)
 
 
 @overload
@@ -571,18 +665,8 @@ def write_csv_by_key(
         framing=None,
         encode=encode,
         preamble=head,
-        max_open=_positive("max_open", max_open),
+        max_open=positive("max_open", max_open),
     )
-
-
-def _positive(name: str, number: object) -> int:
-    if not isinstance(number, int) or number < 1:
-        raise FlowUsageError(f"{name} is a number, 1 or more, not {number!r}")
-    return number
-
-
-def _poll(follow: Seconds | None) -> float | None:
-    return None if follow is None else nanos("follow", follow) / 1e9
 
 
 def _header(header: bool | Sequence[str]) -> bool | list[str]:

@@ -111,6 +111,7 @@ mod tests {
             data: b"ab\ncd\nef\n".to_vec(),
             spans: vec![(0, 2), (3, 5), (6, 8)],
             offset: 100,
+            origin: None,
         };
         for (count, bodies, places) in [
             (1, vec!["ab"], vec![100]),

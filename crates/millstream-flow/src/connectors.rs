@@ -9,6 +9,7 @@ pub mod files;
 mod format;
 pub mod generator;
 pub mod journals;
+pub mod json_lines;
 pub mod numbered;
 pub mod shared_log;
 pub mod stdout;

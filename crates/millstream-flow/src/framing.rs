@@ -25,12 +25,15 @@
 
 mod cutter;
 mod error;
+mod origin;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 pub use cutter::Cutter;
 pub use error::FramingError;
+pub use origin::Origin;
 
 /// The width of a length prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +157,8 @@ pub struct Frames {
     pub spans: Vec<(u32, u32)>,
     /// The offset of `data[0]` in the stream: `offset + start` is the offset of a payload.
     pub offset: u64,
+    /// The file of the stream, if it is one.
+    pub origin: Option<Arc<Origin>>,
 }
 
 impl Frames {
@@ -200,6 +205,23 @@ impl Frames {
         &self.data[start as usize..end as usize]
     }
 
+    /// Describes frame `index` for an error: its length, its offset, and its file and line if it has them.
+    ///
+    /// # Panics
+    /// If there is no such frame, as indexing a slice does.
+    #[must_use]
+    pub fn describe(&self, index: usize) -> String {
+        let offset = self.offset + u64::from(self.spans[index].0);
+        let described = format!(
+            "frame of {} bytes at offset {offset}",
+            self.get(index).len()
+        );
+        match &self.origin {
+            Some(origin) => format!("{described} of {}", origin.describe(offset)),
+            None => described,
+        }
+    }
+
     /// Iterates over the payloads in the order of the stream.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + DoubleEndedIterator + Clone {
@@ -220,6 +242,7 @@ impl Frames {
             spans: spans.map(|(from, to)| (from - base, to - base)).collect(),
             data: self.data[base as usize..end as usize].to_vec(),
             offset: self.offset + u64::from(base),
+            origin: self.origin.clone(),
         }
     }
 

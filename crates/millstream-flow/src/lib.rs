@@ -12,6 +12,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod clock;
+pub mod compression;
 pub mod connectors;
 pub mod data;
 pub mod describe;
@@ -33,7 +34,8 @@ pub mod time;
 
 pub use checkpoint::durable;
 pub use connectors::{
-    batched, codec, csv, directory, files, generator, journals, numbered, shared_log, stdout, tcp,
+    batched, codec, csv, directory, files, generator, journals, json_lines, numbered, shared_log,
+    stdout, tcp,
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};
@@ -43,6 +45,7 @@ pub use time::{assign, join, window};
 
 pub use calls::Calls;
 pub use checkpoint::Recovery;
+pub use compression::Compression;
 pub use connectors::SourceExt;
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};

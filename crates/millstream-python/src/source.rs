@@ -28,7 +28,7 @@ pub(crate) use durable::DurableSource;
 pub(crate) use io::SourceIo;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_read;
-pub(crate) use reading::{Reading, batch_size, framing};
+pub(crate) use reading::{Reading, batch_size, compression, framing};
 pub(crate) use script::Script;
 
 use crate::batch::PyBatch;

@@ -112,6 +112,7 @@ impl BatchCodec<Frames> for FrameBytes {
             data: bytes.to_vec(),
             spans,
             offset,
+            origin: None,
         })
     }
 }
@@ -277,6 +278,7 @@ mod tests {
             data: b"ab\ncd\n".to_vec(),
             spans: vec![(0, 2), (3, 5)],
             offset: 100,
+            origin: None,
         };
         let codec = Frames::codec(&Codecs::default()).unwrap();
         for taken in 0..=2 {

@@ -106,11 +106,8 @@ struct DecodedPartition<F> {
 
 impl<F> DecodedPartition<F> {
     fn poison(&self, index: usize, cause: Cause, events: &mut Events<'_>) -> Result<(), Cause> {
-        let offset = self.frames.offset + u64::from(self.frames.spans[index].0);
-        let frame = self.frames.get(index);
-        let text = shorten(&String::from_utf8_lossy(frame));
-        let length = frame.len();
-        let item = format!("frame of {length} bytes at offset {offset}: {text:?}");
+        let text = shorten(&String::from_utf8_lossy(self.frames.get(index)));
+        let item = format!("{}: {text:?}", self.frames.describe(index));
         events.poison(Some(item), cause)
     }
 }
@@ -157,11 +154,34 @@ pub struct Encoded<S, F> {
     encode: Arc<F>,
 }
 
-/// Adds an encoder to a sink of frames; it appends the bytes of an item to the buffer.
-pub fn encode<S, F, T>(sink: S, encode: F) -> Encoded<S, F>
+/// The result of an encoder: nothing, or a [`Result`] of an encoder that can fail.
+pub trait Encoding {
+    /// Returns the error, if there is one.
+    ///
+    /// # Errors
+    /// The item cannot be encoded.
+    fn into_result(self) -> Result<(), Cause>;
+}
+
+impl Encoding for () {
+    fn into_result(self) -> Result<(), Cause> {
+        Ok(())
+    }
+}
+
+impl<E: Into<Cause>> Encoding for Result<(), E> {
+    fn into_result(self) -> Result<(), Cause> {
+        self.map_err(Into::into)
+    }
+}
+
+/// Adds an encoder to a sink of frames; it appends the bytes of an item to the buffer. An item that cannot be
+/// encoded fails the flow.
+pub fn encode<S, F, T, R>(sink: S, encode: F) -> Encoded<S, F>
 where
     S: Sink<Frames>,
-    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+    F: Fn(&T, &mut Vec<u8>) -> R + Send + Sync + 'static,
+    R: Encoding,
 {
     Encoded {
         sink,
@@ -176,11 +196,12 @@ pub fn display<T: Display>(item: &T, out: &mut Vec<u8>) {
     let _ = write!(out, "{item}");
 }
 
-impl<S, F, T> Sink<Vec<T>> for Encoded<S, F>
+impl<S, F, T, R> Sink<Vec<T>> for Encoded<S, F>
 where
     S: Sink<Frames>,
-    F: Fn(&T, &mut Vec<u8>) + Send + Sync + 'static,
+    F: Fn(&T, &mut Vec<u8>) -> R + Send + Sync + 'static,
     T: Data,
+    R: Encoding,
 {
     fn describe(&self) -> String {
         self.sink.describe()
@@ -219,14 +240,18 @@ struct EncodedWriter<F> {
     frames: Frames,
 }
 
-impl<F, T> Writer<Vec<T>> for EncodedWriter<F>
+impl<F, T, R> Writer<Vec<T>> for EncodedWriter<F>
 where
-    F: Fn(&T, &mut Vec<u8>),
+    F: Fn(&T, &mut Vec<u8>) -> R,
+    R: Encoding,
 {
     fn write_batch(&mut self, batch: &mut Vec<T>) -> Result<(), Cause> {
         self.frames.clear();
         for item in batch.drain(..) {
-            self.frames.append(|out| (self.encode)(&item, out))?;
+            let mut encoded = Ok(());
+            self.frames
+                .append(|out| encoded = (self.encode)(&item, out).into_result())?;
+            encoded?;
         }
         self.inner.write_batch(&mut self.frames)
     }

@@ -16,7 +16,7 @@
 //! std::fs::write(&input, "name,price\n\"tea, green\",3\ncoffee,4\n")?;
 //! let flow = Flow::new("prices");
 //! let prices = csv::read([&input]).decode(|row| -> Result<_, Box<dyn std::error::Error + Send + Sync>> {
-//!     Ok((row.text(0)?.to_owned(), row.text(1)?.parse::<u32>()?))
+//!     Ok((row.text_of("name")?.to_owned(), row.parse::<u32>("price")?))
 //! });
 //! let sink = codec::encode(csv::write(&output, &["price", "name"]), |item: &(String, u32), out| {
 //!     csv::append_row([&item.1.to_string(), &item.0], out);
@@ -42,6 +42,7 @@ pub(super) use decoded::decode as decode_rows;
 pub use dialect::{Dialect, Header};
 pub use rows::{Row, Rows};
 
+use crate::compression::Compression;
 use crate::connectors::files::{self, WriteFile, grown};
 use crate::connectors::format::Format;
 use crate::error::Cause;
@@ -59,6 +60,7 @@ pub struct ReadCsv {
     dialect: Dialect,
     header: Header,
     max_record_bytes: usize,
+    compression: Compression,
 }
 
 /// Reads CSV files, with a partition for each file. By default the first record of a file is its header.
@@ -69,6 +71,7 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadCsv {
         dialect: Dialect::default(),
         header: Header::First,
         max_record_bytes: MAX_RECORD_BYTES,
+        compression: Compression::ByName,
     }
 }
 
@@ -89,6 +92,12 @@ impl ReadCsv {
     #[must_use]
     pub fn max_record(mut self, bytes: usize) -> Self {
         self.max_record_bytes = bytes;
+        self
+    }
+    /// Sets the compression of the files. By default the ending of its name decides for each file.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
         self
     }
     /// Decodes each row into an item. A row whose number of fields differs from the number of names is an
@@ -149,20 +158,17 @@ impl Resumable for ReadCsv {
 }
 
 impl Format<Rows> for ReadCsv {
+    fn is_compressed(&self, path: &Path) -> bool {
+        self.compression.of(path) != Compression::Uncompressed
+    }
     fn describe_format(&self) -> String {
         "csv".to_owned()
     }
     fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
-        grown::row_after(path, position)
+        grown::row_after(path, self.compression, position)
     }
     fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<Rows>>, Cause> {
-        Ok(Box::new(CsvPartition::open(
-            path,
-            from,
-            self.dialect,
-            &self.header,
-            self.max_record_bytes,
-        )?))
+        Ok(Box::new(CsvPartition::open(path, from, self)?))
     }
 }
 

@@ -37,6 +37,7 @@ use std::time::{Duration, SystemTime};
 use glob::{MatchOptions, Pattern};
 
 use crate::clock::now_ns;
+use crate::compression::Compression;
 use crate::connectors::csv::{self, Dialect, Header, ReadCsv};
 use crate::connectors::files::{self, ReadFiles};
 pub use crate::connectors::format::Format;
@@ -109,6 +110,12 @@ impl ReadDirectory<ReadFiles> {
         self.format = self.format.framing(framing);
         self
     }
+    /// Sets the compression of the files. By default the ending of its name decides for each file.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.format = self.format.compression(compression);
+        self
+    }
     /// Sets the longest allowed frame; a longer one is an error with its offset. The default is 1 MiB.
     #[must_use]
     pub fn max_frame(mut self, bytes: usize) -> Self {
@@ -128,6 +135,12 @@ impl ReadDirectory<ReadCsv> {
     #[must_use]
     pub fn header(mut self, header: Header) -> Self {
         self.format = self.format.header(header);
+        self
+    }
+    /// Sets the compression of the files. By default the ending of its name decides for each file.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.format = self.format.compression(compression);
         self
     }
     /// Sets the longest allowed record; a longer one is an error with its line. The default is 1 MiB.
@@ -339,26 +352,31 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
                 continue;
             }
             let begun = lock(&self.list).read_of(self.partition, name);
-            let Some((read, first_bytes)) = begun else {
+            let Some(begun) = begun else {
                 self.waiting.push_back((found.name, 0));
                 continue;
             };
             let path = self.source.dir.join(name);
-            if read > *length {
+            // Of a compressed file the size is compared with its size at the time when it was begun.
+            let had = match self.source.format.is_compressed(&path) {
+                true => begun.size.unwrap_or(*length),
+                false => begun.read,
+            };
+            if had > *length {
                 return Err(format!(
-                    "{}: it has {length} bytes, fewer than the {read} that were read of it; a new file needs a name of its own",
+                    "{}: it has {length} bytes, fewer than the {had} that were read of it; a new file needs a name of its own",
                     path.display()
                 )
                 .into());
             }
             // A file whose modification time is unchanged since it was compared has not been replaced.
             if found.modified.as_ref() != self.checked.get(name) || found.modified.is_none() {
-                compare(first_bytes, &path)?;
+                compare(begun.first_bytes, &path)?;
                 let modified = found.modified.map(|modified| (name.clone(), modified));
                 self.checked.extend(modified);
             }
-            if read < *length {
-                self.waiting.push_back((found.name, read));
+            if had < *length {
+                self.waiting.push_back((found.name, begun.read));
             }
         }
         Ok(())
@@ -369,9 +387,11 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
         while let Some((name, from)) = self.waiting.pop_front() {
             // The file may have been removed since it was found; then nothing of it is read.
             let path = self.source.dir.join(&name);
-            if std::fs::metadata(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+            let about = std::fs::metadata(&path);
+            if matches!(&about, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
                 continue;
             }
+            let size = about.ok().map(|about| about.len());
             let from = match from {
                 0 => 0,
                 read => self.source.format.resumes_at(&path, read)?,
@@ -381,6 +401,7 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
                 start: self.position,
                 from,
                 first_bytes: FirstBytes::of(&path)?,
+                size: size.filter(|_| self.source.format.is_compressed(&path)),
             };
             lock(&self.list).begin(self.partition, &begun)?;
             self.open(begun)?;

@@ -4,24 +4,28 @@ mod by_key;
 pub(crate) mod grown;
 mod index;
 mod key_name;
+mod written;
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use millstream_journal::storage::sync_entry;
 
+use crate::compression::{Compression, Contents};
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
-use crate::framing::{Cutter, Frames, Framing, encode};
+use crate::framing::{Cutter, Frames, Framing, Origin, encode};
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
 use crate::sink::{Output, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
+
+use written::Written;
 
 pub use by_key::{ByKey, KeyedFrames, WriteByKey, by_key, write_by_key};
 
@@ -37,6 +41,7 @@ pub struct ReadFiles {
     framing: Framing,
     max_frame_bytes: usize,
     from: u64,
+    compression: Compression,
 }
 
 /// Reads files, with a partition for each file. The default framing is lines.
@@ -49,6 +54,7 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadFiles {
         framing: Framing::Lines,
         max_frame_bytes: MAX_FRAME_BYTES,
         from: 0,
+        compression: Compression::ByName,
     }
 }
 
@@ -73,7 +79,13 @@ impl ReadFiles {
         self.max_frame_bytes = bytes;
         self
     }
-    /// Starts at this byte of each file, which must be the first byte of a frame.
+    /// Sets the compression of the files. By default the ending of its name decides for each file.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+    /// Starts at this byte of each file, after decompression, which must be the first byte of a frame.
     #[must_use]
     pub fn from_position(mut self, position: u64) -> Self {
         self.from = position;
@@ -134,25 +146,31 @@ impl Resumable for ReadFiles {
 }
 
 impl Format<Frames> for ReadFiles {
+    fn is_compressed(&self, path: &Path) -> bool {
+        self.compression.of(path) != Compression::Uncompressed
+    }
     fn describe_format(&self) -> String {
         self.framing.to_string()
     }
     fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
         match self.framing {
-            Framing::Lines => grown::line_after(path, position),
-            Framing::Prefix { .. } | Framing::Fixed(_) => grown::byte_after(path, position),
+            Framing::Lines => grown::line_after(path, self.compression, position),
+            Framing::Prefix { .. } | Framing::Fixed(_) => {
+                grown::byte_after(path, self.compression, position)
+            }
         }
     }
     fn open_file(&self, path: &Path, start: u64) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let mut file = File::open(path).map_err(named)?;
-        file.seek(SeekFrom::Start(start)).map_err(named)?;
+        let file = Contents::open(path, self.compression, start).map_err(named)?;
+        let has_lines = self.framing == Framing::Lines;
         Ok(Box::new(FilePartition {
             file,
             path: path.to_owned(),
             start,
+            origin: Arc::new(Origin::new(path, self.compression, has_lines)),
             cutter: Cutter::new(self.framing.clone(), self.max_frame_bytes),
             tail: Vec::new(),
             held: Frames::default(),
@@ -162,9 +180,10 @@ impl Format<Frames> for ReadFiles {
 }
 
 struct FilePartition {
-    file: File,
+    file: Contents,
     path: PathBuf,
     start: u64,
+    origin: Arc<Origin>,
     cutter: Cutter,
     /// The bytes of a frame that is not complete yet.
     tail: Vec<u8>,
@@ -225,6 +244,7 @@ impl FilePartition {
     fn read(&mut self, batch: &mut Frames) -> Result<Next, Cause> {
         while !self.ended {
             let offset = self.read_to();
+            batch.origin = Some(Arc::clone(&self.origin));
             batch.data.clear();
             batch.data.append(&mut self.tail);
             let had = batch.data.len();
@@ -271,6 +291,7 @@ pub struct WriteFile {
     framing: Option<Framing>,
     /// The bytes at the beginning of the file.
     preamble: Vec<u8>,
+    compression: Compression,
     /// The file, which the workers of the current run share.
     file: CurrentLog<Written>,
     /// The length at which a run resumes.
@@ -287,6 +308,7 @@ pub fn write(path: impl AsRef<Path>) -> WriteFile {
         path: path.as_ref().to_owned(),
         framing: Some(Framing::Lines),
         preamble: Vec::new(),
+        compression: Compression::ByName,
         file: CurrentLog::default(),
         resume: Mutex::default(),
         is_named: AtomicBool::new(false),
@@ -304,6 +326,13 @@ impl WriteFile {
     #[must_use]
     pub fn raw(mut self) -> Self {
         self.framing = None;
+        self
+    }
+    /// Sets the compression of the file. By default the ending of its name decides. A compressed file can be read
+    /// as far as the last commit, and after the end of the run; each commit ends a member (gzip) or frame (zstd).
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
         self
     }
     /// Sets the bytes at the beginning of the file.
@@ -325,12 +354,9 @@ impl WriteFile {
             None => File::create(&self.path),
         };
         let file = file.map_err(|error| self.named(&error))?;
-        let mut written = Written {
-            file: BufWriter::with_capacity(READ_BYTES, file),
-            length: resume.unwrap_or(0),
-            path: self.path.clone(),
-        };
-        if written.length == 0 {
+        let length = resume.unwrap_or(0);
+        let mut written = Written::new(file, length, &self.path, self.compression);
+        if written.length() == 0 {
             written.append(&mut self.preamble.clone())?;
         }
         Ok(written)
@@ -402,7 +428,7 @@ impl Transactional for WriteFile {
             return Ok(());
         };
         // The file is synced after the lock is released, so that writers do not wait.
-        let handle = lock(&file).log().file.get_ref().try_clone();
+        let handle = lock(&file).log().file().try_clone();
         let synced = handle.and_then(|handle| {
             handle.sync_data()?;
             // A run may have created the file: a loss of power must not take its name.
@@ -444,30 +470,6 @@ pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
 #[must_use]
 pub fn token_of(length: u64) -> Token {
     length.to_le_bytes().to_vec()
-}
-
-/// A file that is open for writing.
-struct Written {
-    file: BufWriter<File>,
-    length: u64,
-    path: PathBuf,
-}
-
-impl Log for Written {
-    type Batch = Vec<u8>;
-
-    fn append(&mut self, batch: &mut Vec<u8>) -> Result<(), Cause> {
-        let written = self.file.write_all(batch);
-        written.map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.length += batch.len() as u64;
-        batch.clear();
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<u64, Cause> {
-        let flushed = self.file.flush();
-        flushed.map_err(|error| format!("{}: {error}", self.path.display()))?;
-        Ok(self.length)
-    }
 }
 
 struct FileWriter {

@@ -9,6 +9,8 @@ use crate::source::Partition;
 pub trait Format<B>: Send + Sync + 'static {
     /// Describes the contents for people, for instance `lines`.
     fn describe_format(&self) -> String;
+    /// Whether a file is compressed: then positions count other bytes than those of the file.
+    fn is_compressed(&self, path: &Path) -> bool;
     /// Returns the byte at which a file resumes that was read up to `position`, and may have grown since.
     ///
     /// # Errors

@@ -98,6 +98,7 @@ fn cut_in_pieces(framing: &Framing, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Fr
             data: tail,
             spans: Vec::new(),
             offset: cutter.offset(),
+            origin: None,
         };
     }
     cutter.finish(&frames.data, 0, &mut frames.spans)?;

@@ -233,7 +233,7 @@ fn make_old(list: &Path) {
     let head = lines
         .next()
         .unwrap()
-        .replace("directory 2 ", "directory 1 ");
+        .replace("directory 3 ", "directory 1 ");
     let old = lines.map(|line| {
         let members: Vec<_> = line.splitn(5, ' ').collect();
         format!(
@@ -270,10 +270,10 @@ fn a_list_of_version_1_is_read() {
     assert_eq!(copied.run().len(), 90_000);
 
     let list = copied.state().join("files/in");
-    std::fs::write(&list, "millstream directory 3 1\n").unwrap();
+    std::fs::write(&list, "millstream directory 4 1\n").unwrap();
     let said = copied.refused();
     assert!(
-        said.contains("files/in: version 3, this program reads up to 2"),
+        said.contains("files/in: version 4, this program reads up to 3"),
         "{said}"
     );
 }

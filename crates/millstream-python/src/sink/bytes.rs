@@ -18,7 +18,7 @@ use super::encode::{EncodedWriter, Otherwise};
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
 use crate::journal::sync_of;
-use crate::source::framing;
+use crate::source::{compression, framing};
 
 /// A sink of bytes.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -160,15 +160,18 @@ pub(crate) fn journal_append(
 
 /// A file to write frames to, which begins with `preamble`; without a framing they are written as they are.
 #[pyfunction]
-#[pyo3(signature = (path, *, framing, encode, preamble=None))]
+#[pyo3(signature = (path, *, framing, encode, preamble=None, compression))]
 pub(crate) fn file_write(
     py: Python<'_>,
     path: PathBuf,
     framing: Option<&str>,
     encode: Option<Py<PyAny>>,
     preamble: Option<&[u8]>,
+    compression: Option<&str>,
 ) -> PyResult<ByteSink> {
-    let sink = files::write(path).preamble(preamble.unwrap_or_default());
+    let sink = files::write(path)
+        .preamble(preamble.unwrap_or_default())
+        .compression(self::compression(py, compression)?);
     let Some(framing) = framing else {
         return Ok(ByteSink::with(sink.raw(), encode, Otherwise::Refused));
     };

@@ -20,7 +20,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
-use super::reading::{Reading, framing};
+use super::reading::{Reading, compression, framing};
 use crate::batch::PyBatch;
 use crate::error::usage;
 use crate::gil::{locked, unlocked};
@@ -257,7 +257,8 @@ pub(crate) fn tcp_connect(
 
 /// Files to read frames from; each is a partition.
 #[pyfunction]
-#[pyo3(signature = (paths, *, framing, max_frame, decode, position))]
+#[pyo3(signature = (paths, *, framing, max_frame, decode, position, compression))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn file_read(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -265,10 +266,12 @@ pub(crate) fn file_read(
     max_frame: usize,
     decode: Option<&Bound<'_, PyAny>>,
     position: u64,
+    compression: Option<&str>,
 ) -> PyResult<ByteSource> {
     let source = files::read(paths)
         .framing(self::framing(py, framing)?)
         .max_frame(max_frame)
+        .compression(self::compression(py, compression)?)
         .from_position(position);
     Ok(ByteSource {
         kind: Kind::Files(source),
@@ -278,7 +281,7 @@ pub(crate) fn file_read(
 
 /// The files of a directory; `follow` in seconds.
 #[pyfunction]
-#[pyo3(signature = (path, pattern, *, partitions, follow, framing, max_frame, decode))]
+#[pyo3(signature = (path, pattern, *, partitions, follow, framing, max_frame, decode, compression))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn directory_read(
     py: Python<'_>,
@@ -289,11 +292,13 @@ pub(crate) fn directory_read(
     framing: &str,
     max_frame: usize,
     decode: Option<&Bound<'_, PyAny>>,
+    compression: Option<&str>,
 ) -> PyResult<ByteSource> {
     let mut source = directory::frames(path, pattern)
         .partitions(partitions)
         .framing(self::framing(py, framing)?)
-        .max_frame(max_frame);
+        .max_frame(max_frame)
+        .compression(self::compression(py, compression)?);
     if let Some(poll) = follow {
         source = source.follow(Duration::try_from_secs_f64(poll)?);
     }

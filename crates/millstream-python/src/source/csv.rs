@@ -1,21 +1,23 @@
 //! CSV files as a source, and the step that makes dictionaries or lists of their rows.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::csv::{self, Dialect, Header, ReadCsv, Row, Rows};
 use millstream_flow::directory::{self, ReadDirectory};
+use millstream_flow::error::shorten;
 use millstream_flow::source::Source;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, Flow, FlowError, Pipe, SourceExt};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use super::bytes::Unlocked;
-use super::reading::Reading;
+use super::reading::{Reading, compression};
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
 use crate::gil::locked;
@@ -31,7 +33,11 @@ enum Kind {
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct CsvSource {
     kind: Kind,
+    types: Types,
 }
+
+/// For the names of some fields the functions that make objects of their text.
+type Types = Arc<Vec<(String, Py<PyAny>)>>;
 
 #[pymethods]
 impl CsvSource {
@@ -53,8 +59,9 @@ impl CsvSource {
             Kind::Directory(source) => flow.source(name, Unlocked(source.clone()).batch_size(size)),
         };
         let (own, source) = (reading.on_error.clone(), name.to_owned());
+        let types = Arc::clone(&self.types);
         let decoded = rows.step("decode", &format!("{name}.decode"), move |making| {
-            RowsStep::make(&own, &source, making)
+            RowsStep::make(&own, &source, &types, making)
         });
         reading.on_error.of(decoded)
     }
@@ -63,38 +70,64 @@ impl CsvSource {
 /// Makes objects of rows, on one worker.
 struct RowsStep {
     policy: ErrorHandler,
-    /// The field names of the last batch, and the same as objects.
-    names: Option<(Vec<String>, Vec<Py<PyString>>)>,
+    types: Types,
+    /// The fields of the last batch.
+    fields: Option<NamedFields>,
+}
+
+/// The fields of a file whose fields have names.
+struct NamedFields {
+    names: Vec<String>,
+    /// For each field its name as an object, and the index in `types` of its function if it has one.
+    columns: Vec<(Py<PyString>, Option<usize>)>,
 }
 
 impl RowsStep {
     fn make(
         on_error: &OnErrorOption,
         source: &str,
+        types: &Types,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         let mut policy = on_error.open(making)?;
         source.clone_into(&mut policy.step);
         Ok(RowsStep {
             policy,
-            names: None,
+            types: Arc::clone(types),
+            fields: None,
         })
     }
 
-    fn learn(&mut self, py: Python<'_>, rows: &Rows) {
-        let known = self.names.as_ref().map(|(names, _)| &names[..]);
-        if rows.names() != known {
-            self.names = rows.names().map(|names| {
-                let objects = names.iter().map(|name| PyString::new(py, name).unbind());
-                (names.to_vec(), objects.collect())
-            });
+    /// Learns the names of the fields of a batch.
+    fn learn(&mut self, py: Python<'_>, rows: &Rows) -> Result<(), Failure> {
+        let known = self.fields.as_ref().map(|fields| &fields.names[..]);
+        if rows.names() == known {
+            return Ok(());
         }
+        let names = rows.names().unwrap_or_default();
+        if let Some(row) = rows.get(0) {
+            let unknown = self.types.iter().find(|(name, _)| !names.contains(name));
+            if let Some((name, _)) = unknown {
+                let what =
+                    format!("types has {name:?}, which is no field: the fields are {names:?}");
+                return Err(Failure::new(self.policy.step.clone(), row.wrong(0, &what)));
+            }
+        }
+        let column = |name: &String| {
+            let function = self.types.iter().position(|(typed, _)| typed == name);
+            (PyString::new(py, name).unbind(), function)
+        };
+        self.fields = rows.names().map(|names| NamedFields {
+            names: names.to_vec(),
+            columns: names.iter().map(column).collect(),
+        });
+        Ok(())
     }
 
     fn one<'py>(&self, py: Python<'py>, row: Row<'_>) -> PyResult<Bound<'py, PyAny>> {
         let wrong = |cause: millstream_flow::error::Cause| PyValueError::new_err(cause.to_string());
         row.check().map_err(wrong)?;
-        let Some((_, names)) = &self.names else {
+        let Some(named) = &self.fields else {
             let fields = PyList::empty(py);
             for index in 0..row.len() {
                 fields.append(row.text(index).map_err(wrong)?)?;
@@ -102,14 +135,41 @@ impl RowsStep {
             return Ok(fields.into_any());
         };
         let fields = PyDict::new(py);
-        for (index, name) in names.iter().enumerate() {
-            fields.set_item(name, row.text(index).map_err(wrong)?)?;
+        for (index, (name, function)) in named.columns.iter().enumerate() {
+            let text = row.text(index).map_err(wrong)?;
+            match function {
+                None => fields.set_item(name, text)?,
+                Some(function) => fields.set_item(name, self.typed(py, row, index, *function)?)?,
+            }
         }
         Ok(fields.into_any())
     }
 
+    /// Makes an object of the text of a field. An exception becomes a ValueError with file, line and column.
+    fn typed<'py>(
+        &self,
+        py: Python<'py>,
+        row: Row<'_>,
+        index: usize,
+        function: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wrong = |cause: millstream_flow::error::Cause| PyValueError::new_err(cause.to_string());
+        let (name, function) = &self.types[function];
+        let text = row.text(index).map_err(wrong)?;
+        let made = function.bind(py).call1((text,));
+        made.map_err(|error| {
+            if !error.is_instance_of::<PyException>(py) {
+                return error;
+            }
+            let what = format!("the field {name} has {:?}: {error}", shorten(text));
+            let named = wrong(row.wrong(index, &what));
+            named.set_cause(py, Some(error));
+            named
+        })
+    }
+
     fn work(&mut self, py: Python<'_>, input: &Rows, cx: &mut Context) -> Result<PyBatch, Failure> {
-        self.learn(py, input);
+        self.learn(py, input)?;
         let mut items = Vec::with_capacity(input.len());
         for row in input.iter() {
             match self.one(py, row) {
@@ -178,23 +238,28 @@ fn described(
 
 /// CSV files to read rows from; each is a partition.
 #[pyfunction]
-#[pyo3(signature = (paths, *, dialect, max_record))]
+#[pyo3(signature = (paths, *, dialect, max_record, compression, types))]
 pub(crate) fn csv_read(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     dialect: (String, Option<String>, Bound<'_, PyAny>),
     max_record: usize,
+    compression: Option<&str>,
+    types: Vec<(String, Py<PyAny>)>,
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
     let source = csv::read(paths).dialect(dialect).header(header);
+    let source = source.compression(self::compression(py, compression)?);
     Ok(CsvSource {
         kind: Kind::Files(source.max_record(max_record)),
+        types: Arc::new(types),
     })
 }
 
 /// The CSV files of a directory; `follow` in seconds.
 #[pyfunction]
-#[pyo3(signature = (path, pattern, *, partitions, follow, dialect, max_record))]
+#[pyo3(signature = (path, pattern, *, partitions, follow, dialect, max_record, compression, types))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn csv_directory(
     py: Python<'_>,
     path: PathBuf,
@@ -203,17 +268,21 @@ pub(crate) fn csv_directory(
     follow: Option<f64>,
     dialect: (String, Option<String>, Bound<'_, PyAny>),
     max_record: usize,
+    compression: Option<&str>,
+    types: Vec<(String, Py<PyAny>)>,
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
     let source = directory::rows(path, pattern).partitions(partitions);
     let mut source = source
         .dialect(dialect)
         .header(header)
-        .max_record(max_record);
+        .max_record(max_record)
+        .compression(self::compression(py, compression)?);
     if let Some(poll) = follow {
         source = source.follow(Duration::try_from_secs_f64(poll)?);
     }
     Ok(CsvSource {
         kind: Kind::Directory(source),
+        types: Arc::new(types),
     })
 }

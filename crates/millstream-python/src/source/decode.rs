@@ -131,13 +131,8 @@ impl DecodeStep {
         error: PyErr,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let offset = input.offset + u64::from(input.spans[index].0);
         let frame = PyBytes::new(py, input.get(index)).into_any();
-        let length = input.get(index).len();
-        let said = format!(
-            "frame of {length} bytes at offset {offset}: {}",
-            show(&frame)
-        );
+        let said = format!("{}: {}", input.describe(index), show(&frame));
         self.policy
             .handle_described(None, Some(&frame), Some(said), error, cx, py)
     }

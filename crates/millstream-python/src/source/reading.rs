@@ -1,5 +1,6 @@
 //! How a flow reads a source: its name, the size of batches, how input that cannot be decoded is handled.
 
+use millstream_flow::Compression;
 use millstream_flow::framing::Framing;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
@@ -12,6 +13,20 @@ use crate::show::show;
 pub(crate) fn framing(py: Python<'_>, name: &str) -> PyResult<Framing> {
     name.parse::<Framing>()
         .map_err(|error| usage(py, &error.to_string()))
+}
+
+/// Reads the name of a compression.
+pub(crate) fn compression(py: Python<'_>, name: Option<&str>) -> PyResult<Compression> {
+    match name {
+        Some("auto") => Ok(Compression::ByName),
+        None => Ok(Compression::Uncompressed),
+        Some("gzip") => Ok(Compression::Gzip),
+        Some("zstd") => Ok(Compression::Zstd),
+        Some(other) => Err(usage(
+            py,
+            &format!("compression is \"auto\", \"gzip\", \"zstd\" or None, not {other:?}"),
+        )),
+    }
 }
 
 /// How a flow reads a source.

@@ -219,6 +219,7 @@ mod tests {
             data: b"..\x03one\x03two....".to_vec(),
             spans: vec![(3, 6), (7, 10)],
             offset: 100,
+            origin: None,
         };
         let head = Head {
             kind: Kind::Bytes,

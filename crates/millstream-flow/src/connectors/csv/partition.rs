@@ -1,15 +1,16 @@
 //! The partition of one CSV file.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-use super::dialect::{Dialect, Header};
-use super::place;
+use super::ReadCsv;
+use super::dialect::Header;
+use super::place::{self, CsvPath};
 use super::rows::{CsvFile, Rows};
+use crate::compression::Contents;
 use crate::error::Cause;
 use crate::source::{Events, Next, Partition, Position};
 
@@ -28,9 +29,8 @@ enum Found {
 
 /// The bytes of a file and the progress of parsing.
 struct Parsing {
-    file: File,
-    path: PathBuf,
-    dialect: Dialect,
+    file: Contents,
+    about: Arc<CsvPath>,
     max_record_bytes: usize,
     reader: Reader,
     buffer: Vec<u8>,
@@ -47,17 +47,12 @@ struct Parsing {
 }
 
 impl Parsing {
-    fn open(
-        path: &Path,
-        from: u64,
-        dialect: Dialect,
-        max_record_bytes: usize,
-    ) -> Result<Self, Cause> {
+    fn open(from: u64, about: Arc<CsvPath>, max_record_bytes: usize) -> Result<Self, Cause> {
+        let (path, dialect) = (&about.path, about.dialect);
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        let mut file = File::open(path).map_err(named)?;
-        file.seek(SeekFrom::Start(from)).map_err(named)?;
+        let file = Contents::open(path, about.compression, from).map_err(named)?;
         let mut builder = ReaderBuilder::new();
         builder.delimiter(dialect.delimiter);
         match dialect.quote {
@@ -71,8 +66,7 @@ impl Parsing {
         }
         Ok(Parsing {
             file,
-            path: path.to_owned(),
-            dialect,
+            about,
             max_record_bytes,
             reader,
             buffer: Vec::new(),
@@ -91,7 +85,7 @@ impl Parsing {
         self.at = 0;
         let piece = (&mut self.file).take(READ_BYTES as u64);
         let read = { piece }.read_to_end(&mut self.buffer);
-        let read = read.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let read = read.map_err(|error| format!("{}: {error}", self.about.path.display()))?;
         Ok(read > 0)
     }
 
@@ -160,16 +154,14 @@ impl Parsing {
     }
 
     fn unclosed(&self, what: &str) -> Cause {
-        place::quote_error(&self.path, self.dialect, self.record, what).into()
+        place::quote_error(&self.about, self.record, what).into()
     }
 
     /// The fields of the last parsed record, as text.
     fn names(&self) -> Result<Vec<String>, Cause> {
         let mut names: Vec<String> = Vec::new();
         let mut start = 0;
-        let wrong = |index, what: &str| {
-            place::field_error(&self.path, self.dialect, self.record, index, what)
-        };
+        let wrong = |index, what: &str| place::field_error(&self.about, self.record, index, what);
         for (index, end) in self.ends[..self.used.1].iter().enumerate() {
             let name = std::str::from_utf8(&self.fields[start..*end])
                 .map_err(|_| wrong(index, "the name of a field is not UTF-8"))?;
@@ -194,15 +186,15 @@ pub(super) struct CsvPartition {
 }
 
 impl CsvPartition {
-    pub(super) fn open(
-        path: &Path,
-        from: u64,
-        dialect: Dialect,
-        header: &Header,
-        max_record_bytes: usize,
-    ) -> Result<Self, Cause> {
-        let mut parsing = Parsing::open(path, from, dialect, max_record_bytes)?;
-        let names = match header {
+    pub(super) fn open(path: &Path, from: u64, source: &ReadCsv) -> Result<Self, Cause> {
+        let about = Arc::new(CsvPath {
+            path: path.to_owned(),
+            dialect: source.dialect,
+            compression: source.compression,
+        });
+        let open = |from| Parsing::open(from, Arc::clone(&about), source.max_record_bytes);
+        let mut parsing = open(from)?;
+        let header = match &source.header {
             Header::None => None,
             Header::Names(names) => Some(names.clone()),
             Header::First if from == 0 => Some(match parsing.next()? {
@@ -210,20 +202,15 @@ impl CsvPartition {
                 Found::End => Vec::new(),
             }),
             Header::First => {
-                let mut first = Parsing::open(path, 0, dialect, max_record_bytes)?;
+                let mut first = open(0)?;
                 first.next()?;
                 Some(first.names()?)
             }
         };
-        let file = CsvFile {
-            path: path.to_owned(),
-            dialect,
-            header: names,
-        };
         Ok(CsvPartition {
             position: parsing.offset,
             parsing,
-            file: Arc::new(file),
+            file: Arc::new(CsvFile { about, header }),
             failed: None,
         })
     }

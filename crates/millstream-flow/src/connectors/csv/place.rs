@@ -1,36 +1,36 @@
 //! Finds the line and column of a field for an error. It reads the file again, so that successful parsing does
 //! not have to count lines.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 
 use super::dialect::Dialect;
+use crate::compression::{Compression, Contents};
+
+/// A CSV file and how it is read.
+#[derive(Debug)]
+pub(super) struct CsvPath {
+    pub(super) path: PathBuf,
+    pub(super) dialect: Dialect,
+    pub(super) compression: Compression,
+}
 
 /// The number of bytes of a record that are scanned.
 const SCAN_BYTES_MAX: u64 = 1 << 20;
 
 /// Formats an error about field `index`, from 0, of the record at `offset`.
-pub(super) fn field_error(
-    path: &Path,
-    dialect: Dialect,
-    offset: u64,
-    index: usize,
-    what: &str,
-) -> String {
-    let shown = path.display();
-    match locate(path, dialect, offset, |starts, _| {
-        starts.get(index).copied()
-    }) {
+pub(super) fn field_error(file: &CsvPath, offset: u64, index: usize, what: &str) -> String {
+    let shown = file.path.display();
+    match locate(file, offset, |starts, _| starts.get(index).copied()) {
         Ok((line, column)) => format!("{shown}, line {line}, column {column}: {what}"),
         Err(_) => format!("{shown}, offset {offset}: {what}"),
     }
 }
 
 /// Formats an error about the quote that is open at the end of the record at `offset`.
-pub(super) fn quote_error(path: &Path, dialect: Dialect, offset: u64, what: &str) -> String {
-    let shown = path.display();
-    match locate(path, dialect, offset, |_, quote| quote) {
+pub(super) fn quote_error(file: &CsvPath, offset: u64, what: &str) -> String {
+    let shown = file.path.display();
+    match locate(file, offset, |_, quote| quote) {
         Ok((line, column)) => format!("{shown}, line {line}, column {column}: {what}"),
         Err(_) => format!("{shown}, offset {offset}: {what}"),
     }
@@ -39,12 +39,11 @@ pub(super) fn quote_error(path: &Path, dialect: Dialect, offset: u64, what: &str
 /// Returns the line and column, from 1, of the byte that `choose` selects from the starts of the fields and an
 /// open quote; of the record's end if it selects none. A column counts characters.
 fn locate(
-    path: &Path,
-    dialect: Dialect,
+    csv: &CsvPath,
     offset: u64,
     choose: impl FnOnce(&[usize], Option<usize>) -> Option<usize>,
 ) -> std::io::Result<(u64, usize)> {
-    let mut file = BufReader::new(File::open(path)?);
+    let mut file = BufReader::new(Contents::open(&csv.path, csv.compression, 0)?);
     let mut line = 1;
     let mut left = offset;
     while left > 0 {
@@ -57,10 +56,9 @@ fn locate(
         file.consume(used);
         left -= used as u64;
     }
-    file.seek(SeekFrom::Start(offset))?;
     let mut record = Vec::new();
     file.take(SCAN_BYTES_MAX).read_to_end(&mut record)?;
-    let (starts, quote, end) = scan(&record, dialect);
+    let (starts, quote, end) = scan(&record, csv.dialect);
     let at = choose(&starts, quote).unwrap_or(end);
     let before = &record[..at];
     let within = memchr::memchr_iter(b'\n', before).count() as u64;

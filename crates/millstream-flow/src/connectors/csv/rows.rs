@@ -1,12 +1,12 @@
 //! A batch of rows, and one row of it.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use super::dialect::Dialect;
-use super::place;
+use super::place::{self, CsvPath};
 use crate::batch::Batch;
-use crate::error::Cause;
+use crate::error::{Cause, shorten};
 
 /// A batch of rows of one file.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,7 @@ pub struct Rows {
 /// The file of the rows.
 #[derive(Debug)]
 pub(super) struct CsvFile {
-    pub(super) path: PathBuf,
-    pub(super) dialect: Dialect,
+    pub(super) about: Arc<CsvPath>,
     pub(super) header: Option<Vec<String>>,
 }
 
@@ -137,6 +136,33 @@ impl<'a> Row<'a> {
     pub fn names(&self) -> Option<&'a [String]> {
         self.rows.names()
     }
+    /// Returns the field `name` as text.
+    ///
+    /// # Errors
+    /// There is no field of this name, or it is not UTF-8; the error names file and line.
+    pub fn text_of(&self, name: &str) -> Result<&'a str, Cause> {
+        self.text(self.index_of(name)?)
+    }
+    /// Returns the field `name` as a value of type `T`.
+    ///
+    /// # Errors
+    /// There is no field of this name, or its text is no `T`; the error names file, line and column.
+    pub fn parse<T>(&self, name: &str) -> Result<T, Cause>
+    where
+        T: FromStr<Err: Display>,
+    {
+        let index = self.index_of(name)?;
+        let text = self.text(index)?;
+        text.parse().map_err(|error| {
+            let text = shorten(text);
+            self.wrong(index, &format!("the field {name} has {text:?}: {error}"))
+        })
+    }
+    fn index_of(&self, name: &str) -> Result<usize, Cause> {
+        let names = self.names().unwrap_or_default();
+        let index = names.iter().position(|other| other == name);
+        index.ok_or_else(|| self.wrong(0, &format!("there is no field with the name {name:?}")))
+    }
     /// Returns the offset of the first byte of the row in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
@@ -158,9 +184,7 @@ impl<'a> Row<'a> {
     #[must_use]
     pub fn wrong(&self, index: usize, what: &str) -> Cause {
         match &self.rows.file {
-            Some(file) => {
-                place::field_error(&file.path, file.dialect, self.offset, index, what).into()
-            }
+            Some(file) => place::field_error(&file.about, self.offset, index, what).into(),
             None => what.into(),
         }
     }

@@ -1,10 +1,11 @@
 //! The list of the files that were begun, in the order of each partition.
 //!
 //! It is a file of lines, `DIR/files/SOURCE`, which only grows during a run. The first line is `millstream
-//! directory 2 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of
+//! directory 3 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of
 //! the partition the file of this name was begun at its byte `FROM`; if `FROM` is `end`, it ended there.
-//! `BEGINNING` describes the first bytes of the file, and is `-` if they are not known. The name is written by
-//! [`escape`]. In lists of version 1 lines have no `BEGINNING`. A line is written before the first byte of its
+//! `BEGINNING` describes the first bytes of the file, and is `-` if they are not known; for a compressed file its
+//! size at that time follows after a `:`. The name is written by [`escape`]. Lists of version 2 have no sizes, and
+//! in lists of version 1 lines have no `BEGINNING`. A line is written before the first byte of its
 //! file is read, and survives a loss of power before a position in the file is committed.
 
 use std::collections::HashMap;
@@ -31,6 +32,17 @@ pub(super) struct Begun {
     pub(super) from: u64,
     /// The first bytes of the file, if they are known.
     pub(super) first_bytes: Option<FirstBytes>,
+    /// The size of a compressed file at that time.
+    pub(super) size: Option<u64>,
+}
+
+/// A file that is not being read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// The number of bytes that were read.
+    pub(super) read: u64,
+    pub(super) first_bytes: Option<FirstBytes>,
+    pub(super) size: Option<u64>,
 }
 
 /// The text in place of a byte where a file ends.
@@ -43,16 +55,20 @@ const UNKNOWN: &str = "-";
 struct Known {
     /// The file that was begun last.
     current: Option<Begun>,
-    /// For each file before it, the number of bytes read and the first bytes.
-    read: HashMap<String, (u64, Option<FirstBytes>)>,
+    /// The files before it, by name.
+    read: HashMap<String, Ended>,
 }
 
 impl Known {
     /// Ends the current file at this position.
     fn end(&mut self, position: u64) {
         if let Some(begun) = self.current.take() {
-            let read = begun.from + (position - begun.start);
-            self.read.insert(begun.name, (read, begun.first_bytes));
+            let ended = Ended {
+                read: begun.from + (position - begun.start),
+                first_bytes: begun.first_bytes,
+                size: begun.size,
+            };
+            self.read.insert(begun.name, ended);
         }
     }
 }
@@ -115,10 +131,10 @@ impl List {
             .ok_or("it is not a list of files; it is damaged")?;
         let has_first_bytes = match version {
             "1" => false,
-            "2" => true,
+            "2" | "3" => true,
             _ => {
                 return Err(format!(
-                    "version {version}, this program reads up to 2; use a newer Millstream"
+                    "version {version}, this program reads up to 3; use a newer Millstream"
                 ));
             }
         };
@@ -151,20 +167,21 @@ impl List {
 
     /// Formats the list, with one line for each file of which bytes were read.
     fn text(&self) -> String {
-        let mut text = format!("millstream directory 2 {}\n", self.known.len());
+        let mut text = format!("millstream directory 3 {}\n", self.known.len());
         for (number, known) in self.known.iter().enumerate() {
             // For ended files only the number of bytes counts, not their positions in the partition.
             let current = known.current.as_ref();
             let start = current.map_or(0, |current| current.start);
             let mut read: Vec<_> = known.read.iter().collect();
             read.sort_by_key(|(name, _)| *name);
-            for (name, (length, first_bytes)) in read {
+            for (name, ended) in read {
                 // The line begins at the end of the file, so that it takes no positions.
                 let begun = Begun {
                     name: name.clone(),
                     start,
-                    from: *length,
-                    first_bytes: *first_bytes,
+                    from: ended.read,
+                    first_bytes: ended.first_bytes,
+                    size: ended.size,
                 };
                 text += &begin_line(number, &begun);
             }
@@ -186,13 +203,8 @@ impl List {
         self.known.get(partition)?.current.clone()
     }
 
-    /// Returns how many bytes were read of a file that is not being read, and its first bytes; `None` if it was
-    /// never begun.
-    pub(super) fn read_of(
-        &self,
-        partition: usize,
-        name: &str,
-    ) -> Option<(u64, Option<FirstBytes>)> {
+    /// Returns a file that is not being read; `None` if it was never begun.
+    pub(super) fn read_of(&self, partition: usize, name: &str) -> Option<Ended> {
         self.known.get(partition)?.read.get(name).copied()
     }
 
@@ -234,8 +246,9 @@ fn begin_line(partition: usize, begun: &Begun) -> String {
     let Begun { start, from, .. } = begun;
     let first_bytes = begun.first_bytes.map(|first_bytes| first_bytes.to_string());
     let first_bytes = first_bytes.as_deref().unwrap_or(UNKNOWN);
+    let size = begun.size.map_or(String::new(), |size| format!(":{size}"));
     let name = escape(&begun.name);
-    format!("{partition} {start} {from} {first_bytes} {name}\n")
+    format!("{partition} {start} {from} {first_bytes}{size} {name}\n")
 }
 
 fn end_line(partition: usize, position: u64) -> String {
@@ -248,13 +261,11 @@ fn read_line(line: &str, has_first_bytes: bool) -> Option<(usize, u64, Option<Be
     let number = members.next()?.parse().ok()?;
     let start = members.next()?.parse().ok()?;
     let from = members.next()?;
-    let first_bytes = match has_first_bytes.then(|| members.next()) {
-        None => None,
-        Some(first_bytes) => match first_bytes? {
-            UNKNOWN => None,
-            known => Some(known.parse().ok()?),
-        },
+    let beginning = match has_first_bytes {
+        true => members.next()?,
+        false => UNKNOWN,
     };
+    let (first_bytes, size) = read_beginning(beginning)?;
     let name = unescape(members.next()?)?;
     if from == END {
         return Some((number, start, None));
@@ -265,6 +276,23 @@ fn read_line(line: &str, has_first_bytes: bool) -> Option<(usize, u64, Option<Be
         start,
         from,
         first_bytes,
+        size,
     };
     Some((number, start, Some(begun)))
+}
+
+/// Parses the description of the first bytes, and the size if it has one.
+fn read_beginning(text: &str) -> Option<(Option<FirstBytes>, Option<u64>)> {
+    let (first_bytes, size) = match text.match_indices(':').nth(1) {
+        Some((colon, _)) => (&text[..colon], Some(text[colon + 1..].parse().ok()?)),
+        None => match text.strip_prefix("-:") {
+            Some(size) => (UNKNOWN, Some(size.parse().ok()?)),
+            None => (text, None),
+        },
+    };
+    let first_bytes = match first_bytes {
+        UNKNOWN => None,
+        known => Some(known.parse().ok()?),
+    };
+    Some((first_bytes, size))
 }

@@ -1,17 +1,21 @@
 //! Finds the byte at which a file resumes that may have grown since it was read.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::Path;
 
+use crate::compression::{Compression, Contents};
 use crate::error::Cause;
 
 /// Returns the byte at which a file of frames resumes that was read up to `position`.
 ///
 /// # Errors
 /// The file is shorter than that.
-pub(crate) fn byte_after(path: &Path, position: u64) -> Result<u64, Cause> {
-    open_at_least(path, position).map(|_| position)
+pub(crate) fn byte_after(
+    path: &Path,
+    compression: Compression,
+    position: u64,
+) -> Result<u64, Cause> {
+    check_length(path, compression, position).map(|_| position)
 }
 
 /// Returns the byte at which a file of lines resumes that was read up to `position`: after a line end that was
@@ -19,13 +23,17 @@ pub(crate) fn byte_after(path: &Path, position: u64) -> Result<u64, Cause> {
 ///
 /// # Errors
 /// The file is shorter than that, or the last line that was read has grown.
-pub(crate) fn line_after(path: &Path, position: u64) -> Result<u64, Cause> {
-    let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
+pub(crate) fn line_after(
+    path: &Path,
+    compression: Compression,
+    position: u64,
+) -> Result<u64, Cause> {
+    if !check_length(path, compression, position)? || position == 0 {
         return Ok(position);
-    };
+    }
     let named = |error: std::io::Error| Cause::from(format!("{}: {error}", path.display()));
     let mut around = Vec::new();
-    file.seek(SeekFrom::Start(position - 1)).map_err(named)?;
+    let file = Contents::open(path, compression, position - 1).map_err(named)?;
     file.take(3).read_to_end(&mut around).map_err(named)?;
     match around.as_slice() {
         [b'\n', ..] | [_] | [] => Ok(position),
@@ -44,36 +52,38 @@ pub(crate) fn line_after(path: &Path, position: u64) -> Result<u64, Cause> {
 ///
 /// # Errors
 /// As for [`line_after`].
-pub(crate) fn row_after(path: &Path, position: u64) -> Result<u64, Cause> {
+pub(crate) fn row_after(
+    path: &Path,
+    compression: Compression,
+    position: u64,
+) -> Result<u64, Cause> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
-    let Some(mut file) = open_at_least(path, position)?.filter(|_| position > 0) else {
+    if !check_length(path, compression, position)? || position == 0 {
         return Ok(position);
-    };
+    }
     let named = |error: std::io::Error| Cause::from(format!("{}: {error}", path.display()));
     let from = position.saturating_sub(MARK.len() as u64);
     let mut before = Vec::new();
-    file.seek(SeekFrom::Start(from)).map_err(named)?;
+    let file = Contents::open(path, compression, from).map_err(named)?;
     file.take(position - from)
         .read_to_end(&mut before)
         .map_err(named)?;
     // A row may end with a carriage return alone, and a byte order mark is not part of a row.
     match before.ends_with(b"\r") || (from == 0 && before == MARK) {
         true => Ok(position),
-        false => line_after(path, position),
+        false => line_after(path, compression, position),
     }
 }
 
-/// Opens a file that must have `position` bytes or more. `None` if it cannot be opened: reading it reports the
-/// error.
-fn open_at_least(path: &Path, position: u64) -> Result<Option<File>, Cause> {
-    let Ok(file) = File::open(path) else {
-        return Ok(None);
+/// Checks that a file has `position` bytes or more. False if it does not exist: reading it reports the error. The
+/// bytes of a compressed file are counted when it is opened.
+fn check_length(path: &Path, compression: Compression, position: u64) -> Result<bool, Cause> {
+    let Ok(about) = std::fs::metadata(path) else {
+        return Ok(false);
     };
-    let about = file
-        .metadata()
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    match about.is_file() && about.len() < position {
-        false => Ok(Some(file)),
+    let is_compressed = compression.of(path) != Compression::Uncompressed;
+    match !is_compressed && about.is_file() && about.len() < position {
+        false => Ok(true),
         true => Err(format!(
             "{}: it has {} bytes, fewer than the {position} that were read; put it back, or drop the state of the \
              source (--drop-state) to start again",

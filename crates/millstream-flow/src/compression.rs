@@ -1,0 +1,223 @@
+//! Compressed files: gzip and zstd.
+//!
+//! A compressed file is read as a stream of the bytes that were compressed; all positions count these bytes. A
+//! file may consist of several members (gzip) or frames (zstd), whose contents follow one another. Memory is
+//! bounded: by the window of gzip, 32 KiB, and by 128 MiB of zstd.
+//!
+//! Invariant: damage and a file that ends within a member are errors, never the end of the contents.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use zstd::stream::read::Decoder;
+use zstd::stream::write::Encoder;
+
+/// The largest window of zstd, as a power of two.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// The compression of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// By the ending of the name: `.gz` is gzip, `.zst` is zstd, others are not compressed.
+    #[default]
+    ByName,
+    /// The file is not compressed.
+    Uncompressed,
+    /// gzip.
+    Gzip,
+    /// zstd.
+    Zstd,
+}
+
+impl Compression {
+    /// Returns the compression of the file at `path`.
+    ///
+    /// ```
+    /// use millstream_flow::Compression;
+    ///
+    /// let by_name = Compression::ByName;
+    /// assert_eq!(by_name.of("a.csv.gz".as_ref()), Compression::Gzip);
+    /// assert_eq!(by_name.of("a.csv".as_ref()), Compression::Uncompressed);
+    /// ```
+    #[must_use]
+    pub fn of(self, path: &Path) -> Self {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        match (self, ending) {
+            (Compression::ByName, Some("gz")) => Compression::Gzip,
+            (Compression::ByName, Some("zst")) => Compression::Zstd,
+            (Compression::ByName, _) => Compression::Uncompressed,
+            (given, _) => given,
+        }
+    }
+}
+
+/// Compresses bytes into members (gzip) or frames (zstd).
+pub(crate) struct Compressor {
+    compression: Compression,
+    /// The member that is being written.
+    member: Option<Member>,
+}
+
+enum Member {
+    Gzip(GzEncoder<Vec<u8>>),
+    Zstd(Encoder<'static, Vec<u8>>),
+}
+
+impl Compressor {
+    /// Returns a compressor for the file at `path`; `None` if it is not compressed.
+    pub(crate) fn of(path: &Path, compression: Compression) -> Option<Self> {
+        let compression = compression.of(path);
+        (compression != Compression::Uncompressed).then_some(Compressor {
+            compression,
+            member: None,
+        })
+    }
+
+    /// Compresses bytes, and appends what is ready of the compressed bytes to `out`. Begins a member if none is
+    /// begun.
+    ///
+    /// # Errors
+    /// The error of the encoder.
+    pub(crate) fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+        let member = match &mut self.member {
+            Some(member) => member,
+            None => self.member.insert(Member::begin(self.compression)?),
+        };
+        match member {
+            Member::Gzip(encoder) => {
+                encoder.write_all(bytes)?;
+                out.append(encoder.get_mut());
+            }
+            Member::Zstd(encoder) => {
+                encoder.write_all(bytes)?;
+                out.append(encoder.get_mut());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the member, if one is begun, and appends the rest of it to `out`.
+    ///
+    /// # Errors
+    /// The error of the encoder.
+    pub(crate) fn end_member(&mut self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let mut rest = match self.member.take() {
+            None => return Ok(()),
+            Some(Member::Gzip(encoder)) => encoder.finish()?,
+            Some(Member::Zstd(encoder)) => encoder.finish()?,
+        };
+        out.append(&mut rest);
+        Ok(())
+    }
+}
+
+impl Member {
+    fn begin(compression: Compression) -> std::io::Result<Self> {
+        match compression {
+            Compression::Zstd => {
+                let mut encoder = Encoder::new(Vec::new(), 0)?;
+                encoder.include_checksum(true)?;
+                Ok(Member::Zstd(encoder))
+            }
+            _ => {
+                let level = flate2::Compression::default();
+                Ok(Member::Gzip(GzEncoder::new(Vec::new(), level)))
+            }
+        }
+    }
+}
+
+/// The contents of a file that may be compressed.
+pub(crate) struct Contents {
+    stream: Stream,
+    /// The number of bytes of the contents that were read.
+    offset: u64,
+}
+
+enum Stream {
+    Plain(File),
+    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
+    Zstd(Box<Decoder<'static, BufReader<File>>>),
+}
+
+impl Contents {
+    /// Opens a file at byte `from` of its contents. Those of a compressed file are decompressed up to there.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is compressed and has fewer bytes. The caller adds the path.
+    pub(crate) fn open(path: &Path, compression: Compression, from: u64) -> std::io::Result<Self> {
+        let mut file = File::open(path)?;
+        // An empty file has no member, and no contents.
+        let compression = match file.metadata()?.len() {
+            0 => Compression::Uncompressed,
+            _ => compression.of(path),
+        };
+        let stream = match compression {
+            Compression::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(file)))),
+            Compression::Zstd => {
+                let mut decoder = Decoder::new(file)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Stream::Zstd(Box::new(decoder))
+            }
+            Compression::Uncompressed | Compression::ByName => {
+                file.seek(SeekFrom::Start(from))?;
+                return Ok(Contents {
+                    stream: Stream::Plain(file),
+                    offset: from,
+                });
+            }
+        };
+        let mut contents = Contents { stream, offset: 0 };
+        let skipped = std::io::copy(&mut (&mut contents).take(from), &mut std::io::sink())?;
+        if skipped < from {
+            let what = format!(
+                "it has {skipped} bytes after decompression, fewer than the {from} that were read; put it back, or \
+                 drop the state of the source (--drop-state) to start again"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+        }
+        Ok(contents)
+    }
+
+    /// Adds to an error of the decoder where it occurred.
+    fn located(&mut self, error: &std::io::Error) -> std::io::Error {
+        let (name, part, at) = match &mut self.stream {
+            Stream::Plain(_) => return std::io::Error::new(error.kind(), error.to_string()),
+            Stream::Gzip(decoder) => ("gzip", "member", decoder.get_mut().stream_position()),
+            Stream::Zstd(decoder) => ("zstd", "frame", decoder.get_mut().stream_position()),
+        };
+        let at = at.unwrap_or_default();
+        let read = self.offset;
+        let what = match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => format!(
+                "the {name} data ends at byte {at} within a {part}, after {read} bytes of its contents; is the file \
+                 complete?"
+            ),
+            _ => format!(
+                "the {name} data is damaged at or before byte {at}, after {read} bytes of its contents: {error}"
+            ),
+        };
+        std::io::Error::new(error.kind(), what)
+    }
+}
+
+impl Read for Contents {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = match &mut self.stream {
+            Stream::Plain(file) => file.read(buffer),
+            Stream::Gzip(decoder) => decoder.read(buffer),
+            Stream::Zstd(decoder) => decoder.read(buffer),
+        };
+        match read {
+            Ok(bytes) => {
+                self.offset += bytes as u64;
+                Ok(bytes)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(error),
+            Err(error) => Err(self.located(&error)),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A file that is open for writing, compressed or not.
+//!
+//! Invariant: at the end of an epoch a compressed file ends with the end of a member, so that it can be truncated
+//! there and new members follow.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::READ_BYTES;
+use crate::compression::{Compression, Compressor};
+use crate::connectors::shared_log::Log;
+use crate::error::Cause;
+
+/// A file that is open for writing.
+pub(super) struct Written {
+    file: BufWriter<File>,
+    length: u64,
+    path: PathBuf,
+    compressor: Option<Compressor>,
+    /// Compressed bytes.
+    compressed: Vec<u8>,
+}
+
+impl Written {
+    /// Writes at the end of `file`, which has `length` bytes.
+    pub(super) fn new(file: File, length: u64, path: &Path, compression: Compression) -> Self {
+        Written {
+            file: BufWriter::with_capacity(READ_BYTES, file),
+            length,
+            path: path.to_owned(),
+            compressor: Compressor::of(path, compression),
+            compressed: Vec::new(),
+        }
+    }
+
+    /// The length of the file with all that was written.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &File {
+        self.file.get_ref()
+    }
+
+    fn append_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(compressor) = &mut self.compressor else {
+            self.file.write_all(bytes)?;
+            self.length += bytes.len() as u64;
+            return Ok(());
+        };
+        compressor.append(bytes, &mut self.compressed)?;
+        self.append_compressed()
+    }
+
+    fn append_compressed(&mut self) -> std::io::Result<()> {
+        self.file.write_all(&self.compressed)?;
+        self.length += self.compressed.len() as u64;
+        self.compressed.clear();
+        Ok(())
+    }
+
+    fn end_member(&mut self) -> std::io::Result<()> {
+        if let Some(compressor) = &mut self.compressor {
+            compressor.end_member(&mut self.compressed)?;
+        }
+        self.append_compressed()?;
+        self.file.flush()
+    }
+
+    fn named(&self, error: &std::io::Error) -> Cause {
+        format!("{}: {error}", self.path.display()).into()
+    }
+}
+
+impl Log for Written {
+    type Batch = Vec<u8>;
+
+    fn append(&mut self, batch: &mut Vec<u8>) -> Result<(), Cause> {
+        // A batch without bytes begins no member.
+        if !batch.is_empty() {
+            let written = self.append_bytes(batch);
+            written.map_err(|error| self.named(&error))?;
+        }
+        batch.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<u64, Cause> {
+        let flushed = self.file.flush();
+        flushed.map_err(|error| self.named(&error))?;
+        Ok(self.length)
+    }
+    fn prepare(&mut self) -> Result<u64, Cause> {
+        let ended = self.end_member();
+        ended.map_err(|error| self.named(&error))?;
+        Ok(self.length)
+    }
+}

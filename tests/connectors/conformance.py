@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from tcp_link import Link
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that does not happen has failed."""
 
 STATES = {

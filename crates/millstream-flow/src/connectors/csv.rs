@@ -49,6 +49,7 @@ use crate::error::Cause;
 use crate::run::poller::Io;
 use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 use partition::CsvPartition;
+use place::CsvPath;
 
 /// The default for the longest record.
 const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -168,7 +169,13 @@ impl Format<Rows> for ReadCsv {
         grown::row_after(path, self.compression, position)
     }
     fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<Rows>>, Cause> {
-        Ok(Box::new(CsvPartition::open(path, from, self)?))
+        let about = CsvPath {
+            path: path.to_owned(),
+            dialect: self.dialect,
+            compression: self.compression,
+        };
+        let opened = CsvPartition::open(about, from, &self.header, self.max_record_bytes)?;
+        Ok(Box::new(opened))
     }
 }
 

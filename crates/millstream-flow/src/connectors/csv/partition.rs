@@ -1,12 +1,10 @@
 //! The partition of one CSV file.
 
 use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-use super::ReadCsv;
 use super::dialect::Header;
 use super::place::{self, CsvPath};
 use super::rows::{CsvFile, Rows};
@@ -186,15 +184,16 @@ pub(super) struct CsvPartition {
 }
 
 impl CsvPartition {
-    pub(super) fn open(path: &Path, from: u64, source: &ReadCsv) -> Result<Self, Cause> {
-        let about = Arc::new(CsvPath {
-            path: path.to_owned(),
-            dialect: source.dialect,
-            compression: source.compression,
-        });
-        let open = |from| Parsing::open(from, Arc::clone(&about), source.max_record_bytes);
+    pub(super) fn open(
+        about: CsvPath,
+        from: u64,
+        header: &Header,
+        max_record_bytes: usize,
+    ) -> Result<Self, Cause> {
+        let about = Arc::new(about);
+        let open = |from| Parsing::open(from, Arc::clone(&about), max_record_bytes);
         let mut parsing = open(from)?;
-        let header = match &source.header {
+        let header = match header {
             Header::None => None,
             Header::Names(names) => Some(names.clone()),
             Header::First if from == 0 => Some(match parsing.next()? {

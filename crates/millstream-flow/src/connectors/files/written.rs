@@ -7,10 +7,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::READ_BYTES;
 use crate::compression::{Compression, Compressor};
 use crate::connectors::shared_log::Log;
 use crate::error::Cause;
+
+/// The number of bytes that are buffered before they are written.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// A file that is open for writing.
 pub(super) struct Written {
@@ -26,7 +28,7 @@ impl Written {
     /// Writes at the end of `file`, which has `length` bytes.
     pub(super) fn new(file: File, length: u64, path: &Path, compression: Compression) -> Self {
         Written {
-            file: BufWriter::with_capacity(READ_BYTES, file),
+            file: BufWriter::with_capacity(BUFFER_BYTES, file),
             length,
             path: path.to_owned(),
             compressor: Compressor::of(path, compression),

@@ -40,7 +40,7 @@ flow.source("in", source).sink("out", sink)
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Keeps the body of each key, and fails at random until it is told to be well."""
+    """Keeps the body of each key, and fails at random until `well` is set."""
 
     daemon_threads = True
     block_on_close = False

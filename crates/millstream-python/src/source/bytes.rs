@@ -258,7 +258,6 @@ pub(crate) fn tcp_connect(
 /// Files to read frames from; each is a partition.
 #[pyfunction]
 #[pyo3(signature = (paths, *, framing, max_frame, decode, position, compression))]
-#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn file_read(
     py: Python<'_>,
     paths: Vec<PathBuf>,

@@ -54,8 +54,9 @@ def report_lag(records: int | None = None, bytes: int | None = None, seconds: fl
         ...         yield number
         >>> flow = ms.Flow("countdown")
         >>> flow.source("numbers", countdown(3)).sink("out", ms.testing.discard())
-        >>> ms.run(flow).lags
-        [{'source': 'numbers', 'partition': '0', 'records': 0, 'bytes': None, 'seconds': None}]
+        >>> [lag] = ms.run(flow).lags
+        >>> lag["source"], lag["partition"], lag["records"], lag["bytes"]
+        ('numbers', '0', 0, None)
     """
     report = REPORTER.get(None)
     if report is None:

@@ -121,9 +121,9 @@ impl SourceIo {
     ///     ...         return 3 - len(self.left)
     ///     >>> flow = ms.Flow("three")
     ///     >>> flow.source("in", Three()).sink("out", ms.testing.discard())
-    ///     >>> report = ms.run(flow)
-    ///     >>> report.lags
-    ///     [{'source': 'in', 'partition': '0', 'records': 0, 'bytes': None, 'seconds': None}]
+    ///     >>> [lag] = ms.run(flow).lags
+    ///     >>> lag["source"], lag["partition"], lag["records"]
+    ///     ('in', '0', 0)
     #[pyo3(signature = (records=None, bytes=None, seconds=None))]
     fn report_lag(
         &self,

@@ -46,7 +46,8 @@ class Attempts:
 
 def warn_of_failure(name: str, error: BaseException) -> None:
     """Logs a failure after which there is no flow that could raise it."""
-    log.warning("%s failed at the end of its flow: %s: %s", name, type(error).__name__, error, exc_info=error)
+    log.warning("%s failed at the end of its flow: %s: %s", name, type(error).__name__, error)
+    log.debug("%s failed", name, exc_info=error)
 
 
 class AsyncPump:

@@ -112,7 +112,7 @@ impl ReadKafka {
     /// Returns a source of [`Message`]s.
     pub fn messages(mut self) -> impl Source<Vec<Message>> + Clone {
         self.format = Format::Message;
-        Messages(self)
+        codec::decode(self, Message::decode)
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
@@ -225,42 +225,5 @@ impl Resumable for ReadKafka {
             (Some(_), Some(_)) => Some(Arc::new(GroupCommits::new(run))),
             _ => None,
         })
-    }
-}
-
-/// The source with a decoder, as a type that can be named.
-#[derive(Clone)]
-struct Messages(ReadKafka);
-
-impl Source<Vec<Message>> for Messages {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-    fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        self.0.partitions(workers)
-    }
-    fn open(
-        &self,
-        partition: usize,
-        resume: Option<&Position>,
-        io: &Io,
-    ) -> Result<Box<dyn Partition<Vec<Message>>>, Cause> {
-        codec::decode(self.0.clone(), Message::decode).open(partition, resume, io)
-    }
-    fn settings(&self) -> SourceSettings {
-        Source::settings(&self.0)
-    }
-    fn resumable(&self) -> Option<&dyn Resumable> {
-        self.0.resumable()
-    }
-    fn growing(&self) -> Option<&dyn Growing> {
-        self.0.growing()
-    }
-    fn over(
-        &self,
-        frames: Arc<dyn Source<Frames>>,
-        kind: millstream_flow::batch::Kind,
-    ) -> Option<Arc<dyn Source<Vec<Message>>>> {
-        codec::decode(self.0.clone(), Message::decode).over(frames, kind)
     }
 }

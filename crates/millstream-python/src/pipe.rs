@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::assign::TimeSource;
+use millstream_flow::assign::{Assign, TimeSource};
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
 use millstream_flow::step::Context;
@@ -41,6 +41,22 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
+    /// Adds a step that gives each item a time, with a policy for items that have none.
+    fn timed<A: Assign<PyBatch, PyBatch>>(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        source: TimeSource,
+        on_error: &Bound<'_, PyAny>,
+        make: impl Fn(&OnErrorOption, &Making<'_>) -> Result<A, FlowError> + Send + Sync + 'static,
+    ) -> PyResult<Pipe> {
+        let on_error = OnErrorOption::read(on_error)?;
+        let handling = on_error.clone();
+        let assign = move |making: &Making<'_>| make(&on_error, making);
+        let pipe = handling.of(self.pipe.assigned(name, source, assign));
+        Pipe { pipe }.checked(py)
+    }
+
     /// Adds a step that aggregates each window.
     fn windows<G>(
         &self,
@@ -161,14 +177,10 @@ impl Pipe {
         idle: Option<u64>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let on_error = OnErrorOption::read(on_error)?;
-        let handling = on_error.clone();
         let source = TimeSource::Event(event_times(lateness, idle));
-        let pipe = self.pipe.assigned(name, source, move |making| {
-            ByKernel::make(&make, &on_error, making)
-        });
-        let pipe = handling.of(pipe);
-        Pipe { pipe }.checked(py)
+        self.timed(py, name, source, on_error, move |on_error, making| {
+            ByKernel::make(&make, on_error, making)
+        })
     }
 
     /// As `event_time`, with the times of messages of Kafka.
@@ -181,14 +193,9 @@ impl Pipe {
         idle: Option<u64>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let on_error = OnErrorOption::read(on_error)?;
-        let handling = on_error.clone();
         let source = TimeSource::Event(event_times(lateness, idle));
-        let pipe = self.pipe.assigned(name, source, move |making| {
-            crate::kafka::ByMessageTime::make(&on_error, making)
-        });
-        let pipe = handling.of(pipe);
-        Pipe { pipe }.checked(py)
+        let make = crate::kafka::ByMessageTime::make;
+        self.timed(py, name, source, on_error, make)
     }
 
     /// Gives each item the time that a clock of the user returns: `make` makes one for each partition, by its name.
@@ -199,13 +206,10 @@ impl Pipe {
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let on_error = OnErrorOption::read(on_error)?;
-        let handling = on_error.clone();
-        let pipe = self.pipe.assigned(name, TimeSource::Clock, move |making| {
-            ByClocks::make(&make, &on_error, making)
-        });
-        let pipe = handling.of(pipe);
-        Pipe { pipe }.checked(py)
+        let source = TimeSource::Clock;
+        self.timed(py, name, source, on_error, move |on_error, making| {
+            ByClocks::make(&make, on_error, making)
+        })
     }
 
     /// Gives each item the time at which it is read.

@@ -49,6 +49,16 @@ impl<S, F> Decoded<S, F> {
     }
 }
 
+impl<S: Clone, F> Clone for Decoded<S, F> {
+    fn clone(&self) -> Self {
+        Decoded {
+            source: self.source.clone(),
+            decode: Arc::clone(&self.decode),
+            on_error: self.on_error.clone(),
+        }
+    }
+}
+
 impl<S, F, T, E> Source<Vec<T>> for Decoded<S, F>
 where
     S: Source<Frames>,

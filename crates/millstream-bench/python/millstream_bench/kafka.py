@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -38,6 +39,8 @@ REPEATS = 3
 HOPS = 20_000
 IDLE_SECONDS = 10
 RATE = 10_000
+# One request at a time: the messages of the meantime go in the next. More would queue at the broker.
+PROMPT = {"linger.ms": 0, "max.in.flight.requests.per.connection": 1}
 TUNED = {"fetch.queue.backoff.ms": 5, "queued.min.messages": 100_000, "fetch.wait.max.ms": 100}
 
 
@@ -91,9 +94,10 @@ class Bench:
         flow.source("in", source).sink("out", ms.testing.discard())
         return self.rate(flow)
 
-    def rust(self, program: str) -> float:
-        """The same in Rust."""
-        return self.other("Rust", [program, self.broker.servers, self.topic])
+    def rust(self, program: str, with_flow: bool) -> float:
+        """The same in Rust, or a consumer of librdkafka in Rust."""
+        messages = [] if with_flow else [str(self.messages)]
+        return self.other("Rust", [program, self.broker.servers, self.topic, *messages])
 
     def bytewax(self, python: str, counts: bool) -> float:
         """Flows of Bytewax: to nothing, or a count by key, at least once."""
@@ -148,6 +152,34 @@ class Bench:
         check("written", self.written(target), self.messages)
         return rate
 
+    def raw_counts(self) -> float:
+        """The same by a loop of a consumer and a producer, without state that survives."""
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        target = self.new_topic()
+        began, got = perf_counter(), 0
+        producer = Producer({"bootstrap.servers": self.broker.servers, "acks": "all"})
+        consumer = Consumer({"bootstrap.servers": self.broker.servers, "group.id": "raw", **TUNED})
+        consumer.assign([TopicPartition(self.topic, 0, 0)])
+        totals: dict[bytes, int] = {}
+        while got < self.messages:
+            for message in consumer.consume(10_000, timeout=1):
+                key = message.key() or b""
+                totals[key] = total = totals.get(key, 0) + 1
+                while True:
+                    try:
+                        producer.produce(target, str(total).encode(), key=key)
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+                got += 1
+            producer.poll(0)
+        producer.flush()
+        rate = got / (perf_counter() - began)
+        consumer.close()
+        check("raw, written", self.written(target), self.messages)
+        return rate
+
     def rate(self, flow: ms.Flow, **options: Any) -> float:
         began = perf_counter()
         report = ms.run(flow, **options)
@@ -168,20 +200,21 @@ class Bench:
         running.stop()
         return used / IDLE_SECONDS * 100
 
-    def hop(self, through_flow: bool) -> float:
-        """The median time from a producer to a consumer, in milliseconds, at a fixed rate."""
+    def hop(self, through: Callable[[str, str, str], None] | None) -> float:
+        """The median time from a producer to a consumer, in milliseconds, at a fixed rate.
+
+        `through` copies messages from one topic to another, in a process of its own.
+        """
         from confluent_kafka import Consumer, Producer, TopicPartition
 
         source = self.new_topic()
-        target = self.new_topic() if through_flow else source
-        running = None
-        if through_flow:
-            flow = ms.Flow("hop")
-            messages = flow.source("in", ms.kafka.read(self.broker.servers, source, values=True))
-            sink = ms.kafka.write(self.broker.servers, target, exactly_once=False, settings={"linger.ms": 0})
-            messages.sink("out", sink)
-            running = flow.start()
-        settings = {"bootstrap.servers": self.broker.servers, "linger.ms": 0}
+        target = source if through is None else self.new_topic()
+        copying = None
+        if through is not None:
+            arguments = (self.broker.servers, source, target)
+            copying = get_context("spawn").Process(target=through, args=arguments, daemon=True)
+            copying.start()
+        settings: dict[str, Any] = {"bootstrap.servers": self.broker.servers, **PROMPT}
         producer = Producer(settings)
         consumer = Consumer({"bootstrap.servers": self.broker.servers, "group.id": "hop", **TUNED})
         consumer.assign([TopicPartition(target, 0, 0)])
@@ -199,10 +232,33 @@ class Bench:
             producer.poll(0)
             for message in consumer.consume(100, timeout=0.0002):
                 times.append(perf_counter() - float(message.value() or b"nan"))
+        producer.flush()
         consumer.close()
-        if running is not None:
-            running.stop()
+        if copying is not None:
+            copying.terminate()
+            copying.join()
         return median(times) * 1000
+
+
+def copy_by_flow(servers: str, source: str, target: str) -> None:
+    """Copies messages by a flow, until the process is ended."""
+    flow = ms.Flow("hop")
+    messages = flow.source("in", ms.kafka.read(servers, source, values=True))
+    messages.sink("out", ms.kafka.write(servers, target, exactly_once=False, settings=PROMPT))
+    ms.run(flow)
+
+
+def copy_by_client(servers: str, source: str, target: str) -> None:
+    """Copies messages by a consumer and a producer, until the process is ended."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    producer = Producer({"bootstrap.servers": servers, **PROMPT, "acks": "all"})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "copy", **TUNED})
+    consumer.assign([TopicPartition(source, 0, 0)])
+    while True:
+        for message in consumer.consume(100, timeout=0.0002):
+            producer.produce(target, message.value())
+        producer.poll(0)
 
 
 def check(what: str, found: int, expected: int) -> None:
@@ -222,17 +278,20 @@ def measure(
     """Measures and returns the median of each way."""
     bench = Bench(broker, messages)
     ways: dict[str, Callable[[], float]] = {
-        "raw librdkafka, batches, messages/s": bench.raw,
+        "raw librdkafka, Python, messages/s": bench.raw,
         "Kafka to nothing, Python values, messages/s": lambda: bench.read(values=True),
         "Kafka to nothing, Python messages, messages/s": bench.read,
+        "keyed count by a consumer and a producer, messages/s": bench.raw_counts,
         "keyed count, at least once, messages/s": lambda: bench.counts(exactly_once=False),
         "keyed count, exactly once, messages/s": lambda: bench.counts(exactly_once=True),
-        "hop, producer to consumer, ms (p50)": lambda: bench.hop(through_flow=False),
-        "hop through a flow, ms (p50)": lambda: bench.hop(through_flow=True),
+        "hop, producer to consumer, ms (p50)": lambda: bench.hop(None),
+        "hop through a consumer and a producer, ms (p50)": lambda: bench.hop(copy_by_client),
+        "hop through a flow, ms (p50)": lambda: bench.hop(copy_by_flow),
         "idle flow, percent of a core": bench.idle,
     }
     if rust is not None:
-        ways["Kafka to nothing, Rust, messages/s"] = lambda: bench.rust(rust)
+        ways["raw librdkafka, Rust, messages/s"] = lambda: bench.rust(rust, with_flow=False)
+        ways["Kafka to nothing, Rust, messages/s"] = lambda: bench.rust(rust, with_flow=True)
     if bytewax is not None:
         ways["Bytewax, Kafka to nothing, messages/s"] = lambda: bench.bytewax(bytewax, counts=False)
         ways["Bytewax, keyed count, at least once, messages/s"] = lambda: bench.bytewax(bytewax, counts=True)

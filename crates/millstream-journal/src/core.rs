@@ -532,7 +532,7 @@ impl<S: Storage> Core<S> {
     }
 
     /// The end of a segment's published frames: a writer that died may have published one more than the tail counts.
-    fn end(&self, segment: &Segment<S::Region>) -> Mark {
+    pub fn end(&self, segment: &Segment<S::Region>) -> Mark {
         let mut end = self.tail(segment);
         while self.plan().is_none()
             && let Ok(Some(head)) = segment.head(end.offset)

@@ -46,13 +46,13 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
         let segment = core.segment(number)?;
         let end = match number < to {
             true => core.ended(&segment)?.0,
-            false => core.tail(&segment),
+            false => core.end(&segment),
         };
         bytes += end.offset.saturating_sub(segment.data_start());
         disk_bytes += segment.bytes();
         version = version.max(segment.version());
     }
-    let (first, next) = (core.first()?, core.next()?);
+    let (first, next) = (core.first()?, core.published()?);
     let times_ns = if next > first {
         Some((core.time_of(first)?, core.time_of(next - 1)?))
     } else {

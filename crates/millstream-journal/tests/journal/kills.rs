@@ -80,6 +80,39 @@ fn also_in_the_middle_of_a_roll() {
     }
 }
 
+/// What a reader finds after a writer was killed is what the next opening to write finds: [`Journal::info`] counts a record that was
+/// published and not yet counted by its writer.
+#[test]
+fn a_reader_counts_what_the_next_recovery_keeps() {
+    // Six records fill a segment.
+    for stores in 0..300 {
+        let machine = Simulated::new();
+        let process = machine.process();
+        let victim = Journal::open_in(process.clone(), options()).unwrap();
+        let doomed = victim.writer().unwrap();
+        process.kill_after(stores);
+        for number in 0..10_u8 {
+            let _outcome = doomed.append(&[number; 9_000]);
+        }
+        let read_only = Options {
+            read_only: true,
+            ..options()
+        };
+        let reading = Journal::open_in(machine.process(), read_only).unwrap();
+        let seen = reading.info().unwrap();
+        assert_eq!(seen.next, reading.next().unwrap(), "{stores} stores");
+        drop(reading);
+        let kept = Journal::open_in(machine.process(), options()).unwrap();
+        let kept = kept.info().unwrap();
+        assert_eq!(
+            (seen.first, seen.next, seen.bytes, seen.times_ns),
+            (kept.first, kept.next, kept.bytes, kept.times_ns),
+            "{stores} stores"
+        );
+        drop((doomed, victim));
+    }
+}
+
 #[test]
 fn an_opening_may_die_at_any_moment_too() {
     let mut random = Random(1);

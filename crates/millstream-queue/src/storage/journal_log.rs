@@ -197,14 +197,12 @@ impl<D: Disk> LiveJournal<D> {
         self.writer.write(record)
     }
 
-    /// Checks whether the spare segment was used.
-    fn check_spare(&mut self) -> Result<(), Fault> {
+    /// Checks whether the spare segment was used. When that is unknown, the next append reserves one or reports why not.
+    fn check_spare(&mut self) {
         match self.writer.reserved() {
-            Ok(false) => self.spare_from = SPARE_FROM_BYTES,
             Ok(true) | Err(Fault::NotExclusive { .. }) => {}
-            Err(fault) => return Err(fault),
+            Ok(false) | Err(_) => self.spare_from = SPARE_FROM_BYTES,
         }
-        Ok(())
     }
 }
 
@@ -385,7 +383,7 @@ impl<D: Disk> Log for JournalLog<D> {
             Err(Fault::DiskFull { .. }) => {
                 (live.is_full, live.was_full) = (true, true);
                 let written = live.writer.write_reserved(record);
-                live.check_spare()?;
+                live.check_spare();
                 written?
             }
             written => written?,
@@ -509,7 +507,7 @@ impl<D: Disk> Log for JournalLog<D> {
         }
         live.writer.begin_segment()?;
         live.was_full = false;
-        live.check_spare()?;
+        live.check_spare();
         Ok(true)
     }
 

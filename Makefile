@@ -49,7 +49,7 @@ checked: $(READY)
 APART := millstream-journal millstream-sim
 # Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
 # tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
-SEVERAL := -n 3 --dist loadfile
+SEVERAL := -n 3 --dist loadfile --durations 30
 FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
 
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing

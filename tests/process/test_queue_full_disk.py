@@ -115,7 +115,7 @@ def test_what_was_taken_from_a_queue_on_a_full_disk_stays_taken(
 @pytest.mark.parametrize(
     ("kind", "sync", "rounds"),
     [
-        ("tmpfs", "never", 100),
+        ("tmpfs", "never", 30),
         ("tmpfs", "50ms", 12),
         ("tmpfs", "always", 12),
         ("ext4", "never", 8),

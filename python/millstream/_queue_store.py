@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ._journal_store import Seconds, Sync
-    from ._millstream import OpenItem, _Body
+    from ._millstream import OpenItem
+    from ._millstream_stores import _Body
 
 __all__ = ["Queue", "Queues"]
 

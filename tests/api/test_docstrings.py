@@ -21,7 +21,7 @@ import millstream as ms
 import pytest
 from millstream import _millstream
 
-STUB = Path(ms.__file__).with_name("_millstream.pyi")
+STUBS = sorted(Path(ms.__file__).parent.glob("_millstream*.pyi"))
 SECTIONS = ("Args", "Returns", "Raises", "Example")
 NATIVE = (type(_millstream.Journal.append), type(_millstream.Record.__dict__["pack"]))
 
@@ -131,7 +131,7 @@ NEVER_RAISE = {
 
 def test_public_functions_have_the_sections_that_apply() -> None:
     assert len(PUBLIC) > 150
-    stub = stub_functions(STUB.read_text("utf-8"))
+    stub = stub_functions("\n".join(path.read_text("utf-8") for path in STUBS))
     found = [
         fault
         for name, it in PUBLIC.items()

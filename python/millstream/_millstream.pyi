@@ -421,6 +421,8 @@ def outbox_sink(
     max_bytes: int,
     max_age: float | None,
     batch: int,
+    batch_bytes: int,
+    batch_age: float | None,
     wait_at_end: float,
 ) -> ByteSink[Any]: ...
 def http_post(

@@ -115,6 +115,8 @@ class _Options:
     max_bytes: int
     max_age: float | None
     batch: int
+    batch_bytes: int
+    batch_age: float | None
     wait_at_end: float
 
 
@@ -128,6 +130,8 @@ def sink(
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
     batch: int = 1000,
+    batch_bytes: int | str = "1MiB",
+    batch_age: Seconds | None = None,
     wait_at_end: Seconds = 60.0,
 ) -> Callable[P, OutboxSink[T]]: ...
 @overload
@@ -140,6 +144,8 @@ def sink(
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
     batch: int = 1000,
+    batch_bytes: int | str = "1MiB",
+    batch_age: Seconds | None = None,
     wait_at_end: Seconds = 60.0,
 ) -> OutboxSink[T]: ...
 @overload
@@ -152,6 +158,8 @@ def sink(
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
     batch: int = 1000,
+    batch_bytes: int | str = "1MiB",
+    batch_age: Seconds | None = None,
     wait_at_end: Seconds = 60.0,
 ) -> _Decorator: ...
 def sink(
@@ -163,6 +171,8 @@ def sink(
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
     batch: int = 1000,
+    batch_bytes: int | str = "1MiB",
+    batch_age: Seconds | None = None,
     wait_at_end: Seconds = 60.0,
 ) -> Any:
     """Makes a sink to an external system of a function ``write(batch, first, last)``, or of a class with it.
@@ -190,6 +200,11 @@ def sink(
         max_bytes: sources pause while more waits: a number of bytes, or text such as ``"1GiB"``.
         max_age: sources pause while an older item waits: seconds, a timedelta, or text such as ``"1h"``.
         batch: the largest number of items in a delivery.
+        batch_bytes: a delivery ends at the item with which it has so many bytes: a number, or text as for
+            ``max_bytes``.
+        batch_age: a delivery that is not full waits until its oldest item has this age, in seconds or as a
+            timedelta, so that it has the items of several epochs; at the end of a run, and while sources
+            pause, none waits. None: committed items are delivered as soon as possible.
         wait_at_end: how long a flow whose sources have ended waits for a destination that fails, in seconds.
 
     Returns:
@@ -224,6 +239,8 @@ def sink(
         _size(max_bytes),
         _age(max_age),
         _records(batch),
+        _batch_size(batch_bytes),
+        None if batch_age is None else nanos("batch_age", batch_age, 0) / 1e9,
         nanos("wait_at_end", wait_at_end, 0) / 1e9,
     )
     if write is None:
@@ -293,6 +310,8 @@ def _engine(
         max_bytes=options.max_bytes,
         max_age=options.max_age,
         batch=options.batch,
+        batch_bytes=options.batch_bytes,
+        batch_age=options.batch_age,
         wait_at_end=options.wait_at_end,
     )
 
@@ -340,6 +359,13 @@ def _age(max_age: float | timedelta | str | None) -> float | None:
     if seconds is None:
         raise FlowUsageError(f'max_age is a number of seconds or a time like "1h", not {max_age!r}')
     return seconds
+
+
+def _batch_size(batch_bytes: int | str) -> int:
+    size = _size(batch_bytes, "batch_bytes")
+    if not 1 <= size <= 1 << 30:
+        raise FlowUsageError(f'batch_bytes is from 1 to "1GiB", not {batch_bytes!r}')
+    return size
 
 
 def _records(batch: int) -> int:

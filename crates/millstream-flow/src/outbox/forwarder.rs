@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_journal::clock::wall_ns;
 use millstream_journal::{Cursor, CursorMode, Journal, Reader, Retention};
 
 use crate::clock::now_ns;
@@ -41,6 +42,8 @@ pub(super) struct Forwarder {
     /// The records that are delivered next, from number `first` on.
     batch: Frames,
     first: u64,
+    /// The batch waits for more records until then, in a sink that has an age of batches.
+    due_at: u64,
     /// Earlier runs have left the records below this number.
     left_end: u64,
     /// This run has written no record from this number on to the destination.
@@ -70,6 +73,7 @@ impl Forwarder {
             reader,
             batch: Frames::default(),
             first,
+            due_at: 0,
             left_end: parts.progress.situation().committed,
             attempted: first,
             has_connected: false,
@@ -105,10 +109,11 @@ impl Forwarder {
             if now_ns() < self.not_before {
                 let left = Duration::from_nanos(self.not_before.saturating_sub(now_ns()));
                 self.parts.progress.pause(left.min(CHECK_INTERVAL));
-            } else if self.first < now.committed || !self.parts.link.is_connected() {
+            } else if !self.parts.link.is_connected() || self.has_due(now)? {
                 self.attempt(now)?;
             } else {
-                self.parts.progress.wait(self.first, CHECK_INTERVAL);
+                let read = self.first + self.batch.spans.len() as u64;
+                self.parts.progress.wait(read, CHECK_INTERVAL);
             }
         }
         self.log_remaining();
@@ -181,7 +186,7 @@ impl Forwarder {
         let tried = match self.parts.link.connect() {
             Ok(position) => {
                 self.take_position(position)?;
-                self.deliver(now.committed)
+                self.deliver(now)
             }
             Err(error) => Err(error),
         };
@@ -205,9 +210,9 @@ impl Forwarder {
     }
 
     /// Delivers the next batch, or the one that failed before.
-    fn deliver(&mut self, committed: u64) -> Result<(), DeliveryError> {
-        self.fill(committed).map_err(DeliveryError::Fatal)?;
-        if self.batch.spans.is_empty() {
+    fn deliver(&mut self, now: Situation) -> Result<(), DeliveryError> {
+        self.fill(now.committed).map_err(DeliveryError::Fatal)?;
+        if self.batch.spans.is_empty() || !self.is_due(now) {
             return Ok(());
         }
         let records = self.batch.spans.len();
@@ -221,16 +226,50 @@ impl Forwarder {
             .map_err(DeliveryError::Fatal)
     }
 
-    /// Reads a batch of committed records, unless there is one.
+    /// Reads what is committed; true if a batch is ready for delivery.
+    fn has_due(&mut self, now: Situation) -> Result<bool, FlowError> {
+        self.fill(now.committed)
+            .map_err(|cause| self.broken(cause))?;
+        Ok(!self.batch.spans.is_empty() && self.is_due(now))
+    }
+
+    /// True if the batch waits for no more records.
+    fn is_due(&self, now: Situation) -> bool {
+        self.parts.settings.batch_age.is_none()
+            || self.is_full()
+            || self.attempted > self.first
+            || now.finished
+            || self.parts.progress.is_full()
+            || now_ns() >= self.due_at
+    }
+
+    fn is_full(&self) -> bool {
+        let settings = &self.parts.settings;
+        self.batch.spans.len() >= settings.batch_records
+            || self.batch.data.len() >= settings.batch_bytes
+    }
+
+    /// Sets the time until which a new batch waits for more records, from the time of its first record.
+    fn set_due(&mut self) -> Result<(), Cause> {
+        let Some(age) = self.parts.settings.batch_age else {
+            return Ok(());
+        };
+        let appended = self.reader.peek_time()?.unwrap_or_default();
+        let left = (age.as_nanos() as u64).saturating_sub(wall_ns().saturating_sub(appended));
+        self.due_at = now_ns().saturating_add(left);
+        Ok(())
+    }
+
+    /// Reads committed records into the batch until it is full. A batch that was written once stays as it is.
     fn fill(&mut self, committed: u64) -> Result<(), Cause> {
-        if !self.batch.spans.is_empty() {
+        let is_new = self.batch.spans.is_empty();
+        if !is_new && self.attempted > self.first {
             return Ok(());
         }
-        let settings = &self.parts.settings;
-        while self.reader.position() < committed
-            && self.batch.spans.len() < settings.batch_records
-            && self.batch.data.len() < settings.batch_bytes
-        {
+        if is_new && self.reader.position() < committed {
+            self.set_due()?;
+        }
+        while self.reader.position() < committed && !self.is_full() {
             let Some(record) = self.reader.next()? else {
                 break;
             };

@@ -140,6 +140,11 @@ impl Progress {
         }
     }
 
+    /// Returns whether it makes the sources pause.
+    pub(super) fn is_full(&self) -> bool {
+        lock(&self.state).holds
+    }
+
     /// Waits until more than `than` records are committed or nothing more will be, at most for `limit`.
     pub(super) fn wait(&self, than: u64, limit: Duration) {
         let mut state = lock(&self.state);

@@ -28,6 +28,8 @@ pub(super) struct Settings {
     pub(super) batch_records: usize,
     /// A delivery ends at the record with which it has this many bytes.
     pub(super) batch_bytes: usize,
+    /// A delivery that is not full waits until its oldest record has this age.
+    pub(super) batch_age: Option<Duration>,
     pub(super) backoff: Backoff,
     /// At the end of a flow the run fails if nothing was delivered for this time.
     pub(super) end_wait: Duration,
@@ -40,6 +42,7 @@ impl Default for Settings {
             age_max: None,
             batch_records: 1000,
             batch_bytes: 1 << 20,
+            batch_age: None,
             backoff: Backoff::default(),
             end_wait: Duration::from_secs(60),
         }

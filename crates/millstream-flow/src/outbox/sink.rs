@@ -105,6 +105,16 @@ impl Outbox {
         self
     }
 
+    /// Makes a delivery that is not full wait until its oldest record has this age, so that the records of several epochs are
+    /// delivered at once; by default the committed records are delivered as soon as possible. A delivery does not wait at the end of
+    /// a run, nor while the outbox makes the sources pause. Without a state directory there is nothing to wait for: each flush
+    /// delivers.
+    #[must_use]
+    pub fn batch_age(mut self, age: Duration) -> Self {
+        self.settings.batch_age = Some(age);
+        self
+    }
+
     /// Sets the delays after failed attempts.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {

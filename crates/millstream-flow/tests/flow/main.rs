@@ -40,6 +40,7 @@ mod lookups;
 mod memory;
 mod metrics;
 mod outbox;
+mod outbox_batches;
 mod outbox_crashes;
 mod outbox_faults;
 mod outbox_kills;

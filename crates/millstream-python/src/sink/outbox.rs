@@ -175,7 +175,7 @@ pub(super) fn limited(
 /// A sink with an outbox. `connect` receives the names of flow and sink and the identity of the outbox. Without `encode` and `decode`
 /// records are items as they are saved; with `encode` alone `write` receives the bytes.
 #[pyfunction]
-#[pyo3(signature = (address, connect, *, remembers, encode, decode, retry, max_bytes, max_age, batch, wait_at_end))]
+#[pyo3(signature = (address, connect, *, remembers, encode, decode, retry, max_bytes, max_age, batch, batch_bytes, batch_age, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "the options of a sink")]
 pub(crate) fn outbox_sink(
     address: String,
@@ -187,6 +187,8 @@ pub(crate) fn outbox_sink(
     max_bytes: u64,
     max_age: Option<f64>,
     batch: usize,
+    batch_bytes: usize,
+    batch_age: Option<f64>,
     wait_at_end: f64,
 ) -> PyResult<ByteSink> {
     let saved = encode.is_none();
@@ -202,5 +204,10 @@ pub(crate) fn outbox_sink(
         decode: Arc::new(decode),
     });
     let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
+    let outbox = outbox.batch_bytes(batch_bytes);
+    let outbox = match batch_age {
+        Some(age) => outbox.batch_age(seconds(age)?),
+        None => outbox,
+    };
     Ok(ByteSink::of_outbox(outbox, encode))
 }

@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from broker import Broker
     from postgres_server import Server
+    from s3_server import S3Server
 
 ROOT = Path(__file__).parent.parent
 
@@ -119,6 +120,15 @@ def postgres() -> "Iterator[Server]":
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[S3Server]":
+    """An S3 server that no test kills."""
+    from s3_server import s3_server
+
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

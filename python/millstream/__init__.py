@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, http, journals, kafka, postgres, queues, service, tcp, testing, windows
+from . import files, http, journals, kafka, objects, postgres, queues, service, tcp, testing, windows
 from ._adapter import At, Dedupe, SourceFunction, report_lag, source
 from ._backoff import Backoff
 from ._clocks import Clock
@@ -149,6 +149,7 @@ __all__ = [
     "http",
     "journals",
     "kafka",
+    "objects",
     "postgres",
     "publisher",
     "queues",

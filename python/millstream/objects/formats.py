@@ -1,0 +1,221 @@
+"""What objects contain: rows of Parquet, JSON lines, or lines of text; each is written, counted and read."""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+from .._errors import FlowUsageError, show
+from .._file_options import MAX_FRAME
+from .._json_lines import _dumps
+from .errors import ObjectError
+from .store import Found, Prefix, Reader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+__all__ = ["Format", "JsonLines", "Lines", "Parquet", "import_pyarrow"]
+
+ROWS = 1000
+"""How many rows of Parquet are passed on at once."""
+
+
+class Format(Protocol):
+    """The contents of an object.
+
+    A reader's place in an object is a number: of rows for Parquet, of bytes for lines.
+    """
+
+    ending: str
+
+    def encoder(self) -> Callable[[Any], bytes] | None:
+        """What makes the record of an item for the outbox; None: items are saved as they are."""
+
+    def join(self, batch: list[Any], first: int) -> bytes:
+        """The object with the items of a batch, whose first has the number ``first``."""
+
+    def count(self, prefix: Prefix, found: Found) -> int:
+        """How many items an object has."""
+
+    def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
+        """The items from a place on, in lists with the place after each."""
+
+
+def import_pyarrow() -> Any:
+    """Imports the library; an error that names the remedy where it is missing."""
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ObjectError(f"Parquet needs pyarrow ({error}): pip install 'millstream[s3,parquet]'") from None
+    return pyarrow
+
+
+class Lines:
+    """Lines of text in UTF-8.
+
+    Args:
+        max_line: the longest line that is read, in bytes.
+    """
+
+    ending = ".txt"
+
+    def __init__(self, max_line: int = MAX_FRAME) -> None:
+        self.max_line = max_line
+
+    def encoder(self) -> Callable[[Any], bytes] | None:
+        return self.encode
+
+    def encode(self, item: Any) -> bytes:
+        if not isinstance(item, str):
+            raise TypeError(f"a line is text, not {type(item).__name__}")
+        if "\n" in item:
+            raise ValueError(f"a line has no line ends, unlike {show(item)}")
+        return item.encode()
+
+    def decode(self, line: bytes) -> Any:
+        return line.removesuffix(b"\r").decode()
+
+    def join(self, batch: list[bytes], first: int) -> bytes:
+        return b"\n".join(batch) + b"\n"
+
+    def count(self, prefix: Prefix, found: Found) -> int:
+        return sum(chunk.count(b"\n") for chunk in prefix.chunks(found.name))
+
+    def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
+        if start >= found.size:
+            return
+        at, rest = start, b""
+        for chunk in prefix.chunks(found.name, start):
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            if lines:
+                items, at = self.items(prefix, found, at, lines)
+                yield at, items
+            self.check_size(prefix, found, at, rest)
+        if rest:
+            items, at = self.items(prefix, found, at, [rest])
+            yield found.size, items
+
+    def items(self, prefix: Prefix, found: Found, at: int, lines: list[bytes]) -> tuple[list[Any], int]:
+        """The items of complete lines, and the offset after them."""
+        items = []
+        for line in lines:
+            self.check_size(prefix, found, at, line)
+            try:
+                items.append(self.decode(line))
+            except ValueError as error:
+                why = f"{type(error).__name__}: {error}"
+                raise ObjectError(f"{where(prefix, found, at)}: {show(line)}: {why}") from None
+            at += len(line) + 1
+        return items, at
+
+    def check_size(self, prefix: Prefix, found: Found, at: int, line: bytes) -> None:
+        if len(line) > self.max_line:
+            text = f"a line has more than {self.max_line} bytes (max_line)"
+            raise ObjectError(f"{where(prefix, found, at)}: {text}")
+
+
+class JsonLines(Lines):
+    """A JSON value on each line."""
+
+    ending = ".jsonl"
+
+    def encode(self, item: Any) -> bytes:
+        return _dumps(item).encode()
+
+    def decode(self, line: bytes) -> Any:
+        return json.loads(line)
+
+
+class Parquet:
+    """Rows of Parquet, which are dictionaries.
+
+    Args:
+        schema: the schema of pyarrow; None takes it from the rows of each object.
+        compression: the codec of the columns.
+    """
+
+    ending = ".parquet"
+
+    def __init__(self, schema: Any = None, compression: str | None = "zstd") -> None:
+        self.pyarrow = import_pyarrow()
+        if schema is not None and not isinstance(schema, self.pyarrow.Schema):
+            raise FlowUsageError(f"schema is a pyarrow.Schema, not {show(schema)}")
+        self.schema = schema
+        self.compression = compression
+
+    def encoder(self) -> None:
+        return None
+
+    def join(self, batch: list[Any], first: int) -> bytes:
+        try:
+            table = self.table(batch)
+        except (TypeError, ValueError, OverflowError, self.pyarrow.ArrowException) as error:
+            number, error = self.refused(batch, first, error)
+            row = "" if number is None else f"record {number}, {show(batch[number - first])}: "
+            text = " ".join(str(error).split())
+            raise ObjectError(f"{row}no row of Parquet: {type(error).__name__}: {text}") from None
+        out = self.pyarrow.BufferOutputStream()
+        self.pyarrow.parquet.write_table(table, out, compression=self.compression or "none")
+        return bytes(out.getvalue())
+
+    def table(self, batch: list[Any]) -> Any:
+        for row in batch:
+            if not hasattr(row, "keys"):
+                raise TypeError(f"a row is a mapping from columns to values, not {type(row).__name__}")
+        names = dict.fromkeys(name for row in batch for name in row)
+        if self.schema is not None:
+            unknown = [name for name in names if name not in self.schema.names]
+            if unknown:
+                raise ValueError(f"the schema has no column {unknown[0]!r}")
+            names = dict.fromkeys(self.schema.names)
+        if not names:
+            raise ValueError("a row has no columns")
+        columns = {name: [row.get(name) for row in batch] for name in names}
+        return self.pyarrow.table(columns, schema=self.schema)
+
+    def refused(self, batch: list[Any], first: int, error: Exception) -> tuple[int | None, Exception]:
+        """The number of the first row that is none alone, and why; None if each is one."""
+        for number, row in enumerate(batch, first):
+            try:
+                self.table([row])
+            except (TypeError, ValueError, OverflowError, self.pyarrow.ArrowException) as own:
+                return number, own
+        return None, error
+
+    def open(self, prefix: Prefix, found: Found) -> Any:
+        try:
+            return self.pyarrow.parquet.ParquetFile(Reader(prefix, found))
+        except self.pyarrow.ArrowException as error:
+            text = " ".join(str(error).split())
+            raise ObjectError(f"{where(prefix, found)}: it is not Parquet: {text}") from None
+
+    def count(self, prefix: Prefix, found: Found) -> int:
+        return int(self.open(prefix, found).metadata.num_rows)
+
+    def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
+        file = self.open(prefix, found)
+        at = 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if at + rows <= start:
+                at += rows
+                continue
+            try:
+                for part in file.iter_batches(batch_size=ROWS, row_groups=[group]):
+                    skip = min(max(0, start - at), part.num_rows)
+                    at += part.num_rows
+                    if skip < part.num_rows:
+                        yield at, part.slice(skip).to_pylist()
+            except self.pyarrow.ArrowException as error:
+                text = " ".join(str(error).split())
+                raise ObjectError(f"{where(prefix, found)}, row group {group}: {text}") from None
+
+
+def where(prefix: Prefix, found: Found, offset: int | None = None) -> str:
+    """An object, and an offset in it, in messages."""
+    at = "" if offset is None else f", offset {offset}"
+    return f'{prefix.address}, object "{prefix.path(found.name)}"{at}'

@@ -1,0 +1,179 @@
+"""``ms.objects.write``: the objects of a store as the destination of a stream."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .._durations import nanos
+from .._errors import FlowUsageError
+from .._outbox import OutboxSink, sink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal
+
+    from .._backoff import Backoff
+    from .._durations import Seconds
+    from .._outbox import OutboxIdentity
+    from .destination import Destination
+    from .formats import Format
+
+    FormatName = Literal["parquet", "json_lines", "lines"]
+
+__all__ = ["check_place", "format_of", "write"]
+
+
+def write(
+    to: str | os.PathLike[str] | Any,
+    format: FormatName,
+    *,
+    prefix: str = "",
+    config: Mapping[str, Any] | None = None,
+    schema: Any = None,
+    compression: str | None = "zstd",
+    timeout: Seconds = 30.0,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 100_000,
+    batch_bytes: int | str = "16MiB",
+    batch_age: Seconds | None = 10.0,
+    wait_at_end: Seconds = 60.0,
+) -> OutboxSink[Any]:
+    """Writes items into objects of a store, each once in a run with a state directory.
+
+    An object has the items of one delivery. Its name is ``PREFIX/OUTBOX/FIRST.parquet`` (``.jsonl``,
+    ``.txt``): the identity of the outbox and the number of the object's first item, in 20 digits. An object
+    is never changed. It ends at ``batch`` items, ``batch_bytes`` or ``batch_age``, whatever is first.
+
+    Args:
+        to: a URL such as ``"s3://bucket/orders"``, the path of a directory, which is created, or a store of
+            ``obstore``.
+        format: ``"parquet"``: items are mappings from columns to values. ``"json_lines"``: what
+            ``json.dumps`` takes. ``"lines"``: text without line ends.
+        prefix: the prefix of the names in a store that is given as an object.
+        config: the configuration of the store of a URL, with the names of ``obstore``: ``endpoint``,
+            ``region``, ``access_key_id``, ``secret_access_key`` and others. What it leaves open comes from
+            the environment (``AWS_REGION``, ...) or the machine.
+        schema: the ``pyarrow.Schema`` of Parquet. None: the columns and types of each object are those of
+            its rows.
+        compression: the codec of Parquet: ``"zstd"``, ``"snappy"``, ``"gzip"`` or another of pyarrow; None
+            for none.
+        timeout: the limit for a request to the store of a URL, in seconds.
+        retry: as in :func:`millstream.sink`.
+        max_bytes: as in :func:`millstream.sink`.
+        max_age: as in :func:`millstream.sink`.
+        batch: the largest number of items in an object.
+        batch_bytes: an object ends at the item with which its items have so many bytes in the outbox.
+        batch_age: an object that is not full ends when its oldest item has this age, in seconds or as a
+            timedelta. None: each commit ends an object.
+        wait_at_end: as in :func:`millstream.sink`.
+
+    Returns:
+        The sink.
+
+    Raises:
+        FlowUsageError: an option has a wrong value.
+        ObjectError: obstore or pyarrow is missing.
+
+    Example:
+        >>> import millstream as ms
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("orders")
+        >>> with TemporaryDirectory() as folder:
+        ...     out = ms.objects.write(f"{folder}/orders", "json_lines")
+        ...     flow.source("in", ms.testing.items([{"id": 1}, {"id": 2}])).sink("out", out)
+        ...     _ = ms.run(flow, state=f"{folder}/state")
+        ...     [(path.name, path.read_text()) for path in Path(folder).glob("orders/*/*")]
+        [('00000000000000000000.jsonl', '{"id":1}\\n{"id":2}\\n')]
+    """
+    from .destination import WriteOptions
+
+    name = check_place(to, prefix, config)
+    shape = format_of(format, schema=schema, compression=compression)
+    options = WriteOptions(to, shape, prefix, config, nanos("timeout", timeout, 1_000_000) / 1e9)
+    # A sink is described in messages by the name of its class.
+    make = sink(
+        type(f"objects {name}", (_Objects,), {}),
+        encode=shape.encoder(),
+        retry=retry,
+        max_bytes=max_bytes,
+        max_age=max_age,
+        batch=batch,
+        batch_bytes=batch_bytes,
+        batch_age=batch_age,
+        wait_at_end=wait_at_end,
+    )
+    made: OutboxSink[Any] = make(options)
+    return made
+
+
+class _Objects:
+    """The destination, which is imported with obstore when a flow connects."""
+
+    def __init__(self, options: Any) -> None:
+        from .destination import Destination
+
+        self.destination: Destination = Destination(options)
+
+    def connect(self, outbox: OutboxIdentity) -> None:
+        self.destination.connect(outbox)
+
+    def write(self, batch: list[Any], first: int, last: int) -> None:
+        self.destination.write(batch, first, last)
+
+    def position(self) -> int | None:
+        return self.destination.position()
+
+
+def check_place(where: Any, prefix: str, config: Mapping[str, Any] | None) -> str:
+    """Checks what names a store, and returns its name in messages.
+
+    >>> check_place("s3://bucket/orders", "", None)
+    's3://bucket/orders'
+    """
+    from .store import describe, import_obstore, open_store
+
+    obstore = import_obstore()
+    if not isinstance(where, (str, os.PathLike)):
+        if config is not None:
+            raise FlowUsageError("config is for a URL: a store that is given has its configuration")
+        if not isinstance(where, _stores(obstore)):
+            raise FlowUsageError(f"the store is a URL, a path or a store of obstore, not {where!r}")
+        return describe(where)
+    name = describe(where)
+    if not name:
+        raise FlowUsageError("the store is a URL, a path or a store of obstore, not ''")
+    if prefix:
+        raise FlowUsageError("prefix is for a store that is given: a URL or a path has it at its end")
+    if "://" in name and not name.startswith("file://"):
+        # This makes no request.
+        open_store(where, config, 30.0, create=False)
+    elif config is not None:
+        raise FlowUsageError("config is for a URL: a directory has none")
+    return name
+
+
+def _stores(obstore: Any) -> tuple[type, ...]:
+    names = ("S3Store", "GCSStore", "AzureStore", "LocalStore", "MemoryStore")
+    return tuple(getattr(obstore.store, name) for name in names)
+
+
+def format_of(format: str, **options: Any) -> Format:
+    """The format with a name; ``options`` has those of all formats."""
+    from .formats import JsonLines, Lines, Parquet
+
+    if format == "parquet":
+        options.pop("max_line", None)
+        return Parquet(**options)
+    if options.pop("schema", None) is not None:
+        raise FlowUsageError(f'schema is for "parquet", and not for {format!r}')
+    options.pop("compression", None)
+    if format == "json_lines":
+        return JsonLines(**options)
+    if format == "lines":
+        return Lines(**options)
+    raise FlowUsageError(f'format is "parquet", "json_lines" or "lines", not {format!r}')

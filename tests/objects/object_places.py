@@ -1,0 +1,85 @@
+"""Places for objects: a prefix in a bucket, or a local directory, which a test looks at without millstream."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow.parquet
+from s3_server import Bucket
+
+__all__ = ["Directory", "InBucket", "Place", "items_of"]
+
+
+class Place(Protocol):
+    """Objects below a prefix."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def config(self) -> dict[str, str] | None: ...
+
+    def put(self, name: str, content: bytes) -> None: ...
+
+    def contents(self) -> dict[str, bytes]:
+        """All objects by their names from the prefix on."""
+
+
+class InBucket:
+    """A prefix in a bucket."""
+
+    def __init__(self, bucket: Bucket, prefix: str) -> None:
+        self.bucket, self.prefix = bucket, prefix
+        self.url = f"s3://{bucket.name}/{prefix}"
+        self.config = bucket.server.config()
+
+    def put(self, name: str, content: bytes) -> None:
+        self.bucket.put(f"{self.prefix}/{name}", content)
+
+    def contents(self) -> dict[str, bytes]:
+        skip = len(self.prefix) + 1
+        return {name[skip:]: self.bucket.get(name) for name in self.bucket.names(f"{self.prefix}/")}
+
+
+class Directory:
+    """A local directory."""
+
+    config = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = str(path)
+
+    def put(self, name: str, content: bytes) -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}#1")
+        new.write_bytes(content)
+        new.rename(path)
+
+    def contents(self) -> dict[str, bytes]:
+        """The files, without those of attempts that were interrupted, which obstore does not list either."""
+        found = {}
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                path = Path(folder, name)
+                if not name.rpartition("#")[2].isdigit():
+                    found[str(path.relative_to(self.path))] = path.read_bytes()
+        return dict(sorted(found.items()))
+
+
+def items_of(contents: dict[str, bytes]) -> list[Any]:
+    """The items of objects in the order of their names."""
+    items: list[Any] = []
+    for name, content in contents.items():
+        if name.endswith(".parquet"):
+            items += pyarrow.parquet.read_table(io.BytesIO(content)).to_pylist()
+        elif name.endswith(".jsonl"):
+            items += [json.loads(line) for line in content.decode().splitlines()]
+        else:
+            items += content.decode().split("\n")[:-1]
+    return items

@@ -38,9 +38,15 @@ class S3Server:
         policy = json.dumps({"Version": "2012-10-17", "Statement": [everything]})
         iam.put_user_policy(UserName="flow", PolicyName="all", PolicyDocument=policy)
         self.keys = (key["AccessKeyId"], key["SecretAccessKey"])
-        # From now on it checks signatures.
-        reset = f"http://127.0.0.1:{port}/moto-api/reset-auth"
-        request = urllib.request.Request(reset, b"0", {"Content-Type": "text/plain"}, method="POST")
+
+    def check_keys(self, checks: bool) -> None:
+        """Refuses requests with wrong keys from now on, or accepts all.
+
+        It does not know the right signature of a listing whose prefix has a ``/``, and refuses it, too.
+        """
+        reset = f"http://127.0.0.1:{self.port}/moto-api/reset-auth"
+        count = b"0" if checks else b"1e9"
+        request = urllib.request.Request(reset, count, {"Content-Type": "text/plain"}, method="POST")
         urllib.request.urlopen(request).close()
 
     def client(self, service: str) -> Any:
@@ -91,8 +97,7 @@ class Bucket:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """Runs a server."""
-    # Checks of signatures begin later: the first user is created without one.
-    environment = "import os; os.environ['INITIAL_NO_AUTH_ACTION_COUNT'] = '1000'; "
+    environment = "import os; os.environ['INITIAL_NO_AUTH_ACTION_COUNT'] = '1e9'; "
     main = "import sys; from moto.server import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", environment + main, "-H", "127.0.0.1", "-p", "{port}"]
     with server(command, folder) as port:

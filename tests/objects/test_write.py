@@ -21,10 +21,16 @@ ITEMS: dict[str, list[Any]] = {
 }
 
 
+@ms.source(resume=True)
+def numbered(items: list[Any], resume: int | None = None) -> Any:
+    for number in range(resume or 0, len(items)):
+        yield ms.At(number + 1, items[number])
+
+
 def write(place: Place, format: Any, items: list[Any], state: Path | None = None, **options: Any) -> ms.Report:
     flow = ms.Flow("numbers")
     sink = ms.objects.write(place.url, format, config=place.config, **options)
-    flow.source("in", ms.testing.items(items)).sink("out", sink)
+    flow.source("in", numbered(items)).sink("out", sink)
     return ms.run(flow, state=state)
 
 

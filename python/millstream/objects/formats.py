@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import Protocol
 
 from .._errors import FlowUsageError, show
@@ -186,33 +187,36 @@ class Parquet:
                 return number, own
         return None, error
 
-    def open(self, prefix: Prefix, found: Found) -> Any:
+    @contextmanager
+    def opened(self, prefix: Prefix, found: Found) -> Iterator[Any]:
+        """Opens an object; what pyarrow reports of it in the block is an error of the object."""
+        reader = Reader(prefix, found)
         try:
-            return self.pyarrow.parquet.ParquetFile(Reader(prefix, found))
-        except self.pyarrow.ArrowException as error:
+            yield self.pyarrow.parquet.ParquetFile(reader)
+        # Of damaged pages it reports an OSError, which is none of the store.
+        except (self.pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+            if reader.failure is not None:
+                raise reader.failure from None
             text = " ".join(str(error).split())
-            raise ObjectError(f"{where(prefix, found)}: it is not Parquet: {text}") from None
+            raise ObjectError(f"{where(prefix, found)}: it is not Parquet, or damaged: {text}") from None
 
     def count(self, prefix: Prefix, found: Found) -> int:
-        return int(self.open(prefix, found).metadata.num_rows)
+        with self.opened(prefix, found) as file:
+            return int(file.metadata.num_rows)
 
     def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
-        file = self.open(prefix, found)
-        at = 0
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if at + rows <= start:
-                at += rows
-                continue
-            try:
+        with self.opened(prefix, found) as file:
+            at = 0
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if at + rows <= start:
+                    at += rows
+                    continue
                 for part in file.iter_batches(batch_size=ROWS, row_groups=[group]):
                     skip = min(max(0, start - at), part.num_rows)
                     at += part.num_rows
                     if skip < part.num_rows:
                         yield at, part.slice(skip).to_pylist()
-            except self.pyarrow.ArrowException as error:
-                text = " ".join(str(error).split())
-                raise ObjectError(f"{where(prefix, found)}, row group {group}: {text}") from None
 
 
 def where(prefix: Prefix, found: Found, offset: int | None = None) -> str:

@@ -194,10 +194,14 @@ class Prefix:
 
 
 class Reader(io.RawIOBase):
-    """An object as a file that is read at any offset."""
+    """An object as a file that is read at any offset.
+
+    ``failure`` is the error of the store, if a read has failed: what reads the file may report another one.
+    """
 
     def __init__(self, prefix: Prefix, found: Found) -> None:
         self.prefix, self.found, self.at = prefix, found, 0
+        self.failure: Exception | None = None
 
     def readable(self) -> bool:
         return True
@@ -217,7 +221,11 @@ class Reader(io.RawIOBase):
         end = min(self.at + len(buffer), self.found.size)
         if end <= self.at:
             return 0
-        got = self.prefix.read(self.found.name, self.at, end)
+        try:
+            got = self.prefix.read(self.found.name, self.at, end)
+        except Exception as error:
+            self.failure = error
+            raise
         buffer[: len(got)] = got
         self.at += len(got)
         return len(got)

@@ -8,12 +8,20 @@ import pytest
 import test_adapter_states
 import test_http_states
 import test_kafka_states
+import test_object_states
 import test_postgres_states
 import test_socket_states
 from conformance import STATES, Connector, Continues, Ends, Expected, Finishes, Missing
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "connectors.md"
-MODULES = (test_adapter_states, test_http_states, test_kafka_states, test_postgres_states, test_socket_states)
+MODULES = (
+    test_adapter_states,
+    test_http_states,
+    test_kafka_states,
+    test_object_states,
+    test_postgres_states,
+    test_socket_states,
+)
 CONNECTORS: list[type[Connector]] = [made for module in MODULES for made in module.CONNECTORS]
 
 

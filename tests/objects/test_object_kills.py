@@ -30,7 +30,7 @@ flow = ms.Flow("numbers")
 source = ms.generate(lambda: range(end), rate=20_000 if end > 1 << 40 else None, batch_size=50)
 numbers = flow.source("in", source).key_by(lambda n: n % 7).map(lambda n: n, name="spread").values()
 options = {"retry": ms.Backoff(first=0.02, most=0.2), "config": eval(os.environ["CONFIG"])}
-options |= {"batch": 3000, "batch_age": 0.05}
+options |= {"batch": 500, "batch_age": 0.02}
 objects = ms.objects.write(os.environ["URL"], os.environ["FORMAT"], **options)
 numbers.map(eval(os.environ["ITEM"])).sink("objects", objects)
 numbers.sink("expected", ms.files.write(os.environ["EXPECTED"]))

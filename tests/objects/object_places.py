@@ -1,4 +1,4 @@
-"""Places for objects: a prefix in a bucket, or a local directory, which a test looks at without millstream."""
+"""Places for objects: a prefix in a bucket, or a directory, which a test looks at without millstream."""
 
 from __future__ import annotations
 

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import millstream as ms
 import pyarrow
 import pyarrow.parquet
 import pytest
 from object_places import Directory, Place
-
-import millstream as ms
 
 PATIENCE = 60.0
 

@@ -8,11 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import millstream as ms
 import pyarrow
 import pytest
 from object_places import Directory, Place, items_of
-
-import millstream as ms
 
 ITEMS: dict[str, list[Any]] = {
     "parquet": [{"number": n, "text": None if n % 3 else f"ü{n}"} for n in range(1000)],
@@ -27,7 +26,9 @@ def numbered(items: list[Any], resume: int | None = None) -> Any:
         yield ms.At(number + 1, items[number])
 
 
-def write(place: Place, format: Any, items: list[Any], state: Path | None = None, **options: Any) -> ms.Report:
+def write(
+    place: Place, format: Any, items: list[Any], state: Path | None = None, **options: Any
+) -> ms.Report:
     flow = ms.Flow("numbers")
     sink = ms.objects.write(place.url, format, config=place.config, **options)
     flow.source("in", numbered(items)).sink("out", sink)
@@ -251,10 +252,9 @@ def test_the_position_of_many_objects(seed: int) -> None:
     """Found with few requests, however the numbers are spread."""
     import random
 
-    from obstore.store import MemoryStore
-
     from millstream.objects.destination import Destination, WriteOptions, object_name
     from millstream.objects.formats import Lines
+    from obstore.store import MemoryStore
 
     chance, store, first = random.Random(seed), MemoryStore(), 0
     largest = chance.choice([1, 10, 10**6, 10**12])

@@ -19,8 +19,9 @@ FINAL_KINDS = (
     "InvalidPathError",
     "UnknownConfigurationKeyError",
 )
-FINAL_TEXT = ("os error 13", "os error 20", "os error 21", "os error 30")
-"""Of local directories: no right, not a directory, a directory, a file system that is read-only."""
+FINAL_TEXT = ("HTTP error: builder error", "os error 13", "os error 20", "os error 21", "os error 30")
+"""An address that the client refuses (HTTP without ``allow_http``); and of local directories: no right, not a
+directory, a directory, a file system that is read-only."""
 
 
 class ObjectError(FlowError):

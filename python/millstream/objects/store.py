@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Prefix", "Reader", "describe", "import_obstore", "open_store"]
 
 log = logging.getLogger("millstream.flow.sink")
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""Variables that the library takes the address of S3 from, if the configuration has none."""
 CHUNK = 1 << 20
 """How much of an object is read at once, in bytes."""
 
@@ -51,6 +53,19 @@ def describe(where: object) -> str:
     return str(prefix) if kind == "LocalStore" and prefix else kind
 
 
+def endpoint_of(config: Mapping[str, Any]) -> str | None:
+    """The address of S3 in a configuration or the environment; None: that of AWS.
+
+    >>> endpoint_of({"aws_endpoint": "http://127.0.0.1:9000"})
+    'http://127.0.0.1:9000'
+    """
+    given = {key.lower().removeprefix("aws_"): value for key, value in config.items()}
+    for name in ("endpoint", "endpoint_url"):
+        if name in given:
+            return str(given[name])
+    return next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), None)
+
+
 def open_store(
     where: str | os.PathLike[str] | Any, config: Mapping[str, Any] | None, seconds: float, create: bool
 ) -> Any:
@@ -75,12 +90,15 @@ def open_store(
             return store.LocalStore(os.path.abspath(url), mkdir=create)
         if url.startswith("file://"):
             return store.LocalStore.from_url(url, mkdir=create)
-        config = dict(config or {})
-        endpoint = str(config.get("endpoint") or config.get("aws_endpoint") or "")
-        options = {"timeout": f"{round(seconds * 1000)}ms", "allow_http": endpoint.startswith("http://")}
+        options: dict[str, Any] = {"timeout": f"{round(seconds * 1000)}ms"}
+        if (endpoint_of(config or {}) or "").startswith("http://"):
+            options["allow_http"] = True
         # The outbox and the source make attempts of their own, which are logged and counted.
         return store.from_url(
-            url, config=config or None, client_options=options, retry_config={"max_retries": 0}
+            url,
+            config=dict(config) if config else None,
+            client_options=options,
+            retry_config={"max_retries": 0},
         )
     except Exception as error:
         if "UnableToCanonicalize" in str(error):
@@ -110,7 +128,7 @@ class Prefix:
     def __init__(self, store: Any, address: str, prefix: str = "") -> None:
         self.obstore = import_obstore()
         self.store = store
-        endpoint = (getattr(store, "config", None) or {}).get("endpoint")
+        endpoint = endpoint_of(store.config) if type(store).__name__ == "S3Store" else None
         self.address = f"{address} at {endpoint}" if endpoint else address
         self.prefix = prefix.strip("/")
         self.creates = True

@@ -389,6 +389,7 @@ GUIDES = (
     "replay.md",
     "types.md",
     "postgres.md",
+    "objects.md",
 )
 
 

@@ -25,7 +25,7 @@ RETRY = "retry=ms.Backoff(first=0.05, most=0.2), timeout=1"
 
 
 class InStore(Connector):
-    """What the sink and the source have in common: a bucket of a server behind a link."""
+    """What the sink and the source have in common: a bucket of a server, with a link between."""
 
     def prepare(self, servers: Callable[[str], Any]) -> None:
         server: S3Server = servers("s3")

@@ -11,7 +11,8 @@ from typing import Any
 import millstream as ms
 import pyarrow
 import pytest
-from object_places import Directory, Place, items_of
+from object_places import Directory, InBucket, Place, items_of
+from s3_server import Bucket
 
 ITEMS: dict[str, list[Any]] = {
     "parquet": [{"number": n, "text": None if n % 3 else f"ü{n}"} for n in range(1000)],
@@ -93,7 +94,7 @@ def test_without_a_state_directory_each_run_has_objects_of_its_own(place: Place)
 
 
 @pytest.mark.parametrize("prefix", ["a b/%41 é&+=?", "~tilde/'quotes'", "x" * 200, ""])
-def test_odd_prefixes(bucket: Any, tmp_path: Path, prefix: str) -> None:
+def test_odd_prefixes(bucket: Bucket, tmp_path: Path, prefix: str) -> None:
     store = f"s3://{bucket.name}/{prefix}" if "?" not in prefix else s3_store(bucket)
     flow = ms.Flow("numbers")
     options: dict[str, Any] = {"prefix": prefix} if "?" in prefix else {"config": bucket.server.config()}
@@ -109,7 +110,7 @@ def test_odd_prefixes(bucket: Any, tmp_path: Path, prefix: str) -> None:
     assert out == ["a"]
 
 
-def s3_store(bucket: Any) -> Any:
+def s3_store(bucket: Bucket) -> Any:
     from obstore.store import S3Store
 
     options: Any = {"client_options": {"allow_http": True}, **bucket.server.config()}
@@ -283,9 +284,37 @@ def test_an_object_that_was_replaced_is_an_error(place: Place, tmp_path: Path, f
     assert name in str(error.value) and "\n" not in str(error.value)
 
 
-def test_objects_that_were_removed_are_those_before_the_last(place: Place, tmp_path: Path) -> None:
+def test_objects_before_the_last_may_be_removed(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "objects")
     write(place, "lines", ["a", "b", "c"], tmp_path / "state", batch=1)
-    if isinstance(place, Directory):
-        sorted(place.path.glob("*/*"))[0].unlink()
-        write(place, "lines", ["a", "b", "c", "d"], tmp_path / "state", batch=1)
-        assert items_of(place.contents()) == ["b", "c", "d"]
+    for path in sorted(place.path.glob("*/*"))[:2]:
+        path.unlink()
+    write(place, "lines", ["a", "b", "c", "d"], tmp_path / "state", batch=1)
+    assert items_of(place.contents()) == ["c", "d"]
+
+
+def test_the_last_object_is_written_again_if_it_was_removed(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "objects")
+    write(place, "lines", ["a", "b", "c"], tmp_path / "state", batch=1)
+    sorted(place.path.glob("*/*"))[-1].unlink()
+    write(place, "lines", ["a", "b", "c", "d"], tmp_path / "state", batch=1)
+    assert items_of(place.contents()) == ["a", "b", "c", "d"]
+
+
+def test_delivery_continues_if_all_objects_were_removed(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "objects")
+    write(place, "lines", ["a", "b"], tmp_path / "state", batch=1)
+    shutil.rmtree(place.path)
+    write(place, "lines", ["a", "b", "c"], tmp_path / "state", batch=1)
+    assert items_of(place.contents()) == ["c"]
+
+
+def test_a_store_without_conditions_is_warned_of(
+    bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = InBucket(bucket, "fix")
+    place.config = {**place.config, "conditional_put": "disabled"}
+    for count in (2, 3):
+        write(place, "lines", ["a", "b", "c"][:count], tmp_path / "state", batch=1)
+        assert items_of(place.contents()) == ["a", "b", "c"][:count]
+    assert "cannot create objects on the condition" in caplog.text

@@ -16,6 +16,8 @@ FINAL_KINDS = (
     "PermissionDeniedError",
     "UnauthenticatedError",
     "NotSupportedError",
+    "NotImplementedError",
+    "ValueError",
     "InvalidPathError",
     "UnknownConfigurationKeyError",
 )
@@ -78,4 +80,4 @@ def failure(error: BaseException, where: str) -> Exception:
 
 def is_not_supported(error: BaseException) -> bool:
     """Returns whether the store does not support the request."""
-    return type(error).__name__ == "NotSupportedError"
+    return type(error).__name__ in ("NotSupportedError", "NotImplementedError")

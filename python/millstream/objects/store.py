@@ -143,7 +143,7 @@ class Prefix:
 
         try:
             yield
-        except (exceptions.BaseError, OSError) as error:
+        except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:
             at = "" if name is None else f', object "{self.path(name)}"'
             raise failure(error, f"{self.address}{at}") from None
 
@@ -196,7 +196,7 @@ class Prefix:
                 self.obstore.put(self.store, path, content, mode=mode, use_multipart=False)
             except exceptions.AlreadyExistsError:
                 return False
-            except exceptions.BaseError as error:
+            except (exceptions.BaseError, NotImplementedError) as error:
                 if not (self.creates and is_not_supported(error)):
                     raise
                 log.warning(

@@ -80,6 +80,25 @@ def test_no_objects(place: Place, tmp_path: Path, format: str) -> None:
     assert read(place, format, state=tmp_path / "state") == []
 
 
+def test_the_lag_is_the_size_of_what_is_not_read(place: Place) -> None:
+    from millstream._adapter.lag import REPORTER
+    from millstream.objects.reader import Reading, ReadOptions
+    from millstream.objects.sink import format_of
+
+    lags = []
+    for name in ("1", "2"):
+        place.put(name, b"a\n" * 50)
+    options = ReadOptions(
+        place.url, format_of("lines"), "*", None, "", place.config, 10.0, ms.Backoff(tries=1)
+    )
+    token = REPORTER.set(lambda **lag: lags.append(lag))
+    try:
+        list(Reading(options, None).run())
+    finally:
+        REPORTER.reset(token)
+    assert lags == [{"bytes": 200}, {"bytes": 100}, {"bytes": 0}]
+
+
 def test_row_groups_of_parquet(place: Place) -> None:
     rows = [{"n": n, "t": f"ü{n}"} for n in range(5000)]
     place.put("1.parquet", parquet(rows[:4000], group=1500))

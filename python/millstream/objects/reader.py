@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from time import monotonic, sleep
 
 from .._adapter import At
+from .._adapter.lag import reporter
 from .errors import ObjectError
 from .store import Found, Prefix, describe, open_store
 
@@ -60,6 +61,7 @@ class Reading:
         self.options = options
         self.position: Position = position or {}
         self.failed = 0
+        self.report_lag = reporter()
         self.read_before: dict[str, int] = {}
         store = open_store(options.at, options.config, options.timeout, create=False)
         self.prefix = Prefix(store, describe(options.at), options.prefix)
@@ -104,7 +106,10 @@ class Reading:
             self.failed = 0
 
     def read_new(self) -> Iterator[At[list[Any]]]:
-        for found in self.new_objects():
+        new = self.new_objects()
+        left = sum(found.size for found in new)
+        self.report_lag(bytes=left)
+        for found in new:
             directory = found.name.rpartition("/")[0]
             last, place, size = self.position.get(directory, ("", 0, 0))
             start = place if last == found.name else 0
@@ -119,6 +124,8 @@ class Reading:
                 yield At(self.position, items)
             self.position = {**self.position, directory: (found.name, COMPLETE, found.size)}
             self.read_before[directory] = self.read_before.get(directory, 0) + 1
+            left -= found.size
+            self.report_lag(bytes=left)
             yield At(self.position, [])
 
     def new_objects(self) -> list[Found]:

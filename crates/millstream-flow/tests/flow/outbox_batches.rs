@@ -45,7 +45,10 @@ fn a_batch_that_has_its_bytes_is_delivered() {
     flow.source("numbers", slow(10))
         .sink("out", codec::encode(outbox, codec::display));
     let report = run(&flow, 1, recovery(state.path())).expect("it runs");
-    assert_eq!(report.outbox("out").map(|outbox| outbox.deliveries), Some(4));
+    assert_eq!(
+        report.outbox("out").map(|outbox| outbox.deliveries),
+        Some(4)
+    );
     assert_eq!(table.sorted(), numbers(10));
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -319,3 +320,20 @@ def test_a_store_without_conditions_is_warned_of(
         write(place, "lines", ["a", "b", "c"][:count], tmp_path / "state", batch=1)
         assert items_of(place.contents()) == ["a", "b", "c"][:count]
     assert "cannot create objects on the condition" in caplog.text
+
+
+# The extras.
+
+
+@pytest.mark.parametrize(
+    ("module", "format", "extra"),
+    [("obstore", "lines", "millstream[s3]"), ("pyarrow", "parquet", "millstream[s3,parquet]")],
+)
+def test_a_library_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, module: str, format: Any, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    for use in (ms.objects.write, ms.objects.read):
+        with pytest.raises(ms.objects.ObjectError) as error:
+            use("s3://bucket", format)
+        assert module in str(error.value) and extra in str(error.value)

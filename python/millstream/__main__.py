@@ -3,7 +3,13 @@ all else is the native program."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["main"]
 
@@ -40,8 +46,23 @@ def verb(arguments: list[str]) -> int:
     # Processes that the program starts run in this interpreter too.
     os.environ.setdefault("MILLSTREAM_PYTHON", sys.executable)
 
-    code: int = cli_main(["millstream", *arguments])
+    with native_signals():
+        code: int = cli_main(["millstream", *arguments])
     return code
+
+
+@contextmanager
+def native_signals() -> Iterator[None]:
+    """Leaves Ctrl-C to the native program: Python would raise KeyboardInterrupt after its orderly end."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,17 @@ def test_a_signal_while_the_file_of_a_flow_is_read(tmp_path: Path, verb: str) ->
     assert (process.returncode, errors) == (130, f"millstream {verb}: {where}: interrupted\n")
 
 
+def test_a_native_verb_ends_well(tmp_path: Path) -> None:
+    """The native program has handled the signal: Python does not report it once more."""
+    ms.Journal(tmp_path / "orders").close()
+    command = [sys.executable, "-m", "millstream", "journal", "serve", str(tmp_path / "orders")]
+    process = subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None and process.stderr.readline().startswith("listening on ")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "interrupted" not in errors, errors
+
+
 def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     code = FLOW.replace(".map(work)", '.flat_map(lambda n: ["x"] * 3000).merge(empty).map(work)')
     code = code.replace("flow = ms", "empty = None\nflow = ms").replace(

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from .errors import PostgresError, unreachable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["connect", "connection_parameters", "describe_server", "limited", "import_psycopg"]
+__all__ = ["answered", "connect", "connection_parameters", "describe_server", "limited", "import_psycopg"]
 
 CLIENT_DEFAULTS = {
     "connect_timeout": "10",
@@ -76,8 +76,15 @@ def describe_server(dsn: str) -> str:
     return f'PostgreSQL at {host}:{port}, database "{database}"'
 
 
-def connect(dsn: str, name: str, seconds: float) -> psycopg.Connection[Any]:
-    """Connects, with ``name`` as the name of the application and a time limit for each statement.
+def connect(dsn: str, name: str, seconds: float, *, is_timed: bool = True) -> psycopg.Connection[Any]:
+    """Connects, with ``name`` as the name of the application and a time limit.
+
+    Args:
+        dsn: the connection string.
+        name: the name of the application.
+        seconds: the limit.
+        is_timed: whether it holds for each statement. Otherwise it holds for the set-up of the connection,
+            and the caller limits what it executes.
 
     Raises:
         ConnectionError: the server is unreachable.
@@ -87,11 +94,13 @@ def connect(dsn: str, name: str, seconds: float) -> psycopg.Connection[Any]:
     import psycopg
 
     try:
-        connection = timed_connection(seconds).connect(parameters, autocommit=True)
+        kind: type[psycopg.Connection[Any]] = timed_connection(seconds) if is_timed else psycopg.Connection
+        connection = kind.connect(parameters, autocommit=True)
     except psycopg.Error as error:
         raise unreachable(describe_server(dsn), error) from None
     try:
-        connection.execute(SERVER_DEFAULTS)
+        with nullcontext() if is_timed else answered(connection, seconds):
+            connection.execute(SERVER_DEFAULTS)
     except psycopg.Error as error:
         if connection.closed:
             raise unreachable(describe_server(dsn), error) from None
@@ -107,17 +116,26 @@ def timed_connection(seconds: float) -> type[psycopg.Connection[Any]]:
 
     class Timed(psycopg.Connection[Any]):
         def execute(self, *args: Any, **kwargs: Any) -> psycopg.Cursor[Any]:
-            started = time.monotonic()
-            try:
-                with limited(self, seconds):
-                    return super().execute(*args, **kwargs)
-            except psycopg.OperationalError:
-                # The library reports that the server has closed a connection which the limit has shut down.
-                if self.closed and time.monotonic() - started >= seconds:
-                    raise psycopg.OperationalError(f"no answer for {seconds:g} s") from None
-                raise
+            with answered(self, seconds):
+                return super().execute(*args, **kwargs)
 
     return Timed
+
+
+@contextmanager
+def answered(connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+    """Limits the block as :func:`limited` does, with an error that says so."""
+    import psycopg
+
+    started = time.monotonic()
+    try:
+        with limited(connection, seconds):
+            yield
+    except psycopg.OperationalError:
+        # The library reports that the server has closed a connection which the limit has shut down.
+        if connection.closed and time.monotonic() - started >= seconds:
+            raise psycopg.OperationalError(f"no answer for {seconds:g} s") from None
+        raise
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from .._errors import show
-from .connection import connect, describe_server, limited
+from .connection import answered, connect, describe_server, limited
 from .errors import PostgresError, is_of_row, may_pass, report, unreachable
 from .progress import Progress
 from .rows import BadRow, Rows
@@ -57,10 +57,11 @@ class Destination:
         import psycopg
 
         name = f"millstream {RUN} {os.getpid()} {outbox.id[:8]} {outbox.sink}"[:63]
-        connection = self.connection = connect(self.options.dsn, name, self.options.timeout)
+        connection = connect(self.options.dsn, name, self.options.timeout, is_timed=False)
+        self.connection = connection
         self.sink = outbox.sink
         try:
-            with limited(connection, self.options.timeout):
+            with answered(connection, self.options.timeout):
                 end_earlier(connection, name)
                 self.prepare(connection, outbox)
         except psycopg.Error as error:
@@ -93,7 +94,7 @@ class Destination:
 
         assert self.connection is not None
         try:
-            with limited(self.connection, self.options.timeout):
+            with answered(self.connection, self.options.timeout):
                 return self.progress.read()
         except psycopg.Error as error:
             raise unreachable(self.server, error) from None

@@ -10,6 +10,7 @@ import test_http_states
 import test_kafka_states
 import test_object_states
 import test_postgres_states
+import test_sink_states
 import test_socket_states
 from conformance import STATES, Connector, Continues, Ends, Expected, Finishes, Missing
 
@@ -20,6 +21,7 @@ MODULES = (
     test_kafka_states,
     test_object_states,
     test_postgres_states,
+    test_sink_states,
     test_socket_states,
 )
 CONNECTORS: list[type[Connector]] = [made for module in MODULES for made in module.CONNECTORS]

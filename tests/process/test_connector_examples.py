@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.server
 import json
 import os
@@ -12,19 +11,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import paho.mqtt.client as paho
 import pytest
+from event_loop import EventLoop
 
 PATIENCE = 60.0
 """Seconds after which something that does not happen has failed."""
 EXAMPLES = Path(__file__).parents[2] / "examples" / "connectors"
 COUNT = 200
-T = TypeVar("T")
 
 
 class Example:
@@ -189,23 +188,6 @@ def wait_for(reached: Callable[[], bool]) -> None:
     while not reached():
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-class EventLoop:
-    """An event loop on a thread, for clients that are asynchronous only."""
-
-    def __enter__(self) -> EventLoop:
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self.thread.start()
-        return self
-
-    def result(self, call: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(call, self.loop).result(PATIENCE)
-
-    def __exit__(self, *_: object) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join()
 
 
 class Web(http.server.ThreadingHTTPServer):

@@ -30,11 +30,12 @@ from ._millstream_stores import (
 
 # fmt: off
 __all__ = [
-    "ByteSink", "ByteSource", "Clock", "CsvSource", "DurableSource", "Field", "Flow", "Handle",
-    "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader", "JournalRecord",
+    "ByteSink", "ByteSource", "Clock", "CsvSource", "Decompressor", "DurableSource", "Field", "Flow",
+    "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader", "JournalRecord",
     "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "OpenItem", "Outlet", "Pipe", "Queue",
     "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service", "SourceIo", "Stopper",
-    "Trial", "VirtualClock", "cli_main", "csv_directory", "csv_read", "directory_read", "file_read",
+    "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read", "directory_read",
+    "file_read",
     "file_write", "file_write_by_key", "http_feed", "http_listen", "http_post", "journal_append",
     "journal_read", "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "outbox_sink",
     "queue_read", "queue_write", "run", "saved_states", "service_export", "service_has_input",
@@ -312,6 +313,14 @@ def tcp_send_to(
     numbered: bool,
     connect_timeout: float,
 ) -> ByteSink[Any]: ...
+def compress(content: bytes, compression: str | None) -> bytes: ...
+
+@final
+class Decompressor:
+    def __new__(cls, chunks: Iterable[bytes], compression: str | None) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> bytes: ...
+
 def file_read(
     paths: Sequence[str | PathLike[str]],
     *,
@@ -423,6 +432,7 @@ def outbox_sink(
     batch: int,
     batch_bytes: int,
     batch_age: float | None,
+    compares: bool,
     wait_at_end: float,
 ) -> ByteSink[Any]: ...
 def http_post(

@@ -283,14 +283,20 @@ def _of_class(target: type[Any], options: _Options) -> Callable[..., OutboxSink[
         # A wrong argument is an error here, and not on the thread that connects.
         inspect.signature(target).bind(*args, **kwargs)
         remembers = callable(methods[1])
-        engine = _engine(name, lambda: target(*args, **kwargs), methods, remembers, options)
+        compares = bool(getattr(target, "_compares", False))
+        engine = _engine(name, lambda: target(*args, **kwargs), methods, remembers, options, compares)
         return OutboxSink(name, no_object, engine)
 
     return make
 
 
 def _engine(
-    name: str, make: Callable[[], Any], methods: list[Any], remembers: bool, options: _Options
+    name: str,
+    make: Callable[[], Any],
+    methods: list[Any],
+    remembers: bool,
+    options: _Options,
+    compares: bool = False,
 ) -> _millstream.ByteSink[Any]:
     is_async = any(map(inspect.iscoroutinefunction, methods))
 
@@ -312,6 +318,7 @@ def _engine(
         batch=options.batch,
         batch_bytes=options.batch_bytes,
         batch_age=options.batch_age,
+        compares=compares,
         wait_at_end=options.wait_at_end,
     )
 

@@ -1,4 +1,4 @@
-//! Compressed files: gzip and zstd.
+//! Compressed files, and bytes from elsewhere: gzip and zstd.
 //!
 //! A compressed file is read as a stream of the bytes that were compressed; all positions count these bytes. A
 //! file may consist of several members (gzip) or frames (zstd), whose contents follow one another. Memory is
@@ -52,6 +52,53 @@ impl Compression {
             (given, _) => given,
         }
     }
+
+    /// Returns `bytes` compressed, as one member (gzip) or frame (zstd). [`ByName`](Self::ByName) does not compress: there is no
+    /// name.
+    ///
+    /// # Errors
+    /// The error of the encoder.
+    ///
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// use millstream_flow::Compression;
+    ///
+    /// let compressed = Compression::Zstd.compress(b"to be")?;
+    /// let mut text = String::new();
+    /// Compression::Zstd.decompress(&compressed[..])?.read_to_string(&mut text)?;
+    /// assert_eq!(text, "to be");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn compress(self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        let Some(mut compressor) = Compressor::new(self) else {
+            return Ok(bytes.to_vec());
+        };
+        let mut out = Vec::new();
+        compressor.append(bytes, &mut out)?;
+        compressor.end_member(&mut out)?;
+        Ok(out)
+    }
+
+    /// Returns a reader of the contents of what `reader` reads. [`ByName`](Self::ByName) does not decompress: there is no name.
+    ///
+    /// # Errors
+    /// The decoder cannot be created. When it reads: damage, and an end within a member.
+    pub fn decompress<R: Read>(self, reader: R) -> std::io::Result<Decompressed<R>> {
+        let stream = match self {
+            Compression::Uncompressed | Compression::ByName => Stream::Plain(reader),
+            Compression::Gzip => {
+                let counted = BufReader::new(Counted::new(reader));
+                Stream::Gzip(Box::new(MultiGzDecoder::new(counted)))
+            }
+            Compression::Zstd => {
+                let mut decoder = Decoder::new(Counted::new(reader))?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Stream::Zstd(Box::new(decoder))
+            }
+        };
+        Ok(Decompressed { stream, offset: 0 })
+    }
 }
 
 /// Compresses bytes into members (gzip) or frames (zstd).
@@ -69,8 +116,13 @@ enum Member {
 impl Compressor {
     /// Returns a compressor for the file at `path`; `None` if it is not compressed.
     pub(crate) fn of(path: &Path, compression: Compression) -> Option<Self> {
-        let compression = compression.of(path);
-        (compression != Compression::Uncompressed).then_some(Compressor {
+        Self::new(compression.of(path))
+    }
+
+    /// Returns a compressor; `None` where nothing is compressed.
+    fn new(compression: Compression) -> Option<Self> {
+        let compresses = matches!(compression, Compression::Gzip | Compression::Zstd);
+        compresses.then_some(Compressor {
             compression,
             member: None,
         })
@@ -130,20 +182,59 @@ impl Member {
     }
 }
 
-/// The contents of a file that may be compressed.
-pub(crate) struct Contents {
-    stream: Stream,
+/// The contents of what a reader reads, which may be compressed.
+#[derive(Debug)]
+pub struct Decompressed<R> {
+    stream: Stream<R>,
     /// The number of bytes of the contents that were read.
     offset: u64,
 }
 
-enum Stream {
-    Plain(File),
-    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
-    Zstd(Box<Decoder<'static, BufReader<File>>>),
+/// The contents of a file that may be compressed.
+pub(crate) type Contents = Decompressed<File>;
+
+enum Stream<R> {
+    Plain(R),
+    Gzip(Box<MultiGzDecoder<BufReader<Counted<R>>>>),
+    Zstd(Box<Decoder<'static, BufReader<Counted<R>>>>),
 }
 
-impl Contents {
+impl<R> std::fmt::Debug for Stream<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stream::Plain(_) => "Plain",
+            Stream::Gzip(_) => "Gzip",
+            Stream::Zstd(_) => "Zstd",
+        })
+    }
+}
+
+/// A reader with the number of bytes that it has read.
+struct Counted<R> {
+    reader: R,
+    bytes: u64,
+}
+
+impl<R> Counted<R> {
+    fn new(reader: R) -> Self {
+        Counted { reader, bytes: 0 }
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+/// How many bytes a decoder has taken from its reader.
+fn taken<R: Read>(reader: &BufReader<Counted<R>>) -> u64 {
+    reader.get_ref().bytes - reader.buffer().len() as u64
+}
+
+impl Decompressed<File> {
     /// Opens a file at byte `from` of its contents. Those of a compressed file are decompressed up to there.
     ///
     /// # Errors
@@ -155,22 +246,14 @@ impl Contents {
             0 => Compression::Uncompressed,
             _ => compression.of(path),
         };
-        let stream = match compression {
-            Compression::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(file)))),
-            Compression::Zstd => {
-                let mut decoder = Decoder::new(file)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Stream::Zstd(Box::new(decoder))
-            }
-            Compression::Uncompressed | Compression::ByName => {
-                file.seek(SeekFrom::Start(from))?;
-                return Ok(Contents {
-                    stream: Stream::Plain(file),
-                    offset: from,
-                });
-            }
-        };
-        let mut contents = Contents { stream, offset: 0 };
+        if compression == Compression::Uncompressed {
+            file.seek(SeekFrom::Start(from))?;
+            return Ok(Decompressed {
+                stream: Stream::Plain(file),
+                offset: from,
+            });
+        }
+        let mut contents = compression.decompress(file)?;
         let skipped = std::io::copy(&mut (&mut contents).take(from), &mut std::io::sink())?;
         if skipped < from {
             let what = format!(
@@ -181,20 +264,20 @@ impl Contents {
         }
         Ok(contents)
     }
+}
 
+impl<R: Read> Decompressed<R> {
     /// Adds to an error of the decoder where it occurred.
-    fn located(&mut self, error: &std::io::Error) -> std::io::Error {
-        let (name, part, at) = match &mut self.stream {
+    fn located(&self, error: &std::io::Error) -> std::io::Error {
+        let (name, part, at) = match &self.stream {
             Stream::Plain(_) => return std::io::Error::new(error.kind(), error.to_string()),
-            Stream::Gzip(decoder) => ("gzip", "member", decoder.get_mut().stream_position()),
-            Stream::Zstd(decoder) => ("zstd", "frame", decoder.get_mut().stream_position()),
+            Stream::Gzip(decoder) => ("gzip", "member", taken(decoder.get_ref())),
+            Stream::Zstd(decoder) => ("zstd", "frame", taken(decoder.get_ref())),
         };
-        let at = at.unwrap_or_default();
         let read = self.offset;
         let what = match error.kind() {
             std::io::ErrorKind::UnexpectedEof => format!(
-                "the {name} data ends at byte {at} within a {part}, after {read} bytes of its contents; is the file \
-                 complete?"
+                "the {name} data ends at byte {at} within a {part}, after {read} bytes of its contents; is it complete?"
             ),
             _ => format!(
                 "the {name} data is damaged at or before byte {at}, after {read} bytes of its contents: {error}"
@@ -204,10 +287,10 @@ impl Contents {
     }
 }
 
-impl Read for Contents {
+impl<R: Read> Read for Decompressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = match &mut self.stream {
-            Stream::Plain(file) => file.read(buffer),
+            Stream::Plain(reader) => reader.read(buffer),
             Stream::Gzip(decoder) => decoder.read(buffer),
             Stream::Zstd(decoder) => decoder.read(buffer),
         };

@@ -11,6 +11,7 @@ mod batch;
 mod calls;
 mod cli;
 mod clock;
+mod compression;
 mod datetime;
 mod debug;
 mod divide;
@@ -55,6 +56,8 @@ mod _millstream {
     use crate::cli::cli_main;
     #[pymodule_export]
     use crate::clock::VirtualClock;
+    #[pymodule_export]
+    use crate::compression::{Decompressor, compress};
     #[pymodule_export]
     use crate::flow::Flow;
     #[pymodule_export]

@@ -41,6 +41,12 @@ pub trait Connector: Send + Sync + 'static {
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError>;
     /// Whether the destination remembers its position. If so, each record is delivered exactly once.
     fn remembers(&self) -> bool;
+    /// Whether a write of records that are there already compares them with these: the same ones are a success, and others, of another
+    /// forwarder, are [`DeliveryError::Fatal`]. Of a write that has failed the [position](Destination::position) alone does not tell
+    /// whose records are there. So the batch is written to such a destination once more.
+    fn compares(&self) -> bool {
+        false
+    }
     /// Returns the size of the largest record that it takes, in bytes. A larger one fails the flow when it is produced.
     fn record_bytes_max(&self) -> Option<usize> {
         None

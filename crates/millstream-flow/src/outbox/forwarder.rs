@@ -237,10 +237,15 @@ impl Forwarder {
     fn is_due(&self, now: Situation) -> bool {
         self.parts.settings.batch_age.is_none()
             || self.is_full()
-            || self.attempted > self.first
+            || self.is_unfinished()
             || now.finished
             || self.parts.progress.is_full()
             || now_ns() >= self.due_at
+    }
+
+    /// True if an attempt to write the batch has failed.
+    fn is_unfinished(&self) -> bool {
+        !self.batch.spans.is_empty() && self.attempted > self.first
     }
 
     fn is_full(&self) -> bool {
@@ -262,10 +267,10 @@ impl Forwarder {
 
     /// Reads committed records into the batch until it is full. A batch that was written once stays as it is.
     fn fill(&mut self, committed: u64) -> Result<(), Cause> {
-        let is_new = self.batch.spans.is_empty();
-        if !is_new && self.attempted > self.first {
+        if self.is_unfinished() {
             return Ok(());
         }
+        let is_new = self.batch.spans.is_empty();
         if is_new && self.reader.position() < committed {
             self.set_due()?;
         }
@@ -319,6 +324,10 @@ impl Forwarder {
         };
         if next > most {
             return Err(self.refused(self.too_far(next - 1, most, known).into()));
+        }
+        if known && self.is_unfinished() && next > self.first && self.parts.link.compares() {
+            // Some records of the batch are there: the next write finds out whether they are those of this outbox.
+            return Ok(());
         }
         let pruned = self
             .parts

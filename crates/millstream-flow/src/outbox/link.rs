@@ -57,6 +57,11 @@ impl Link {
         self.connector.remembers()
     }
 
+    /// Whether the destination compares records that are there already.
+    pub(super) fn compares(&self) -> bool {
+        self.connector.compares()
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.connection.is_some()
     }

@@ -101,7 +101,7 @@ fn a_file_that_is_truncated_or_damaged_is_an_error_with_its_name() {
             let error = read(files::read([&path])).unwrap_err();
             let named = error.contains(&path.display().to_string());
             assert!(
-                named && error.contains("is the file complete?"),
+                named && error.contains("is it complete?"),
                 "{length}: {error}"
             );
         }
@@ -238,7 +238,7 @@ fn members_that_are_appended_are_read_and_other_changes_refused() {
         assert_eq!(run().unwrap(), "one\ntwo\n");
         assert_eq!(run().unwrap(), "one\ntwo\n");
         std::fs::write(&path, &both[..both.len() - 1]).unwrap();
-        assert!(run().unwrap_err().contains("is the file complete?"));
+        assert!(run().unwrap_err().contains("is it complete?"));
         std::fs::write(&path, &both).unwrap();
         assert_eq!(run().unwrap(), "one\ntwo\nthree\n");
         std::fs::write(&path, &first).unwrap();

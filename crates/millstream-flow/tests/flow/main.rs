@@ -41,6 +41,7 @@ mod memory;
 mod metrics;
 mod outbox;
 mod outbox_batches;
+mod outbox_compares;
 mod outbox_crashes;
 mod outbox_faults;
 mod outbox_kills;

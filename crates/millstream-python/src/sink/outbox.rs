@@ -35,6 +35,7 @@ struct PyConnector {
     address: String,
     connect: Py<PyAny>,
     remembers: bool,
+    compares: bool,
     decode: Arc<Decode>,
 }
 
@@ -103,6 +104,9 @@ impl Connector for PyConnector {
     }
     fn remembers(&self) -> bool {
         self.remembers
+    }
+    fn compares(&self) -> bool {
+        self.compares
     }
 }
 
@@ -175,7 +179,7 @@ pub(super) fn limited(
 /// A sink with an outbox. `connect` receives the names of flow and sink and the identity of the outbox. Without `encode` and `decode`
 /// records are items as they are saved; with `encode` alone `write` receives the bytes.
 #[pyfunction]
-#[pyo3(signature = (address, connect, *, remembers, encode, decode, retry, max_bytes, max_age, batch, batch_bytes, batch_age, wait_at_end))]
+#[pyo3(signature = (address, connect, *, remembers, encode, decode, retry, max_bytes, max_age, batch, batch_bytes, batch_age, compares, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "the options of a sink")]
 pub(crate) fn outbox_sink(
     address: String,
@@ -189,6 +193,7 @@ pub(crate) fn outbox_sink(
     batch: usize,
     batch_bytes: usize,
     batch_age: Option<f64>,
+    compares: bool,
     wait_at_end: f64,
 ) -> PyResult<ByteSink> {
     let saved = encode.is_none();
@@ -201,6 +206,7 @@ pub(crate) fn outbox_sink(
         address,
         connect,
         remembers,
+        compares,
         decode: Arc::new(decode),
     });
     let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow.parquet
 from s3_server import Bucket
 
-__all__ = ["Directory", "InBucket", "Place", "items_of"]
+__all__ = ["Directory", "InBucket", "Place", "compressed", "items_of"]
 
 
 class Place(Protocol):
@@ -24,6 +25,8 @@ class Place(Protocol):
     def config(self) -> dict[str, str] | None: ...
 
     def put(self, name: str, content: bytes) -> None: ...
+
+    def remove(self, name: str) -> None: ...
 
     def contents(self) -> dict[str, bytes]:
         """All objects by their names from the prefix on."""
@@ -39,6 +42,9 @@ class InBucket:
 
     def put(self, name: str, content: bytes) -> None:
         self.bucket.put(f"{self.prefix}/{name}", content)
+
+    def remove(self, name: str) -> None:
+        self.bucket.client.delete_object(Bucket=self.bucket.name, Key=f"{self.prefix}/{name}")
 
     def contents(self) -> dict[str, bytes]:
         skip = len(self.prefix) + 1
@@ -61,6 +67,9 @@ class Directory:
         new.write_bytes(content)
         new.rename(path)
 
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink()
+
     def contents(self) -> dict[str, bytes]:
         """The files, without those of attempts that were interrupted, which obstore does not list either."""
         found = {}
@@ -72,10 +81,28 @@ class Directory:
         return dict(sorted(found.items()))
 
 
+def uncompressed(name: str, content: bytes) -> tuple[str, bytes]:
+    """An object without its compression, by gzip of the standard library and zstd of pyarrow."""
+    if name.endswith(".gz"):
+        return name.removesuffix(".gz"), gzip.decompress(content)
+    if name.endswith(".zst"):
+        stream = pyarrow.input_stream(pyarrow.BufferReader(content), compression="zstd")
+        return name.removesuffix(".zst"), bytes(stream.read())
+    return name, content
+
+
+def compressed(ending: str, content: bytes) -> bytes:
+    """An object with a compression, by the same libraries."""
+    if ending == ".zst":
+        return bytes(pyarrow.compress(content, codec="zstd"))
+    return gzip.compress(content) if ending == ".gz" else content
+
+
 def items_of(contents: dict[str, bytes]) -> list[Any]:
     """The items of objects in the order of their names."""
     items: list[Any] = []
     for name, content in contents.items():
+        name, content = uncompressed(name, content)
         if name.endswith(".parquet"):
             items += pyarrow.parquet.read_table(io.BytesIO(content)).to_pylist()
         elif name.endswith(".jsonl"):

@@ -56,6 +56,40 @@ def test_each_item_is_in_an_object_once(place: Place, tmp_path: Path, format: st
     assert place.contents().items() >= contents.items()
 
 
+@pytest.mark.parametrize(("compression", "ending"), [("gzip", ".gz"), ("zstd", ".zst"), (None, "")])
+@pytest.mark.parametrize("format", ["json_lines", "lines"])
+def test_compressed_objects(
+    place: Place, tmp_path: Path, format: str, compression: str | None, ending: str
+) -> None:
+    options: dict[str, Any] = {"batch": 300, "compression": compression}
+    items = ITEMS[format]
+    for count in (500, 1000):
+        write(place, format, items[:count], tmp_path / "state", **options)
+    contents = place.contents()
+    assert items_of(contents) == items
+    firsts = (0, 300, 500, 800)
+    kind = {"json_lines": "jsonl", "lines": "txt"}[format]
+    assert [name.partition("/")[2] for name in contents] == [f"{n:020}.{kind}{ending}" for n in firsts]
+    out = ms.testing.collect()
+    flow = ms.Flow("copy")
+    flow.source("in", ms.objects.read(place.url, format, config=place.config)).sink("out", out)
+    ms.run(flow)
+    assert out == items
+
+
+def test_a_run_may_write_another_format(place: Place, tmp_path: Path) -> None:
+    """The position is in the last object, which has the format of the run before."""
+    runs: list[tuple[Any, str | None]] = [("parquet", "zstd"), ("lines", "gzip"), ("json_lines", None)]
+    written: list[str] = []
+    for number, (format, compression) in enumerate([*runs, *runs], 1):
+        items = ITEMS[format][: number * 10]
+        written += map(str, items[-10:])
+        write(place, format, items, tmp_path / "state", compression=compression)
+    contents = place.contents()
+    assert [int(name.partition("/")[2][:20]) for name in contents] == [0, 10, 20, 30, 40, 50]
+    assert list(map(str, items_of(contents))) == written
+
+
 def test_an_object_ends_at_its_bytes(place: Place, tmp_path: Path) -> None:
     write(place, "lines", ["x" * 100] * 50, tmp_path / "state", batch_bytes=1000)
     contents = place.contents()
@@ -202,6 +236,8 @@ def test_items_that_are_no_lines_fail_at_the_step(tmp_path: Path, format: str, i
         (("s3://bucket", "lines"), {"config": {"nonsense": "1"}}, "nonsense"),
         (("s3://bucket", "lines"), {"schema": 1}, "schema is for"),
         (("s3://bucket", "parquet"), {"schema": 1}, "pyarrow.Schema"),
+        (("s3://bucket", "lines"), {"compression": "snappy"}, "compression"),
+        (("s3://bucket", "parquet"), {"compression": "bz2"}, "compression"),
         (("s3://bucket", "lines"), {"batch": 0}, "batch"),
         (("s3://bucket", "lines"), {"batch_bytes": 0}, "batch_bytes"),
         (("s3://bucket", "lines"), {"batch_bytes": "2GiB"}, "batch_bytes"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import ObjectError
+from .formats import count_items
 from .store import Found, Prefix, describe, open_store
 
 TYPE_CHECKING = False
@@ -76,7 +77,7 @@ class Destination:
             return None
         first = number_of(newest.name)
         assert first is not None
-        count = self.format.count(self.prefix, newest)
+        count = count_items(self.prefix, newest)
         if count == 0:
             raise ObjectError(
                 f'{self.prefix.address}: object "{self.prefix.path(newest.name)}" was replaced: it has no '
@@ -115,7 +116,7 @@ class Destination:
         name = object_name(self.outbox.id, first, self.format.ending)
         if self.prefix.create(name, content):
             return
-        # An attempt of this forwarder may have succeeded without an answer.
+        # An attempt of this forwarder may have succeeded without an answer, or another forwarder has written.
         there = b"".join(self.prefix.chunks(name))
         if there != content:
             raise ObjectError(

@@ -1,4 +1,7 @@
-"""What objects contain: rows of Parquet, JSON lines, or lines of text; each is written, counted and read."""
+"""What objects contain: rows of Parquet, JSON lines, or lines of text; each is written, counted and read.
+
+Lines may be compressed with gzip or zstd: the sink appends ``.gz`` or ``.zst`` to the name.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from contextlib import contextmanager
 from typing import Protocol
 
+from .. import _millstream
 from .._errors import FlowUsageError, show
 from .._file_options import MAX_FRAME
 from .._json_lines import _dumps
@@ -17,28 +21,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = ["Format", "JsonLines", "Lines", "Parquet", "import_pyarrow"]
+__all__ = ["Format", "JsonLines", "Lines", "Parquet", "count_items", "import_pyarrow"]
 
 ROWS = 1000
 """How many rows of Parquet are passed on at once."""
+ENDINGS = {"gzip": ".gz", "zstd": ".zst"}
+"""The end of the name of an object of lines, by its compression."""
+CODECS = ("auto", "zstd", "snappy", "gzip", "brotli", "lz4", None)
+"""The compression of Parquet."""
 
 
 class Format(Protocol):
     """The contents of an object.
 
-    A reader's place in an object is a number: of rows for Parquet, of bytes for lines.
+    A reader's place in an object is a number: of rows for Parquet, of bytes for lines, after decompression.
     """
 
-    ending: str
+    @property
+    def ending(self) -> str:
+        """The end of the names of objects."""
 
     def encoder(self) -> Callable[[Any], bytes] | None:
         """What makes the record of an item for the outbox; None: items are saved as they are."""
 
     def join(self, batch: list[Any], first: int) -> bytes:
         """The object with the items of a batch, whose first has the number ``first``."""
-
-    def count(self, prefix: Prefix, found: Found) -> int:
-        """How many items an object has."""
 
     def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
         """The items from a place on, in lists with the place after each."""
@@ -59,12 +66,21 @@ class Lines:
 
     Args:
         max_line: the longest line that is read, in bytes.
+        compression: ``"gzip"``, ``"zstd"`` or None. ``"auto"``: of an object that is read by the end of its
+            name; no compression of objects that are written.
     """
 
-    ending = ".txt"
+    kind = ".txt"
 
-    def __init__(self, max_line: int = MAX_FRAME) -> None:
+    def __init__(self, max_line: int = MAX_FRAME, compression: str | None = "auto") -> None:
+        if compression not in ("auto", *ENDINGS, None):
+            raise FlowUsageError(f'compression is "auto", "gzip", "zstd" or None, not {compression!r}')
         self.max_line = max_line
+        self.compression = compression
+
+    @property
+    def ending(self) -> str:
+        return self.kind + ENDINGS.get(self.compression or "", "")
 
     def encoder(self) -> Callable[[Any], bytes] | None:
         return self.encode
@@ -80,16 +96,27 @@ class Lines:
         return line.removesuffix(b"\r").decode()
 
     def join(self, batch: list[bytes], first: int) -> bytes:
-        return b"\n".join(batch) + b"\n"
+        content = b"\n".join(batch) + b"\n"
+        return _millstream.compress(content, self.compression) if self.compression in ENDINGS else content
+
+    def chunks(self, prefix: Prefix, found: Found, start: int = 0) -> Iterator[bytes]:
+        """The contents of an object from a place on."""
+        compression = self.compression
+        if compression == "auto":
+            ends = (name for name, ending in ENDINGS.items() if found.name.endswith(ending))
+            compression = next(ends, None)
+        if compression is not None:
+            yield from decompressed(prefix, found, compression, start)
+        elif start < found.size:
+            yield from prefix.chunks(found.name, start)
 
     def count(self, prefix: Prefix, found: Found) -> int:
-        return sum(chunk.count(b"\n") for chunk in prefix.chunks(found.name))
+        """How many lines an object has."""
+        return sum(chunk.count(b"\n") for chunk in self.chunks(prefix, found))
 
     def read(self, prefix: Prefix, found: Found, start: int) -> Iterator[tuple[int, list[Any]]]:
-        if start >= found.size:
-            return
         at, rest = start, b""
-        for chunk in prefix.chunks(found.name, start):
+        for chunk in self.chunks(prefix, found, start):
             lines = (rest + chunk).split(b"\n")
             rest = lines.pop()
             if lines:
@@ -98,7 +125,8 @@ class Lines:
             self.check_size(prefix, found, at, rest)
         if rest:
             items, at = self.items(prefix, found, at, [rest])
-            yield found.size, items
+            # The last line has no line end.
+            yield at - 1, items
 
     def items(self, prefix: Prefix, found: Found, at: int, lines: list[bytes]) -> tuple[list[Any], int]:
         """The items of complete lines, and the offset after them."""
@@ -122,7 +150,7 @@ class Lines:
 class JsonLines(Lines):
     """A JSON value on each line."""
 
-    ending = ".jsonl"
+    kind = ".jsonl"
 
     def encode(self, item: Any) -> bytes:
         return _dumps(item).encode()
@@ -136,17 +164,19 @@ class Parquet:
 
     Args:
         schema: the schema of pyarrow; None takes it from the rows of each object.
-        compression: the codec of the columns.
+        compression: the codec of the columns; ``"auto"`` is zstd.
     """
 
     ending = ".parquet"
 
-    def __init__(self, schema: Any = None, compression: str | None = "zstd") -> None:
+    def __init__(self, schema: Any = None, compression: str | None = "auto") -> None:
         self.pyarrow = import_pyarrow()
         if schema is not None and not isinstance(schema, self.pyarrow.Schema):
             raise FlowUsageError(f"schema is a pyarrow.Schema, not {show(schema)}")
+        if compression not in CODECS:
+            raise FlowUsageError(f"compression of Parquet is one of {CODECS}, not {compression!r}")
         self.schema = schema
-        self.compression = compression
+        self.compression = "zstd" if compression == "auto" else compression or "none"
 
     def encoder(self) -> None:
         return None
@@ -160,7 +190,7 @@ class Parquet:
             text = " ".join(str(error).split())
             raise ObjectError(f"{row}no row of Parquet: {type(error).__name__}: {text}") from None
         out = self.pyarrow.BufferOutputStream()
-        self.pyarrow.parquet.write_table(table, out, compression=self.compression or "none")
+        self.pyarrow.parquet.write_table(table, out, compression=self.compression)
         return bytes(out.getvalue())
 
     def table(self, batch: list[Any]) -> Any:
@@ -201,6 +231,7 @@ class Parquet:
             raise ObjectError(f"{where(prefix, found)}: it is not Parquet, or damaged: {text}") from None
 
     def count(self, prefix: Prefix, found: Found) -> int:
+        """How many rows an object has."""
         with self.opened(prefix, found) as file:
             return int(file.metadata.num_rows)
 
@@ -217,6 +248,28 @@ class Parquet:
                     at += part.num_rows
                     if skip < part.num_rows:
                         yield at, part.slice(skip).to_pylist()
+
+
+def count_items(prefix: Prefix, found: Found) -> int:
+    """How many items an object has, in the format of its name: an earlier run may have had another."""
+    is_parquet = found.name.endswith(Parquet.ending)
+    return Parquet().count(prefix, found) if is_parquet else Lines().count(prefix, found)
+
+
+def decompressed(prefix: Prefix, found: Found, compression: str, start: int) -> Iterator[bytes]:
+    """The contents of a compressed object from a place on."""
+    try:
+        for chunk in _millstream.Decompressor(prefix.chunks(found.name), compression):
+            if start < len(chunk):
+                yield chunk[start:]
+            start = max(0, start - len(chunk))
+        if start:
+            raise ObjectError(
+                f"{where(prefix, found)}: it was replaced while it was read: its contents end {start} bytes "
+                "before the place that was read last"
+            )
+    except ValueError as error:
+        raise ObjectError(f"{where(prefix, found)}: {error}") from None
 
 
 def where(prefix: Prefix, found: Found, offset: int | None = None) -> str:

@@ -41,7 +41,7 @@ class ReadOptions:
 
     at: Any
     format: Format
-    pattern: str
+    patterns: tuple[str, ...]
     follow: float | None
     prefix: str
     config: Mapping[str, Any] | None
@@ -131,16 +131,21 @@ class Reading:
     def new_objects(self) -> list[Found]:
         """The objects that were not read completely, in the order of their names."""
         new, read_before = [], dict.fromkeys(self.position, 0)
+        begun = {last for last, place, _ in self.position.values() if place != COMPLETE}
         for found in self.prefix.listed():
+            begun.discard(found.name)
             directory, _, name = found.name.rpartition("/")
             # A store has empty objects as marks of directories.
-            if not found.size or not fnmatchcase(name, self.options.pattern):
+            if not found.size or not any(fnmatchcase(name, each) for each in self.options.patterns):
                 continue
             last, place, _ = self.position.get(directory, ("", 0, 0))
             if found.name > last or (found.name == last and place != COMPLETE):
                 new.append(found)
             else:
                 read_before[directory] += 1
+        if begun:
+            removed = self.prefix.path(min(begun))
+            raise ObjectError(f'{self.prefix.address}: object "{removed}" was removed while it was read')
         self.warn_of_late(read_before)
         return sorted(new, key=lambda found: found.name)
 

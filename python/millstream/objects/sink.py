@@ -32,7 +32,7 @@ def write(
     prefix: str = "",
     config: Mapping[str, Any] | None = None,
     schema: Any = None,
-    compression: str | None = "zstd",
+    compression: str | None = "auto",
     timeout: Seconds = 30.0,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -45,8 +45,9 @@ def write(
     """Writes items into objects of a store, each once in a run with a state directory.
 
     An object has the items of one delivery. Its name is ``PREFIX/OUTBOX/FIRST.parquet`` (``.jsonl``,
-    ``.txt``): the identity of the outbox and the number of the object's first item, in 20 digits. An object
-    is never changed. It ends at ``batch`` items, ``batch_bytes`` or ``batch_age``, whatever is first.
+    ``.txt``, and ``.gz`` or ``.zst`` after these if it is compressed): the identity of the outbox and the
+    number of the object's first item, in 20 digits. An object is never changed. It ends at ``batch`` items,
+    ``batch_bytes`` or ``batch_age``, whatever is first.
 
     Args:
         to: a URL such as ``"s3://bucket/orders"``, the path of a directory, which is created, or a store of
@@ -59,8 +60,8 @@ def write(
             the environment (``AWS_REGION``, ...) or the machine.
         schema: the ``pyarrow.Schema`` of Parquet. None: the columns and types of each object are those of
             its rows.
-        compression: the codec of Parquet: ``"zstd"``, ``"snappy"``, ``"gzip"`` or another of pyarrow; None
-            for none.
+        compression: of lines: ``"gzip"``, ``"zstd"`` or None; ``"auto"`` is None. Of Parquet the codec:
+            ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or None; ``"auto"`` is zstd.
         timeout: the limit for a request to the store of a URL, in seconds.
         retry: as in :func:`millstream.sink`.
         max_bytes: as in :func:`millstream.sink`.
@@ -113,6 +114,8 @@ def write(
 
 class _Objects:
     """The destination, which is imported with obstore when a flow connects."""
+
+    _compares = True
 
     def __init__(self, options: Any) -> None:
         from .destination import Destination
@@ -171,7 +174,6 @@ def format_of(format: str, **options: Any) -> Format:
         return Parquet(**options)
     if options.pop("schema", None) is not None:
         raise FlowUsageError(f'schema is for "parquet", and not for {format!r}')
-    options.pop("compression", None)
     if format == "json_lines":
         return JsonLines(**options)
     if format == "lines":

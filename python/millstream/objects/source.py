@@ -16,12 +16,16 @@ from .sink import check_place, format_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Literal
 
     from .._durations import Seconds
     from .reader import ReadOptions
     from .sink import FormatName
 
 __all__ = ["read"]
+
+PATTERNS = {"parquet": ("*.parquet",), "json_lines": ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst")}
+"""The names that are read by default."""
 
 
 def read(
@@ -33,6 +37,7 @@ def read(
     prefix: str = "",
     config: Mapping[str, Any] | None = None,
     max_line: int = MAX_FRAME,
+    compression: Literal["auto", "gzip", "zstd"] | None = "auto",
     timeout: Seconds = 30.0,
     retry: Backoff | None = None,
 ) -> SourceFunction[..., Any]:
@@ -47,12 +52,15 @@ def read(
         format: ``"parquet"``: items are dicts, one for each row. ``"json_lines"``: the values that
             ``json.loads`` returns. ``"lines"``: text, without line ends.
         pattern: which names are read, without their directories: ``*`` matches any characters, ``?`` one,
-            ``[a-z]`` one of a range. None: ``*.parquet``, ``*.jsonl`` or ``*``, by the format.
+            ``[a-z]`` one of a range. None: ``*.parquet``; ``*.jsonl``, ``*.jsonl.gz`` and ``*.jsonl.zst``; or
+            ``*``, by the format.
         follow: seconds or a timedelta after which the store is searched for new objects again, without end.
             None: the source ends with the objects that exist when it begins.
         prefix: the prefix of the names in a store that is given as an object.
         config: as in :func:`write`.
         max_line: the longest line in bytes; a longer one ends the flow.
+        compression: of lines: ``"gzip"``, ``"zstd"`` or None. ``"auto"``: by the end of the name of each
+            object, ``.gz`` or ``.zst``.
         timeout: the limit for a request to the store of a URL, in seconds.
         retry: the delays after failed requests. None: ``Backoff()``, without end.
 
@@ -83,11 +91,12 @@ def read(
         raise TypeError(f"retry is a ms.Backoff, not {retry!r}")
     if pattern is not None and (not isinstance(pattern, str) or not pattern or "/" in pattern):
         raise FlowUsageError(f'pattern is for names without directories, such as "*.txt", not {pattern!r}')
-    patterns = {"parquet": "*.parquet", "json_lines": "*.jsonl"}
+    if format == "parquet" and compression != "auto":
+        raise FlowUsageError("compression is for lines: an object of Parquet says how it is compressed")
     options = ReadOptions(
         at,
-        format_of(format, max_line=positive("max_line", max_line)),
-        pattern or patterns.get(format, "*"),
+        format_of(format, max_line=positive("max_line", max_line), compression=compression),
+        PATTERNS.get(format, ("*",)) if pattern is None else (pattern,),
         None if follow is None else nanos("follow", follow, 1) / 1e9,
         prefix,
         config,

@@ -192,23 +192,29 @@ class Prefix:
         path = self.path(name)
         with self.named(name):
             try:
-                mode = "create" if self.creates else "overwrite"
-                self.obstore.put(self.store, path, content, mode=mode, use_multipart=False)
+                self.put(path, content)
             except exceptions.AlreadyExistsError:
                 return False
-            except (exceptions.BaseError, NotImplementedError) as error:
-                if not (self.creates and is_not_supported(error)):
-                    raise
-                log.warning(
-                    "%s: the store cannot create objects on the condition that they do not exist: two copies "
-                    "of a state directory would not be noticed",
-                    self.address,
-                )
-                self.creates = False
-                return self.create(name, content)
             if type(self.store).__name__ == "LocalStore":
                 sync(self.store.prefix, path)
         return True
+
+    def put(self, path: str, content: bytes) -> None:
+        from obstore import exceptions
+
+        mode = "create" if self.creates else "overwrite"
+        try:
+            self.obstore.put(self.store, path, content, mode=mode, use_multipart=False)
+        except (exceptions.BaseError, NotImplementedError) as error:
+            if not (self.creates and is_not_supported(error)):
+                raise
+            log.warning(
+                "%s: the store cannot create objects on the condition that they do not exist: two copies "
+                "of a state directory would not be noticed",
+                self.address,
+            )
+            self.creates = False
+            self.put(path, content)
 
 
 class Reader(io.RawIOBase):

@@ -36,7 +36,8 @@ class ObjectError(FlowError):
 def reason(error: BaseException) -> str:
     """The message of an error of obstore on one line: the status and the code, or what the connection says.
 
-    >>> reason(OSError("Generic S3 error: Error performing GET http://h/b in 2ms - HTTP error: x\\n\\nDebug"))
+    >>> text = "Generic S3 error: Error performing GET http://h/b in 2ms - HTTP error: x"
+    >>> reason(OSError(text + "\\n\\nDebug source: Generic"))
     'HTTP error: x'
     """
     head, _, debug = str(error).partition("\n\nDebug source")

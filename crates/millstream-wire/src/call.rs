@@ -57,6 +57,14 @@ impl Call {
         pack_growing(|out| self.pack(out, schema, lineage))
     }
 
+    /// The same without the lineage, which a [`Transport`](crate::Transport) writes.
+    ///
+    /// # Errors
+    /// As [`to_bytes`](Self::to_bytes).
+    pub fn contents(&self, schema: &Schema) -> Result<Vec<u8>> {
+        pack_growing(|out| self.pack_contents(out, schema))
+    }
+
     /// Writes the body of a record with this call.
     ///
     /// # Errors
@@ -67,8 +75,12 @@ impl Call {
         schema: &Schema,
         lineage: Option<Lineage>,
     ) -> Result<()> {
-        let (number, method) = schema.method_named(&self.method)?;
         Lineage::pack(lineage, out)?;
+        self.pack_contents(out, schema)
+    }
+
+    fn pack_contents(&self, out: &mut Packer<'_>, schema: &Schema) -> Result<()> {
+        let (number, method) = schema.method_named(&self.method)?;
         let head = Head {
             schema: schema.id(),
             method: number,

@@ -78,6 +78,14 @@ pub enum WireError {
         /// The reason.
         reason: String,
     },
+    /// A text is not JSON, or does not match its type.
+    #[error("{}{reason}", place(path))]
+    Json {
+        /// Method, argument and fields, outermost first.
+        path: String,
+        /// The reason.
+        reason: String,
+    },
 }
 
 /// The misfit of a single value.
@@ -154,12 +162,20 @@ impl WireError {
         Box::new(Self::Text { line, path, reason })
     }
 
+    #[cold]
+    pub(crate) fn json(reason: impl fmt::Display) -> Box<Self> {
+        let (path, reason) = (String::new(), reason.to_string());
+        Box::new(Self::Json { path, reason })
+    }
+
     /// Adds the name of the method, argument or field of the error.
     #[cold]
     #[must_use]
     pub fn within(mut self: Box<Self>, name: impl fmt::Display) -> Box<Self> {
-        if let Self::Decode { path, .. } | Self::Encode { path, .. } | Self::Text { path, .. } =
-            &mut *self
+        if let Self::Decode { path, .. }
+        | Self::Encode { path, .. }
+        | Self::Text { path, .. }
+        | Self::Json { path, .. } = &mut *self
         {
             let dot = if path.is_empty() || path.starts_with('[') {
                 ""

@@ -1,4 +1,4 @@
-//! Typed values and method calls as compact bytes and as YAML, both ways.
+//! Typed values and method calls as compact bytes, as YAML and as JSON, both ways.
 //!
 //! A record of a service's journal is a method call. It holds values by position ([MessagePack](https://msgpack.org)); the names are in a
 //! [`Schema`], a record too, so that a journal can be read by people and by programs that lack the types. Nothing here does any I/O, and
@@ -6,7 +6,7 @@
 //!
 //! - [`macro@interface`], [`Publisher`], [`Dispatch`]: a trait whose calls are records.
 //! - [`derive@Wire`], which is [`Encode`], [`Decode`], [`Typed`]: Rust values, without a copy where the type borrows.
-//! - [`Value`]: any value with the names of its fields, from bytes, from YAML and back.
+//! - [`Value`]: any value with the names of its fields, from bytes, from YAML, from JSON and back.
 //! - [`Call`], [`Record`], [`Catalog`]: the contents of a record.
 //! - [`Adapter`]: records of another version of the interface.
 //! - [`Document`]: the calls of a YAML file, whose comments survive when it is rewritten.
@@ -21,6 +21,7 @@ mod document;
 mod encode;
 mod error;
 mod interface;
+mod json;
 mod limits;
 mod node;
 mod pack;
@@ -40,6 +41,7 @@ pub use document::{Document, carry_comments, documents};
 pub use encode::{Encode, HEAD_SIZE_MAX, packed};
 pub use error::{Misfit, Result, WireError};
 pub use interface::{CallError, Cause, Dispatch, Interface, Publisher, Recorder, Transport};
+pub use json::NamedValues;
 pub use limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};

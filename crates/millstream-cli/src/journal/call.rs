@@ -1,14 +1,12 @@
 //! A record of calls as a line: `place(symbol="VOD.L", price=72.5)`, or as JSON.
 //!
-//! Values look as in JSON. Where JSON has nothing for a value, it is a string: bytes in base64, moments as RFC 3339, decimal numbers,
-//! floats that are not finite. A variant of an enum is its name, with fields an object of its name to them.
+//! Values look as in JSON, see [`Value`](millstream_wire::Value).
 
-use std::borrow::Cow;
 use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_wire::{Field, Lineage, Note, Schema, Timestamp, Value};
+use millstream_wire::{Field, Lineage, NamedValues, Note, Schema, Value};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -109,7 +107,7 @@ fn write_call(out: &mut Vec<u8>, method: &str, arguments: &[(String, Value)]) {
     for (at, (name, value)) in arguments.iter().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
         let _written = write!(out, "{comma}{name}=");
-        let _written = serde_json::to_writer(&mut *out, &Json(value));
+        let _written = serde_json::to_writer(&mut *out, value);
     }
     out.push(b')');
 }
@@ -120,7 +118,7 @@ impl Serialize for ServiceRecord {
         match self {
             ServiceRecord::Call(call, origin) => {
                 map.serialize_entry("method", &call.method)?;
-                map.serialize_entry("arguments", &Fields(&call.arguments))?;
+                map.serialize_entry("arguments", &NamedValues(&call.arguments))?;
                 if let Some(origin) = origin {
                     map.serialize_entry("effect_of", origin)?;
                 }
@@ -153,107 +151,5 @@ impl Serialize for ServiceRecord {
             ServiceRecord::Note(_) => map.serialize_entry("note", "unknown")?,
         }
         map.end()
-    }
-}
-
-/// A value as JSON.
-struct Json<'a>(&'a Value);
-
-impl Serialize for Json<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::None => to.serialize_unit(),
-            Value::Bool(value) => to.serialize_bool(*value),
-            // An integer of a schema is within i64 or u64.
-            Value::Int(value) => match i64::try_from(*value) {
-                Ok(value) => to.serialize_i64(value),
-                Err(_) => to.serialize_u64(*value as u64),
-            },
-            Value::F32(value) if value.is_finite() => to.serialize_f32(*value),
-            Value::F64(value) if value.is_finite() => to.serialize_f64(*value),
-            Value::F32(value) => to.collect_str(value),
-            Value::F64(value) => to.collect_str(value),
-            Value::Str(text) | Value::Decimal(text) => to.serialize_str(text),
-            Value::Bytes(bytes) => to.serialize_str(&BASE64.encode(bytes)),
-            Value::Timestamp(ns) => to.collect_str(&Timestamp(*ns)),
-            Value::List(items) => to.collect_seq(items.iter().map(Json)),
-            Value::Map(pairs) => to.collect_map(
-                pairs
-                    .iter()
-                    .map(|(key, value)| (key_text(key), Json(value))),
-            ),
-            Value::Struct(fields) => Fields(fields).serialize(to),
-            Value::Variant(name, fields) if fields.is_empty() => to.serialize_str(name),
-            Value::Variant(name, fields) => to.collect_map([(name, Fields(fields))]),
-        }
-    }
-}
-
-/// A key of an object is a string: that of any other value is its JSON.
-fn key_text(key: &Value) -> Cow<'_, str> {
-    match key {
-        Value::Str(text) | Value::Decimal(text) => text.into(),
-        // Numbers and text into memory: nothing in it can fail.
-        key => serde_json::to_string(&Json(key)).unwrap_or_default().into(),
-    }
-}
-
-/// Values with their names.
-struct Fields<'a>(&'a [(String, Value)]);
-
-impl Serialize for Fields<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_map(self.0.iter().map(|(name, value)| (name, Json(value))))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(value: &Value) -> String {
-        serde_json::to_string(&Json(value)).unwrap()
-    }
-
-    #[test]
-    fn every_kind_of_value_has_its_json() {
-        let text = |text: &str| Value::Str(text.to_owned());
-        let fields = || {
-            vec![
-                ("x".to_owned(), Value::Int(1)),
-                ("y".to_owned(), Value::None),
-            ]
-        };
-        for (value, json) in [
-            (Value::None, "null"),
-            (Value::Bool(true), "true"),
-            (Value::Int(i64::MIN.into()), "-9223372036854775808"),
-            (Value::Int(u64::MAX.into()), "18446744073709551615"),
-            (Value::F32(72.3), "72.3"),
-            (Value::F64(0.1), "0.1"),
-            (Value::F64(f64::NEG_INFINITY), "\"-inf\""),
-            (Value::F32(f32::NAN), "\"NaN\""),
-            (text("a\n\"b\""), "\"a\\n\\\"b\\\"\""),
-            (Value::Decimal("1.50".to_owned()), "\"1.50\""),
-            (Value::Bytes(vec![255, 0]), "\"/wA=\""),
-            (Value::Timestamp(0), "\"1970-01-01T00:00:00Z\""),
-            (Value::List(vec![Value::Int(1), text("b")]), "[1,\"b\"]"),
-            (Value::Struct(fields()), "{\"x\":1,\"y\":null}"),
-            (Value::Variant("Buy".to_owned(), vec![]), "\"Buy\""),
-            (
-                Value::Variant("At".to_owned(), fields()),
-                "{\"At\":{\"x\":1,\"y\":null}}",
-            ),
-            (
-                Value::Map(vec![(Value::Int(7), text("a")), (text("k"), Value::None)]),
-                "{\"7\":\"a\",\"k\":null}",
-            ),
-            (
-                Value::Map(vec![(Value::Struct(fields()), Value::Int(2))]),
-                "{\"{\\\"x\\\":1,\\\"y\\\":null}\":2}",
-            ),
-        ] {
-            assert_eq!(shown(&value), json, "{value:?}");
-        }
     }
 }

@@ -10,5 +10,6 @@ mod adapting;
 mod any_bytes;
 mod errors;
 mod interfaces;
+mod json;
 mod random;
 mod round_trips;

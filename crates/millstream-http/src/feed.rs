@@ -5,9 +5,9 @@
 //!
 //! Invariant: a client receives all items from its first one on, in order and without a gap, until it is disconnected.
 
-mod check;
-mod clients;
-mod connection;
+pub(crate) mod check;
+pub(crate) mod clients;
+pub(crate) mod connection;
 mod events;
 mod queue;
 mod socket;
@@ -28,7 +28,7 @@ use crate::server::Server;
 
 use check::Rules;
 use clients::Clients;
-use connection::connection;
+use connection::{OneFeed, connection};
 
 /// The default for the bytes that wait for one client.
 const CLIENT_BYTES_MAX: usize = 8 << 20;
@@ -157,15 +157,16 @@ impl Feed {
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
         let clients = Arc::new(Clients::new(&address, self.client_bytes_max));
-        let (rules, shared) = (Arc::new(self.rules.clone()), Arc::clone(&clients));
+        let handler = Arc::new(OneFeed {
+            rules: self.rules.clone(),
+            clients: Arc::clone(&clients),
+        });
         let server = Server::start(
             "http feed",
             bound,
             self.connections_max,
             std::future::ready(()),
-            move |socket, stopped| {
-                connection(socket, Arc::clone(&rules), Arc::clone(&shared), stopped)
-            },
+            move |socket, stopped| connection(socket, Arc::clone(&handler), stopped),
         )?;
         let started = Arc::new(Running { clients, server });
         *running = Arc::downgrade(&started);

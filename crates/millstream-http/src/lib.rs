@@ -1,8 +1,9 @@
-//! HTTP as a source of flows, as a destination of their outboxes, and as a feed for browsers.
+//! HTTP as a source of flows, as a destination of their outboxes, as a feed for browsers, and as a gateway of services.
 //!
 //! [`listen()`] is a source of the bodies of POST requests. In a run with a state directory each request is recorded in a journal before it
 //! is answered with 200: an acknowledged item is not lost, and has its effect once, also after a crash. [`post()`] delivers the records of an [outbox](millstream_flow::outbox) as POST requests.
-//! [`feed()`] sends a stream to browsers, over WebSockets and as server-sent events.
+//! [`feed()`] sends a stream to browsers, over WebSockets and as server-sent events. With the feature `gateway`, [`gateway()`] records requests
+//! as calls of services, and feeds their calls.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -36,15 +37,23 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
+mod budget;
 mod feed;
+#[cfg(feature = "gateway")]
+mod gateway;
+mod group_sync;
 mod listen;
+mod origin;
 mod post;
 mod refusal;
+mod request_body;
 mod server;
 mod stream;
 mod token;
 
 pub use feed::{Feed, feed};
+#[cfg(feature = "gateway")]
+pub use gateway::{Gateway, GatewayServer, gateway};
 pub use listen::{Body, Listen, listen};
 pub use post::{Batch, Post, post};
 

@@ -62,11 +62,12 @@ impl Refusal {
 
 /// The answer to a request that is accepted.
 pub(crate) fn accepted(items: usize) -> Answer {
-    text(
-        StatusCode::OK,
-        "application/json",
-        format!("{{\"items\": {items}}}\n"),
-    )
+    json(format!("{{\"items\": {items}}}\n"))
+}
+
+/// An answer of JSON.
+pub(crate) fn json(body: String) -> Answer {
+    text(StatusCode::OK, "application/json", body)
 }
 
 fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {

@@ -2,24 +2,23 @@
 
 use std::time::Duration;
 
-use hyper::header::{
-    CONNECTION, HeaderName, ORIGIN, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
+use hyper::header::{CONNECTION, HeaderName, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use millstream_flow::error::Cause;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
+use crate::origin::{check_origin, check_origins};
 use crate::refusal::Refusal;
 use crate::token::{bearer, check_given};
 
 /// What a feed serves.
 #[derive(Clone)]
-pub(super) struct Rules {
-    pub(super) path: String,
-    pub(super) token: Option<String>,
-    pub(super) origins: Vec<String>,
-    pub(super) timeout: Duration,
+pub(crate) struct Rules {
+    pub(crate) path: String,
+    pub(crate) token: Option<String>,
+    pub(crate) origins: Vec<String>,
+    pub(crate) timeout: Duration,
 }
 
 /// How a client wants the feed.
@@ -33,7 +32,7 @@ pub(super) enum Protocol {
 
 impl Rules {
     /// Refuses what no request can match.
-    pub(super) fn check(&self) -> Result<(), Cause> {
+    pub(crate) fn check(&self) -> Result<(), Cause> {
         if !self.path.starts_with('/') {
             return Err(format!("the path begins with /, unlike \"{}\"", self.path).into());
         }
@@ -41,16 +40,9 @@ impl Rules {
         if let Some(token) = &self.token
             && (token.is_empty() || !token.bytes().all(unreserved))
         {
-            return Err("a token of a feed is one or more letters, digits, -, ., _ and ~".into());
+            return Err("a token of a feed or a gateway is one or more letters, digits, -, ., _ and ~".into());
         }
-        let wrong = |origin: &&String| {
-            origin.as_str() != "*" && (!origin.contains("://") || origin.ends_with('/'))
-        };
-        if let Some(origin) = self.origins.iter().find(wrong) {
-            let line =
-                format!("an origin is like https://example.org:8080, or *, not \"{origin}\"");
-            return Err(line.into());
-        }
+        check_origins(&self.origins)?;
         if self.timeout < Duration::from_millis(2) {
             return Err("the timeout of a feed is at least 2 ms".into());
         }
@@ -59,7 +51,7 @@ impl Rules {
 
     /// Checks a request. Returns how the client wants the feed.
     pub(super) fn protocol(&self, request: &Parts) -> Result<Protocol, Refusal> {
-        self.check_origin(&request.headers)?;
+        check_origin(&self.origins, &request.headers)?;
         self.check_token(request)?;
         let path = request.uri.path();
         if path != self.path {
@@ -87,20 +79,6 @@ impl Rules {
         Ok(Protocol::WebSocket {
             accept: derive_accept_key(key.as_bytes()),
         })
-    }
-
-    /// Refuses pages of other origins: a browser would let every page read the feed of a local port over a WebSocket.
-    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(origin) = headers.get(ORIGIN).map(|origin| origin.as_bytes()) else {
-            return Ok(());
-        };
-        let accepted = |listed: &String| listed == "*" || listed.as_bytes() == origin;
-        if self.origins.iter().any(accepted) {
-            return Ok(());
-        }
-        let origin = String::from_utf8_lossy(origin);
-        let line = format!("pages of the origin {origin} are not accepted");
-        Err(Refusal::new(StatusCode::FORBIDDEN, line))
     }
 
     fn check_token(&self, request: &Parts) -> Result<(), Refusal> {

@@ -8,7 +8,7 @@ use super::queue::Queue;
 use crate::lock;
 
 /// The clients of a feed.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     address: String,
     client_bytes_max: usize,
     members: Mutex<Members>,
@@ -27,7 +27,7 @@ pub(super) struct Client {
 }
 
 impl Clients {
-    pub(super) fn new(address: &str, client_bytes_max: usize) -> Self {
+    pub(crate) fn new(address: &str, client_bytes_max: usize) -> Self {
         Clients {
             address: address.to_owned(),
             client_bytes_max,
@@ -50,7 +50,7 @@ impl Clients {
     }
 
     /// Sends items to all clients, and removes those that do not keep up. Waits for none.
-    pub(super) fn send(&self, items: &[Utf8Bytes]) {
+    pub(crate) fn send(&self, items: &[Utf8Bytes]) {
         let mut members = lock(&self.members);
         members.queues.retain(|queue| {
             let keeps_up = queue.push(items, self.client_bytes_max);
@@ -66,7 +66,7 @@ impl Clients {
     }
 
     /// No items follow.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut members = lock(&self.members);
         members.ended = true;
         members.queues.drain(..).for_each(|queue| queue.end());

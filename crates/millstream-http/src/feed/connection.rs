@@ -1,9 +1,10 @@
 //! A connection of a client.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
@@ -26,24 +27,48 @@ use crate::lock;
 use crate::server::{HEADER_BYTES_MAX, HEADERS_MAX, Stopped, until, wait_stopped};
 use crate::stream::{Socket, Stream};
 
-type Answer = Response<Either<Full<Bytes>, Events>>;
+/// An answer, or a feed of events.
+pub(crate) type Answer = Response<Either<Full<Bytes>, Events>>;
 
 /// What the requests of one connection leave.
 #[derive(Default)]
-struct Connection {
+pub(crate) struct Connection {
     /// The queue of the client, once it has one.
     queue: Mutex<Option<Arc<Queue>>>,
     /// The client that becomes a WebSocket.
     upgrade: Mutex<Option<(OnUpgrade, Client)>>,
 }
 
+/// Answers the requests of a server whose clients may become feeds.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// The time in which a client sends a header, or reads.
+    fn timeout(&self) -> Duration;
+
+    /// Answers a request.
+    fn answer(
+        &self,
+        connection: &Connection,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Answer> + Send;
+}
+
+/// The requests of a server that is one feed.
+pub(super) struct OneFeed {
+    pub(super) rules: Rules,
+    pub(super) clients: Arc<Clients>,
+}
+
+impl Handler for OneFeed {
+    fn timeout(&self) -> Duration {
+        self.rules.timeout
+    }
+    async fn answer(&self, connection: &Connection, request: Request<Incoming>) -> Answer {
+        feed(&self.rules, &self.clients, connection, request)
+    }
+}
+
 /// Serves a connection until it ends, or its client does not keep up.
-pub(super) async fn connection(
-    socket: Socket,
-    rules: Arc<Rules>,
-    clients: Arc<Clients>,
-    stopped: Stopped,
-) {
+pub(crate) async fn connection(socket: Socket, handler: Arc<impl Handler>, stopped: Stopped) {
     let connection = Connection::default();
     let overflow = poll_fn(|cx| match &*lock(&connection.queue) {
         Some(queue) => queue.poll_overflow(cx),
@@ -51,27 +76,18 @@ pub(super) async fn connection(
         None => std::task::Poll::Pending,
     });
     // Leaving it here closes the socket, whatever is being written.
-    until(
-        serve(socket, &rules, &clients, &connection, stopped),
-        overflow,
-    )
-    .await;
+    until(serve(socket, &*handler, &connection, stopped), overflow).await;
 }
 
-async fn serve(
-    socket: Socket,
-    rules: &Rules,
-    clients: &Arc<Clients>,
-    connection: &Connection,
-    stopped: Stopped,
-) {
-    let stream = TokioIo::new(Stream::new(socket, rules.timeout));
+async fn serve(socket: Socket, handler: &impl Handler, connection: &Connection, stopped: Stopped) {
+    let timeout = handler.timeout();
+    let stream = TokioIo::new(Stream::new(socket, timeout));
     let service = service_fn(|request| async move {
-        Ok::<_, Infallible>(answer(rules, clients, connection, request))
+        Ok::<_, Infallible>(handler.answer(connection, request).await)
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(rules.timeout)
+        .header_read_timeout(timeout)
         .max_buf_size(HEADER_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(stream, service)
@@ -90,13 +106,14 @@ async fn serve(
     let upgrade = lock(&connection.upgrade).take();
     if let Some((upgrade, client)) = upgrade {
         match upgrade.await {
-            Ok(upgraded) => socket::serve(upgraded, &client, rules.timeout / 2).await,
+            Ok(upgraded) => socket::serve(upgraded, &client, timeout / 2).await,
             Err(error) => tracing::debug!("http feed: a connection ended: {error}"),
         }
     }
 }
 
-fn answer(
+/// Answers a request for a feed.
+pub(crate) fn feed(
     rules: &Rules,
     clients: &Arc<Clients>,
     connection: &Connection,

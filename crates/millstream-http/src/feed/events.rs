@@ -17,7 +17,7 @@ use super::clients::Client;
 const COMMENT: &[u8] = b": millstream\n\n";
 
 /// The events for one client.
-pub(super) struct Events {
+pub(crate) struct Events {
     client: Client,
     /// A comment is due; the first at once.
     alive: Interval,

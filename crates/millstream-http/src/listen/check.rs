@@ -1,12 +1,13 @@
 //! The checks of a request before its body is read.
 
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 
 use super::body::Body;
 use super::rules::Rules;
 use crate::refusal::Refusal;
+use crate::request_body::{check_encoding, check_length};
 use crate::token::check_bearer;
 
 /// The content types of lines of JSON.
@@ -27,33 +28,14 @@ pub(super) fn check(rules: &Rules, request: &Parts) -> Result<bool, Refusal> {
         return Err(Refusal::method("POST", &request.method));
     }
     let lines = check_type(rules.body, &request.headers)?;
-    let length = text(&request.headers, CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    if length.is_some_and(|length: u64| length > rules.body_bytes_max as u64) {
-        return Err(too_large(rules.body_bytes_max));
-    }
+    check_length(&request.headers, rules.body_bytes_max)?;
     Ok(lines)
-}
-
-pub(super) fn too_large(body_bytes_max: usize) -> Refusal {
-    let line = format!("the body is larger than {body_bytes_max} bytes");
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, line)
-}
-
-fn text(headers: &HeaderMap, name: hyper::header::HeaderName) -> Option<&str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Checks content type and encoding. Returns whether the client declares lines of JSON.
 fn check_type(body: Body, headers: &HeaderMap) -> Result<bool, Refusal> {
     let unsupported = |line: String| Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, line);
-    if let Some(encoding) = headers.get(CONTENT_ENCODING)
-        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
-    {
-        let encoding = String::from_utf8_lossy(encoding.as_bytes());
-        return Err(unsupported(format!(
-            "the content encoding {encoding} is not supported"
-        )));
-    }
+    check_encoding(headers)?;
     let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| body == Body::Json) else {
         return Ok(false);
     };

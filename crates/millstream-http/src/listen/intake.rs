@@ -10,8 +10,12 @@ use millstream_flow::poller::Wake;
 use super::body::Items;
 use super::recorded::RecordedRequests;
 use super::waiting::WaitingRequests;
+use crate::budget::Budget;
 use crate::lock;
 use crate::refusal::Refusal;
+
+/// The answer while too many bytes are pending.
+const BUSY: &str = "the flow does not keep up; try again later";
 
 /// Where requests are until the flow reads them.
 pub(super) enum Store {
@@ -26,8 +30,7 @@ pub(super) struct Intake {
     pub(super) store: Store,
     wake: Wake,
     /// The bytes of requests that the flow has not read, those that are being received among them.
-    pending_bytes: AtomicU64,
-    pending_bytes_max: u64,
+    pub(super) budget: Budget,
     /// The number of requests after which the source ends.
     requests_max: Option<u64>,
     /// The number of requests that were accepted, those of earlier runs among them. Only the server's thread accepts.
@@ -35,34 +38,6 @@ pub(super) struct Intake {
     closed: AtomicBool,
     /// An error that ends the flow.
     failure: Mutex<Option<Cause>>,
-}
-
-/// Bytes of a request that is being received. They count as pending until it is dropped.
-pub(super) struct Reserved<'a> {
-    intake: &'a Intake,
-    bytes: u64,
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.intake.release(self.bytes);
-    }
-}
-
-impl Reserved<'_> {
-    /// Reserves `bytes` more; refused while too many are pending. A request by itself is always received.
-    pub(super) fn grow(&mut self, bytes: u64) -> Result<(), Refusal> {
-        let others = self.intake.pending_bytes.load(Ordering::Relaxed) - self.bytes;
-        if others > 0 && others + self.bytes + bytes > self.intake.pending_bytes_max {
-            let line = "the flow does not keep up; try again later";
-            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, line));
-        }
-        self.bytes += bytes;
-        self.intake
-            .pending_bytes
-            .fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
 }
 
 impl Intake {
@@ -81,26 +56,12 @@ impl Intake {
         Ok(Arc::new(Intake {
             store,
             wake,
-            pending_bytes: pending.into(),
-            pending_bytes_max,
+            budget: Budget::new(pending, pending_bytes_max, BUSY),
             requests_max,
             accepted: accepted.into(),
             closed: AtomicBool::new(false),
             failure: Mutex::default(),
         }))
-    }
-
-    /// Begins to receive a request.
-    pub(super) fn reserve(&self) -> Reserved<'_> {
-        Reserved {
-            intake: self,
-            bytes: 0,
-        }
-    }
-
-    /// Counts bytes as read by the flow, or as not received.
-    pub(super) fn release(&self, bytes: u64) {
-        self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Accepts the items of a request; returns when it may be acknowledged.
@@ -111,8 +72,7 @@ impl Intake {
         if self.closed.load(Ordering::SeqCst) || self.has_all() {
             return Err(ended());
         }
-        let bytes = items.record.len() as u64;
-        self.pending_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.add(items.record.len() as u64);
         match &self.store {
             Store::Waiting(waiting) => {
                 let taken = waiting.push(items.record);

@@ -61,7 +61,7 @@ impl RequestsPartition {
             }
             (None, Store::Recorded(_)) => return Ok(false),
         };
-        self.intake.release(bytes as u64);
+        self.intake.budget.release(bytes as u64);
         self.next += 1;
         Ok(true)
     }

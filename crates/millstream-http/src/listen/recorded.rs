@@ -3,13 +3,15 @@
 //! All requests that arrive during a sync share the next one. Records are pruned when the flow has committed their effect.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millstream_flow::durable::escape;
 use millstream_flow::error::Cause;
 use millstream_flow::source::{Position, Recording};
 use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention, Sync, Writer};
-use tokio::sync::{Notify, watch};
+
+use crate::group_sync::GroupSync;
 
 /// Twice the largest body.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -22,16 +24,7 @@ pub(super) struct RecordedRequests {
     needed: Cursor,
     /// Whether a request must survive a loss of power.
     sync: bool,
-    unsynced: Notify,
-    synced: watch::Sender<Synced>,
-}
-
-/// The progress of the syncs.
-#[derive(Clone, Debug, Default)]
-struct Synced {
-    /// The number of the first record that may not survive a loss of power.
-    before: u64,
-    failed: Option<String>,
+    syncs: GroupSync,
 }
 
 impl RecordedRequests {
@@ -59,8 +52,7 @@ impl RecordedRequests {
             writer: journal.writer()?,
             needed: journal.cursor(NEEDED, CursorMode::Exclusive)?,
             sync,
-            unsynced: Notify::new(),
-            synced: watch::Sender::default(),
+            syncs: GroupSync::default(),
         })
     }
 
@@ -111,35 +103,17 @@ impl RecordedRequests {
 
     /// Waits until the record `sequence` survives what it must.
     pub(super) async fn wait_durable(&self, sequence: u64) -> Result<(), Cause> {
-        if !self.sync {
-            return Ok(());
-        }
-        self.unsynced.notify_one();
-        let mut synced = self.synced.subscribe();
-        let synced = synced.wait_for(|synced| synced.before > sequence || synced.failed.is_some());
-        let synced = synced.await?.clone();
-        match synced.failed {
-            Some(error) if synced.before <= sequence => Err(error.into()),
-            _ => Ok(()),
+        match self.sync {
+            true => self.syncs.wait_durable(sequence).await,
+            false => Ok(()),
         }
     }
 
     /// Syncs whenever there are new records; ends after an error, which all later requests receive.
-    pub(super) async fn keep_synced(self: std::sync::Arc<Self>) {
-        loop {
-            self.unsynced.notified().await;
-            let this = std::sync::Arc::clone(&self);
-            let synced = tokio::task::spawn_blocking(move || this.writer.sync()).await;
-            let synced = synced.map_err(|error| error.to_string());
-            match synced.and_then(|synced| synced.map_err(|error| error.to_string())) {
-                Ok(before) => self.synced.send_modify(|synced| synced.before = before),
-                Err(error) => {
-                    self.synced
-                        .send_modify(|synced| synced.failed = Some(error));
-                    return;
-                }
-            }
-        }
+    pub(super) async fn keep_synced(self: Arc<Self>) {
+        let this = Arc::clone(&self);
+        let sync = Arc::new(move || this.writer.sync());
+        self.syncs.keep_synced(sync).await;
     }
 }
 

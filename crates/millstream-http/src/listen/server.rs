@@ -3,9 +3,7 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::server::conn::http1;
@@ -13,20 +11,16 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millstream_flow::error::Cause;
-use tokio::time::timeout;
 
 use super::body::items;
-use super::check::{check, too_large};
+use super::check::check;
 use super::intake::{Intake, Store};
 use super::rules::Rules;
 use crate::address::Bound;
 use crate::refusal::{Answer, Refusal, accepted};
+use crate::request_body::{discard_body, read_body};
 use crate::server::{HEADER_BYTES_MAX, HEADERS_MAX, Server, Stopped, until, wait_stopped};
 use crate::stream::{Socket, Stream};
-
-/// What is read of a body that is refused, so that the client reads the answer.
-const DISCARDED_BYTES_MAX: usize = 4 << 20;
-const DISCARD_TIME: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 struct Shared {
@@ -92,7 +86,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
         Ok(items) => accepted(items),
         Err(refusal) => {
             if refusal.status != StatusCode::REQUEST_TIMEOUT {
-                let _ = timeout(DISCARD_TIME, discard(&mut body)).await;
+                discard_body(&mut body).await;
             }
             refusal.answer()
         }
@@ -102,45 +96,12 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
 /// Reads the body and accepts its items. Returns their number.
 async fn receive(shared: &Shared, lines: bool, body: &mut Incoming) -> Result<usize, Refusal> {
     let (rules, intake) = (&shared.rules, &shared.intake);
-    let mut reserved = intake.reserve();
-    let mut bytes = Vec::new();
-    let read = async {
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| {
-                let line = format!("the body cannot be read: {error}");
-                Refusal::new(StatusCode::BAD_REQUEST, line)
-            })?;
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
-            if bytes.len() + data.len() > rules.body_bytes_max {
-                return Err(too_large(rules.body_bytes_max));
-            }
-            reserved.grow(data.len() as u64)?;
-            bytes.extend_from_slice(&data);
-        }
-        Ok(())
-    };
-    timeout(rules.timeout, read).await.map_err(|_| {
-        let line = "the body did not arrive in time";
-        Refusal::new(StatusCode::REQUEST_TIMEOUT, line)
-    })??;
+    let mut reserved = intake.budget.reserve();
+    let bytes = read_body(body, rules.body_bytes_max, rules.timeout, &mut reserved).await?;
     let items = items(rules.body, lines, &bytes);
     let items = items.map_err(|line| Refusal::new(StatusCode::BAD_REQUEST, line))?;
     drop((reserved, bytes));
     let count = items.count;
     intake.accept(items).await?;
     Ok(count)
-}
-
-/// Reads what is left of a body: a client that is still writing would not see the answer.
-async fn discard(body: &mut Incoming) {
-    let mut left = DISCARDED_BYTES_MAX;
-    while let Some(Ok(frame)) = body.frame().await {
-        let read = frame.data_ref().map_or(0, |data| data.len());
-        if read >= left {
-            return;
-        }
-        left -= read;
-    }
 }

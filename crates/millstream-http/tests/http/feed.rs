@@ -58,11 +58,11 @@ impl Feeding {
 }
 
 /// A client of server-sent events.
-struct Events(BufReader<TcpStream>);
+pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
     /// Connects, and waits until the feed has begun. Returns the header, too.
-    fn connect(address: &str, path: &str, header: &str) -> (Self, String) {
+    pub(crate) fn connect(address: &str, path: &str, header: &str) -> (Self, String) {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(LONG)).unwrap();
         write!(socket, "GET {path} HTTP/1.0\r\nHost: x\r\n{header}\r\n").unwrap();
@@ -86,7 +86,7 @@ impl Events {
     }
 
     /// The next item of one line; `None` at the end.
-    fn next(&mut self) -> Option<String> {
+    pub(crate) fn next(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             match self.0.read_line(&mut line) {

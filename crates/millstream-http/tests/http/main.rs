@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod feed;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod listen;
 mod listen_limits;
 mod listen_recovery;

@@ -1,0 +1,338 @@
+//! The gateway of services: requests become calls in journals, and calls in journals become feeds.
+//!
+//! - `POST /INTERFACE/METHOD` with the arguments as JSON is a call of an interface. It is checked against the schema, appended to the
+//!   journal of the interface, and answered.
+//! - `GET /feeds/NAME` is a feed of the calls in the journal `NAME`, over a WebSocket or as server-sent events.
+//!
+//! Invariant: a call is answered with 200 only after its record survives what [`Gateway::sync`] says, and is recorded once for each
+//! request. A client of a feed receives all calls from its first one on, in order and without a gap, until it is disconnected.
+
+mod calls;
+mod follow;
+mod handler;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_flow::error::Cause;
+use millstream_journal::Sync;
+use millstream_wire::Schema;
+
+use crate::address::Bound;
+use crate::budget::Budget;
+use crate::feed::check::Rules;
+use crate::feed::clients::Clients;
+use crate::feed::connection::connection;
+use crate::lock;
+use crate::server::Server;
+
+use calls::Interfaces;
+use follow::Follower;
+use handler::{Feed, GatewayHandler};
+
+/// The default for the largest body, and the most that it can be.
+const BODY_BYTES_MAX: usize = 1 << 20;
+const BODY_BYTES_LIMIT: usize = 16 << 20;
+/// The bytes of requests that are being received.
+const RECEIVED_BYTES_MAX: u64 = 64 << 20;
+/// The default for the bytes that wait for one client of a feed.
+const CLIENT_BYTES_MAX: usize = 8 << 20;
+/// The default for the number of simultaneous connections.
+const CONNECTIONS_MAX: usize = 1024;
+/// The default for the time in which a client sends a header, sends a body, or reads.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A gateway that is not started. See [`gateway`].
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    address: String,
+    token: Option<String>,
+    origins: Vec<String>,
+    sync: Sync,
+    body_bytes_max: usize,
+    client_bytes_max: usize,
+    connections_max: usize,
+    timeout: Duration,
+    calls: Vec<(PathBuf, Vec<Schema>)>,
+    feeds: Vec<PathBuf>,
+}
+
+/// A gateway that listens on `address`, `host:port` or `unix:PATH`, as soon as it is [started](Gateway::start).
+///
+/// Answers to calls: 200 with the journal and the number of the record, 400 for arguments that do not match the schema (the line names
+/// the argument), 401 and 403 for a token that is missing or wrong and for pages of other origins, 404 for an interface or a method that
+/// does not exist, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for another content type, 429
+/// while 64 MiB of requests are being received, 500 if the call cannot be recorded.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::net::TcpStream;
+///
+/// use millstream_wire::{Field, Method, Schema, Type};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// let place = Method::new("place", vec![Field::new("symbol", Type::Str)]);
+/// let schema = Schema::new("Orders", 1, vec![place], vec![])?;
+/// let server = millstream_http::gateway("127.0.0.1:0").calls(folder.path().join("orders"), [schema]).start()?;
+///
+/// let body = r#"{"symbol": "VOD.L"}"#;
+/// let mut client = TcpStream::connect(server.address())?;
+/// write!(
+///     client,
+///     "POST /Orders/place HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+///     body.len()
+/// )?;
+/// let mut answer = String::new();
+/// client.read_to_string(&mut answer)?;
+/// assert!(answer.ends_with("{\"journal\":\"orders\",\"sequence\":1}\n"), "{answer}");
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
+#[must_use]
+pub fn gateway(address: &str) -> Gateway {
+    Gateway {
+        address: address.to_owned(),
+        token: None,
+        origins: Vec::new(),
+        sync: Sync::Always,
+        body_bytes_max: BODY_BYTES_MAX,
+        client_bytes_max: CLIENT_BYTES_MAX,
+        connections_max: CONNECTIONS_MAX,
+        timeout: TIMEOUT,
+        calls: Vec::new(),
+        feeds: Vec::new(),
+    }
+}
+
+impl Gateway {
+    /// Records calls of the interfaces `schemas` in `journal`, which is created if it does not exist. The name of an interface is that of
+    /// its schema.
+    #[must_use]
+    pub fn calls(
+        mut self,
+        journal: impl AsRef<Path>,
+        schemas: impl IntoIterator<Item = Schema>,
+    ) -> Self {
+        let journal = journal.as_ref().to_owned();
+        self.calls.push((journal, schemas.into_iter().collect()));
+        self
+    }
+    /// Serves the calls in `journal` as `/feeds/NAME`; `NAME` is the last part of the path. A journal that does not exist yet is waited for.
+    #[must_use]
+    pub fn feed(mut self, journal: impl AsRef<Path>) -> Self {
+        self.feeds.push(journal.as_ref().to_owned());
+        self
+    }
+    /// Requires a token of letters, digits, `-`, `.`, `_` and `~` in the header `Authorization: Bearer TOKEN`. For feeds it may also be
+    /// `?token=TOKEN` in the URL, for browsers, which cannot set headers of a feed.
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.token = Some(token.to_owned());
+        self
+    }
+    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By default pages are
+    /// refused, and programs, which send no origin, are accepted.
+    #[must_use]
+    pub fn origin(mut self, origin: &str) -> Self {
+        self.origins.push(origin.to_owned());
+        self
+    }
+    /// Sets what a call survives that is answered with 200. The default is [`Sync::Always`], a loss of power: calls that arrive during a
+    /// sync share the next one.
+    #[must_use]
+    pub fn sync(mut self, sync: Sync) -> Self {
+        self.sync = sync;
+        self
+    }
+    /// Sets the largest body in bytes, at most 16 MiB. The default is 1 MiB.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.body_bytes_max = bytes.min(BODY_BYTES_LIMIT);
+        self
+    }
+    /// Sets how many bytes may wait for one client of a feed; with more it is disconnected. The default is 8 MiB.
+    #[must_use]
+    pub fn max_client(mut self, bytes: usize) -> Self {
+        self.client_bytes_max = bytes;
+        self
+    }
+    /// Sets the number of simultaneous connections; further ones wait in the system's queue. The default is 1,024.
+    #[must_use]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        self.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self
+    }
+    /// Sets the time in which a client sends its request, or reads the answer; a slower one is disconnected. The default is 30 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Binds the address and starts the threads of the gateway: one for all connections, and one for each feed.
+    ///
+    /// # Errors
+    /// There is nothing to serve; two journals have one interface, or two feeds one name; a token or an origin is none; a journal cannot be
+    /// opened; the address is in use, or none.
+    pub fn start(self) -> Result<GatewayServer, Cause> {
+        if self.calls.is_empty() && self.feeds.is_empty() {
+            return Err("a gateway has calls, or feeds, or both".into());
+        }
+        self.rules("/").check()?;
+        let interfaces = Arc::new(Interfaces::open(&self.calls, self.sync)?);
+        let named = self.named_feeds()?;
+        let bound = Bound::bind(&self.address)?;
+        let address = bound.address()?;
+        let state = Arc::new(State::default());
+        let (mut feeds, mut followers, mut clients) = (HashMap::new(), Vec::new(), Vec::new());
+        for (path, journal) in named {
+            let members = Arc::new(Clients::new(
+                &format!("{address}{path}"),
+                self.client_bytes_max,
+            ));
+            followers.push(Follower::new(journal, Arc::clone(&members))?);
+            clients.push(Arc::clone(&members));
+            let rules = self.rules(&path);
+            feeds.insert(path, Feed { rules, members });
+        }
+        let handler = Arc::new(GatewayHandler {
+            interfaces: Arc::clone(&interfaces),
+            feeds,
+            access: self.rules("/"),
+            body_bytes_max: self.body_bytes_max,
+            budget: Budget::new(0, RECEIVED_BYTES_MAX, "too many requests; try again later"),
+            state: Arc::clone(&state),
+        });
+        let background = async move { interfaces.keep_synced().await };
+        let server = Server::start(
+            "http gateway",
+            bound,
+            self.connections_max,
+            background,
+            move |socket, stopped| connection(socket, Arc::clone(&handler), stopped),
+        )?;
+        let mut started = GatewayServer {
+            address,
+            server,
+            state,
+            clients,
+            threads: Vec::new(),
+        };
+        for follower in followers {
+            started.follow(follower)?;
+        }
+        Ok(started)
+    }
+
+    fn rules(&self, path: &str) -> Rules {
+        Rules {
+            path: path.to_owned(),
+            token: self.token.clone(),
+            origins: self.origins.clone(),
+            timeout: self.timeout,
+        }
+    }
+
+    /// The path of each feed, with its journal.
+    fn named_feeds(&self) -> Result<Vec<(String, PathBuf)>, Cause> {
+        let mut named: Vec<(String, PathBuf)> = Vec::new();
+        for journal in &self.feeds {
+            let shown = journal.display();
+            let name = journal.file_name().and_then(|name| name.to_str());
+            let plain = |name: &&str| {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+                name.bytes().all(plain)
+            };
+            let name = name.filter(plain).ok_or_else(|| {
+                format!("{shown}: the name of a feed is made of letters, digits, -, ., _ and ~")
+            })?;
+            let path = format!("/feeds/{name}");
+            if let Some((_, other)) = named.iter().find(|(known, _)| *known == path) {
+                return Err(
+                    format!("{} and {shown} are feeds of one name", other.display()).into(),
+                );
+            }
+            named.push((path, journal.clone()));
+        }
+        Ok(named)
+    }
+}
+
+/// What the threads of a gateway share.
+#[derive(Default)]
+struct State {
+    stopped: AtomicBool,
+    failure: Mutex<Option<Cause>>,
+    failed: Condvar,
+}
+
+impl State {
+    /// Keeps the first error.
+    fn fail(&self, cause: Cause) {
+        lock(&self.failure).get_or_insert(cause);
+        self.failed.notify_all();
+    }
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// A gateway at work, until it is dropped: then it accepts no more connections, answers the requests that have begun, and ends the feeds.
+pub struct GatewayServer {
+    address: String,
+    server: Server,
+    state: Arc<State>,
+    clients: Vec<Arc<Clients>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl GatewayServer {
+    /// The address, with the port that the system has chosen if it was 0.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Waits for `limit` at most. Returns an error that keeps the gateway from its work: a journal cannot be written or read. Calls are
+    /// answered with 500 then, or a feed has no further items.
+    ///
+    /// # Errors
+    /// That error; once.
+    pub fn wait(&self, limit: Duration) -> Result<(), Cause> {
+        let failure = lock(&self.state.failure);
+        let waited = self
+            .state
+            .failed
+            .wait_timeout_while(failure, limit, |failure| failure.is_none());
+        let (mut failure, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        failure.take().map_or(Ok(()), Err)
+    }
+
+    fn follow(&mut self, follower: Follower) -> Result<(), Cause> {
+        let state = Arc::clone(&self.state);
+        let thread = std::thread::Builder::new()
+            .name("http gateway".to_owned())
+            .spawn(move || {
+                if let Err(cause) = follower.run(&state) {
+                    state.fail(cause);
+                }
+            })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for GatewayServer {
+    fn drop(&mut self) {
+        self.state.stopped.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+        self.clients.iter().for_each(|clients| clients.end());
+        self.server.stop();
+    }
+}

@@ -1,0 +1,92 @@
+//! The body of a request: its limits, and how it is read.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use hyper::{HeaderMap, StatusCode};
+use tokio::time::timeout;
+
+use crate::budget::Reserved;
+use crate::refusal::Refusal;
+
+/// What is read of a body that is refused, so that the client reads the answer.
+const DISCARDED_BYTES_MAX: usize = 4 << 20;
+const DISCARD_TIME: Duration = Duration::from_secs(1);
+
+/// Refuses a declared length over the limit.
+pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<(), Refusal> {
+    let length = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    let length = length.and_then(|length| length.parse().ok());
+    match length.is_some_and(|length: u64| length > bytes_max as u64) {
+        true => Err(too_large(bytes_max)),
+        false => Ok(()),
+    }
+}
+
+/// Refuses compressed bodies.
+pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
+        return Ok(());
+    };
+    if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
+        return Ok(());
+    }
+    let encoding = String::from_utf8_lossy(encoding.as_bytes());
+    let line = format!("the content encoding {encoding} is not supported");
+    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, line))
+}
+
+/// Reads a body of at most `bytes_max` within `limit`.
+pub(crate) async fn read_body(
+    body: &mut Incoming,
+    bytes_max: usize,
+    limit: Duration,
+    reserved: &mut Reserved<'_>,
+) -> Result<Vec<u8>, Refusal> {
+    let read = async {
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                let line = format!("the body cannot be read: {error}");
+                Refusal::new(StatusCode::BAD_REQUEST, line)
+            })?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if bytes.len() + data.len() > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            reserved.grow(data.len() as u64)?;
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    };
+    timeout(limit, read).await.map_err(|_| {
+        let line = "the body did not arrive in time";
+        Refusal::new(StatusCode::REQUEST_TIMEOUT, line)
+    })?
+}
+
+/// Reads what is left of a body that is refused: a client that is still writing would not see the answer.
+pub(crate) async fn discard_body(body: &mut Incoming) {
+    let discard = async {
+        let mut left = DISCARDED_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            let read = frame.data_ref().map_or(0, |data| data.len());
+            if read >= left {
+                return;
+            }
+            left -= read;
+        }
+    };
+    let _ = timeout(DISCARD_TIME, discard).await;
+}
+
+fn too_large(bytes_max: usize) -> Refusal {
+    let line = format!("the body is larger than {bytes_max} bytes");
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, line)
+}

@@ -495,6 +495,24 @@ class Outlet:
     def call(self, number: int, arguments: tuple[Any, ...]) -> None: ...
 
 @final
+class Gateway:
+    def __new__(
+        cls,
+        address: str,
+        *,
+        calls: Sequence[tuple[str, Sequence[Interface]]],
+        feeds: Sequence[str],
+        token: str | None,
+        origins: Sequence[str],
+        sync: float | None,
+        max_body: int,
+    ) -> Gateway: ...
+    @property
+    def address(self) -> str: ...
+    def wait(self, limit: float) -> None: ...
+    def stop(self) -> None: ...
+
+@final
 class Recorder:
     def __new__(cls) -> Recorder: ...
     def outlet(self, interface: Interface) -> Outlet: ...

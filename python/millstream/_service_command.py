@@ -1,4 +1,4 @@
-"""``millstream service run|up|down|status|test|replay|diff|export|history``.
+"""``millstream service run|up|down|status|gateway|test|replay|diff|export|history``.
 
 Exit code 0 when done or stopped by Ctrl-C, 2 for bad usage, 1 for a failure or a difference, with one line
 on standard error; if the component raised, its traceback is printed above that line.
@@ -92,8 +92,10 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--to", dest="last", type=count, metavar="SEQ", help="the last record")
 
     history_options(verb)
+    from ._service_gateway import add_verb
     from ._system_command import add_verbs
 
+    add_verb(verb)
     add_verbs(verb)
     return top
 

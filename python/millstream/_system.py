@@ -138,7 +138,8 @@ class Supervisor:
 
     def is_lost(self) -> bool:
         busy = self.leaving or self.coming
-        return not busy and all(running.state == "failed" for running in self.running.values())
+        services = [running for running in self.running.values() if not running.process.is_gateway]
+        return not busy and all(running.state == "failed" for running in services)
 
     def listen(self) -> socket.socket:
         folder = os.open(self.system.state, os.O_RDONLY | os.O_DIRECTORY)

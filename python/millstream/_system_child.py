@@ -23,6 +23,7 @@ from ._command_errors import UsageError
 from ._errors import ServiceError
 from ._service_command import failed, load, print_error
 from ._service_options import Hooks, Retention
+from ._system_gateway import GatewayPart
 
 __all__ = ["main"]
 
@@ -147,7 +148,9 @@ def main() -> int:
     order = json.loads(line)
     sys.stdout, sys.stderr = Log(sys.stdout), Log(sys.stderr)
     try:
-        parts = [Part(part) for part in order["services"]]
+        parts: list[Part | GatewayPart] = [Part(part) for part in order["services"]]
+        if "gateway" in order:
+            parts.append(GatewayPart(order["gateway"]))
     except UsageError as error:
         return print_error("service up", str(error), 2)
     except ServiceError as error:

@@ -17,6 +17,7 @@ from ._journal_errors import JournalError
 from ._journal_store import Journal
 from ._system import Supervisor, acquire_lock, next_of, send_request, service_status
 from ._system_file import Service, System, read
+from ._system_gateway import NAME, Gateway
 
 __all__ = ["add_verbs"]
 
@@ -112,6 +113,10 @@ def status_verb(options: Any) -> int:
         rows.append(
             (service["name"], service["state"], str(pid), str(service["restarts"]), rate, behind, error)
         )
+    gateway = found["gateway"]
+    if gateway is not None:
+        pid, error = gateway["pid"] or "-", gateway["error"] or "-"
+        rows.append((NAME, gateway["state"], str(pid), str(gateway["restarts"]), "-", "-", error))
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
@@ -140,6 +145,7 @@ def status(system: System) -> dict[str, Any]:
         "running": lives,
         "pid": known.get("pid") if lives else None,
         "services": [service_row(system, service, known, lives) for service in system.services],
+        "gateway": None if system.gateway is None else gateway_row(system.gateway, known, lives),
     }
 
 
@@ -153,6 +159,20 @@ def is_alive(pid: object) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def gateway_row(gateway: Gateway, known: dict[str, Any], lives: bool) -> dict[str, Any]:
+    process = known.get("processes", {}).get(NAME, {})
+    state, pid = process.get("state", "stopped"), process.get("pid")
+    if not lives:
+        state, pid = ("failed" if state == "failed" else "stopped"), None
+    return {
+        "listen": gateway.listen,
+        "state": state,
+        "pid": pid,
+        "restarts": process.get("restarts", 0),
+        "error": process.get("error"),
+    }
 
 
 def service_row(system: System, service: Service, known: dict[str, Any], lives: bool) -> dict[str, Any]:

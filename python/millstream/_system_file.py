@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._command_errors import UsageError
+from ._system_gateway import NAME, Gateway, gateway_table
 from ._system_table import Source, Table
 
 __all__ = ["JournalOptions", "Process", "Restart", "Service", "System", "read"]
@@ -71,14 +72,22 @@ class Process:
     restart: Restart
     services: tuple[Service, ...] = ()
 
+    @property
+    def is_gateway(self) -> bool:
+        """Whether it is the process of the gateway, which has no services."""
+        return not self.services
+
     def order(self, system: System) -> dict[str, Any]:
         """The order of the process on its standard input. Two equal orders mean the same process."""
-        return {
+        order = {
             "process": self.name,
             "state": system.state,
             "stop_s": system.stop_s,
             "services": [self.part(service, system) for service in self.services],
         }
+        if self.is_gateway and system.gateway is not None:
+            order["gateway"] = system.gateway.order()
+        return order
 
     def part(self, service: Service, system: System) -> dict[str, Any]:
         out = system.journals.get(service.out or "", JournalOptions())
@@ -98,6 +107,7 @@ class System:
     services: tuple[Service, ...]
     processes: tuple[Process, ...]
     journals: dict[str, JournalOptions] = field(default_factory=dict)
+    gateway: Gateway | None = None
 
     @property
     def writers(self) -> dict[str, str]:
@@ -119,11 +129,16 @@ def read(path: str) -> System:
     services = [service_of(table) for table in top.tables("services", required=True)]
     journals = {norm(table.name): journal_of(table) for table in top.tables("journals")}
     named = {table.name: process_of(table) for table in top.tables("processes")}
+    table = top.table("gateway", required=False) if "gateway" in top.left else None
+    top.known.append("gateway")
     top.end()
     check_writers(source, services)
     check_journals(source, services, journals)
     services = in_order(source, services)
     processes = []
+    if table is not None:
+        # The first: it is stopped before the services that read its calls.
+        processes.append(gateway_process(source, services, named.pop(NAME, None)))
     for name in dict.fromkeys(service.process for service in services):
         process = named.pop(name, None) or Process(name, (), (), Restart())
         own = tuple(service for service in services if service.process == name)
@@ -132,9 +147,10 @@ def read(path: str) -> System:
         raise source.error(("processes", name), None, f"no service has the process {name}")
     for process in processes:
         check_program(source, process, folder)
+    gateway = None if table is None else gateway_table(table, services, processes, folder)
     stem = os.path.splitext(os.path.basename(path))[0]
     state = os.path.join(folder, f"{stem}.state")
-    return System(path, folder, state, drain_s, stop_s, tuple(services), tuple(processes), journals)
+    return System(path, folder, state, drain_s, stop_s, tuple(services), tuple(processes), journals, gateway)
 
 
 def load(path: str) -> Source:
@@ -208,6 +224,16 @@ def process_of(table: Table) -> Process:
     environment = tuple(sorted(table.environment("environment").items()))
     table.end()
     return Process(table.name, command, environment, policy)
+
+
+def gateway_process(source: Source, services: list[Service], given: Process | None) -> Process:
+    """The process of the gateway, which is no other's."""
+    for service in services:
+        if service.process == NAME:
+            raise source.error(("services", service.name), "process", f"{NAME} is the process of [gateway]")
+    if given is not None and given.command:
+        raise source.error(("processes", NAME), "command", "the gateway is no program of its own")
+    return given or Process(NAME, (), (), Restart())
 
 
 def check_writers(source: Source, services: list[Service]) -> None:

@@ -175,8 +175,8 @@ class Table:
         except (TypeError, ValueError):
             raise self.error(key, f"is a time like 100ms, 5s or 7d, not {value!r}") from None
 
-    def sync(self, key: str) -> str:
-        value = self.take(key, "never")
+    def sync(self, key: str, default: str = "never") -> str:
+        value = self.take(key, default)
         try:
             if not isinstance(value, str):
                 raise ServiceError

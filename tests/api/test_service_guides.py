@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -107,6 +108,39 @@ def test_a_durable_publisher_as_the_guide_says(desk: Path) -> None:
     assert "id: A-2" in millstream(desk, "service", "export", "orders")
 
 
+def test_a_gateway_runs_as_the_guide_says(desk: Path) -> None:
+    """The shell session of the guide to HTTP, on a port that is free."""
+    (file,) = blocks(GUIDE / "http.md", "toml")
+    (session,) = blocks(GUIDE / "http.md", "sh")
+    port = str(free_port())
+    (desk / "desk.toml").write_text(file.replace("8080", port))
+    shell = in_shell(desk, session.replace("8080", port))
+    assert shell.returncode == 0, shell.stdout + shell.stderr
+    assert re.search(r'^{"journal":"orders","sequence":\d+}$', shell.stdout, re.MULTILINE), shell.stdout
+    assert 'new_order.order.quantity: expected f64, found "many"\n' in shell.stdout
+    assert '"method":"accepted","arguments":{"id":"A-2","total":' in (desk / "feed").read_text()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def in_shell(desk: Path, session: str) -> subprocess.CompletedProcess[str]:
+    """Runs a session in which `millstream` and `python` are those of the tests."""
+    (desk / "millstream").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m millstream "$@"\n')
+    (desk / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for name in ("millstream", "python"):
+        (desk / name).chmod(0o755)
+    return subprocess.run(
+        ["timeout", "-k", "1", str(TIMEOUT), "bash", "-e", "-c", session],
+        cwd=desk,
+        env=os.environ | {"PATH": f"{desk}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+
+
 def test_a_system_runs_as_the_guide_says(desk: Path) -> None:
     """The shell session of the guide, from the start of the system to its end."""
     (report,) = blocks(GUIDE / "systems.md", "python")
@@ -114,17 +148,7 @@ def test_a_system_runs_as_the_guide_says(desk: Path) -> None:
     (session,) = blocks(GUIDE / "systems.md", "sh")
     (desk / "report.py").write_text(report)
     (desk / "desk.toml").write_text(file)
-    (desk / "millstream").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m millstream "$@"\n')
-    (desk / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    for name in ("millstream", "python"):
-        (desk / name).chmod(0o755)
-    shell = subprocess.run(
-        ["timeout", "-k", "1", str(TIMEOUT), "bash", "-e", "-c", session],
-        cwd=desk,
-        env=os.environ | {"PATH": f"{desk}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-    )
+    shell = in_shell(desk, session)
     assert shell.returncode == 0, shell.stdout + shell.stderr
     # The order of the fixture, and that of the session.
     for pattern in (r"^service +state", r"^desk +running", r"^report +running", r"Z  desk  stopped$"):

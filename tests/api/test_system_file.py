@@ -191,3 +191,108 @@ def test_a_loop_over_several_services_names_all_of_them(folder: Path) -> None:
         parts += f'[services.{name}]\ncomponent = "m:C"\nin = "{from_}"\nout = "{to}"\n'
     with pytest.raises(UsageError, match="services feed each other: x -> y -> z -> x"):
         read(written(folder, parts))
+
+
+DESK = """
+[services.desk]
+component = "desk:Desk"
+in = "a"
+out = "b"
+"""
+BOTH = """
+[services.desk]
+component = "desk:Desk"
+in = ["a", "c"]
+out = "b"
+"""
+PROGRAM = """
+[processes.desk]
+command = ["python3"]
+"""
+
+
+def test_a_gateway_has_the_external_inputs_and_the_outputs(folder: Path) -> None:
+    text = """
+        [gateway]
+        listen = "127.0.0.1:8080"
+
+        [services.report]
+        component = "report:Report"
+        in = ["b", "c"]
+        out = "x/d"
+    """
+    system = read(written(folder, text + DESK))
+    gateway = system.gateway
+    assert gateway is not None
+    calls = [(it.journal, it.classes, it.without) for it in gateway.calls]
+    assert calls == [("a", ("desk:Desk",), ()), ("c", ("report:Report",), ("desk:Desk",))]
+    assert gateway.feeds == ("b", "x/d")
+    assert (gateway.sync, gateway.max_body, gateway.token_file) == ("always", 1 << 20, None)
+    assert [process.name for process in system.processes] == ["gateway", "desk", "report"]
+    assert system.processes[0].order(system)["gateway"]["listen"] == "127.0.0.1:8080"
+    assert "gateway" not in system.processes[1].order(system)
+
+
+def test_a_gateway_may_be_told_what_it_serves(folder: Path) -> None:
+    (folder / "token").write_text("x")
+    text = """
+        [gateway]
+        listen = "unix:socket"
+        token_file = "token"
+        origins = ["https://a.example"]
+        sync = "10ms"
+        max_body = "2 MiB"
+        feeds = ["./a"]
+
+        [gateway.calls]
+        "./a" = ["desk:Orders", "desk:Desk"]
+        c = "desk:Limits"
+
+        [processes.gateway]
+        restart = { limit = 7 }
+    """
+    system = read(written(folder, text + BOTH + PROGRAM))
+    gateway = system.gateway
+    assert gateway is not None
+    assert [(it.journal, it.classes) for it in gateway.calls] == [
+        ("a", ("desk:Orders", "desk:Desk")),
+        ("c", ("desk:Limits",)),
+    ]
+    assert (gateway.feeds, gateway.origins, gateway.token_file) == (("a",), ("https://a.example",), "token")
+    assert (gateway.sync, gateway.max_body) == ("10ms", 2 << 20)
+    assert system.processes[0].restart.limit == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[gateway]" + DESK, "line 1, [gateway]: listen is missing"),
+        ("gateway = 3" + DESK, "gateway: is a table, not 3"),
+        ("[gateway]\nlisten = 3" + DESK, "line 2, [gateway], listen: is a text, not 3"),
+        ("gateway.listen = 'x'\ngateway.port = 3" + DESK, "[gateway], port: is not known here"),
+        ("gateway.listen = 'x'\ngateway.token_file = 'no'" + DESK, "token_file: there is no file no"),
+        ("gateway.listen = 'x'\ngateway.sync = 'often'" + DESK, "sync: is never, always, or a time"),
+        ("gateway.listen = 'x'\ngateway.max_body = '1 GiB'" + DESK, "max_body: is from 1 byte to 16 MiB"),
+        ("gateway.listen = 'x'\ngateway.feeds = ['z']" + DESK, "feeds: no service has z as"),
+        ("gateway.listen = 'x'\ngateway.calls.b = 'desk:X'" + DESK, "b: is not an input that no service"),
+        ("gateway.listen = 'x'\ngateway.calls.a = 'desk'" + DESK, "a: desk: expected MODULE:CLASS"),
+        (
+            "gateway.listen = 'x'" + BOTH,
+            "[gateway]: desk has the inputs a and c; name the interfaces of each",
+        ),
+        ("gateway.listen = 'x'" + DESK + PROGRAM, "[gateway]: the interfaces of desk are those of a program"),
+        (
+            "gateway.listen = 'x'" + DESK + "process = 'gateway'",
+            "process: gateway is the process of [gateway]",
+        ),
+        (
+            "gateway.listen = 'x'" + DESK + PROGRAM.replace("desk", "gateway"),
+            "command: the gateway is no program",
+        ),
+        (DESK + "[processes.gateway]", "[processes.gateway]: no service has the process gateway"),
+    ],
+)
+def test_a_mistake_in_a_gateway_is_named(folder: Path, text: str, error: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(written(folder, text))
+    assert error in str(raised.value)

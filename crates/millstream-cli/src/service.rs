@@ -12,7 +12,7 @@ use crate::python;
     after_help = "Example:\n  millstream service run desk:Desk --in orders --out replies"
 )]
 pub(super) struct Args {
-    /// run, up, down, status, test, replay, diff, export or history, and its options; `service --help` lists them.
+    /// run, up, down, status, gateway, test, replay, diff, export or history, and its options; `service --help` lists them.
     #[arg(
         value_name = "VERB",
         trailing_var_arg = true,

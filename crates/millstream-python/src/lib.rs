@@ -86,7 +86,7 @@ mod _millstream {
     use crate::run::{Handle, Stopper, run, start};
     #[pymodule_export]
     use crate::service::{
-        Clock, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
+        Clock, Gateway, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
         service_has_input, service_history, service_latency, service_test, service_variants,
     };
     #[cfg(feature = "kafka")]

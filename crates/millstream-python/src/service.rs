@@ -6,11 +6,13 @@
 mod classes;
 mod decode;
 mod encode;
+mod gateway;
 mod interface;
 mod outlet;
 mod runner;
 mod test;
 
+pub(crate) use gateway::Gateway;
 pub(crate) use interface::Interface;
 pub(crate) use outlet::{Outlet, Recorder};
 pub(crate) use runner::{Clock, Meter, Service, service_has_input};

@@ -7,19 +7,17 @@ on standard error; if the component raised, its traceback is printed above that 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import os
 import sys
-import types
 from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ._command_errors import UsageError, users_frames
-from ._errors import ServiceError
+from ._command_errors import UsageError
+from ._service_failures import failed, print_error
+from ._service_load import load
 
-__all__ = ["component_of", "load", "service"]
+__all__ = ["component_of", "service"]
 
 
 def service(arguments: Sequence[str]) -> int:
@@ -209,48 +207,6 @@ def count(text: str) -> int:
 # Finding components.
 
 
-def load(place: str, folder: str = ".") -> type:
-    """The class of ``MODULE:CLASS`` or ``FILE.py:CLASS``, looked for from a folder."""
-    module, colon, name = place.rpartition(":")
-    if not colon:
-        raise UsageError(f"{place}: expected MODULE:CLASS")
-    folder, path = os.path.abspath(folder), None
-    if module.endswith(".py"):
-        path = os.path.join(folder, module)
-        if not os.path.isfile(path):
-            raise UsageError(f"{path}: no such file")
-        folder, file = os.path.split(path)
-        module = file[: -len(".py")]
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        loaded = imported(module, path)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise UsageError(f"there is no module {module}") from None
-    found = getattr(loaded, name, None)
-    if not isinstance(found, type):
-        raise UsageError(f"{module} has no class {name}")
-    return found
-
-
-def imported(module: str, path: str | None) -> types.ModuleType:
-    """A module; that of a file even if another file of this name was loaded before: an earlier version."""
-    known = sys.modules.get(module)
-    file = getattr(known, "__file__", None)
-    if path is None or file is None or os.path.realpath(file) == os.path.realpath(path):
-        return importlib.import_module(module)
-    name = f"{module}@{path}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{path}: cannot be loaded")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
 def component_of(folder: str) -> type:
     """The class that the nearest file ``component`` above a test names; its path starts at that file."""
     at = os.path.abspath(folder)
@@ -408,25 +364,3 @@ def latency(options: Any) -> int:
     if found["backwards"]:
         print(f"{found['backwards']:,} effects are older than their cause: the clock was set back")
     return 0
-
-
-# Errors.
-
-
-def print_error(verb: str, message: str, code: int) -> int:
-    """Prints an error on one line of standard error."""
-    print(f"millstream {verb}: {' '.join(message.split())}", file=sys.stderr)
-    return code
-
-
-def failed(verb: str, error: Exception) -> int:
-    """Prints the traceback of the component, and one line with the error."""
-    cause = error.__cause__ or error
-    frames = users_frames(cause.__traceback__)
-    if frames is not None:
-        import traceback
-
-        shown = traceback.TracebackException(type(cause), cause, frames, compact=True)
-        print("".join(shown.format()), file=sys.stderr, end="")
-    ours = isinstance(error, (ServiceError, OSError))
-    return print_error(verb, str(error) if ours else f"{type(error).__name__}: {error}", 1)

@@ -20,6 +20,7 @@ from ._command_errors import UsageError
 from ._errors import ServiceError
 from ._service_components import interfaces_of, parameter_types
 from ._service_interfaces import described, is_interface
+from ._service_load import load
 from ._service_options import sync_seconds
 
 __all__ = ["MAX_BODY", "Calls", "add_verb", "gateway_of", "interfaces_at"]
@@ -48,8 +49,6 @@ def interfaces_at(calls: Calls) -> list[type]:
 
     :raises UsageError: for a class that does not exist, or is neither an interface nor a component.
     """
-    from ._service_command import load
-
     found: dict[type, None] = {}
     for place in calls.classes:
         loaded = load(place)

@@ -21,7 +21,8 @@ from typing import Any
 from . import _millstream
 from ._command_errors import UsageError
 from ._errors import ServiceError
-from ._service_command import failed, load, print_error
+from ._service_failures import failed, print_error
+from ._service_load import load
 from ._service_options import Hooks, Retention
 from ._system_gateway import GatewayPart
 

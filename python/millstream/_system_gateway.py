@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._command_errors import UsageError
 from ._errors import ServiceError
+from ._service_failures import failed
 from ._service_gateway import LOOK_S, MAX_BODY, Calls, gateway_of
 
 if TYPE_CHECKING:
@@ -132,8 +133,6 @@ class GatewayPart(threading.Thread):
         self.code: int | None = None
 
     def run(self) -> None:
-        from ._service_command import failed
-
         try:
             while not self.stopped.is_set():
                 self.gateway.wait(LOOK_S)

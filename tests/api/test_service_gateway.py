@@ -17,6 +17,7 @@ import httpx
 import millstream as ms
 import pytest
 import websockets.sync.client
+from websockets.typing import Origin
 
 PATIENCE = 60.0
 
@@ -162,7 +163,8 @@ def test_a_feed_has_the_calls_of_a_journal(folder: Path) -> None:
     options = ["--calls", "orders=desk.py:Orders", "--feed", "orders", "--feed", "replies"]
     with gateway(folder, *options, "--origin", "https://shop.example") as (client, process):
         address = str(client.base_url).replace("http", "ws", 1)
-        page = websockets.sync.client.connect(f"{address}/feeds/orders", origin="https://shop.example")  # type: ignore[arg-type]
+        origin = Origin("https://shop.example")
+        page = websockets.sync.client.connect(f"{address}/feeds/orders", origin=origin)
         with page, client.stream("GET", "/feeds/replies") as events:
             client.post("/Orders/cancel", json={"id": "B"})
             item = json.loads(page.recv(PATIENCE))

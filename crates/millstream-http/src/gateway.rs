@@ -10,11 +10,11 @@
 mod calls;
 mod follow;
 mod handler;
+mod state;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ use crate::budget::Budget;
 use crate::feed::check::Rules;
 use crate::feed::clients::Clients;
 use crate::feed::connection::connection;
-use crate::lock;
 use crate::server::Server;
 
 use calls::Interfaces;
 use follow::Follower;
 use handler::{Feed, GatewayHandler};
+use state::State;
 
 /// The default for the largest body, and the most that it can be.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -261,25 +261,6 @@ impl Gateway {
     }
 }
 
-/// What the threads of a gateway share.
-#[derive(Default)]
-struct State {
-    stopped: AtomicBool,
-    failure: Mutex<Option<Cause>>,
-    failed: Condvar,
-}
-
-impl State {
-    /// Keeps the first error.
-    fn fail(&self, cause: Cause) {
-        lock(&self.failure).get_or_insert(cause);
-        self.failed.notify_all();
-    }
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-}
-
 /// A gateway at work, until it is dropped: then it accepts no more connections, answers the requests that have begun, and ends the feeds.
 pub struct GatewayServer {
     address: String,
@@ -302,13 +283,7 @@ impl GatewayServer {
     /// # Errors
     /// That error; once.
     pub fn wait(&self, limit: Duration) -> Result<(), Cause> {
-        let failure = lock(&self.state.failure);
-        let waited = self
-            .state
-            .failed
-            .wait_timeout_while(failure, limit, |failure| failure.is_none());
-        let (mut failure, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        failure.take().map_or(Ok(()), Err)
+        self.state.wait(limit).map_or(Ok(()), Err)
     }
 
     fn follow(&mut self, follower: Follower) -> Result<(), Cause> {
@@ -327,7 +302,7 @@ impl GatewayServer {
 
 impl Drop for GatewayServer {
     fn drop(&mut self) {
-        self.state.stopped.store(true, Ordering::Relaxed);
+        self.state.stop();
         for thread in self.threads.drain(..) {
             // A panic of the thread was reported when it happened.
             let _ = thread.join();

@@ -40,7 +40,10 @@ impl Rules {
         if let Some(token) = &self.token
             && (token.is_empty() || !token.bytes().all(unreserved))
         {
-            return Err("a token of a feed or a gateway is one or more letters, digits, -, ., _ and ~".into());
+            return Err(
+                "a token of a feed or a gateway is one or more letters, digits, -, ., _ and ~"
+                    .into(),
+            );
         }
         check_origins(&self.origins)?;
         if self.timeout < Duration::from_millis(2) {

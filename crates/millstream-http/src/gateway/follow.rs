@@ -11,7 +11,7 @@ use millstream_wire::{NamedValues, Timestamp};
 use serde::Serialize;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::State;
+use super::state::State;
 use crate::feed::clients::Clients;
 
 /// How long a wait for records lasts before a stop is noticed.

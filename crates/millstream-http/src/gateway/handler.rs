@@ -13,8 +13,8 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
-use super::State;
 use super::calls::{Interfaces, NotRecorded, Route};
+use super::state::State;
 use crate::budget::Budget;
 use crate::feed::check::Rules;
 use crate::feed::clients::Clients;

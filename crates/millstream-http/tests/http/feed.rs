@@ -376,7 +376,10 @@ fn wrong_options_and_an_address_in_use_fail_the_start() {
     let wrong = [
         (feed(&address), &*address),
         (feed("127.0.0.1:0").path("feed"), "the path begins with /"),
-        (feed("127.0.0.1:0").token("a b"), "a token of a feed or a gateway is"),
+        (
+            feed("127.0.0.1:0").token("a b"),
+            "a token of a feed or a gateway is",
+        ),
         (
             feed("127.0.0.1:0").origin("example.org"),
             "an origin is like",

@@ -106,143 +106,147 @@ fn a_request_is_a_call() {
     }
 }
 
+const PLACE: &str = "POST /Orders/place";
+const GOOD: &str = r#"{"symbol": "A", "quantity": 1}"#;
+/// More than 100 bytes.
+const LONG: &str = r#"{"symbol": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "quantity": 1}"#;
+
+/// Request line, header, body; status and line of the answer.
+const REFUSED: [(&str, &str, &str, u16, &str); 19] = [
+    (
+        PLACE,
+        "",
+        "",
+        400,
+        "place.symbol: the argument is missing and has no default",
+    ),
+    (
+        PLACE,
+        "",
+        r#"{"symbol": 1, "quantity": 1}"#,
+        400,
+        "place.symbol: expected str, found 1",
+    ),
+    (
+        PLACE,
+        "",
+        r#"{"symbol": "A", "quantity": -1}"#,
+        400,
+        "place.quantity: -1 is out of range for u32",
+    ),
+    (
+        PLACE,
+        "",
+        r#"{"symbol": "A", "quantity": "1"}"#,
+        400,
+        r#"place.quantity: expected u32, found "1""#,
+    ),
+    (
+        PLACE,
+        "",
+        r#"{"symbol": "A", "quantty": 1}"#,
+        400,
+        r#"place: there is no argument "quantty""#,
+    ),
+    (
+        PLACE,
+        "",
+        r#"["A", 1]"#,
+        400,
+        "place: expected an object of arguments by name, found an array",
+    ),
+    (
+        PLACE,
+        "",
+        "{",
+        400,
+        "place: no JSON: EOF while parsing an object at line 1 column 1",
+    ),
+    (
+        PLACE,
+        "Content-Type: text/plain\r\n",
+        GOOD,
+        415,
+        "the content type is application/json, not text/plain",
+    ),
+    (
+        PLACE,
+        "Content-Encoding: gzip\r\n",
+        GOOD,
+        415,
+        "the content encoding gzip is not supported",
+    ),
+    (PLACE, "", LONG, 413, "the body is larger than 100 bytes"),
+    (
+        PLACE,
+        "Origin: https://evil.example\r\n",
+        GOOD,
+        403,
+        "pages of the origin https://evil.example are not accepted",
+    ),
+    (
+        "POST /Orders/placed",
+        "",
+        GOOD,
+        404,
+        "the interface Orders has no method placed; it has place, cancel, close",
+    ),
+    (
+        "POST /Order/place",
+        "",
+        GOOD,
+        404,
+        "there is no interface Order; there is Orders",
+    ),
+    (
+        "POST /orders/place",
+        "",
+        GOOD,
+        404,
+        "there is no interface orders; there is Orders",
+    ),
+    (
+        "POST /",
+        "",
+        GOOD,
+        404,
+        "no such path: /; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
+    ),
+    (
+        "POST /Orders/place/x",
+        "",
+        GOOD,
+        404,
+        "no such path: /Orders/place/x; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
+    ),
+    (
+        "GET /feeds/replies",
+        "",
+        "",
+        404,
+        "there is no interface feeds; there is Orders",
+    ),
+    (
+        "GET /Orders/place",
+        "",
+        "",
+        405,
+        "the method is POST, not GET",
+    ),
+    (
+        "OPTIONS /Orders/place",
+        "",
+        "",
+        405,
+        "the method is POST, not OPTIONS",
+    ),
+];
+
 #[test]
 fn a_refusal_names_what_is_wrong_and_records_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let server = orders(folder.path()).max_body(100).start().unwrap();
-    let good = r#"{"symbol": "A", "quantity": 1}"#;
-    let place = "POST /Orders/place";
-    let long = format!(r#"{{"symbol": "{}", "quantity": 1}}"#, "x".repeat(100));
-    let text = "Content-Type: text/plain\r\n";
-    for (line, header, body, status, expected) in [
-        (
-            place,
-            "",
-            "",
-            400,
-            "place.symbol: the argument is missing and has no default",
-        ),
-        (
-            place,
-            "",
-            r#"{"symbol": 1, "quantity": 1}"#,
-            400,
-            "place.symbol: expected str, found 1",
-        ),
-        (
-            place,
-            "",
-            r#"{"symbol": "A", "quantity": -1}"#,
-            400,
-            "place.quantity: -1 is out of range for u32",
-        ),
-        (
-            place,
-            "",
-            r#"{"symbol": "A", "quantity": "1"}"#,
-            400,
-            "place.quantity: expected u32, found \"1\"",
-        ),
-        (
-            place,
-            "",
-            r#"{"symbol": "A", "quantty": 1}"#,
-            400,
-            "place: there is no argument \"quantty\"",
-        ),
-        (
-            place,
-            "",
-            r#"["A", 1]"#,
-            400,
-            "place: expected an object of arguments by name, found an array",
-        ),
-        (
-            place,
-            "",
-            "{",
-            400,
-            "place: no JSON: EOF while parsing an object at line 1 column 1",
-        ),
-        (
-            place,
-            text,
-            good,
-            415,
-            "the content type is application/json, not text/plain",
-        ),
-        (
-            place,
-            "Content-Encoding: gzip\r\n",
-            good,
-            415,
-            "the content encoding gzip is not supported",
-        ),
-        (place, "", &long, 413, "the body is larger than 100 bytes"),
-        (
-            place,
-            "Origin: https://evil.example\r\n",
-            good,
-            403,
-            "pages of the origin https://evil.example are not accepted",
-        ),
-        (
-            "POST /Orders/placed",
-            "",
-            good,
-            404,
-            "the interface Orders has no method placed; it has place, cancel, close",
-        ),
-        (
-            "POST /Order/place",
-            "",
-            good,
-            404,
-            "there is no interface Order; there is Orders",
-        ),
-        (
-            "POST /orders/place",
-            "",
-            good,
-            404,
-            "there is no interface orders; there is Orders",
-        ),
-        (
-            "POST /",
-            "",
-            good,
-            404,
-            "no such path: /; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
-        ),
-        (
-            "POST /Orders/place/x",
-            "",
-            good,
-            404,
-            "no such path: /Orders/place/x; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
-        ),
-        (
-            "GET /feeds/replies",
-            "",
-            "",
-            404,
-            "there is no interface feeds; there is Orders",
-        ),
-        (
-            "GET /Orders/place",
-            "",
-            "",
-            405,
-            "the method is POST, not GET",
-        ),
-        (
-            "OPTIONS /Orders/place",
-            "",
-            "",
-            405,
-            "the method is POST, not OPTIONS",
-        ),
-    ] {
+    for (line, header, body, status, expected) in REFUSED {
         let answer = client(&server).request(line, header, body);
         let expected = format!("{expected}\n");
         assert_eq!(
@@ -254,7 +258,7 @@ fn a_refusal_names_what_is_wrong_and_records_nothing() {
     // A body whose length is not declared.
     let mut client = client(&server);
     client.write("POST /Orders/place HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
-    client.write(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()));
+    client.write(format!("{:x}\r\n{LONG}\r\n0\r\n\r\n", LONG.len()));
     assert_eq!(client.read().unwrap().status, 413);
     assert_eq!(recorded(&folder.path().join("orders")), []);
     server.wait(Duration::ZERO).unwrap();

@@ -283,7 +283,7 @@ impl GatewayServer {
     /// # Errors
     /// That error; once.
     pub fn wait(&self, limit: Duration) -> Result<(), Cause> {
-        self.state.wait(limit).map_or(Ok(()), Err)
+        self.state.take_failure(limit).map_or(Ok(()), Err)
     }
 
     fn follow(&mut self, follower: Follower) -> Result<(), Cause> {

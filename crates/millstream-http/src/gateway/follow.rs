@@ -77,7 +77,7 @@ impl Follower {
                     let first = journal.first()?;
                     self.journal = Some((journal, first));
                 }
-                Err(Error::NotFound { .. }) => std::thread::sleep(LOOK),
+                Err(Error::NotFound { .. }) => state.wait_stopped(LOOK),
                 Err(error) => return Err(error.into()),
             }
         };

@@ -1,6 +1,5 @@
 //! What the threads of a gateway share: whether it is stopped, and why it cannot work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,33 +10,47 @@ use crate::lock;
 /// What the threads of a gateway share.
 #[derive(Default)]
 pub(super) struct State {
-    stopped: AtomicBool,
-    failure: Mutex<Option<Cause>>,
-    failed: Condvar,
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Known {
+    is_stopped: bool,
+    failure: Option<Cause>,
 }
 
 impl State {
     /// Keeps the first error.
     pub(super) fn fail(&self, cause: Cause) {
-        lock(&self.failure).get_or_insert(cause);
-        self.failed.notify_all();
+        lock(&self.known).failure.get_or_insert(cause);
+        self.changed.notify_all();
     }
 
     /// Waits for an error, `limit` at most, and takes it.
-    pub(super) fn wait(&self, limit: Duration) -> Option<Cause> {
-        let failure = lock(&self.failure);
+    pub(super) fn take_failure(&self, limit: Duration) -> Option<Cause> {
         let waited = self
-            .failed
-            .wait_timeout_while(failure, limit, |failure| failure.is_none());
-        let (mut failure, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        failure.take()
+            .changed
+            .wait_timeout_while(lock(&self.known), limit, |known| known.failure.is_none());
+        let (mut known, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        known.failure.take()
     }
 
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        lock(&self.known).is_stopped = true;
+        self.changed.notify_all();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        lock(&self.known).is_stopped
+    }
+
+    /// Waits until the gateway is stopped, `limit` at most.
+    pub(super) fn wait_stopped(&self, limit: Duration) {
+        let known = lock(&self.known);
+        let waited = self
+            .changed
+            .wait_timeout_while(known, limit, |known| !known.is_stopped);
+        drop(waited);
     }
 }

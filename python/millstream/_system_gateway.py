@@ -70,6 +70,7 @@ def gateway_table(
 def given_calls(table: Table, known: set[str], written: Sequence[str]) -> tuple[Calls, ...] | None:
     """The table ``[gateway.calls]``: journals with the classes of their interfaces. None without it."""
     if "calls" not in table.left:
+        table.known.append("calls")
         return None
     inner = table.table("calls", required=True)
     found = []

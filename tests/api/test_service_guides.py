@@ -173,6 +173,7 @@ def test_the_keys_that_the_guide_lists_are_those_that_there_are(desk: Path) -> N
         service = '[services.x]\ncomponent = "desk.py:Desk"\nin = "a"\nout = "b"\n'
         service = service if table != "services" else service + "unknown = 1\n"
         more = "" if table == "services" else f"[{head.get(table, table)}]\nunknown = 1\n"
+        more += 'listen = "unix:socket"\n' if table == "gateway" else ""
         (desk / "desk.toml").write_text(service + more)
         command = [sys.executable, "-m", "millstream", "service", "up", "desk.toml"]
         done = subprocess.run(command, cwd=desk, capture_output=True, text=True, timeout=TIMEOUT)

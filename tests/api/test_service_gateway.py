@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -215,12 +216,13 @@ def test_a_gateway_that_cannot_work_does_not_start(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_system_has_a_gateway_by_a_line_of_its_file(folder: Path) -> None:
+def test_a_system_has_a_gateway_by_a_line_of_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)  # the path of a socket has 107 bytes at most
     (folder / "desk.toml").write_text(SYSTEM)
     with (folder / "log").open("w") as log:
         up = subprocess.Popen(command("up", "desk.toml"), cwd=folder, stdout=log, stderr=log)
     try:
-        transport = httpx.HTTPTransport(uds=os.path.relpath(folder / "gateway.socket"))
+        transport = httpx.HTTPTransport(uds="gateway.socket")
         with httpx.Client(transport=transport, base_url="http://gateway", timeout=PATIENCE) as client:
             post(client, "A-1", 2)
             with client.stream("GET", "/feeds/replies") as events:
@@ -231,6 +233,9 @@ def test_a_system_has_a_gateway_by_a_line_of_its_file(folder: Path) -> None:
                 item = next(item for item in items if item["arguments"]["id"] == "A-2")
                 assert item["arguments"]["total"] == 5
                 assert item["effect_of"] == {"journal": "orders", "sequence": last}
+
+            shown = subprocess.run(command("status", "desk.toml"), cwd=folder, capture_output=True, text=True)
+            assert re.search(r"^gateway  running +\d+  0 +-  ", shown.stdout, re.MULTILINE), shown.stdout
 
             # Killed, it is started again.
             first = status(folder)["gateway"]
@@ -254,6 +259,29 @@ def test_a_system_has_a_gateway_by_a_line_of_its_file(folder: Path) -> None:
         up.send_signal(signal.SIGTERM)
         assert up.wait(PATIENCE) == 0, (folder / "log").read_text()
     assert exported(folder, "orders").count("new_order:") == 3
+
+
+def test_a_system_ends_when_only_its_gateway_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    failing = DESK.replace("self.total += order.quantity", "raise ValueError(order.id)")
+    (folder / "desk.py").write_text(failing)
+    (folder / "desk.toml").write_text(SYSTEM + "[processes.desk]\nrestart = { limit = 0 }\n")
+    with (folder / "log").open("w") as log:
+        up = subprocess.Popen(command("up", "desk.toml"), cwd=folder, stdout=log, stderr=log)
+    try:
+        transport = httpx.HTTPTransport(uds="gateway.socket")
+        with httpx.Client(transport=transport, base_url="http://gateway", timeout=PATIENCE) as client:
+            post(client, "A-1", 2)
+            assert up.wait(PATIENCE) == 1
+        # The gateway ends with the supervisor.
+        deadline = time.monotonic() + PATIENCE
+        while (folder / "gateway.socket").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        up.kill()
+        up.wait()
+    assert "nothing is left that could run" in (folder / "log").read_text()
 
 
 def post(client: httpx.Client, order: str, quantity: int) -> int:

@@ -39,6 +39,16 @@ impl Bound {
         bound.map_err(named)
     }
 
+    /// Whether only this machine can connect, over TCP.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self {
+            Bound::Tcp(listener) => listener
+                .local_addr()
+                .is_ok_and(|address| address.ip().to_canonical().is_loopback()),
+            Bound::Unix(..) => false,
+        }
+    }
+
     /// The address, with the port that the system has chosen if it was 0.
     pub(crate) fn address(&self) -> Result<String> {
         Ok(match self {

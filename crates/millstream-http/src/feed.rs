@@ -5,10 +5,14 @@
 //!
 //! Invariant: a client receives all items from its first one on, in order and without a gap, until it is disconnected.
 
-pub(crate) mod check;
+mod check;
+mod client;
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod events;
+pub(crate) mod history;
+pub(crate) mod item;
+mod one;
 mod queue;
 mod socket;
 
@@ -24,18 +28,14 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::address::Bound;
 use crate::lock;
+use crate::rules::{CLIENT_BYTES_MAX, ServerRules};
 use crate::server::Server;
+use crate::url::UrlPath;
 
-use check::Rules;
 use clients::Clients;
-use connection::{OneFeed, connection};
-
-/// The default for the bytes that wait for one client.
-const CLIENT_BYTES_MAX: usize = 8 << 20;
-/// The default for the number of simultaneous connections.
-const CONNECTIONS_MAX: usize = 1024;
-/// The default for the time in which a client sends a header, or reads.
-const TIMEOUT: Duration = Duration::from_secs(30);
+use connection::{Handler, connection};
+use item::Item;
+use one::OneFeed;
 
 /// Is called with the address that a sink is bound to.
 type OnBound = Arc<dyn Fn(&str) + Send + Sync>;
@@ -44,9 +44,9 @@ type OnBound = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Clone)]
 pub struct Feed {
     address: String,
-    rules: Rules,
+    path: UrlPath,
+    rules: ServerRules,
     client_bytes_max: usize,
-    connections_max: usize,
     on_bound: Option<OnBound>,
     /// The server of the current run, which the writers of all workers share.
     running: Arc<Mutex<Weak<Running>>>,
@@ -70,7 +70,7 @@ pub struct Feed {
 /// let (connected, client) = std::sync::mpsc::channel();
 /// let feed = millstream_http::feed("127.0.0.1:0").on_bound(move |address| {
 ///     let mut client = TcpStream::connect(address).unwrap();
-///     write!(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+///     write!(client, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
 ///     let mut lines = BufReader::new(client).lines().map(Result::unwrap);
 ///     assert!(lines.any(|line| line.starts_with(": "))); // the feed has begun
 ///     connected.send(lines).unwrap();
@@ -86,35 +86,30 @@ pub struct Feed {
 pub fn feed(address: &str) -> Feed {
     Feed {
         address: address.to_owned(),
-        rules: Rules {
-            path: "/".to_owned(),
-            token: None,
-            origins: Vec::new(),
-            timeout: TIMEOUT,
-        },
+        path: UrlPath::new("/"),
+        rules: ServerRules::default(),
         client_bytes_max: CLIENT_BYTES_MAX,
-        connections_max: CONNECTIONS_MAX,
         on_bound: None,
         running: Arc::default(),
     }
 }
 
 impl Feed {
-    /// Sets the path of the feed. The default is `/`.
+    /// Sets the path of the feed, as in a URL. The default is `/`.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
-        self.rules.path = path.to_owned();
+        self.path = UrlPath::new(path);
         self
     }
-    /// Requires a token of letters, digits, `-`, `.`, `_` and `~`: in the header `Authorization: Bearer TOKEN`, or as `?token=TOKEN` in the
-    /// URL, for browsers, which cannot set headers of a feed.
+    /// Requires the header `Authorization: Bearer TOKEN`, or `?token=TOKEN` in the URL, for browsers, which cannot set headers of a feed.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
         self.rules.token = Some(token.to_owned());
         self
     }
     /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. Requests without an
-    /// origin, of programs that are not browsers, need none.
+    /// origin, of programs that are not browsers, need none. A feed on a loopback address without a token accepts such requests for an
+    /// address, for `localhost`, and for the hosts of accepted origins.
     #[must_use]
     pub fn origin(mut self, origin: &str) -> Self {
         self.rules.origins.push(origin.to_owned());
@@ -130,7 +125,7 @@ impl Feed {
     /// Sets the number of simultaneous connections; further ones wait in the system's queue. The default is 1,024.
     #[must_use]
     pub fn max_connections(mut self, count: usize) -> Self {
-        self.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self.rules.set_connections_max(count);
         self
     }
     /// Sets the time in which a client sends its request, reads what was sent, or answers one of two pings; a slower one is disconnected.
@@ -153,18 +148,22 @@ impl Feed {
         if let Some(running) = running.upgrade() {
             return Ok(running);
         }
+        self.path.check()?;
         self.rules.check()?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
         let clients = Arc::new(Clients::new(&address, self.client_bytes_max));
+        let mut rules = self.rules.clone();
+        rules.set_bound(&bound);
         let handler = Arc::new(OneFeed {
-            rules: self.rules.clone(),
+            path: self.path.clone(),
+            rules,
             clients: Arc::clone(&clients),
         });
         let server = Server::start(
-            "http feed",
+            OneFeed::NAME,
             bound,
-            self.connections_max,
+            self.rules.connections_max(),
             std::future::ready(()),
             move |socket, stopped| connection(socket, Arc::clone(&handler), stopped),
         )?;
@@ -193,7 +192,7 @@ impl Drop for Running {
 
 impl Sink<Frames> for Feed {
     fn describe(&self) -> String {
-        format!("http feed {}{}", self.address, self.rules.path)
+        format!("http feed {}{}", self.address, self.path)
     }
     fn open(&self, _: usize, _: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         Ok(Box::new(FeedWriter {
@@ -211,7 +210,7 @@ impl Writer<Frames> for FeedWriter {
     fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
         if let Some(running) = &self.running {
             let items = texts(batch)?;
-            running.clients.send(&items);
+            running.clients.send(&items, 0);
         }
         batch.data.clear();
         batch.spans.clear();
@@ -227,13 +226,14 @@ impl Writer<Frames> for FeedWriter {
 }
 
 /// The items of a batch, which share one buffer.
-fn texts(batch: &Frames) -> Result<Vec<Utf8Bytes>, Cause> {
+fn texts(batch: &Frames) -> Result<Vec<Item>, Cause> {
     let total = batch.iter().map(<[u8]>::len).sum();
     let mut buffer = Vec::with_capacity(total);
     batch.iter().for_each(|item| buffer.extend_from_slice(item));
     let mut buffer = Bytes::from(buffer);
     let text = |item: &[u8]| {
-        Utf8Bytes::try_from(buffer.split_to(item.len())).map_err(|error| {
+        let text = Utf8Bytes::try_from(buffer.split_to(item.len()));
+        text.map(Item::from).map_err(|error| {
             let item = String::from_utf8_lossy(&item[..item.len().min(80)]).into_owned();
             format!("a feed is of text in UTF-8, unlike the item \"{item}\": {error}").into()
         })

@@ -5,11 +5,15 @@
 //! - `GET /feeds/NAME` is a feed of the calls in the journal `NAME`, over a WebSocket or as server-sent events.
 //!
 //! Invariant: a call is answered with 200 only after its record survives what [`Gateway::sync`] says, and is recorded once for each
-//! request. A client of a feed receives all calls from its first one on, in order and without a gap, until it is disconnected.
+//! request. A client of a feed receives all calls from its first one on, in order and without a gap, until it is disconnected, and the
+//! following ones when it resumes.
 
 mod calls;
 mod follow;
 mod handler;
+mod id;
+mod item;
+mod past;
 mod state;
 
 use std::collections::HashMap;
@@ -24,39 +28,26 @@ use millstream_wire::Schema;
 
 use crate::address::Bound;
 use crate::budget::Budget;
-use crate::feed::check::Rules;
 use crate::feed::clients::Clients;
-use crate::feed::connection::connection;
+use crate::feed::connection::{Handler, connection};
+use crate::rules::{BODY_BYTES_LIMIT, BODY_BYTES_MAX, CLIENT_BYTES_MAX, ServerRules};
 use crate::server::Server;
 
 use calls::Interfaces;
 use follow::Follower;
-use handler::{Feed, GatewayHandler};
+use handler::GatewayHandler;
 use state::State;
 
-/// The default for the largest body, and the most that it can be.
-const BODY_BYTES_MAX: usize = 1 << 20;
-const BODY_BYTES_LIMIT: usize = 16 << 20;
 /// The bytes of requests that are being received.
 const RECEIVED_BYTES_MAX: u64 = 64 << 20;
-/// The default for the bytes that wait for one client of a feed.
-const CLIENT_BYTES_MAX: usize = 8 << 20;
-/// The default for the number of simultaneous connections.
-const CONNECTIONS_MAX: usize = 1024;
-/// The default for the time in which a client sends a header, sends a body, or reads.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A gateway that is not started. See [`gateway`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
     address: String,
-    token: Option<String>,
-    origins: Vec<String>,
+    rules: ServerRules,
     sync: Sync,
     body_bytes_max: usize,
     client_bytes_max: usize,
-    connections_max: usize,
-    timeout: Duration,
     calls: Vec<(PathBuf, Vec<Schema>)>,
     feeds: Vec<PathBuf>,
 }
@@ -95,13 +86,10 @@ pub struct Gateway {
 pub fn gateway(address: &str) -> Gateway {
     Gateway {
         address: address.to_owned(),
-        token: None,
-        origins: Vec::new(),
+        rules: ServerRules::default(),
         sync: Sync::Always,
         body_bytes_max: BODY_BYTES_MAX,
         client_bytes_max: CLIENT_BYTES_MAX,
-        connections_max: CONNECTIONS_MAX,
-        timeout: TIMEOUT,
         calls: Vec::new(),
         feeds: Vec::new(),
     }
@@ -121,23 +109,27 @@ impl Gateway {
         self
     }
     /// Serves the calls in `journal` as `/feeds/NAME`; `NAME` is the last part of the path. A journal that does not exist yet is waited for.
+    ///
+    /// A client receives the calls that are recorded from its connection on. Each event has an id, of the journal and the record. A browser
+    /// that connects again sends the last one, and receives what it missed; a WebSocket has it in the URL: `?after=ID`. The answer is 410
+    /// if the missed calls are not there any more.
     #[must_use]
     pub fn feed(mut self, journal: impl AsRef<Path>) -> Self {
         self.feeds.push(journal.as_ref().to_owned());
         self
     }
-    /// Requires a token of letters, digits, `-`, `.`, `_` and `~` in the header `Authorization: Bearer TOKEN`. For feeds it may also be
-    /// `?token=TOKEN` in the URL, for browsers, which cannot set headers of a feed.
+    /// Requires the header `Authorization: Bearer TOKEN`. For feeds it may also be `?token=TOKEN` in the URL, for browsers, which cannot set
+    /// headers of a feed.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
-        self.token = Some(token.to_owned());
+        self.rules.token = Some(token.to_owned());
         self
     }
     /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By default pages are
     /// refused, and programs, which send no origin, are accepted.
     #[must_use]
     pub fn origin(mut self, origin: &str) -> Self {
-        self.origins.push(origin.to_owned());
+        self.rules.origins.push(origin.to_owned());
         self
     }
     /// Sets what a call survives that is answered with 200. The default is [`Sync::Always`], a loss of power: calls that arrive during a
@@ -162,13 +154,13 @@ impl Gateway {
     /// Sets the number of simultaneous connections; further ones wait in the system's queue. The default is 1,024.
     #[must_use]
     pub fn max_connections(mut self, count: usize) -> Self {
-        self.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self.rules.set_connections_max(count);
         self
     }
     /// Sets the time in which a client sends its request, or reads the answer; a slower one is disconnected. The default is 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.rules.timeout = timeout;
         self
     }
 
@@ -181,36 +173,35 @@ impl Gateway {
         if self.calls.is_empty() && self.feeds.is_empty() {
             return Err("a gateway has calls, or feeds, or both".into());
         }
-        self.rules("/").check()?;
+        self.rules.check()?;
         let interfaces = Arc::new(Interfaces::open(&self.calls, self.sync)?);
         let named = self.named_feeds()?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
+        let mut rules = self.rules.clone();
+        rules.set_bound(&bound);
         let state = Arc::new(State::default());
         let (mut feeds, mut followers, mut clients) = (HashMap::new(), Vec::new(), Vec::new());
-        for (path, journal) in named {
-            let members = Arc::new(Clients::new(
-                &format!("{address}{path}"),
-                self.client_bytes_max,
-            ));
-            followers.push(Follower::new(journal, Arc::clone(&members))?);
-            clients.push(Arc::clone(&members));
-            let rules = self.rules(&path);
-            feeds.insert(path, Feed { rules, members });
+        for (name, journal) in named {
+            let shown = format!("{address}/feeds/{name}");
+            let follower = Follower::new(journal, Clients::new(&shown, self.client_bytes_max))?;
+            feeds.insert(name, Arc::clone(follower.clients()));
+            clients.push(Arc::clone(follower.clients()));
+            followers.push(follower);
         }
         let handler = Arc::new(GatewayHandler {
             interfaces: Arc::clone(&interfaces),
             feeds,
-            access: self.rules("/"),
+            rules,
             body_bytes_max: self.body_bytes_max,
             budget: Budget::new(0, RECEIVED_BYTES_MAX, "too many requests; try again later"),
             state: Arc::clone(&state),
         });
         let background = async move { interfaces.keep_synced().await };
         let server = Server::start(
-            "http gateway",
+            GatewayHandler::NAME,
             bound,
-            self.connections_max,
+            self.rules.connections_max(),
             background,
             move |socket, stopped| connection(socket, Arc::clone(&handler), stopped),
         )?;
@@ -227,35 +218,21 @@ impl Gateway {
         Ok(started)
     }
 
-    fn rules(&self, path: &str) -> Rules {
-        Rules {
-            path: path.to_owned(),
-            token: self.token.clone(),
-            origins: self.origins.clone(),
-            timeout: self.timeout,
-        }
-    }
-
-    /// The path of each feed, with its journal.
+    /// The name of each feed, with its journal.
     fn named_feeds(&self) -> Result<Vec<(String, PathBuf)>, Cause> {
         let mut named: Vec<(String, PathBuf)> = Vec::new();
         for journal in &self.feeds {
             let shown = journal.display();
             let name = journal.file_name().and_then(|name| name.to_str());
-            let plain = |name: &&str| {
-                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-                name.bytes().all(plain)
-            };
-            let name = name.filter(plain).ok_or_else(|| {
-                format!("{shown}: the name of a feed is made of letters, digits, -, ., _ and ~")
+            let name = name.ok_or_else(|| {
+                format!("{shown}: the name of a feed is the last part of its path, in UTF-8")
             })?;
-            let path = format!("/feeds/{name}");
-            if let Some((_, other)) = named.iter().find(|(known, _)| *known == path) {
+            if let Some((_, other)) = named.iter().find(|(known, _)| *known == name) {
                 return Err(
                     format!("{} and {shown} are feeds of one name", other.display()).into(),
                 );
             }
-            named.push((path, journal.clone()));
+            named.push((name.to_owned(), journal.clone()));
         }
         Ok(named)
     }

@@ -38,6 +38,7 @@
 
 mod address;
 mod budget;
+mod connection;
 mod feed;
 #[cfg(feature = "gateway")]
 mod gateway;
@@ -47,9 +48,11 @@ mod origin;
 mod post;
 mod refusal;
 mod request_body;
+mod rules;
 mod server;
 mod stream;
 mod token;
+mod url;
 
 pub use feed::{Feed, feed};
 #[cfg(feature = "gateway")]

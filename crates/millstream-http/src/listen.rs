@@ -25,6 +25,8 @@ use millstream_flow::source::{Beginning, Partition, Position, Recording, Resumab
 
 use crate::address::Bound;
 use crate::lock;
+use crate::rules::{BODY_BYTES_LIMIT, BODY_BYTES_MAX, ServerRules};
+use crate::url::UrlPath;
 
 pub use body::Body;
 
@@ -34,16 +36,8 @@ use recorded::RecordedRequests;
 use rules::Rules;
 use waiting::WaitingRequests;
 
-/// The default for the largest body.
-const BODY_BYTES_MAX: usize = 1 << 20;
-/// The most that it can be: a body and its frame fit into a segment.
-const BODY_BYTES_LIMIT: usize = 16 << 20;
 /// The default for the bytes that the flow has not read.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
-/// The default for the number of simultaneous connections.
-const CONNECTIONS_MAX: usize = 1024;
-/// The default for the time in which a client sends a header, sends a body, or reads.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Is called with the address that a source is bound to.
 type OnBound = Arc<dyn Fn(&str) + Send + Sync>;
@@ -64,19 +58,17 @@ pub struct Listen {
 /// unless [`Listen::requests`] sets an end.
 ///
 /// Answers: 200 after the request is recorded (without a state directory: after the flow has taken it), 400 for a body that is not of
-/// the kind, 401 and 403 for a token that is missing or wrong, 404, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for
+/// the kind, 401 and 403 for a token that is missing or wrong and for pages of other origins, 404, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for
 /// another content type, 429 while the flow does not keep up, 500 if the request cannot be recorded, 503 when the source ends.
 #[must_use]
 pub fn listen(address: &str) -> Listen {
     Listen {
         address: address.to_owned(),
         rules: Rules {
-            path: "/".to_owned(),
+            path: UrlPath::new("/"),
             body: Body::Json,
-            token: None,
             body_bytes_max: BODY_BYTES_MAX,
-            connections_max: CONNECTIONS_MAX,
-            timeout: TIMEOUT,
+            server: ServerRules::default(),
         },
         pending_bytes_max: PENDING_BYTES_MAX,
         requests: None,
@@ -86,10 +78,10 @@ pub fn listen(address: &str) -> Listen {
 }
 
 impl Listen {
-    /// Sets the path of the requests. The default is `/`.
+    /// Sets the path of the requests, as in a URL. The default is `/`.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
-        self.rules.path = path.to_owned();
+        self.rules.path = UrlPath::new(path);
         self
     }
     /// Sets how items are read from a body. The default is [`Body::Json`].
@@ -101,7 +93,14 @@ impl Listen {
     /// Requires the header `Authorization: Bearer TOKEN`.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
-        self.rules.token = Some(token.to_owned());
+        self.rules.server.token = Some(token.to_owned());
+        self
+    }
+    /// Accepts pages of the origin `origin`, such as `https://example.org`; `*` accepts every page. May be repeated. By default pages are
+    /// refused, and programs, which send no origin, are accepted.
+    #[must_use]
+    pub fn origin(mut self, origin: &str) -> Self {
+        self.rules.server.origins.push(origin.to_owned());
         self
     }
     /// Sets the largest body in bytes, at most 16 MiB; a larger one is answered with 413. The default is 1 MiB.
@@ -119,14 +118,14 @@ impl Listen {
     /// Sets the number of simultaneous connections; further ones wait in the system's queue. The default is 1,024.
     #[must_use]
     pub fn max_connections(mut self, count: usize) -> Self {
-        self.rules.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self.rules.server.set_connections_max(count);
         self
     }
     /// Sets the time in which a client sends the next header, sends a body, or reads an answer; a slower one is disconnected. The default
     /// is 30 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.rules.timeout = timeout;
+        self.rules.server.timeout = timeout;
         self
     }
     /// Ends the source after this many requests. With a state directory those of earlier runs count.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use hyper::{HeaderMap, StatusCode};
 use tokio::time::timeout;
 
 use crate::budget::Reserved;
-use crate::refusal::Refusal;
+use crate::refusal::{Answer, Refusal};
 
 /// What is read of a body that is refused, so that the client reads the answer.
 const DISCARDED_BYTES_MAX: usize = 4 << 20;
@@ -25,6 +25,13 @@ pub(crate) fn check_length(headers: &HeaderMap, bytes_max: usize) -> Result<(), 
         true => Err(too_large(bytes_max)),
         false => Ok(()),
     }
+}
+
+/// The content type in lower case, without its parameters.
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
+    let kind = String::from_utf8_lossy(headers.get(CONTENT_TYPE)?.as_bytes());
+    let essence = kind.split(';').next().unwrap_or_default();
+    Some(essence.trim().to_ascii_lowercase())
 }
 
 /// Refuses compressed bodies.
@@ -71,8 +78,28 @@ pub(crate) async fn read_body(
     })?
 }
 
-/// Reads what is left of a body that is refused: a client that is still writing would not see the answer.
-pub(crate) async fn discard_body(body: &mut Incoming) {
+/// Answers a request that is refused before its body was read.
+pub(crate) async fn refuse_head(
+    refusal: Refusal,
+    headers: &HeaderMap,
+    body: &mut Incoming,
+) -> Answer {
+    // A client that asks before it sends the body sends none.
+    match headers.contains_key(EXPECT) {
+        true => refusal.answer(),
+        false => refuse_body(refusal, body).await,
+    }
+}
+
+/// Answers a request that is refused, and reads what is left of its body: a client that is still writing would not see the answer.
+pub(crate) async fn refuse_body(refusal: Refusal, body: &mut Incoming) -> Answer {
+    if refusal.status != StatusCode::REQUEST_TIMEOUT {
+        discard_body(body).await;
+    }
+    refusal.answer()
+}
+
+async fn discard_body(body: &mut Incoming) {
     let discard = async {
         let mut left = DISCARDED_BYTES_MAX;
         while let Some(Ok(frame)) = body.frame().await {

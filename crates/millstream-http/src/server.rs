@@ -21,9 +21,6 @@ use crate::stream::Socket;
 const GRACE: Duration = Duration::from_secs(3);
 /// The pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The largest header of a request: request line and all fields.
-pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
-pub(crate) const HEADERS_MAX: usize = 100;
 
 /// A server at work.
 pub(crate) struct Server {

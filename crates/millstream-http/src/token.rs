@@ -2,9 +2,19 @@
 
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, StatusCode};
+use millstream_flow::error::Cause;
 use subtle::ConstantTimeEq;
 
 use crate::refusal::Refusal;
+
+/// Refuses a token that no header can have.
+pub(crate) fn check_token(token: Option<&str>) -> Result<(), Cause> {
+    let visible = |token: &str| token.bytes().all(|byte| byte.is_ascii_graphic());
+    match token.is_some_and(|token| token.is_empty() || !visible(token)) {
+        true => Err("a token is one or more visible ASCII characters".into()),
+        false => Ok(()),
+    }
+}
 
 /// Checks the header `Authorization: Bearer TOKEN`, if a token is required.
 pub(crate) fn check_bearer(token: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -13,11 +23,14 @@ pub(crate) fn check_bearer(token: Option<&str>, headers: &HeaderMap) -> Result<(
     };
     match bearer(headers) {
         Some(given) => check_given(token, given),
-        None => {
-            let line = "a token is required: Authorization: Bearer TOKEN";
-            Err(Refusal::new(StatusCode::UNAUTHORIZED, line))
-        }
+        None => Err(missing("")),
     }
+}
+
+/// The refusal of a request without a token; `or` names another way to send it.
+pub(crate) fn missing(or: &str) -> Refusal {
+    let line = format!("a token is required: Authorization: Bearer TOKEN{or}");
+    Refusal::new(StatusCode::UNAUTHORIZED, line)
 }
 
 /// The token of the header, if it has one.

@@ -2,28 +2,29 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio_tungstenite::tungstenite::Utf8Bytes;
+use millstream_flow::error::Cause;
 
+use super::client::{Client, Progress};
+use super::history::History;
+use super::item::Item;
 use super::queue::Queue;
 use crate::lock;
+use crate::refusal::Refusal;
 
 /// The clients of a feed.
 pub(crate) struct Clients {
     address: String,
     client_bytes_max: usize,
+    history: Option<Box<dyn History>>,
     members: Mutex<Members>,
 }
 
 #[derive(Default)]
 struct Members {
     queues: Vec<Arc<Queue>>,
+    /// The number of the next item that is sent.
+    next: u64,
     ended: bool,
-}
-
-/// A client that receives items, until it is dropped.
-pub(super) struct Client {
-    clients: Arc<Clients>,
-    pub(super) queue: Arc<Queue>,
 }
 
 impl Clients {
@@ -31,27 +32,71 @@ impl Clients {
         Clients {
             address: address.to_owned(),
             client_bytes_max,
+            history: None,
             members: Mutex::default(),
         }
     }
 
-    /// Adds a client, which receives all items that are sent from now on.
-    pub(super) fn join(self: &Arc<Self>) -> Client {
-        let queue = Arc::new(Queue::default());
-        let mut members = lock(&self.members);
-        match members.ended {
-            true => queue.end(),
-            false => members.queues.push(Arc::clone(&queue)),
-        }
-        Client {
-            clients: Arc::clone(self),
-            queue,
+    /// A feed whose clients can resume. The next item that is sent has the number `next`.
+    pub(crate) fn with_history(self, history: Box<dyn History>, next: u64) -> Self {
+        lock(&self.members).next = next;
+        Clients {
+            history: Some(history),
+            ..self
         }
     }
 
-    /// Sends items to all clients, and removes those that do not keep up. Waits for none.
-    pub(crate) fn send(&self, items: &[Utf8Bytes]) {
+    /// Whether clients can resume.
+    pub(super) fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Adds a client. With a history and an id it receives all items after that with this id, otherwise those that are sent from now on.
+    /// Returns also the id from which it resumes if it loses the connection before the first item.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        after: Option<&str>,
+    ) -> Result<(Client, Option<String>), Refusal> {
+        let queue = Arc::new(Queue::default());
+        let (progress, id) = match (&self.history, after) {
+            (Some(history), Some(id)) => (Progress::Missed(history.after(id)?), None),
+            (history, _) => {
+                let mut members = lock(&self.members);
+                let id = history.as_ref().map(|history| history.id(members.next));
+                let id = id.transpose()?;
+                members.add(&queue);
+                (Progress::Joined, id)
+            }
+        };
+        let client = Client {
+            clients: Arc::clone(self),
+            queue,
+            progress,
+            next: 0,
+        };
+        Ok((client, id))
+    }
+
+    /// Adds the queue of a client that has all items before number `next`, if no further ones were sent. Returns the number of the
+    /// next item otherwise. The queue of a feed that has ended is at its end, too.
+    pub(super) fn join_at(&self, next: u64, queue: &Arc<Queue>) -> Result<(), u64> {
         let mut members = lock(&self.members);
+        if !members.ended && next < members.next {
+            return Err(members.next);
+        }
+        members.add(queue);
+        Ok(())
+    }
+
+    pub(super) fn leave(&self, queue: &Arc<Queue>) {
+        let mut members = lock(&self.members);
+        members.queues.retain(|member| !Arc::ptr_eq(member, queue));
+    }
+
+    /// Sends items to all clients, and removes those that do not keep up. Waits for none. `next` is the number of the item after them.
+    pub(crate) fn send(&self, items: &[Item], next: u64) {
+        let mut members = lock(&self.members);
+        members.next = next;
         members.queues.retain(|queue| {
             let keeps_up = queue.push(items, self.client_bytes_max);
             if !keeps_up {
@@ -71,13 +116,21 @@ impl Clients {
         members.ended = true;
         members.queues.drain(..).for_each(|queue| queue.end());
     }
+
+    /// Logs why a client does not receive what it missed.
+    pub(super) fn warn(&self, error: &Cause) {
+        tracing::warn!(
+            "http feed {}: a client is disconnected: {error}",
+            self.address
+        );
+    }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        let mut members = lock(&self.clients.members);
-        members
-            .queues
-            .retain(|queue| !Arc::ptr_eq(queue, &self.queue));
+impl Members {
+    fn add(&mut self, queue: &Arc<Queue>) {
+        match self.ended {
+            true => queue.end(),
+            false => self.queues.push(Arc::clone(queue)),
+        }
     }
 }

@@ -6,12 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use tokio_tungstenite::tungstenite::Utf8Bytes;
-
+use super::item::Item;
 use crate::lock;
 
-/// What an item counts more than its text.
-const ITEM_BYTES: usize = 64;
 /// What is taken at once; the last item may exceed it.
 const TAKEN_BYTES: usize = 64 << 10;
 
@@ -21,7 +18,7 @@ pub(super) struct Queue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    items: VecDeque<Utf8Bytes>,
+    items: VecDeque<Item>,
     bytes: usize,
     ended: bool,
     overflowed: bool,
@@ -33,10 +30,10 @@ struct State {
 
 impl Queue {
     /// Adds items. Returns false if more than `bytes_max` would wait: then the client must be disconnected.
-    pub(super) fn push(&self, items: &[Utf8Bytes], bytes_max: usize) -> bool {
+    pub(super) fn push(&self, items: &[Item], bytes_max: usize) -> bool {
         let mut state = lock(&self.0);
         for item in items {
-            let bytes = state.bytes + item.len() + ITEM_BYTES;
+            let bytes = state.bytes + item.bytes();
             if bytes > bytes_max && !state.items.is_empty() {
                 state.overflowed = true;
                 state.items = VecDeque::new();
@@ -58,13 +55,13 @@ impl Queue {
     }
 
     /// Takes the next items, at least one; `None` after the last.
-    pub(super) fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Vec<Utf8Bytes>>> {
+    pub(super) fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Vec<Item>>> {
         let mut state = lock(&self.0);
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < TAKEN_BYTES
             && let Some(item) = state.items.pop_front()
         {
-            bytes += item.len() + ITEM_BYTES;
+            bytes += item.bytes();
             taken.push(item);
         }
         if !taken.is_empty() {
@@ -97,9 +94,15 @@ fn wake(waker: Option<Waker>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio_tungstenite::tungstenite::Utf8Bytes;
+
     use super::*;
 
-    fn take(queue: &Queue) -> Poll<Option<Vec<Utf8Bytes>>> {
+    fn text(text: &str) -> Item {
+        Utf8Bytes::from(text).into()
+    }
+
+    fn take(queue: &Queue) -> Poll<Option<Vec<Item>>> {
         queue.poll_take(&Context::from_waker(Waker::noop()))
     }
 
@@ -113,12 +116,12 @@ mod tests {
     fn items_are_taken_in_order_up_to_the_end() {
         let queue = Queue::default();
         assert!(take(&queue).is_pending());
-        assert!(queue.push(&["a".into(), "b".into()], 1000));
-        assert!(queue.push(&["c".into()], 1000));
+        assert!(queue.push(&[text("a"), text("b")], 1000));
+        assert!(queue.push(&[text("c")], 1000));
         queue.end();
         assert_eq!(
             take(&queue),
-            Poll::Ready(Some(vec!["a".into(), "b".into(), "c".into()]))
+            Poll::Ready(Some(["a", "b", "c"].map(text).to_vec()))
         );
         assert_eq!(take(&queue), Poll::Ready(None));
     }
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn a_queue_over_the_limit_overflows_for_good() {
         let queue = Queue::default();
-        let item = |bytes: usize| Utf8Bytes::from("x".repeat(bytes));
+        let item = |bytes: usize| text(&"x".repeat(bytes));
         // One item may be larger than the limit.
         assert!(queue.push(&[item(500)], 200));
         assert!(take(&queue).is_ready());

@@ -13,9 +13,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
-use super::clients::Client;
+use super::client::Client;
+use super::item::Item;
 use crate::server::until;
 
 /// The largest message of a client. A feed ignores messages.
@@ -27,13 +28,13 @@ type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// What to send next.
 enum Next {
-    Items(Vec<Utf8Bytes>),
+    Items(Vec<Item>),
     Ping,
     End,
 }
 
 /// Sends items until they end, the client leaves, or it does not answer.
-pub(super) async fn serve(upgraded: Upgraded, client: &Client, ping_every: Duration) {
+pub(super) async fn serve(upgraded: Upgraded, client: &mut Client, ping_every: Duration) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX));
@@ -55,7 +56,7 @@ pub(super) async fn serve(upgraded: Upgraded, client: &Client, ping_every: Durat
 /// Sends items. Returns true after the end of the items.
 async fn send(
     sink: &mut SplitSink<Socket, Message>,
-    client: &Client,
+    client: &mut Client,
     ping_every: Duration,
     heard: &AtomicBool,
 ) -> Result<bool, Error> {
@@ -66,7 +67,7 @@ async fn send(
         match next(client, &mut ping).await {
             Next::Items(items) => {
                 for item in items {
-                    sink.feed(Message::Text(item)).await?;
+                    sink.feed(Message::Text(item.text)).await?;
                 }
                 sink.flush().await?;
             }
@@ -92,12 +93,12 @@ async fn send(
     }
 }
 
-async fn next(client: &Client, ping: &mut Interval) -> Next {
+async fn next(client: &mut Client, ping: &mut Interval) -> Next {
     poll_fn(|cx| {
         if ping.poll_tick(cx).is_ready() {
             return Poll::Ready(Next::Ping);
         }
-        client.queue.poll_take(cx).map(|items| match items {
+        client.poll_take(cx).map(|items| match items {
             Some(items) => Next::Items(items),
             None => Next::End,
         })

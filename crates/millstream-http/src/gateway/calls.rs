@@ -14,8 +14,8 @@ use crate::group_sync::GroupSync;
 use crate::lock;
 use crate::refusal::Refusal;
 
-/// The path of the feeds.
-const FEEDS: &str = "feeds";
+/// The first part of the paths of feeds.
+pub(super) const FEEDS: &str = "feeds";
 
 /// The interfaces of a gateway, by name.
 pub(super) struct Interfaces {
@@ -95,15 +95,9 @@ impl Interfaces {
         }
     }
 
-    /// Finds the method of a path.
-    pub(super) fn route<'a>(&'a self, path: &'a str) -> Result<Route<'a>, Refusal> {
+    /// Finds a method.
+    pub(super) fn route<'a>(&'a self, name: &str, method: &'a str) -> Result<Route<'a>, Refusal> {
         let not_found = |line: String| Refusal::new(StatusCode::NOT_FOUND, line);
-        let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-        let Some((name, method)) = parts.filter(|(_, method)| !method.contains('/')) else {
-            return Err(not_found(format!(
-                "no such path: {path}; a call is /INTERFACE/METHOD, a feed /feeds/NAME"
-            )));
-        };
         let Some(interface) = self.interfaces.get(name) else {
             let known: Vec<&str> = self.interfaces.keys().map(String::as_str).collect();
             return Err(not_found(format!(

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::error::Cause;
-use millstream_journal::{Error, Journal, Options, Record, Wait};
-use millstream_service::{Calls, Content};
-use millstream_wire::{NamedValues, Timestamp};
-use serde::Serialize;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
+use millstream_journal::{Error, Journal, Options, Wait};
 
+use super::item::CallItems;
+use super::past::PastCalls;
 use super::state::State;
 use crate::feed::clients::Clients;
 
@@ -27,27 +25,9 @@ pub(super) struct Follower {
     clients: Arc<Clients>,
 }
 
-/// A call, in the form of `millstream journal cat --json`.
-#[derive(Serialize)]
-struct Item<'a> {
-    sequence: u64,
-    time: String,
-    method: &'a str,
-    arguments: NamedValues<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effect_of: Option<Origin>,
-}
-
-/// The record that made a component make the call.
-#[derive(Serialize)]
-struct Origin {
-    journal: Option<String>,
-    sequence: u64,
-}
-
 impl Follower {
-    /// Follows the journal from its present end on; all of one that does not exist yet.
-    pub(super) fn new(path: PathBuf, clients: Arc<Clients>) -> Result<Self, Cause> {
+    /// Follows the journal from its present end on; all of one that does not exist yet. Clients that resume read what is before.
+    pub(super) fn new(path: PathBuf, clients: Clients) -> Result<Self, Cause> {
         let journal = match Journal::open(&path, Options::read_only()) {
             Ok(journal) => {
                 let next = journal.next()?;
@@ -56,11 +36,18 @@ impl Follower {
             Err(Error::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),
         };
+        let next = journal.as_ref().map_or(0, |(_, next)| *next);
+        let past = PastCalls::new(path.clone());
         Ok(Follower {
             path,
             journal,
-            clients,
+            clients: Arc::new(clients.with_history(Box::new(past), next)),
         })
+    }
+
+    /// The clients of the feed.
+    pub(super) fn clients(&self) -> &Arc<Clients> {
+        &self.clients
     }
 
     /// Sends calls until the gateway is stopped.
@@ -81,7 +68,7 @@ impl Follower {
                 Err(error) => return Err(error.into()),
             }
         };
-        let mut calls = Calls::of(&journal);
+        let mut calls = CallItems::of(&journal);
         let mut reader = journal.reader()?;
         reader.seek(first)?;
         while !state.is_stopped() {
@@ -92,34 +79,10 @@ impl Follower {
             while items.len() < ITEMS_MAX
                 && let Some(record) = reader.next()?
             {
-                items.extend(self.item(&mut calls, &record)?);
+                items.extend(calls.item(&record)?);
             }
-            self.clients.send(&items);
+            self.clients.send(&items, reader.position());
         }
         Ok(())
-    }
-
-    /// The item of a record; `None` for one that is no call.
-    fn item(&self, calls: &mut Calls, record: &Record<'_>) -> Result<Option<Utf8Bytes>, Cause> {
-        let sequence = record.sequence;
-        let content = calls.read(sequence, record.body).map_err(|error| {
-            let path = self.path.display();
-            format!("{path}: record {sequence}: {error}")
-        })?;
-        let Content::Call(call, lineage) = content else {
-            return Ok(None);
-        };
-        let effect_of = lineage.map(|lineage| Origin {
-            journal: { calls.input(lineage.input, sequence).ok() }.map(|name| name.path.clone()),
-            sequence: lineage.sequence,
-        });
-        let item = Item {
-            sequence,
-            time: Timestamp(i64::try_from(record.time_ns)?).to_string(),
-            method: &call.method,
-            arguments: NamedValues(&call.arguments),
-            effect_of,
-        };
-        Ok(Some(serde_json::to_string(&item)?.into()))
     }
 }

@@ -1,14 +1,12 @@
 //! The checks of a request before its body is read.
 
-use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 
 use super::body::Body;
 use super::rules::Rules;
 use crate::refusal::Refusal;
-use crate::request_body::{check_encoding, check_length};
-use crate::token::check_bearer;
+use crate::request_body::{check_encoding, check_length, content_type};
 
 /// The content types of lines of JSON.
 const JSON_LINES: [&str; 3] = [
@@ -17,13 +15,10 @@ const JSON_LINES: [&str; 3] = [
     "application/x-jsonlines",
 ];
 
-/// Checks everything but the body. Returns whether the client declares lines of JSON.
+/// Checks everything but the origin and the body. Returns whether the client declares lines of JSON.
 pub(super) fn check(rules: &Rules, request: &Parts) -> Result<bool, Refusal> {
-    check_bearer(rules.token.as_deref(), &request.headers)?;
-    let path = request.uri.path();
-    if path != rules.path {
-        return Err(Refusal::path(path));
-    }
+    rules.server.check_bearer(&request.headers)?;
+    rules.path.check_request(request.uri.path())?;
     if request.method != Method::POST {
         return Err(Refusal::method("POST", &request.method));
     }
@@ -36,16 +31,9 @@ pub(super) fn check(rules: &Rules, request: &Parts) -> Result<bool, Refusal> {
 fn check_type(body: Body, headers: &HeaderMap) -> Result<bool, Refusal> {
     let unsupported = |line: String| Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, line);
     check_encoding(headers)?;
-    let Some(kind) = headers.get(CONTENT_TYPE).filter(|_| body == Body::Json) else {
+    let Some(essence) = content_type(headers).filter(|_| body == Body::Json) else {
         return Ok(false);
     };
-    let kind = String::from_utf8_lossy(kind.as_bytes());
-    let essence = kind
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
     if JSON_LINES.contains(&essence.as_str()) {
         return Ok(true);
     }

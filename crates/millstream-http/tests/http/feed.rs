@@ -58,25 +58,36 @@ impl Feeding {
 }
 
 /// A client of server-sent events.
-pub(crate) struct Events(BufReader<TcpStream>);
+pub(crate) struct Events {
+    socket: BufReader<TcpStream>,
+    /// The last id that was read.
+    pub(crate) id: String,
+}
 
 impl Events {
     /// Connects, and waits until the feed has begun. Returns the header, too.
     pub(crate) fn connect(address: &str, path: &str, header: &str) -> (Self, String) {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(LONG)).unwrap();
-        write!(socket, "GET {path} HTTP/1.0\r\nHost: x\r\n{header}\r\n").unwrap();
-        let mut events = Events(BufReader::new(socket));
+        write!(
+            socket,
+            "GET {path} HTTP/1.0\r\nHost: localhost\r\n{header}\r\n"
+        )
+        .unwrap();
+        let mut events = Events {
+            socket: BufReader::new(socket),
+            id: String::new(),
+        };
         let mut answer = String::new();
         while !answer.ends_with("\r\n\r\n") {
-            assert_ne!(events.0.read_line(&mut answer).unwrap(), 0, "{answer}");
+            assert_ne!(events.socket.read_line(&mut answer).unwrap(), 0, "{answer}");
         }
         assert!(
             answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200"),
             "{answer}"
         );
         let mut comment = String::new();
-        events.0.read_line(&mut comment).unwrap();
+        events.socket.read_line(&mut comment).unwrap();
         assert!(comment.starts_with(": "), "{comment}");
         (events, answer.to_ascii_lowercase())
     }
@@ -88,15 +99,31 @@ impl Events {
     /// The next item of one line; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<String> {
         loop {
-            let mut line = String::new();
-            match self.0.read_line(&mut line) {
-                Ok(0) | Err(_) => return None,
-                Ok(_) => {}
-            }
+            let line = self.line()?;
             if let Some(item) = line.strip_prefix("data: ") {
                 return Some(item.trim_end().to_owned());
             }
         }
+    }
+
+    /// The id before the first item.
+    pub(crate) fn begin(&mut self) -> String {
+        while self.id.is_empty() {
+            self.line().unwrap();
+        }
+        self.id.clone()
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        match self.socket.read_line(&mut line) {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
+        if let Some(id) = line.strip_prefix("id: ") {
+            id.trim_end().clone_into(&mut self.id);
+        }
+        Some(line)
     }
 }
 
@@ -154,7 +181,7 @@ impl WebSocket {
 
 fn handshake(header: &str) -> String {
     format!(
-        "GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{header}\r\n"
     )
 }
@@ -263,6 +290,73 @@ fn pages_of_other_origins_are_refused() {
     feeding.stop();
 }
 
+/// The status of a request for a host, without an origin: a page sends it to its own origin.
+fn status_for(feeding: &Feeding, host: &str, header: &str) -> u16 {
+    let mut client = Client::new(&feeding.feed);
+    client.write(format!(
+        "GET /other HTTP/1.1\r\nHost: {host}\r\n{header}\r\n"
+    ));
+    client.read().unwrap().status
+}
+
+#[test]
+fn a_page_whose_name_is_bound_to_this_machine_is_refused() {
+    let feeding = Feeding::start(feed("127.0.0.1:0").origin("https://good.example"));
+    let mut client = Client::new(&feeding.feed);
+    client.write("GET / HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n");
+    let answer = client.read().unwrap();
+    assert_eq!(answer.status, 403);
+    assert!(
+        answer
+            .body
+            .starts_with("the host evil.example is not accepted")
+    );
+    for host in ["127.0.0.1:80", "localhost", "[::1]:80", "good.example"] {
+        assert_eq!(status_for(&feeding, host, ""), 404, "{host}");
+    }
+    feeding.stop();
+    // Such a page does not have the token.
+    let feeding = Feeding::start(feed("127.0.0.1:0").token("secret"));
+    assert_eq!(status_for(&feeding, "evil.example", ""), 401);
+    let token = "Authorization: Bearer secret\r\n";
+    assert_eq!(status_for(&feeding, "evil.example", token), 404);
+    feeding.stop();
+}
+
+#[test]
+fn a_page_asks_before_it_sends_a_token() {
+    let feed = feed("127.0.0.1:0").origin("https://good.example");
+    let feeding = Feeding::start(feed.token("secret"));
+    let asks = "Access-Control-Request-Method: GET\r\nOrigin: https://good.example\r\n";
+    let answer = Client::new(&feeding.feed).request("OPTIONS /", asks, "");
+    assert_eq!(answer.status, 204);
+    assert!(
+        answer
+            .header
+            .contains("access-control-allow-headers: authorization, ")
+    );
+    let evil = "Origin: https://evil.example\r\n";
+    assert_eq!(feeding.refused("OPTIONS /", evil).0, 403);
+    feeding.stop();
+}
+
+#[test]
+fn escapes_in_path_and_query_are_decoded() {
+    let feeding = Feeding::start(feed("127.0.0.1:0").path("/my feed").token("a+b&"));
+    Events::connect(&feeding.feed, "/my%20f%65ed?x=%20&tok%65n=a+b%26", "");
+    Events::connect(&feeding.feed, "/my%20feed?token=a%2Bb%26", "");
+    let token = "Authorization: Bearer a+b&\r\n";
+    let (status, line) = feeding.refused("GET /my%2feed", token);
+    assert_eq!((status, &*line), (404, "no such path: /my%2feed\n"));
+    let (status, line) = feeding.refused("GET /my%zzfeed", token);
+    let expected = "the path: \"%zz\" is no escape: that is % and two hexadecimal digits\n";
+    assert_eq!((status, &*line), (400, expected));
+    let (status, line) = feeding.refused("GET /?token=%4", "");
+    let expected = "the query: \"%4\" is no escape: that is % and two hexadecimal digits\n";
+    assert_eq!((status, &*line), (400, expected));
+    feeding.stop();
+}
+
 #[test]
 fn a_token_is_in_a_header_or_in_the_url() {
     let feeding = Feeding::start(feed("127.0.0.1:0").path("/feed").token("sec-ret"));
@@ -308,7 +402,7 @@ fn other_requests_are_refused_with_one_line() {
     // A refused client may send another request on the connection.
     let mut client = Client::new(&feeding.feed);
     assert_eq!(client.request("GET /other", "", "").status, 404);
-    client.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(client.read().unwrap().status, 200);
     feeding.stop();
 }
@@ -364,7 +458,7 @@ fn what_cannot_be_fed_fails_the_flow() {
     let mut feeding = Feeding::start(feed("127.0.0.1:0"));
     feeding
         .posts
-        .write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe");
+        .write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\xff\xfe");
     let error = feeding.running.wait().unwrap_err().to_string();
     assert!(error.contains("a feed is of text in UTF-8"), "{error}");
 }
@@ -378,11 +472,15 @@ fn wrong_options_and_an_address_in_use_fail_the_start() {
         (feed("127.0.0.1:0").path("feed"), "the path begins with /"),
         (
             feed("127.0.0.1:0").token("a b"),
-            "a token of a feed or a gateway is",
+            "a token is one or more visible ASCII characters",
         ),
         (
             feed("127.0.0.1:0").origin("example.org"),
             "an origin is like",
+        ),
+        (
+            feed("127.0.0.1:0").path("/%4"),
+            "the path /%4: \"%4\" is no escape",
         ),
     ];
     for (feed, expected) in wrong {

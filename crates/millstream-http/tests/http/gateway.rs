@@ -13,7 +13,7 @@ use crate::feed::Events;
 use crate::support::{Answer, Client};
 
 #[millstream_wire::interface]
-trait Orders {
+pub(crate) trait Orders {
     fn place(&mut self, symbol: &str, quantity: u32);
     fn cancel(&mut self, symbol: &str);
     fn close(&mut self);
@@ -44,12 +44,12 @@ impl<R: Replies> Orders for Desk<R> {
     fn close(&mut self) {}
 }
 
-fn orders(folder: &Path) -> Gateway {
+pub(crate) fn orders(folder: &Path) -> Gateway {
     let schema = <dyn Orders>::schema().unwrap();
     gateway("127.0.0.1:0").calls(folder.join("orders"), [schema])
 }
 
-fn client(server: &GatewayServer) -> Client {
+pub(crate) fn client(server: &GatewayServer) -> Client {
     Client::new(server.address())
 }
 
@@ -93,7 +93,7 @@ fn a_request_is_a_call() {
         // A later gateway adds to the journal.
         let server = orders(&path).sync(sync).start().unwrap();
         let mut client = self::client(&server);
-        let answer = client.request("POST /Orders/cancel?x=1", "", r#"{"symbol": "A"}"#);
+        let answer = client.request("POST /Ord%65rs/c%61ncel?x=1", "", r#"{"symbol": "A"}"#);
         assert_eq!(answer.status, 200);
         let calls = recorded(&path.join("orders"));
         let shown: Vec<_> = calls.iter().map(|(_, m, a)| format!("{m} {a}")).collect();
@@ -112,7 +112,7 @@ const GOOD: &str = r#"{"symbol": "A", "quantity": 1}"#;
 const LONG: &str = r#"{"symbol": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "quantity": 1}"#;
 
 /// Request line, header, body; status and line of the answer.
-const REFUSED: [(&str, &str, &str, u16, &str); 19] = [
+const REFUSED: [(&str, &str, &str, u16, &str); 21] = [
     (
         PLACE,
         "",
@@ -204,6 +204,20 @@ const REFUSED: [(&str, &str, &str, u16, &str); 19] = [
         GOOD,
         404,
         "there is no interface orders; there is Orders",
+    ),
+    (
+        "POST /Orders/pl%2",
+        "",
+        GOOD,
+        400,
+        "the path: \"%2\" is no escape: that is % and two hexadecimal digits",
+    ),
+    (
+        "POST /Orders%2Fplace",
+        "",
+        GOOD,
+        404,
+        "no such path: /Orders%2Fplace; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
     ),
     (
         "POST /",
@@ -441,9 +455,9 @@ fn a_gateway_that_cannot_work_does_not_start() {
     assert_eq!(error(twice), line);
     let feeds = empty.clone().feed("x/a").feed("y/a");
     assert_eq!(error(feeds), "x/a and y/a are feeds of one name");
-    let odd = "x/a b: the name of a feed is made of letters, digits, -, ., _ and ~";
-    assert_eq!(error(empty.clone().feed("x/a b")), odd);
-    let line = "a token of a feed or a gateway is one or more letters, digits, -, ., _ and ~";
+    let none = "/: the name of a feed is the last part of its path, in UTF-8";
+    assert_eq!(error(empty.clone().feed("/")), none);
+    let line = "a token is one or more visible ASCII characters";
     assert_eq!(error(empty.clone().feed(at("a")).token("a b")), line);
     std::fs::write(at("file"), "no journal").unwrap();
     assert!(error(empty.clone().calls(at("file"), [limits()])).contains("file"));

@@ -177,3 +177,53 @@ fn an_address_in_use_is_an_error_that_names_it() {
     );
     assert!(first.stop().is_empty());
 }
+
+#[test]
+fn pages_are_refused_unless_their_origin_is_accepted() {
+    let page = "Origin: https://shop.example\r\n";
+    let flow = start(listen(HERE).body(Body::Bytes), None);
+    let answer = flow.client().request("POST /", page, "1");
+    let line = "pages of the origin https://shop.example are not accepted\n";
+    assert_eq!((answer.status, answer.body.as_str()), (403, line));
+    assert!(!answer.header.contains("access-control"));
+    assert_eq!(flow.client().request("OPTIONS /", page, "").status, 403);
+    assert_eq!(flow.client().request("OPTIONS /", "", "").status, 405);
+    assert!(flow.stop().is_empty());
+
+    let flow = start(
+        listen(HERE).token("secret").origin("https://shop.example"),
+        None,
+    );
+    let asked = flow.client().request("OPTIONS /", page, "");
+    assert_eq!(asked.status, 204);
+    assert!(
+        asked
+            .header
+            .contains("access-control-allow-methods: post\r\n")
+    );
+    let allowed = "access-control-allow-origin: https://shop.example\r\n";
+    assert!(asked.header.contains(allowed), "{}", asked.header);
+    let refused = flow.client().request("POST /", page, "1");
+    assert_eq!(refused.status, 401);
+    assert!(refused.header.contains(allowed), "the page reads why");
+    let header = format!("{page}Authorization: Bearer secret\r\n");
+    assert_eq!(flow.client().request("POST /", &header, "1").status, 200);
+    assert_eq!(flow.stop(), ["1"]);
+}
+
+#[test]
+fn escapes_in_the_path_are_decoded() {
+    let flow = start(listen(HERE).path("/a b/c%2Fd"), None);
+    for path in ["/a%20b/c%2Fd", "/%61%20b/c%2fd?x=%zz"] {
+        let answer = flow.client().request(&format!("POST {path}"), "", "1");
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    assert_eq!(
+        flow.client().request("POST /a%20b/c/d", "", "1").status,
+        404
+    );
+    let answer = flow.client().request("POST /a%20b/%fg", "", "1");
+    let line = "the path: \"%fg\" is no escape: that is % and two hexadecimal digits\n";
+    assert_eq!((answer.status, answer.body.as_str()), (400, line));
+    assert_eq!(flow.stop(), ["1", "1"]);
+}

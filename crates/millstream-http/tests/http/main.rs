@@ -5,6 +5,7 @@
 mod feed;
 #[cfg(feature = "gateway")]
 mod gateway;
+mod gateway_resume;
 mod listen;
 mod listen_limits;
 mod listen_recovery;

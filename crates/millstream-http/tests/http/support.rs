@@ -53,8 +53,9 @@ impl Client {
     /// Writes a request.
     pub(crate) fn send(&mut self, line: &str, header: &str, body: &str) {
         let length = body.len();
-        let request =
-            format!("{line} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{header}\r\n{body}");
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{header}\r\n{body}"
+        );
         self.write(request);
     }
 
@@ -62,7 +63,7 @@ impl Client {
     pub(crate) fn send_if_open(&mut self, body: &str) {
         let length = body.len();
         let request =
-            format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+            format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}");
         let _ = self.0.get_mut().write_all(request.as_bytes());
     }
 

@@ -6,7 +6,6 @@
 //! Invariant: a client receives all items from its first one on, in order and without a gap, until it is disconnected.
 
 mod check;
-mod client;
 pub(crate) mod clients;
 pub(crate) mod connection;
 mod events;

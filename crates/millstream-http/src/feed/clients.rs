@@ -1,11 +1,14 @@
-//! The clients of a feed.
+//! The clients of a feed: the items that each missed, and those that are sent from then on.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
 
 use millstream_flow::error::Cause;
+use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::client::{Client, Progress};
-use super::history::History;
+use super::history::{History, Missed};
 use super::item::Item;
 use super::queue::Queue;
 use crate::lock;
@@ -38,6 +41,7 @@ impl Clients {
     }
 
     /// A feed whose clients can resume. The next item that is sent has the number `next`.
+    #[cfg(feature = "gateway")]
     pub(crate) fn with_history(self, history: Box<dyn History>, next: u64) -> Self {
         lock(&self.members).next = next;
         Clients {
@@ -79,7 +83,7 @@ impl Clients {
 
     /// Adds the queue of a client that has all items before number `next`, if no further ones were sent. Returns the number of the
     /// next item otherwise. The queue of a feed that has ended is at its end, too.
-    pub(super) fn join_at(&self, next: u64, queue: &Arc<Queue>) -> Result<(), u64> {
+    fn join_at(&self, next: u64, queue: &Arc<Queue>) -> Result<(), u64> {
         let mut members = lock(&self.members);
         if !members.ended && next < members.next {
             return Err(members.next);
@@ -88,7 +92,7 @@ impl Clients {
         Ok(())
     }
 
-    pub(super) fn leave(&self, queue: &Arc<Queue>) {
+    fn leave(&self, queue: &Arc<Queue>) {
         let mut members = lock(&self.members);
         members.queues.retain(|member| !Arc::ptr_eq(member, queue));
     }
@@ -118,7 +122,7 @@ impl Clients {
     }
 
     /// Logs why a client does not receive what it missed.
-    pub(super) fn warn(&self, error: &Cause) {
+    fn warn(&self, error: &Cause) {
         tracing::warn!(
             "http feed {}: a client is disconnected: {error}",
             self.address
@@ -132,5 +136,90 @@ impl Members {
             true => queue.end(),
             false => self.queues.push(Arc::clone(queue)),
         }
+    }
+}
+
+/// A client that receives items, until it is dropped.
+pub(super) struct Client {
+    clients: Arc<Clients>,
+    pub(super) queue: Arc<Queue>,
+    progress: Progress,
+    /// The number of the first item that it does not have.
+    next: u64,
+}
+
+type Read = (Box<dyn Missed>, Result<Vec<Item>, Cause>);
+
+/// What a client receives next.
+enum Progress {
+    /// What it missed.
+    Missed(Box<dyn Missed>),
+    /// What it missed, which is being read on a thread that may wait for a disk.
+    Reading(JoinHandle<Read>),
+    /// The items of its queue.
+    Joined,
+    /// Nothing: what it missed cannot be read.
+    Ended,
+}
+
+impl Client {
+    /// Takes the next items, at least one; `None` after the last.
+    pub(super) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<Item>>> {
+        loop {
+            match &mut self.progress {
+                Progress::Joined => {
+                    let Some(mut items) = ready!(self.queue.poll_take(cx)) else {
+                        return Poll::Ready(None);
+                    };
+                    // A client may name an item that was not sent yet when it joined.
+                    items.retain(|item| item.number >= self.next);
+                    if !items.is_empty() {
+                        return Poll::Ready(Some(items));
+                    }
+                }
+                Progress::Ended => return Poll::Ready(None),
+                Progress::Reading(reading) => {
+                    let items = match ready!(Pin::new(reading).poll(cx)) {
+                        Ok((missed, read)) => {
+                            self.progress = Progress::Missed(missed);
+                            read
+                        }
+                        Err(error) => Err(error.into()),
+                    };
+                    match items {
+                        Ok(items) if items.is_empty() => {}
+                        Ok(items) => return Poll::Ready(Some(items)),
+                        Err(error) => {
+                            self.clients.warn(&error);
+                            self.progress = Progress::Ended;
+                        }
+                    }
+                }
+                Progress::Missed(missed) => {
+                    let next = missed.next();
+                    match self.clients.join_at(next, &self.queue) {
+                        Ok(()) => (self.progress, self.next) = (Progress::Joined, next),
+                        Err(before) => self.read(before),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to read what the client missed, up to the item `before`.
+    fn read(&mut self, before: u64) {
+        let progress = std::mem::replace(&mut self.progress, Progress::Ended);
+        if let Progress::Missed(mut missed) = progress {
+            self.progress = Progress::Reading(spawn_blocking(move || {
+                let read = missed.read(before);
+                (missed, read)
+            }));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.clients.leave(&self.queue);
     }
 }

@@ -15,8 +15,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode};
 
 use super::check::{Protocol, protocol};
-use super::client::Client;
-use super::clients::Clients;
+use super::clients::{Client, Clients};
 use super::events::Events;
 use super::queue::Queue;
 use super::socket;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::body::{Body, Bytes, Frame};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::client::Client;
+use super::clients::Client;
 use super::item::Item;
 
 /// A comment, which browsers ignore. The first one says that the feed has begun, the others that it is alive.

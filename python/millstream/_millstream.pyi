@@ -276,6 +276,7 @@ def http_listen(
     path: str,
     body: str,
     token: str | None,
+    origins: Sequence[str],
     max_body: int,
     max_pending: int,
     max_connections: int,

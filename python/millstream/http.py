@@ -41,6 +41,7 @@ def listen(
     body: Literal["json"] = "json",
     decode: None = None,
     token: str | None = None,
+    origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
     max_connections: int = MAX_CONNECTIONS,
@@ -56,6 +57,7 @@ def listen(
     body: Literal["lines", "bytes"],
     decode: None = None,
     token: str | None = None,
+    origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
     max_connections: int = MAX_CONNECTIONS,
@@ -71,6 +73,7 @@ def listen(
     body: Literal["json", "lines", "bytes"] = "json",
     decode: Decoder[U],
     token: str | None = None,
+    origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
     max_connections: int = MAX_CONNECTIONS,
@@ -85,6 +88,7 @@ def listen(
     body: Literal["json", "lines", "bytes"] = "json",
     decode: type | Callable[[bytes], Any] | None = None,
     token: str | None = None,
+    origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
     max_connections: int = MAX_CONNECTIONS,
@@ -99,7 +103,7 @@ def listen(
 
     Args:
         address: the address, ``host:port`` or ``unix:PATH``. Port 0 lets the system choose one.
-        path: the path of the requests; for another one the answer is 404.
+        path: the path of the requests, as in a URL; for another one the answer is 404.
         body: how items are read from a body. ``"json"``: a document; the elements of an array are items, and
             so are the lines of a body whose content type is ``application/x-ndjson``. ``"lines"``: each line
             is an item. ``"bytes"``: the body is one item.
@@ -107,6 +111,8 @@ def listen(
             :class:`millstream.Record`, or a function. None is ``json.loads`` for JSON, and leaves bytes
             otherwise.
         token: requests need the header ``Authorization: Bearer TOKEN``; 401 without one, 403 with another.
+        origins: the origins of the pages that may post, such as ``"https://example.org"``; ``"*"`` is every
+            page. Browsers send it; the requests of other programs have no origin, and need none.
         max_body: the largest body in bytes, at most 16 MiB; for a larger one the answer is 413.
         max_pending: how many bytes of requests may wait for the flow; while there are more, the answer is
             429 with ``Retry-After``.
@@ -122,6 +128,7 @@ def listen(
         A source of JSON values, of bytes, or of what ``decode`` makes of them.
 
     Raises:
+        FlowUsageError: ``origins`` is a text.
         ValueError: ``body`` or ``timeout`` is none of the allowed values.
 
     Example:
@@ -139,11 +146,14 @@ def listen(
     """
     if decode is None and body == "json":
         decode = json.loads
+    if isinstance(origins, str):
+        raise FlowUsageError("origins is a list of texts")
     return _millstream.http_listen(
         address,
         path=path,
         body=body,
         token=token,
+        origins=list(origins),
         max_body=max_body,
         max_pending=max_pending,
         max_connections=max_connections,
@@ -323,12 +333,13 @@ def feed(
 
     Args:
         address: the address, ``host:port`` or ``unix:PATH``. Port 0 lets the system choose one.
-        path: the path of the feed; for another one the answer is 404.
+        path: the path of the feed, as in a URL; for another one the answer is 404.
         encode: a function that makes the text of an item, ``str`` or bytes in UTF-8. None is ``json.dumps``.
-        token: clients need the header ``Authorization: Bearer TOKEN`` or ``?token=TOKEN`` in the URL. It is
-            made of letters, digits, ``-``, ``.``, ``_`` and ``~``.
+        token: clients need the header ``Authorization: Bearer TOKEN`` or ``?token=TOKEN`` in the URL.
         origins: the origins of the pages that may read the feed, such as ``"https://example.org"``; ``"*"``
-            is every page. Requests without an origin, of programs that are not browsers, need none.
+            is every page. Requests without an origin, of programs that are not browsers, need none. On
+            127.0.0.1 and without a token they must be for an address, for ``localhost``, or for the host of
+            an accepted origin.
         max_client: how many bytes may wait for one client, a number or a text such as ``"8MiB"``; with more
             it is disconnected. Each item counts 64 bytes more than its text.
         max_connections: how many connections are open at once at most; further ones wait in the queue of

@@ -105,6 +105,13 @@ def test_market_spread_in_python_is_measured(millstream_bench: Path) -> None:
     assert report["counts"]["wrong_results"] == []
 
 
+def test_an_http_source_in_python_is_measured(millstream_bench: Path, tmp_path: Path) -> None:
+    command = [str(millstream_bench), "http", "--python", "--json", "--dir", str(tmp_path)]
+    median = measured([*command, "--runs", "1", "--seconds", "0.2", "--lines", "2"])["median"]
+    assert median["items"] == 2 * median["latency"]["count"] > 0
+    assert not list(tmp_path.iterdir())
+
+
 def test_flows_in_python_are_measured_by_the_program(millstream_bench: Path) -> None:
     command = [str(millstream_bench), "flow", "--python", "--only", "wake", "--json"]
     assert [row["what"] for row in measured(command)["wake"]] == ["io.wake()", "io.register(socket)"]

@@ -109,6 +109,16 @@ def test_refusals_have_one_line() -> None:
     assert out == [1]
 
 
+def test_pages_of_accepted_origins_may_post() -> None:
+    out = ms.testing.collect()
+    with listening(out, requests=1, origins=["https://shop.example"]) as address:
+        assert post(address, b"1", Origin="https://other.example")[0] == 403
+        assert post(address, b"1", Origin="https://shop.example")[0] == 200
+    assert out == [1]
+    with pytest.raises(ms.FlowUsageError, match="list of texts"):
+        ms.http.listen("127.0.0.1:0", origins="*")
+
+
 def test_unix_socket(tmp_path: Path) -> None:
     out, address = ms.testing.collect(), f"unix:{tmp_path}/socket"
     with listening(out, address=address, requests=1) as bound:
@@ -163,7 +173,9 @@ def test_a_wrong_option_is_an_error(mistake: Callable[[], object], says: str) ->
         ("nonsense", {}, "nonsense"),
         ("unix:/no/such/directory/socket", {}, "/no/such/directory/socket"),
         ("127.0.0.1:0", {"path": "in"}, 'begins with /, unlike "in"'),
+        ("127.0.0.1:0", {"path": "/%4"}, 'the path /%4: "%4" is no escape'),
         ("127.0.0.1:0", {"token": "two words"}, "visible ASCII"),
+        ("127.0.0.1:0", {"origins": ["shop.example"]}, "an origin is like"),
     ],
 )
 def test_a_source_that_cannot_open_says_why(address: str, options: dict[str, Any], says: str) -> None:

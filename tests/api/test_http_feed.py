@@ -182,7 +182,7 @@ def test_wrong_options_are_named() -> None:
         ms.http.feed("127.0.0.1:0", origins="https://example.org")
     for options, line in (
         ({"origins": ["example.org"]}, "an origin is like"),
-        ({"token": "a b"}, "a token of a feed or a gateway is"),
+        ({"token": "a b"}, "a token is one or more visible ASCII"),
         ({"path": "feed"}, "the path begins with /"),
     ):
         flow = ms.Flow("wrong")

@@ -116,6 +116,50 @@ def test_requests_are_calls_until_a_signal(folder: Path, number: int) -> None:
     assert "cancel: A-1\n" in text
 
 
+def events(client: httpx.Client, count: int, **headers: str) -> list[tuple[str, int]]:
+    """The ids and the numbers of the next calls of a feed."""
+    found: list[tuple[str, int]] = []
+    last = ""
+    with client.stream("GET", "/feeds/orders", headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        for line in response.iter_lines():
+            if line.startswith("id: "):
+                last = line.removeprefix("id: ")
+            if line.startswith("data: "):
+                found.append((last, json.loads(line.removeprefix("data: "))["arguments"]["id"]))
+            if len(found) == count:
+                break
+    return found
+
+
+def test_a_feed_resumes_after_a_gateway_that_was_killed(folder: Path) -> None:
+    options = ["--calls", "orders=desk.py:Orders", "--feed", "orders"]
+
+    def cancel(client: httpx.Client, *ids: int) -> None:
+        for number in ids:
+            assert client.post("/Orders/cancel", json={"id": str(number)}).status_code == 200
+
+    with gateway(folder, *options) as (client, process):
+        cancel(client, 0, 1, 2)
+        first = events(client, 2, **{"Last-Event-ID": "begin"})
+        assert [it for _, it in first] == ["0", "1"]
+        process.kill()
+    with gateway(folder, *options) as (client, _):
+        cancel(client, 3)
+        again = events(client, 2, **{"Last-Event-ID": first[-1][0]})
+        assert [it for _, it in again] == ["2", "3"]
+        # A WebSocket has the number in its URL.
+        address = str(client.base_url).replace("http://", "ws://")
+        with websockets.sync.client.connect(f"{address}/feeds/orders?after=1") as socket:
+            shown = [json.loads(socket.recv(PATIENCE))["arguments"]["id"] for _ in range(3)]
+            assert shown == ["1", "2", "3"]
+        refused = client.get("/feeds/orders", headers={"Last-Event-ID": "99"})
+        assert (refused.status_code, refused.text) == (
+            410,
+            "the id 99 is after the end of the journal: its next record is 6\n",
+        )
+
+
 def test_a_refusal_names_the_argument(folder: Path) -> None:
     (folder / "token").write_text("s3cret\n")
     options = ["--calls", "orders=desk.py:Orders", "--token-file", "token", "--max-body", "200"]
@@ -199,7 +243,7 @@ def test_a_feed_has_the_calls_of_a_journal(folder: Path) -> None:
         (["--feed", "x", "--sync", "often"], 2, "--sync: sync='often': it is never, always"),
         (["--feed", "x", "--max-body", "0"], 2, "'0' is no number from 1 to 16777216"),
         (["--feed", "x", "--token-file", "none"], 2, "none: No such file or directory"),
-        (["--feed", "x", "--token-file", "desk.py"], 1, "a token of a feed or a gateway is"),
+        (["--feed", "x", "--token-file", "desk.py"], 1, "a token is one or more visible ASCII"),
         (
             ["--feed", "x", "--origin", "shop"],
             1,

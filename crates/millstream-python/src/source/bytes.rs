@@ -373,13 +373,14 @@ pub(crate) fn bound_call(call: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'stat
 
 /// Listens on an address for POST requests; `timeout` in seconds.
 #[pyfunction]
-#[pyo3(signature = (address, *, path, body, token, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
+#[pyo3(signature = (address, *, path, body, token, origins, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_listen(
     address: &str,
     path: &str,
     body: &str,
     token: Option<&str>,
+    origins: Vec<String>,
     max_body: usize,
     max_pending: u64,
     max_connections: usize,
@@ -409,6 +410,9 @@ pub(crate) fn http_listen(
         );
     if let Some(token) = token {
         source = source.token(token);
+    }
+    for origin in origins {
+        source = source.origin(&origin);
     }
     if let Some(count) = requests {
         source = source.requests(count);

@@ -9,6 +9,7 @@
 
 mod embedded;
 mod flow;
+mod http;
 mod idle;
 mod journal;
 mod market_spread;
@@ -48,6 +49,11 @@ enum Verb {
     /// The other process of `service`.
     #[command(hide = true)]
     ServiceConsumer(verbs::service::ConsumerArgs),
+    /// The source `http.listen`: small POST requests over connections that stay, each answered when it is recorded.
+    Http(verbs::http::Args),
+    /// The flow of `http`.
+    #[command(hide = true)]
+    HttpServer(verbs::http::ServerArgs),
     /// The queue server: sets and gets over sockets, memory with a backlog, restart.
     Queue(verbs::queue::Args),
 }
@@ -61,6 +67,8 @@ impl Verb {
             Self::Flow(args) => ("flow", verbs::flow::run(args)),
             Self::Service(args) => ("service", verbs::service::run(&args)),
             Self::ServiceConsumer(args) => ("service-consumer", verbs::service::consumer(&args)),
+            Self::Http(args) => ("http", verbs::http::run(&args)),
+            Self::HttpServer(args) => ("http-server", verbs::http::serve(&args)),
             Self::Queue(args) => ("queue", verbs::queue::run(args)),
         }
     }

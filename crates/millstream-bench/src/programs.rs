@@ -41,3 +41,18 @@ pub fn python_module(name: &str) -> Program {
         format!("millstream_bench.{name}").into(),
     ])
 }
+
+/// CPU time that all threads of a process have used.
+pub fn cpu_seconds_of(id: u32) -> Result<f64, String> {
+    let tasks = format!("/proc/{id}/task");
+    let failed = |error: io::Error| format!("{tasks}: {error}");
+    let mut sum_ns = 0.0;
+    for task in std::fs::read_dir(&tasks).map_err(failed)? {
+        let path = task.map_err(failed)?.path().join("schedstat");
+        // A thread that has just ended is no longer counted.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let ns = text.split_whitespace().next();
+        sum_ns += ns.and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0);
+    }
+    Ok(sum_ns / 1e9)
+}

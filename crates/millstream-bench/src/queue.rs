@@ -23,8 +23,8 @@ use self::backlog::Backlog;
 use self::dialect::Dialect;
 use self::load::{Load, Measured};
 use self::redis::Redis;
-use self::server::{ANY_PORT, cpu_seconds_of, serve};
-use crate::programs;
+use self::server::{ANY_PORT, serve};
+use crate::programs::{self, cpu_seconds_of};
 use crate::scratch::Scratch;
 
 /// What to measure.

@@ -1,6 +1,7 @@
 //! The verbs: their options, and what each prints.
 
 pub mod flow;
+pub mod http;
 pub mod journal;
 pub mod market_spread;
 pub mod queue;

@@ -11,6 +11,7 @@
 )]
 
 mod flow;
+mod http;
 mod journal;
 mod market_spread;
 mod process;

@@ -61,8 +61,6 @@ pub(super) fn id_of(item: &[u8]) -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     #[test]

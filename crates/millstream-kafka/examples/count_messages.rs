@@ -41,6 +41,10 @@ fn by_flow(servers: &str, topic: &str) -> Result<(u64, f64), Failure> {
     Ok((count, count as f64 / report.elapsed.as_secs_f64()))
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "there is no worker whose clock could be used"
+)]
 fn by_consumer(servers: &str, topic: &str, messages: u64) -> Result<(u64, f64), Failure> {
     let began = Instant::now();
     let consumer: BaseConsumer = ClientConfig::new()

@@ -194,9 +194,13 @@ const PONG: u8 = 0x8a;
 #[test]
 fn clients_get_the_items_from_their_connection_on() {
     let mut feeding = Feeding::start(feed("127.0.0.1:0"));
+    // A post is answered when the flow has taken the item; another client shows when it was sent.
+    let mut before = Events::open(&feeding.feed);
     feeding.post("missed");
+    assert_eq!(before.next().as_deref(), Some("missed"));
     let mut events = Events::open(&feeding.feed);
     feeding.post("first");
+    assert_eq!(before.next().as_deref(), Some("first"));
     let mut socket = WebSocket::open(&feeding.feed);
     feeding.post("second");
     let long = "x".repeat(70_000);

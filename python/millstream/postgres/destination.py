@@ -11,7 +11,7 @@ from time import monotonic
 from .._errors import show
 from .connection import answered, connect, describe_server, limited
 from .errors import PostgresError, is_of_row, may_pass, report, unreachable
-from .progress import Progress
+from .progress import Progress, Unanswered
 from .rows import BadRow, Rows
 from .statements import Statements
 from .table import find_table
@@ -52,6 +52,8 @@ class Destination:
         self.options = options
         self.server = describe_server(options.dsn)
         self.connection: psycopg.Connection[Any] | None = None
+        self.progress: Progress | None = None
+        self.unanswered: Unanswered | None = None
 
     def connect(self, outbox: OutboxIdentity) -> None:
         import psycopg
@@ -87,15 +89,21 @@ class Destination:
                 f"{self.table}: the key ({key}) needs a primary key or a unique constraint on exactly these "
                 "columns"
             ) from None
+        if self.progress is not None:
+            self.unanswered = self.progress.unanswered or self.unanswered
         self.progress = Progress(connection, table, outbox)
 
     def position(self) -> int | None:
         import psycopg
 
-        assert self.connection is not None
+        assert self.connection is not None and self.progress is not None
         try:
             with answered(self.connection, self.options.timeout):
-                return self.progress.read()
+                position = self.progress.read()
+                if self.unanswered is not None:
+                    self.progress.check_outcome(self.unanswered)
+                    self.unanswered = None
+                return position
         except psycopg.Error as error:
             raise unreachable(self.server, error) from None
 
@@ -120,6 +128,7 @@ class Destination:
     def deliver(self, connection: psycopg.Connection[Any], batch: list[Any], first: int, last: int) -> None:
         import psycopg
 
+        assert self.progress is not None
         try:
             rows = [self.rows.row(item) for item in batch]
             with connection.transaction():

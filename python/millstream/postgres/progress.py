@@ -1,10 +1,14 @@
 """The table of progress: the number of the last record of each outbox that the database has.
 
 Invariant: a transaction that writes records advances the row of its outbox from the position that this
-connection knows, so that of two forwarders of one outbox one finds another position, and fails.
+connection knows, so that of two forwarders of one outbox one finds another position, and fails. When the
+answer to a commit is lost, the server is asked for the outcome of that transaction: the position alone does
+not tell whose rows are there.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from .errors import PostgresError, report
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from .._outbox import OutboxIdentity
     from .table import Table
 
-__all__ = ["NAME", "Progress"]
+__all__ = ["NAME", "Progress", "Unanswered"]
 
 NAME = "millstream_progress"
 CREATE = """
@@ -28,6 +32,19 @@ CREATE TABLE {} (
     position bigint NOT NULL,
     changed timestamptz NOT NULL DEFAULT now()
 )"""
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A transaction that has advanced the position, and whose commit has no answer yet.
+
+    Args:
+        transaction: its number on the server.
+        first: the number of its first record.
+    """
+
+    transaction: int
+    first: int
 
 
 class Progress:
@@ -50,6 +67,7 @@ class Progress:
             "UPDATE {} SET position = %s, changed = now() WHERE outbox = %s AND position = %s"
         ).format(name)
         self.known: int | None = None
+        self.unanswered: Unanswered | None = None
 
     def create_table(self, schema: str, create: Any) -> None:
         """Creates the table if it is missing. Its existence is checked first, since that needs no rights."""
@@ -75,6 +93,36 @@ class Progress:
         self.known = None if found is None else int(found[0])
         return self.known
 
+    def check_outcome(self, unanswered: Unanswered) -> None:
+        """Checks, once the position is read, that it is not another process that has advanced it.
+
+        Args:
+            unanswered: the transaction that an earlier connection has committed without an answer.
+
+        Raises:
+            PostgresError: the position has advanced, and not by that transaction.
+        """
+        from psycopg import errors
+
+        if self.known is None or self.known < unanswered.first:
+            return
+        try:
+            found = self.connection.execute("SELECT txid_status(%s)", (unanswered.transaction,)).fetchone()
+        except errors.InvalidParameterValue:
+            return  # Another server has taken over, which has other numbers.
+        # None: the server does not remember a transaction that is so old.
+        if found is not None and found[0] in ("aborted", "in progress"):
+            raise self.rival(f"has position {self.known}")
+
+    def rival(self, found: str) -> PostgresError:
+        """The error that another process delivers, since the table of progress is as ``found`` says."""
+        outbox = self.outbox
+        return PostgresError(
+            f"{self.server}: another process delivers the same outbox. {self.name} {found} for flow "
+            f'"{outbox.flow}", sink "{outbox.sink}", outbox {outbox.id}. Is a copy of the state directory in '
+            "use? End one of the two flows; this one has not written the rows"
+        )
+
     def advance(self, first: int, last: int) -> None:
         """Advances the position in the transaction that writes the records ``first`` to ``last``.
 
@@ -89,13 +137,12 @@ class Progress:
             changed = self.connection.execute(self.update, (last, self.outbox.id, first - 1)).rowcount
         if changed != 1:
             expected = "no position" if self.known is None else f"position {first - 1}"
-            raise PostgresError(
-                f"{self.server}: another process delivers the same outbox. {self.name} does not have "
-                f'{expected} for flow "{self.outbox.flow}", sink "{self.outbox.sink}", outbox '
-                f"{self.outbox.id}. Is a copy of the state directory in use? End one of the two flows; this "
-                "one has not written the rows"
-            )
+            raise self.rival(f"does not have {expected}")
+        found = self.connection.execute("SELECT txid_current()").fetchone()
+        assert found is not None
+        self.unanswered = Unanswered(int(found[0]), first)
 
     def committed(self, last: int) -> None:
         """The transaction is committed."""
         self.known = last
+        self.unanswered = None

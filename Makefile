@@ -38,14 +38,16 @@ package: $(READY)
 demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
-# What tests run, all of one profile: program, benchmarks and package share each crate with the tests of Rust. The package in .venv is
-# then this one; `make package` puts the release back.
+# What tests run, all of one profile: program, benchmarks and package share each crate with the tests of Rust. Cargo compiles a crate again
+# for other features of it or of what it needs, so the crates whose features differ are selected together. The package in .venv is then
+# this one; `make package` puts the release back.
+TOGETHER := -p millstream-cli -p millstream-bench -p millstream-http -p millstream-kafka -p millstream-python
 checked: $(READY)
-	cargo build --profile $(PROFILE) -p millstream-cli -p millstream-bench
+	cargo build --profile $(PROFILE) --bins $(TOGETHER) --features millstream-python/kafka
 	$(BIN)/maturin develop --profile $(PROFILE) --features kafka
 
-# The crate millstream-python links only inside an interpreter, so its tests are those of pytest. The simulation has a journal with
-# planted bugs; tested apart from the others, it does not make cargo build them on that journal.
+# The crate millstream-python links only inside an interpreter: it has no tests here, and is selected for its features. The simulation
+# has a journal with planted bugs; tested apart from the others, it does not make cargo build them on that journal.
 APART := millstream-journal millstream-sim
 # Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
 # tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
@@ -53,9 +55,9 @@ SEVERAL := -n 3 --dist loadfile --durations 30
 FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
 
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
-	cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %)
+	cargo test --profile $(PROFILE) --workspace --features millstream-python/kafka $(APART:%=--exclude %)
 	cargo test --profile $(PROFILE) $(APART:%=-p %)
-	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) --workspace --exclude millstream-python $(APART:%=--exclude %) --test flow
+	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) --workspace --features millstream-python/kafka $(APART:%=--exclude %) --test flow
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest $(SEVERAL) tests --ignore tests/process/test_queue_awake.py

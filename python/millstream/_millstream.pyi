@@ -31,16 +31,15 @@ from ._millstream_stores import (
 # fmt: off
 __all__ = [
     "ByteSink", "ByteSource", "Clock", "CsvSource", "Decompressor", "DurableSource", "Field", "Flow",
-    "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader", "JournalRecord",
-    "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "OpenItem", "Outlet", "Pipe", "Queue",
-    "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service", "SourceIo", "Stopper",
-    "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read", "directory_read",
-    "file_read",
-    "file_write", "file_write_by_key", "http_feed", "http_listen", "http_post", "journal_append",
-    "journal_read", "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "outbox_sink",
-    "queue_read", "queue_write", "run", "saved_states", "service_export", "service_has_input",
-    "service_history", "service_latency", "service_test", "service_variants", "shown_state", "start",
-    "tcp_connect", "tcp_listen", "tcp_send_to",
+    "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
+    "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "OpenItem", "Outlet",
+    "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
+    "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
+    "directory_read", "file_read", "file_write", "file_write_by_key", "http_feed", "http_listen",
+    "http_post", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
+    "key_hash", "outbox_sink", "queue_read", "queue_write", "run", "saved_states", "service_export",
+    "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
+    "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
 ]
 # fmt: on
 

@@ -38,16 +38,16 @@ package: $(READY)
 demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
-# What tests run, all of one profile: program, benchmarks and package share each crate with the tests of Rust. Cargo compiles a crate again
-# for other features of it or of what it needs, so the crates whose features differ are selected together. The package in .venv is then
-# this one; `make package` puts the release back.
-TOGETHER := -p millstream-cli -p millstream-bench -p millstream-http -p millstream-kafka -p millstream-python
+# What tests run, all of one profile: program, benchmarks, package and examples share each crate with the tests of Rust. Cargo compiles a
+# crate again for other features of it or of what it needs, so all select the same crates and features. The package in .venv is then this
+# one; `make package` puts the release back.
+TOGETHER := $(shell cat tests/built_together.txt)
 checked: $(READY)
-	cargo build --profile $(PROFILE) --bins $(TOGETHER) --features millstream-python/kafka
+	cargo build --profile $(PROFILE) $(TOGETHER) --bins
 	$(BIN)/maturin develop --profile $(PROFILE) --features kafka
 
 # The crate millstream-python links only inside an interpreter: it has no tests here, and is selected for its features. The simulation
-# has a journal with planted bugs; tested apart from the others, it does not make cargo build them on that journal.
+# has a journal with planted bugs; selected apart from the others, it does not make cargo build them on that journal.
 APART := millstream-journal millstream-sim
 # Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
 # tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
@@ -55,9 +55,9 @@ SEVERAL := -n 3 --dist loadfile --durations 30
 FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
 
 test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
-	cargo test --profile $(PROFILE) --workspace --features millstream-python/kafka $(APART:%=--exclude %)
+	cargo test --profile $(PROFILE) $(TOGETHER)
 	cargo test --profile $(PROFILE) $(APART:%=-p %)
-	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) --workspace --features millstream-python/kafka $(APART:%=--exclude %) --test flow
+	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) $(TOGETHER) --test flow
 	$(BIN)/python -m mypy.stubtest millstream._millstream
 	$(BIN)/pytest --doctest-modules python/millstream
 	$(BIN)/pytest $(SEVERAL) tests --ignore tests/process/test_queue_awake.py

@@ -24,23 +24,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PROFILE = os.environ.get("PROFILE", "checked")
+TOGETHER = (ROOT / "tests" / "built_together.txt").read_text().split()
+"""What the Makefile selects: with other features cargo would compile all anew."""
+BUILD = ["cargo", "build", "--profile", PROFILE, *TOGETHER]
 
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder of the programs of `make checked`, which are built here if they are not fresh."""
-    build = [
-        "cargo",
-        "build",
-        "--quiet",
-        "--profile",
-        PROFILE,
-        "-p",
-        "millstream-cli",
-        "-p",
-        "millstream-bench",
-    ]
-    subprocess.run(build, cwd=ROOT, check=True)
+    subprocess.run([*BUILD, "--quiet", "--bins"], cwd=ROOT, check=True)
     return TARGET / PROFILE.replace("dev", "debug")
 
 
@@ -59,18 +51,7 @@ def millstream_bench(programs: Path) -> Path:
 @pytest.fixture(scope="session")
 def rust_examples(programs: Path) -> Path:
     """The folder of the compiled Rust examples."""
-    build = [
-        "cargo",
-        "build",
-        "--quiet",
-        "--profile",
-        PROFILE,
-        "-p",
-        "millstream",
-        "--all-features",
-        "--examples",
-    ]
-    subprocess.run(build, cwd=ROOT, check=True)
+    subprocess.run([*BUILD, "--quiet", "--examples"], cwd=ROOT, check=True)
     return programs / "examples"
 
 

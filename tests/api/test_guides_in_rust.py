@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import PROFILE
+from conftest import BUILD
 from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 250
@@ -33,9 +33,8 @@ END = "Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())"
 @pytest.fixture(scope="module")
 def libraries() -> list[str]:
     """The arguments that let rustdoc find the crate and what its users need."""
-    # With the examples: what only they need is compiled already, and shared with them.
-    build = f"cargo build --profile {PROFILE} -p millstream --all-features --lib --examples".split()
-    build += ["--message-format", "json"]
+    # The examples: what they need is compiled already, and is what the guides need.
+    build = [*BUILD, "--examples", "--message-format", "json"]
     built = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
     found: dict[str, str] = {}
     for line in built.stdout.splitlines():

@@ -1,6 +1,5 @@
 """Fixtures that every test may use: the program, a way to run it, a free port."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -9,24 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cargo_build import BUILD, PROFILE, TARGET
+from documents import ROOT
 
 if TYPE_CHECKING:
     from broker import Broker
     from postgres_server import Server
     from s3_server import S3Server
 
-ROOT = Path(__file__).parent.parent
-
 # A job that a shell runs in the background ignores SIGINT, and so would the processes that tests start and
 # interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PROFILE = os.environ.get("PROFILE", "checked")
-TOGETHER = (ROOT / "tests" / "built_together.txt").read_text().split()
-"""What the Makefile selects: with other features cargo would compile all anew."""
-BUILD = ["cargo", "build", "--profile", PROFILE, *TOGETHER]
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BUILD
+from cargo_build import BUILD
 from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 250

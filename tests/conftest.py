@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cargo_build import BUILD, PROFILE, TARGET
+from cargo_build import BUILD, FOLDER
 from documents import ROOT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def programs() -> Path:
     """The folder of the programs of `make checked`, which are built here if they are not fresh."""
     subprocess.run([*BUILD, "--quiet", "--bins"], cwd=ROOT, check=True)
-    return TARGET / PROFILE.replace("dev", "debug")
+    return FOLDER
 
 
 @pytest.fixture(scope="session")

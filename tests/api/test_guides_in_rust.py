@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cargo_build import BUILD
+from cargo_build import BUILD, FOLDER
 from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 250
@@ -43,7 +43,7 @@ def libraries() -> list[str]:
         if files:
             found[message["target"]["name"]] = files[0]
     externs = [["--extern", f"{name}={found[name]}"] for name in ("millstream", "tokio")]
-    return ["-L", f"dependency={Path(found['millstream']).parent / 'deps'}", *sum(externs, [])]
+    return ["-L", f"dependency={FOLDER / 'deps'}", *sum(externs, [])]
 
 
 def test_no_program_is_left_out() -> None:

@@ -46,14 +46,18 @@ class TableOptions:
 
 
 class Destination:
-    """A connection that writes items into a table."""
+    """A connection that writes items into a table.
 
-    def __init__(self, options: TableOptions) -> None:
+    Args:
+        options: those of the sink.
+        unanswered: what the connections of the sink hand on, see :class:`Progress`.
+    """
+
+    def __init__(self, options: TableOptions, unanswered: dict[str, Unanswered]) -> None:
         self.options = options
+        self.unanswered = unanswered
         self.server = describe_server(options.dsn)
         self.connection: psycopg.Connection[Any] | None = None
-        self.progress: Progress | None = None
-        self.unanswered: Unanswered | None = None
 
     def connect(self, outbox: OutboxIdentity) -> None:
         import psycopg
@@ -89,21 +93,15 @@ class Destination:
                 f"{self.table}: the key ({key}) needs a primary key or a unique constraint on exactly these "
                 "columns"
             ) from None
-        if self.progress is not None:
-            self.unanswered = self.progress.unanswered or self.unanswered
-        self.progress = Progress(connection, table, outbox)
+        self.progress = Progress(connection, table, outbox, self.unanswered)
 
     def position(self) -> int | None:
         import psycopg
 
-        assert self.connection is not None and self.progress is not None
+        assert self.connection is not None
         try:
             with answered(self.connection, self.options.timeout):
-                position = self.progress.read()
-                if self.unanswered is not None:
-                    self.progress.check_outcome(self.unanswered)
-                    self.unanswered = None
-                return position
+                return self.progress.read()
         except psycopg.Error as error:
             raise unreachable(self.server, error) from None
 
@@ -128,7 +126,6 @@ class Destination:
     def deliver(self, connection: psycopg.Connection[Any], batch: list[Any], first: int, last: int) -> None:
         import psycopg
 
-        assert self.progress is not None
         try:
             rows = [self.rows.row(item) for item in batch]
             with connection.transaction():

@@ -48,9 +48,23 @@ class Unanswered:
 
 
 class Progress:
-    """The progress of one outbox, in the schema of the destination's ``table``."""
+    """The progress of one outbox, in the schema of the destination's ``table``.
 
-    def __init__(self, connection: psycopg.Connection[Any], table: Table, outbox: OutboxIdentity) -> None:
+    Args:
+        connection: the connection.
+        table: the table of the destination.
+        outbox: the outbox.
+        unanswered: by the id of an outbox, the transaction whose commit has no answer yet. It outlives the
+            connection.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        table: Table,
+        outbox: OutboxIdentity,
+        unanswered: dict[str, Unanswered],
+    ) -> None:
         from psycopg import sql
 
         self.connection = connection
@@ -61,13 +75,15 @@ class Progress:
         self.create_table(table.schema, sql.SQL(CREATE).format(name))
         self.select = sql.SQL("SELECT position FROM {} WHERE outbox = %s").format(name)
         self.insert = sql.SQL(
-            "INSERT INTO {} (outbox, flow, sink, position) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+            "INSERT INTO {} (outbox, flow, sink, position) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING RETURNING txid_current()"
         ).format(name)
         self.update = sql.SQL(
-            "UPDATE {} SET position = %s, changed = now() WHERE outbox = %s AND position = %s"
+            "UPDATE {} SET position = %s, changed = now() WHERE outbox = %s AND position = %s "
+            "RETURNING txid_current()"
         ).format(name)
         self.known: int | None = None
-        self.unanswered: Unanswered | None = None
+        self.unanswered = unanswered
 
     def create_table(self, schema: str, create: Any) -> None:
         """Creates the table if it is missing. Its existence is checked first, since that needs no rights."""
@@ -88,20 +104,21 @@ class Progress:
             ) from None
 
     def read(self) -> int | None:
-        """Reads the position; None if there is none."""
+        """Reads the position; None if there is none.
+
+        Raises:
+            PostgresError: another process has advanced it since this one has lost the answer to a commit.
+        """
         found = self.connection.execute(self.select, (self.outbox.id,)).fetchone()
         self.known = None if found is None else int(found[0])
+        unanswered = self.unanswered.get(self.outbox.id)
+        if unanswered is not None:
+            self.check_outcome(unanswered)
+            del self.unanswered[self.outbox.id]
         return self.known
 
     def check_outcome(self, unanswered: Unanswered) -> None:
-        """Checks, once the position is read, that it is not another process that has advanced it.
-
-        Args:
-            unanswered: the transaction that an earlier connection has committed without an answer.
-
-        Raises:
-            PostgresError: the position has advanced, and not by that transaction.
-        """
+        """Checks that the position, if it has advanced, was advanced by that transaction."""
         from psycopg import errors
 
         if self.known is None or self.known < unanswered.first:
@@ -131,18 +148,17 @@ class Progress:
         """
         if self.known is None:
             outbox = self.outbox
-            values = (outbox.id, outbox.flow, outbox.sink, last)
-            changed = self.connection.execute(self.insert, values).rowcount
+            found = self.connection.execute(
+                self.insert, (outbox.id, outbox.flow, outbox.sink, last)
+            ).fetchone()
         else:
-            changed = self.connection.execute(self.update, (last, self.outbox.id, first - 1)).rowcount
-        if changed != 1:
+            found = self.connection.execute(self.update, (last, self.outbox.id, first - 1)).fetchone()
+        if found is None:
             expected = "no position" if self.known is None else f"position {first - 1}"
             raise self.rival(f"does not have {expected}")
-        found = self.connection.execute("SELECT txid_current()").fetchone()
-        assert found is not None
-        self.unanswered = Unanswered(int(found[0]), first)
+        self.unanswered[self.outbox.id] = Unanswered(int(found[0]), first)
 
     def committed(self, last: int) -> None:
         """The transaction is committed."""
         self.known = last
-        self.unanswered = None
+        del self.unanswered[self.outbox.id]

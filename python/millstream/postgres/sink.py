@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .._durations import Seconds
     from .._outbox import OutboxIdentity
     from .destination import Destination
+    from .progress import Unanswered
 
 __all__ = ["write"]
 
@@ -104,17 +105,17 @@ def write(
         batch=batch,
         wait_at_end=wait_at_end,
     )
-    made: OutboxSink[Row] = make(options)
+    made: OutboxSink[Row] = make(options, {})
     return made
 
 
 class _Rows:
     """The destination, which is imported with psycopg when a flow connects."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Any, unanswered: dict[str, Unanswered]) -> None:
         from .destination import Destination
 
-        self.destination: Destination = Destination(options)
+        self.destination: Destination = Destination(options, unanswered)
 
     def connect(self, outbox: OutboxIdentity) -> None:
         self.destination.connect(outbox)

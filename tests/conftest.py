@@ -1,13 +1,13 @@
 """Fixtures that every test may use: the program, a way to run it, a free port."""
 
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import servers
 from cargo_build import BUILD, FOLDER
 from documents import ROOT
 
@@ -64,12 +64,7 @@ def run(millstream_bin: Path) -> Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """Returns at each call the number of a TCP port of 127.0.0.1 on which nothing listens."""
-
-    def free_port() -> int:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            return int(server.getsockname()[1])
-
-    return free_port
+    return servers.free_port
 
 
 @pytest.fixture(scope="session")

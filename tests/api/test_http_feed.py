@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import httpx
 import millstream as ms
 import pytest
 import websockets.sync.client
+from servers import free_port
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -189,12 +189,6 @@ def test_wrong_options_are_named() -> None:
         flow.source("in", ms.testing.items([1])).sink("out", ms.http.feed("127.0.0.1:0", **options))
         with pytest.raises(OSError, match=line):
             ms.run(flow)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def connected(

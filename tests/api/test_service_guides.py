@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from documents import GUIDE, ROOT, blocks
+from servers import free_port
 
 TIMEOUT = 60
 
@@ -119,11 +119,6 @@ def test_a_gateway_runs_as_the_guide_says(desk: Path) -> None:
     assert re.search(r'^{"journal":"orders","sequence":\d+}$', shell.stdout, re.MULTILINE), shell.stdout
     assert 'new_order.order.quantity: expected f64, found "many"\n' in shell.stdout
     assert '"method":"accepted","arguments":{"id":"A-2","total":' in (desk / "feed").read_text()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def in_shell(desk: Path, session: str) -> subprocess.CompletedProcess[str]:

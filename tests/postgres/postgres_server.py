@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from servers import free_port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,10 +197,3 @@ def end_with_parent() -> None:
     """Has the kernel stop this process when the tests are killed."""
     set_parent_death_signal = 1
     LIBC.prctl(set_parent_death_signal, signal.SIGQUIT)
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -13,13 +13,12 @@ import random
 import re
 import signal
 import sys
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from flow_traffic import KILLS, PATIENCE, Killed, journal_length
+from http_posters import Poster
 from millstream._millstream import service_export
 from servers import free_port
 
@@ -34,42 +33,20 @@ class Orders(Protocol):
 """
 
 
-class Poster(threading.Thread):
-    """Posts calls, each once, and notes those that were answered, with the number of the record."""
+class Caller(Poster):
+    """Posts calls, and notes those that were answered, with the number of the record."""
 
     def __init__(self, port: int, name: int) -> None:
-        super().__init__(daemon=True)
-        self.port, self.prefix = port, name
         self.answered: dict[str, int] = {}
-        self.posted = 0
-        self.stopping = threading.Event()
-        self.failure: str | None = None
-        self.start()
+        super().__init__(port, name)
 
-    def run(self) -> None:
-        while not self.stopping.is_set():
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-            try:
-                while not self.stopping.is_set():
-                    call = f"c{self.prefix}-{self.posted}"
-                    self.posted += 1
-                    connection.request("POST", "/Orders/place", json.dumps({"id": call}))
-                    answer = connection.getresponse()
-                    body = answer.read()
-                    if answer.status != 200:
-                        self.failure = f"{answer.status} {body!r}"
-                        return
-                    self.answered[call] = json.loads(body)["sequence"]
-            except (OSError, http.client.HTTPException):
-                time.sleep(0.01)
-            finally:
-                connection.close()
-
-    def stop(self) -> None:
-        self.stopping.set()
-        self.join(PATIENCE)
-        assert not self.is_alive()
-        assert self.failure is None, self.failure
+    def post(self, connection: http.client.HTTPConnection, number: int) -> None:
+        call = f"c{self.prefix}-{number}"
+        connection.request("POST", "/Orders/place", json.dumps({"id": call}))
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, f"{answer.status} {body!r}"
+        self.answered[call] = json.loads(body)["sequence"]
 
 
 @pytest.mark.parametrize("sync", ["always", "never"])
@@ -80,7 +57,7 @@ def test_answered_calls_are_recorded_once(tmp_path: Path, sync: str) -> None:
     command = [sys.executable, "-m", "millstream", "service", "gateway", f"127.0.0.1:{port}"]
     command += ["--calls", f"{orders}={tmp_path / 'shop.py'}:Orders", "--sync", sync]
     killed = Killed(command, dict(os.environ), lambda: journal_length(orders), random.Random(SEED))
-    posters = [Poster(port, name) for name in range(4)]
+    posters = [Caller(port, name) for name in range(4)]
     killed.kill(KILLS)
     last = killed.start()
     killed.go_on(last)

@@ -14,13 +14,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from flow_traffic import KILLS, PATIENCE, Killed, journal_items, journal_length
+from http_posters import Poster
+from servers import free_port
 
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
@@ -34,46 +35,22 @@ flow.source("in", source).sink("out", ms.journals.append(os.environ["OUT"]))
 """
 
 
-class Poster(threading.Thread):
-    """Posts items, each once, and notes those that were acknowledged."""
+class Sender(Poster):
+    """Posts items, and notes those that were acknowledged."""
 
     def __init__(self, port: int, name: int) -> None:
-        super().__init__(daemon=True)
-        self.port, self.prefix = port, name
         self.acknowledged: list[bytes] = []
-        self.posted = 0
-        self.stopping = threading.Event()
-        self.start()
+        super().__init__(port, name)
 
-    def run(self) -> None:
-        while not self.stopping.is_set():
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-            try:
-                while not self.stopping.is_set():
-                    item = b"%d-%d" % (self.prefix, self.posted)
-                    self.posted += 1
-                    connection.request("POST", "/", item)
-                    answer = connection.getresponse()
-                    answer.read()
-                    if answer.status == 200:
-                        self.acknowledged.append(item)
-                    else:
-                        assert answer.status in (429, 503)
-            except (OSError, http.client.HTTPException):
-                time.sleep(0.01)
-            finally:
-                connection.close()
-
-    def stop(self) -> None:
-        self.stopping.set()
-        self.join(PATIENCE)
-        assert not self.is_alive()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    def post(self, connection: http.client.HTTPConnection, number: int) -> None:
+        item = b"%d-%d" % (self.prefix, number)
+        connection.request("POST", "/", item)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status == 200:
+            self.acknowledged.append(item)
+        else:
+            assert answer.status in (429, 503)
 
 
 @pytest.mark.parametrize(("workers", "sync"), [(1, "epoch"), (3, "epoch"), (1, "never")])
@@ -87,7 +64,7 @@ def test_acknowledged_items_are_there_once(tmp_path: Path, workers: int, sync: s
     command = [sys.executable, "-m", "millstream", "run", str(flow), *options]
     environment = os.environ | {"PORT": str(port), "OUT": str(out)}
     killed = Killed(command, environment, lambda: journal_length(out), random.Random(SEED))
-    posters = [Poster(port, name) for name in range(4)]
+    posters = [Sender(port, name) for name in range(4)]
     killed.kill(KILLS)
     last = killed.start()
     killed.go_on(last)

@@ -50,7 +50,7 @@ class Destination:
 
     Args:
         options: those of the sink.
-        unanswered: what the connections of the sink hand on, see :class:`Progress`.
+        unanswered: what the connections of the sink share, see :class:`Progress`.
     """
 
     def __init__(self, options: TableOptions, unanswered: dict[str, Unanswered]) -> None:

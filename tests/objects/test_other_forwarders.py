@@ -14,7 +14,7 @@ import millstream as ms
 import pytest
 from millstream.objects.store import Prefix
 from object_places import Place, items_of
-from test_write import write
+from test_objects_write import write
 
 FLOW = """
 import os

@@ -12,6 +12,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod clock;
+pub mod cluster;
 pub mod compression;
 pub mod connectors;
 pub mod data;

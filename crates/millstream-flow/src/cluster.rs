@@ -1,0 +1,212 @@
+//! A run of several processes, as the flow sees it: who meets the others, the connections for data, and the events of the run.
+//!
+//! Each process builds the same flow and runs the same number of workers. `timely` carries packets between them, over
+//! connections that a [`Cluster`] has made and authenticated. The epochs of all processes are committed together: each
+//! process appends its parts with a *prepared* record to its own state directory; when all have, process 0 appends the
+//! commit record, which is the commit point; then the others append theirs. A process that starts again asks process 0
+//! whether its prepared epoch was committed. Without an answer that says so it was not (presumed abort; Gray, 1978, and
+//! Mohan and Lindsay, 1983).
+//!
+//! Invariant: the implementation never passes on data or events of another run: each start of the whole has a run id of
+//! its own.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use crate::error::Cause;
+
+/// A process among those that run one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The number of this process, from 0.
+    pub process: usize,
+    /// The number of processes.
+    pub processes: usize,
+}
+
+/// Meets the other processes of a run.
+pub trait Cluster: Send + Sync {
+    /// Returns the number of this process, and of all.
+    fn membership(&self) -> Membership;
+
+    /// Meets the other processes; returns when all have. It waits for a process that has not started yet, until
+    /// `stopping` returns true.
+    ///
+    /// # Errors
+    /// Another process has another flow, version or number of workers (the error names the difference), could not be
+    /// authenticated, or was not reached in time; or the wait was stopped.
+    fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause>;
+}
+
+/// What a process tells the others at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The name of the flow.
+    pub flow: String,
+    /// The graph of the flow, a line for each step and edge. All processes must have the same lines.
+    pub graph: Vec<String>,
+    /// The workers of this process. All processes must have the same number.
+    pub workers: usize,
+    /// The sources with the names of their partitions. Those of process 0 decide; another list elsewhere is an error.
+    pub partitions: Vec<(String, Vec<String>)>,
+    /// The state directory of this process; `None` in a run that keeps no state. All keep state, or none does.
+    pub state: Option<StateOffer>,
+}
+
+/// The last records of a state directory.
+///
+/// A process without changes in an epoch writes nothing, so its last commit may be older than that of process 0. The
+/// commit records of process 0 have the last epoch of each process, with which an older copy of a directory is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateOffer {
+    /// The id of the cluster's state: made by process 0 at the first start, and part of each commit record.
+    pub cluster: Option<u64>,
+    /// The number of processes that the state is divided among; `None` if the directory is new.
+    pub processes: Option<usize>,
+    /// The last committed epoch of this directory; `None` if it is new.
+    pub committed: Option<u64>,
+    /// The run id in the last commit record.
+    pub committed_run: Option<u64>,
+    /// The last prepared epoch and the run that prepared it, if no commit record follows it.
+    pub prepared: Option<(u64, u64)>,
+    /// Process 0 only: the last epoch in which each process had changes, as of its last commit record.
+    pub members: Vec<u64>,
+}
+
+/// A run that all processes have joined.
+pub struct Joined {
+    /// The run id: new at each start of the whole, equal in all processes.
+    pub run: u64,
+    /// A connection for data to each other process; `None` at the number of this one.
+    pub links: Vec<Option<Box<dyn Link>>>,
+    /// The id of the cluster's state.
+    pub cluster: u64,
+    /// Whether the prepared epoch of this process was committed by process 0; false if it has none. If it was not, the
+    /// process truncates it, durably, before it calls any function of [`member`](Self::member).
+    pub keeps_prepared: bool,
+    /// The last committed epoch of process 0, 0 without one: epochs of this run follow it, in all processes.
+    pub epoch: u64,
+    /// Where to send notices to.
+    pub member: Arc<dyn Member>,
+    /// The events of the run, in order.
+    pub events: Receiver<Event>,
+}
+
+/// A connection for data, of bytes in order. Reads and writes block.
+pub trait Link: Read + Write + Send + Sync {
+    /// Returns another handle of this connection.
+    ///
+    /// # Errors
+    /// The operating system refuses it.
+    fn try_clone(&self) -> io::Result<Box<dyn Link>>;
+
+    /// Ends one direction, or both.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    fn shutdown(&self, how: Shutdown) -> io::Result<()>;
+}
+
+/// The notices of this process to the others. No call blocks; after the end of the run calls do nothing.
+pub trait Member: Send + Sync {
+    /// This process has opened all its connectors. When all have, each gets [`Event::Go`].
+    fn built(&self);
+
+    /// The sources of this process have ended; `has_input` tells whether they have read anything in this run.
+    fn drained(&self, has_input: bool);
+
+    /// Process 0 only: ends the running epoch everywhere. Each process, process 0 too, gets [`Event::Raise`].
+    fn raise(&self, raise: Raise);
+
+    /// This process has nothing left to do before the commit of `epoch`: its prepared record is durable, or it has no
+    /// changes (`changed` is false) and no such record. `last` if it has no parts of later epochs. Epochs come in
+    /// order, beginning with the one after [`Joined::epoch`], which is prepared before any worker starts.
+    fn prepared(&self, epoch: u64, changed: bool, last: bool);
+
+    /// Process 0 only: `epoch` is committed. Its commit record is durable in the state directory of process 0, or no
+    /// process had changes.
+    fn committed(&self, epoch: u64);
+
+    /// The cumulative load that local workers have processed of what each process has sent to them: `handled[sender]`.
+    /// Each sender gets its numbers by [`Event::Handled`].
+    fn handled(&self, handled: &[HandledLoad]);
+
+    /// This process was asked to stop: each process gets [`Event::Stop`].
+    fn stop(&self);
+
+    /// This process has failed: each process gets [`Event::Died`] with this cause, before the connection ends.
+    fn failed(&self, cause: &str);
+
+    /// This process has ended without a failure, and its connections may close without being taken for a death.
+    fn ended(&self);
+}
+
+/// How an epoch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raise {
+    /// The sources continue in the next epoch.
+    Next,
+    /// All sources have ended: the next epoch has the output at the end of the flow.
+    Ending,
+    /// All sources have ended without any input since the flow finished: no step ends.
+    Suspending,
+}
+
+/// What a process has handled of the packets of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandledLoad {
+    /// The process that sent them.
+    pub sender: usize,
+    /// The worker, counted over all processes, that they were for.
+    pub worker: usize,
+    /// The packets' weights and items since the beginning of the run: sums that never decrease.
+    pub weight: u64,
+    /// See `weight`.
+    pub items: u64,
+}
+
+/// What happens in a run of several processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All processes have built the flow: sources may read.
+    Go,
+    /// The sources of all processes have ended. To process 0 only.
+    Drained {
+        /// Whether any process has read input in this run.
+        has_input: bool,
+    },
+    /// The running epoch ends.
+    Raise(Raise),
+    /// All processes have prepared the epoch, or an earlier one as their last: process 0 appends its commit record and
+    /// calls [`Member::committed`]. If one process prepared the epoch as its last, all processes have prepared their last.
+    /// To process 0 only, once per epoch, in order, after its own call of [`Member::prepared`].
+    AllPrepared {
+        /// The epoch.
+        epoch: u64,
+        /// The processes with changes in this epoch.
+        changed: Vec<bool>,
+        /// No process has parts of a later epoch.
+        last: bool,
+    },
+    /// Process 0 has committed the epoch. To the other processes: those with a prepared record append their commit
+    /// records and notify their sinks and sources.
+    Committed {
+        /// The epoch.
+        epoch: u64,
+        /// No process has parts of a later epoch.
+        last: bool,
+    },
+    /// Another process has handled this of what this process sent to it.
+    Handled(HandledLoad),
+    /// A process was asked to stop.
+    Stop,
+    /// A process has died, or its connection is lost: this one ends too, and does not commit any more.
+    Died {
+        /// The process that died first.
+        process: usize,
+        /// Why, as far as is known.
+        cause: String,
+    },
+}

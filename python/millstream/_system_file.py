@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._command_errors import UsageError
+from ._restarts import Restart
 from ._system_gateway import NAME, Gateway, gateway_table
 from ._system_table import Source, Table
 
@@ -50,16 +51,6 @@ class Service:
     snapshot_every: int
     on_error: str
     dead_letters: str | None
-
-
-@dataclass(frozen=True)
-class Restart:
-    """How a process that has died is handled."""
-
-    first_s: float = 0.1
-    longest_s: float = 10.0
-    limit: int = 5
-    within_s: float = 60.0
 
 
 @dataclass(frozen=True)

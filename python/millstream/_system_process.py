@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ._child import Child, describe_exit
+from ._restarts import Restarts
 from ._system_file import Process, System
 
 __all__ = ["Running"]
@@ -31,12 +31,10 @@ class Running:
         self.state = "stopped"
         self.error: str | None = None
         self.restarts = 0
-        self.deaths: deque[float] = deque()
+        self.deaths = Restarts(process.restart)
         self.due_s = 0.0
-        self.kill_s: float | None = None
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: Child | None = None
         self.last_line = ""
-        self.rest = b""
 
     @property
     def name(self) -> str:
@@ -52,31 +50,35 @@ class Running:
         command = list(self.process.command) or [sys.executable, "-m", "millstream._system_child"]
         if os.path.dirname(command[0]):
             command[0] = os.path.join(self.system.folder, command[0])
-        environment = os.environ | dict(self.process.environment) | {"PYTHONUNBUFFERED": "1"}
-        self.last_line, self.rest, self.kill_s = "", b"", None
+        self.last_line = ""
         try:
-            self.child = subprocess.Popen(
+            self.child = Child(
                 command,
+                self.log_line,
                 cwd=self.system.folder,
-                env=environment,
+                env=os.environ | dict(self.process.environment) | {"PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the supervisor
                 pass_fds=[keep],
             )
         except OSError as error:
             self.fail(f"cannot be started: {error}")
             return
-        assert self.child.stdin is not None and self.child.stdout is not None
-        os.set_blocking(self.child.stdout.fileno(), False)
         self.state = "running"
         order = json.dumps(self.process.order(self.system)).encode() + b"\n"
+        stdin = self.child.popen.stdin
+        assert stdin is not None
         try:
-            self.child.stdin.write(order)
-            self.child.stdin.flush()
+            stdin.write(order)
+            stdin.flush()
         except BrokenPipeError:
             pass  # it has died, which is handled elsewhere
+
+    def log_line(self, line: bytes) -> None:
+        """Logs a line of its output."""
+        self.last_line = line.decode(errors="replace").rstrip()
+        self.log(self.name, self.last_line)
 
     def stop(self) -> None:
         """Requests its end; kills it after a limit."""
@@ -84,30 +86,12 @@ class Running:
             self.state = "stopped"
         elif self.state != "stopping":
             self.state = "stopping"
-            self.kill_s = time.monotonic() + self.system.stop_s + 1.0
-            assert self.child.stdin is not None
+            self.child.kill_after(self.system.stop_s + 1.0)
+            assert self.child.popen.stdin is not None
             try:
-                self.child.stdin.close()
+                self.child.popen.stdin.close()
             except BrokenPipeError:
                 pass
-
-    def read(self) -> None:
-        """Reads its output."""
-        if self.child is None or self.child.stdout is None:
-            return
-        while True:
-            try:
-                data = os.read(self.child.stdout.fileno(), 65536)
-            except (BlockingIOError, ValueError):
-                return
-            *lines, self.rest = (self.rest + data).split(b"\n")
-            if not data and self.rest:
-                lines, self.rest = [self.rest], b""
-            for line in lines:
-                self.last_line = line.decode(errors="replace").rstrip()
-                self.log(self.name, self.last_line)
-            if not data:
-                return
 
     def check(self, keep: int) -> bool:
         """Performs actions that are due; true when its state has changed."""
@@ -118,16 +102,15 @@ class Running:
             return True
         if self.child is None:
             return False
-        self.read()
+        self.child.read()
         code = self.child.poll()
         if code is None:
-            if self.kill_s is not None and now > self.kill_s:
-                self.kill_s = None
+            if self.child.is_overdue():
+                self.child.kill_s = None
                 self.log(self.name, "does not stop; it is killed")
-                self.child.kill()
             return False
-        self.read()
-        self.close()
+        self.child.close()
+        self.child = None
         if self.state == "stopping":
             self.state = "stopped"
             self.log(self.name, "stopped")
@@ -135,35 +118,18 @@ class Running:
             self.died(code, now)
         return True
 
-    def close(self) -> None:
-        assert self.child is not None
-        for pipe in (self.child.stdin, self.child.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    pass
-        self.child = None
-
     def died(self, code: int, now: float) -> None:
-        policy = self.process.restart
-        if code < 0:
-            self.error = f"killed by {signal.Signals(-code).name}"
-        else:
-            self.error = self.last_line or f"ended with exit code {code}"
+        self.error = describe_exit(code) if code < 0 else self.last_line or describe_exit(code)
         if code == 2:  # bad usage, which a restart does not repair
             self.fail(self.error)
             return
-        self.deaths.append(now)
-        while self.deaths and now - self.deaths[0] > policy.within_s:
-            self.deaths.popleft()
-        if len(self.deaths) > policy.limit:
-            self.fail(f"{self.error}", f" (died {len(self.deaths)} times within {policy.within_s:g} s)")
+        pause_s = self.deaths.pause(now)
+        if pause_s is None:
+            within = f"{self.process.restart.within_s:g} s"
+            self.fail(self.error, f" (died {len(self.deaths.deaths)} times within {within})")
             return
-        pause_s = min(policy.longest_s, policy.first_s * 2 ** (len(self.deaths) - 1))
         self.state, self.due_s = "restarting", now + pause_s
-        how = self.error if code < 0 else f"ended with exit code {code}"
-        self.log(self.name, f"{how}; it is started again in {pause_s:g} s")
+        self.log(self.name, f"{describe_exit(code)}; it is started again in {pause_s:g} s")
 
     def fail(self, error: str, more: str = "") -> None:
         self.state, self.error = "failed", error

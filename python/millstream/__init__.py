@@ -17,10 +17,12 @@ from . import files, http, journals, kafka, objects, postgres, queues, service, 
 from ._adapter import At, Dedupe, SourceFunction, report_lag, source
 from ._backoff import Backoff
 from ._clocks import Clock
+from ._cluster import Cluster
 from ._errors import (
     DeadLetter,
     FlowError,
     FlowUsageError,
+    MemberLostError,
     RetryLater,
     ServiceError,
     SimulatedCrash,
@@ -84,6 +86,7 @@ __all__ = [
     "At",
     "Backoff",
     "Clock",
+    "Cluster",
     "DeadLetter",
     "Dedupe",
     "Flow",
@@ -112,6 +115,7 @@ __all__ = [
     "KeyContext",
     "KeyedStream",
     "LateStream",
+    "MemberLostError",
     "NotAJournalError",
     "OpenItem",
     "OutboxIdentity",

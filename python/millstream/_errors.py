@@ -15,6 +15,7 @@ __all__ = [
     "DeadLetter",
     "FlowError",
     "FlowUsageError",
+    "MemberLostError",
     "RetryLater",
     "ServiceError",
     "SimulatedCrash",
@@ -29,6 +30,14 @@ class FlowError(RuntimeError):
 
 class FlowUsageError(FlowError, ValueError):
     """A mistake in how a flow is described or run: a name used twice, a stream that is not used."""
+
+
+class MemberLostError(FlowError):
+    """Another process of the flow was lost, and this one ended with it; a start again resumes from the last
+    commit. The text names the process and the cause.
+
+    A program that a supervisor starts again ends with exit code 75 then, as ``millstream run`` does.
+    """
 
 
 class SimulatedCrash(FlowError):

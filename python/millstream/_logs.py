@@ -60,7 +60,12 @@ def emit(target: str, level: int, message: str, fields: dict[str, str], file: st
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time (seconds since 1970), level, logger, message, the fields of the event."""
+    """One JSON object a line: time (seconds since 1970), level, logger, message, the fields of the event, and
+    the number of the process where there are several."""
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self.process = process
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -71,14 +76,17 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self.process is not None:
+            about["process"] = self.process
         about.update({name: value for name, value in record.__dict__.items() if name not in OWN})
         if record.exc_info:
             about["exception"] = self.formatException(record.exc_info)
         return json.dumps(about, default=str)
 
 
-def configure(level: str, format: str) -> None:
-    """Configures the log of a command: lines on standard error, as text or as JSON.
+def configure(level: str, format: str, process: int | None = None) -> None:
+    """Configures the log of a command: lines on standard error, as text or as JSON, with the number of this
+    process among several if it is given.
 
     Loggers that have a handler already, because the user's file has set them up, are left alone.
     """
@@ -91,6 +99,7 @@ def configure(level: str, format: str) -> None:
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if format == "json" else logging.Formatter("millstream: %(message)s"))
+    place = "millstream: " if process is None else f"millstream p{process}: "
+    handler.setFormatter(JsonLines(process) if format == "json" else logging.Formatter(f"{place}%(message)s"))
     logger.addHandler(handler)
     logger.propagate = False

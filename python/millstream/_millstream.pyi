@@ -194,7 +194,7 @@ class Handle:
 
 @final
 class Stopper:
-    def __new__(cls) -> Self: ...
+    def __new__(cls, on_start: Callable[[], object] | None = None) -> Self: ...
     def stop(self) -> None: ...
     @property
     def stopped(self) -> bool: ...
@@ -249,6 +249,7 @@ def run(
     recovery: object,
     stopper: Stopper,
     rehearsal: Rehearsal | None,
+    cluster: object,
 ) -> Report: ...
 def start(
     flow: Flow,

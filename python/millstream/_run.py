@@ -7,6 +7,7 @@ import os
 import sys
 
 from . import _millstream
+from ._cluster import Cluster
 from ._errors import FlowUsageError
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
@@ -32,6 +33,7 @@ def run(
     sync: bool = True,
     drop_state: Iterable[str] = (),
     fresh: bool = False,
+    cluster: Cluster | None = None,
 ) -> _millstream.Report:
     """Runs a flow until its sources have ended.
 
@@ -61,14 +63,17 @@ def run(
         sync: whether a commit survives a loss of power; False leaves it to the system when it does.
         drop_state: the names of steps whose saved state is dropped.
         fresh: whether everything saved of this flow is dropped, so that it begins anew.
+        cluster: the place of this process among several that run the flow together; ``workers`` is then the
+            number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
 
     Returns:
-        The metrics of the steps.
+        The metrics of the steps; with ``cluster`` those of this process.
 
     Raises:
         StepError: a step failed; its ``__cause__`` is the exception of the step.
         FlowUsageError: the flow has a mistake, or an option is out of range.
         OSError: a connector cannot be opened.
+        MemberLostError: another process of ``cluster`` was lost.
         KeyboardInterrupt: a second signal came, or a step raised it. A SystemExit of a step is raised, too.
 
     Example:
@@ -84,7 +89,9 @@ def run(
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
     saving = checked(workers, state, epoch, sync, drop_state, fresh)
-    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
+    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock, cluster=cluster)
 
 
 def run_saving(
@@ -96,16 +103,31 @@ def run_saving(
     metrics_interval: float = 1.0,
     clock: _millstream.VirtualClock | None = None,
     rehearsal: _millstream.Rehearsal | None = None,
+    cluster: Cluster | None = None,
+    on_start: Callable[[], object] | None = None,
 ) -> _millstream.Report:
-    """Runs a flow whose options are checked; a rehearsal with one worker on this thread."""
-    stopper = _millstream.Stopper()
+    """Runs a flow whose options are checked; a rehearsal with one worker on this thread.
+
+    ``on_start`` is called when the flow runs: all processes have met, and the changes of the state that the
+    options ask for are committed.
+    """
+    stopper = _millstream.Stopper(on_start)
     # On this thread Ctrl-C reaches the user's code as it always does.
     here = rehearsal is not None and workers == 1
     restore_signals = _leave_signals if here else hook_signals(stopper)
     restore_collector = _calm_collector()
     try:
         report = _millstream.run(
-            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper, rehearsal
+            flow._flow,
+            workers,
+            spin,
+            on_metrics,
+            metrics_interval,
+            clock,
+            saving,
+            stopper,
+            rehearsal,
+            cluster,
         )
     except BaseException:
         if not stopper.ended:

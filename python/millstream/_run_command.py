@@ -1,22 +1,35 @@
 """``millstream run FILE.py[:name]``: runs the flow that a Python file describes, or replays input through it.
 
 Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage and for a mistake in the
-description of the flow, 1 for a failure, 130 where a signal does not end it in an orderly way, with one line
-on standard error; if the user's code raised, its traceback is printed above that line, without our frames.
+description of the flow, 1 for a failure, 75 when another process of the flow was lost (a start again resumes
+it), 130 where a signal does not end it in an orderly way, with one line on standard error; if the user's code
+raised, its traceback is printed above that line, without our frames.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
-from ._command_errors import UsageError, failed, report_error
+from ._command_errors import UsageError, describe, print_traceback, report_error
 from ._flow_file import load
+from ._run_arguments import parse, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from collections.abc import Callable
+    from typing import Any
+
+    from ._streams.flow import Flow
+    from ._supervised import Link
 
 __all__ = ["run_file"]
+
+#: Options of the supervisor, which its processes do not get.
+OF_SUPERVISOR = {"--processes": 1, "--restarts": 1}
+#: Options that change the state, which only the processes of the first start get.
+ONCE = {"--fresh": 0, "--drop-state": 1}
 
 
 def run_file(arguments: list[str]) -> int:
@@ -25,113 +38,125 @@ def run_file(arguments: list[str]) -> int:
         options = parse(arguments)
     except UsageError as error:
         return report_error(f"{error} (see millstream run --help)", 2)
+    if options.supervised is None and (options.restarts or (options.processes and not options.cluster)):
+        return supervise(arguments, options)
+    if options.supervised is None:
+        return run_process(options, None, report_error)
+    from ._supervised import Link
+
+    link = Link(options.supervised)
+
+    def report(message: str, code: int) -> int:
+        link.send(error=message)
+        return code
+
+    return run_process(options, link, report)
+
+
+def supervise(arguments: list[str], options: Any) -> int:
+    """Runs the flow on several processes of this machine."""
+    from ._processes import Supervisor
+
+    path = options.file if os.path.exists(options.file) else options.file.rpartition(":")[0]
+    if not os.path.isfile(path):
+        return report_error(f"{options.file}: no such file", 2)
+    kept, _ = split(arguments, {"--restarts": 1} if options.cluster else OF_SUPERVISOR)
+    kept, once = split(kept, ONCE)
+    kept, ready = split(kept, {"--ready-file": 1})
+    first = options.cluster.process if options.cluster else 0
+    supervisor = Supervisor(
+        kept,
+        range(first, first + (1 if options.cluster else options.processes)),
+        of_first=ready,
+        meet=options.cluster is None and options.processes > 1,
+        resumes=options.state is not None,
+        once=once,
+        limit=options.restarts or (10, 600.0),
+        json_log=options.log_format == "json",
+    )
+    return supervisor.run()
+
+
+def run_process(options: Any, link: Link | None, report: Callable[[str, int], int]) -> int:
+    """Runs the flow in this process; ``report`` reports the error of one that has failed."""
     try:
         flow = load(options.file)
     except UsageError as error:
-        return report_error(str(error), 2)
+        return report(str(error), 2)
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        return failed(error, f"{options.file}: cannot be loaded")
+        print_traceback(error)
+        return report(*describe(error, f"{options.file}: cannot be loaded"))
+    if link is not None:
+        link.send(loaded=True)
     from ._logs import configure
-    from ._run import run
 
-    configure(options.log_level, options.log_format)
+    configure(options.log_level, options.log_format, log_process(options))
     try:
         if options.replay:
             from ._replay_command import replay_file
 
             return replay_file(flow, options)
-        report = run(
-            flow,
-            workers=options.workers,
-            spin=options.spin,
-            state=options.state,
-            epoch=options.epoch,
-            sync=options.sync == "always",
-            drop_state=options.drop_state,
-            fresh=options.fresh,
-        )
+        ended = run_flow(flow, options, link)
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        return failed(error, f'flow "{flow.name}"')
+        print_traceback(error)
+        return report(*describe(error, f'flow "{flow.name}"'))
+    finally:
+        set_ready(options.ready_file, False)
     if options.metrics:
-        print(report, file=sys.stderr, end="")
+        if link is not None:
+            link.send(report=json.loads(ended.to_json()))
+        else:
+            print(ended, file=sys.stderr, end="")
     return 0
 
 
-def parse(arguments: list[str]) -> Any:
-    """Reads the options."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(message)
-
-    parser = Parser(
-        prog="millstream run",
-        description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
-        epilog="example: millstream run word_count.py --workers 2",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "file", metavar="FILE.py[:NAME]", help="the file, and the variable of the flow when there are several"
-    )
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
-    parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
-    parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
-    parser.add_argument("--state", metavar="DIR", help="save state here, and resume from it after a crash")
-    parser.add_argument(
-        "--epoch", type=length, default=1.0, metavar="TIME", help="how often state is committed (default 1s)"
-    )
-    parser.add_argument(
-        "--sync",
-        choices=("always", "never"),
-        default="always",
-        help="whether a commit waits until it survives a loss of power (default always)",
-    )
-    parser.add_argument(
-        "--drop-state", action="append", default=[], metavar="STEP", help="drop the saved state of a step"
-    )
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="drop all saved state of this flow in the state directory, and start again",
-    )
-    from ._logs import LEVELS
-
-    parser.add_argument(
-        "--log-level",
-        choices=(*LEVELS, "off"),
-        default="info",
-        help="what is logged on standard error (default info)",
-    )
-    parser.add_argument(
-        "--log-format",
-        choices=("text", "json"),
-        default="text",
-        help="how: text, or JSON objects with the fields flow, step, key (default text)",
-    )
-    from ._replay_command import add_replay, check_replay
-
-    add_replay(parser)
-    parser.add_argument(
-        "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
-    )
-    options = parser.parse_args(arguments)
-    check_replay(options)
-    if options.drop_state and options.state is None:
-        raise UsageError("--drop-state needs --state")
-    if options.fresh and options.state is None:
-        raise UsageError("--fresh needs --state")
-    if not 1 <= options.workers <= 256:
-        raise UsageError(f"--workers is a number from 1 to 256, not {options.workers}")
-    return options
+def log_process(options: Any) -> int | None:
+    """The number of this process in lines of the log; as text a supervisor adds it to each line."""
+    if options.cluster is None or (options.supervised is not None and options.log_format == "text"):
+        return None
+    number: int = options.cluster.process
+    return number
 
 
-def length(text: str) -> float:
-    """A length of time in seconds: ``1s``, ``100ms``, ``2m``, ``0.5``."""
-    import argparse
-    import re
+def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
+    """Runs the flow; returns its report."""
+    from ._run import run_saving
+    from ._run_options import checked
 
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
-    return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
+    set_ready(options.ready_file, False)
+
+    def on_start() -> None:
+        set_ready(options.ready_file, True)
+        if link is not None:
+            link.send(running=True)
+
+    saving = checked(
+        options.workers,
+        options.state,
+        options.epoch,
+        options.sync == "always",
+        options.drop_state,
+        options.fresh,
+    )
+    return run_saving(
+        flow,
+        options.workers,
+        saving,
+        options.spin,
+        cluster=options.cluster,
+        on_start=on_start,
+    )
+
+
+def set_ready(path: str | None, ready: bool) -> None:
+    """Creates or removes the file that exists while the flow runs."""
+    if path is None:
+        return
+    if ready:
+        with open(path, "w"):
+            pass
+    else:
+        from contextlib import suppress
+
+        with suppress(FileNotFoundError):
+            os.remove(path)

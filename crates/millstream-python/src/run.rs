@@ -25,11 +25,12 @@ use crate::report::Report;
 /// How often the waiting thread checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Stops a running flow or service.
+/// Stops a running flow or service, and calls `on_start` when it runs.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
 pub(crate) struct Stopper {
     control: Mutex<(bool, Option<Arc<Control>>)>,
+    on_start: Option<Py<PyAny>>,
 }
 
 impl Stopper {
@@ -51,8 +52,12 @@ impl Stopper {
 #[pymethods]
 impl Stopper {
     #[new]
-    fn new() -> Self {
-        Stopper::default()
+    #[pyo3(signature = (on_start = None))]
+    fn new(on_start: Option<Py<PyAny>>) -> Self {
+        Stopper {
+            control: Mutex::default(),
+            on_start,
+        }
     }
 
     /// Whether a stop was requested.
@@ -170,6 +175,9 @@ pub(crate) fn run(
     }
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
     stopper.get().watch(running.control());
+    if let Some(call) = &stopper.get().on_start {
+        call.call0(py)?;
+    }
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {

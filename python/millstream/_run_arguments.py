@@ -1,0 +1,240 @@
+"""The options of ``millstream run``."""
+
+from __future__ import annotations
+
+from ._command_errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+__all__ = ["parse", "split"]
+
+WORKERS_MAX = 256
+PROCESSES_MAX = 64
+
+
+def parse(arguments: list[str]) -> Any:
+    """Reads the options.
+
+    Raises:
+        UsageError: an option is unknown or out of range, or two contradict each other.
+    """
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(message)
+
+    parser = Parser(
+        prog="millstream run",
+        description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
+        epilog="example: millstream run word_count.py --workers 2",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "file", metavar="FILE.py[:NAME]", help="the file, and the variable of the flow when there are several"
+    )
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
+    parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
+    parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
+    add_state(parser)
+    add_processes(parser)
+    add_log(parser)
+    from ._replay_command import add_replay, check_replay
+
+    add_replay(parser)
+    parser.add_argument(
+        "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
+    )
+    options = parser.parse_args(arguments)
+    check_replay(options)
+    for name in ("drop_state", "fresh"):
+        if getattr(options, name) and options.state is None:
+            raise UsageError(f"--{name.replace('_', '-')} needs --state")
+    if not 1 <= options.workers <= WORKERS_MAX:
+        raise UsageError(f"--workers is a number from 1 to {WORKERS_MAX}, not {options.workers}")
+    check_processes(options)
+    return options
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the state directory."""
+    parser.add_argument("--state", metavar="DIR", help="save state here, and resume from it after a crash")
+    parser.add_argument(
+        "--epoch", type=length, default=1.0, metavar="TIME", help="how often state is committed (default 1s)"
+    )
+    parser.add_argument(
+        "--sync",
+        choices=("always", "never"),
+        default="always",
+        help="whether a commit waits until it survives a loss of power (default always)",
+    )
+    parser.add_argument(
+        "--drop-state", action="append", default=[], metavar="STEP", help="drop the saved state of a step"
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="drop all saved state of this flow in the state directory, and start again",
+    )
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a run on several processes."""
+    import argparse
+
+    parser.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="run on N processes of this machine, which are started again when one dies; "
+        "with --process: the number of processes",
+    )
+    parser.add_argument(
+        "--restarts",
+        type=restarts,
+        metavar="N/TIME",
+        help="how many deaths in this time are tolerated (default 10/10m); with --process: start this process "
+        "again when it or another one has died",
+    )
+    parser.add_argument(
+        "--process",
+        metavar="I|auto",
+        help="run as process I of --hosts, from 0; auto: the number at the end of the host name",
+    )
+    parser.add_argument(
+        "--hosts",
+        metavar="FILE|dns:NAME:PORT|H1:P,H2:P,...",
+        help="the addresses of all processes: a list, a file with one a line, or the pods of a StatefulSet",
+    )
+    parser.add_argument(
+        "--secret-file", metavar="FILE", help="a secret of all processes, which encrypts their connections"
+    )
+    for name, what in (
+        ("--tls-cert", "the certificate of this process"),
+        ("--tls-key", "its private key"),
+        ("--tls-ca", "the authorities that sign for the processes"),
+    ):
+        parser.add_argument(name, metavar="FILE", help=f"{what}, in PEM")
+    parser.add_argument(
+        "--dead-after",
+        type=length,
+        metavar="TIME",
+        help="when a process without a sign of life is taken for dead (default 10s)",
+    )
+    parser.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        help="a file that exists while the flow runs here, for probes; of --processes the first process",
+    )
+    # A process of a supervisor: the descriptor of the connection to it.
+    parser.add_argument("--supervised", type=int, metavar="FD", help=argparse.SUPPRESS)
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the log."""
+    from ._logs import LEVELS
+
+    parser.add_argument(
+        "--log-level",
+        choices=(*LEVELS, "off"),
+        default="info",
+        help="what is logged on standard error (default info)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="how: text, or JSON objects with the fields flow, step, key (default text)",
+    )
+
+
+def check_processes(options: Any) -> None:
+    """Raises for options of several processes that contradict each other; sets ``cluster``."""
+    of_machines = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca")
+    if options.replay and (options.process or options.processes):
+        raise UsageError("--replay runs on one process: leave out --processes and --process")
+    if options.process is None:
+        given = [name for name in of_machines if getattr(options, name) is not None]
+        if given:
+            raise UsageError(f"--{given[0].replace('_', '-')} needs --process")
+        if options.processes is None and (options.restarts or options.dead_after):
+            name = "--restarts" if options.restarts else "--dead-after"
+            raise UsageError(f"{name} needs --processes or --process")
+        if options.processes is not None and not 1 <= options.processes <= PROCESSES_MAX:
+            raise UsageError(f"--processes is a number from 1 to {PROCESSES_MAX}, not {options.processes}")
+    elif options.hosts is None:
+        raise UsageError("--process needs --hosts")
+    options.cluster = None if options.process is None else cluster(options)
+
+
+def cluster(options: Any) -> Any:
+    """The place of this process among the others, as ``ms.run`` takes it."""
+    import socket
+
+    from ._cluster import Cluster
+    from ._errors import FlowUsageError
+    from ._hosts import own_number, read_hosts
+
+    own = socket.gethostname().partition(".")[0]
+    number = own_number(options.process, own)
+    hosts = read_hosts(options.hosts, options.processes, own)
+    if number >= len(hosts):
+        raise UsageError(f"--process {number}: --hosts names the processes 0 to {len(hosts) - 1}")
+    files = {name: getattr(options, name) for name in ("secret_file", "tls_cert", "tls_key", "tls_ca")}
+    limit = {} if options.dead_after is None else {"dead_after": options.dead_after}
+    try:
+        return Cluster(number, hosts, **files, **limit)
+    except FlowUsageError as error:
+        raise UsageError(str(error)) from None
+
+
+def length(text: str) -> float:
+    """A length of time in seconds: ``1s``, ``100ms``, ``2m``, ``0.5``."""
+    import argparse
+    import re
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time like 1s or 100ms")
+    return float(found[1]) * {"ms": 0.001, "m": 60.0}.get(found[2], 1.0)
+
+
+def restarts(text: str) -> tuple[int, float]:
+    """A number of deaths in a length of time: ``10/10m``."""
+    import argparse
+
+    number, slash, time = text.partition("/")
+    if not slash or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of deaths in a time like 10/10m")
+    return int(number), length(time)
+
+
+def split(arguments: list[str], values: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """The arguments without these options, and these options.
+
+    Args:
+        arguments: the arguments.
+        values: by the name of an option, how many values it has.
+
+    Returns:
+        Both lists, in order.
+
+    Example:
+        >>> split(["a.py", "--processes", "2", "--fresh"], {"--processes": 1})
+        (['a.py', '--fresh'], ['--processes', '2'])
+    """
+    kept, taken = [], []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, _ = argument.partition("=")
+        if name not in values:
+            kept.append(argument)
+            continue
+        taken.append(argument)
+        if not equals:
+            taken += [value for _, value in zip(range(values[name]), rest, strict=False)]
+    return kept, taken

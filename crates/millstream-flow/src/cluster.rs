@@ -165,6 +165,10 @@ pub struct HandledLoad {
     pub weight: u64,
     /// See `weight`.
     pub items: u64,
+    /// The number of items that the worker can process in a turn; `u64::MAX` if it is not slow.
+    pub turn_items: u64,
+    /// The number of items that may be in flight to the worker; `u64::MAX` if it is not slow.
+    pub in_flight_items_max: u64,
 }
 
 /// What happens in a run of several processes.

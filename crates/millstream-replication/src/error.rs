@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_journal as journal;
+#[cfg(feature = "link")]
+use millstream_link::LinkError;
 
 /// Why a leader refuses a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +173,22 @@ pub enum ReplicationError {
         /// The time waited.
         waited: Duration,
     },
+}
+
+#[cfg(feature = "link")]
+impl From<LinkError> for ReplicationError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Connection { verb, source } => Self::Connection { verb, source },
+            LinkError::Closed { hint } => Self::Closed { hint },
+            LinkError::Silent { waited } => Self::Silent { waited },
+            LinkError::Protocol { what } => Self::Protocol { what },
+            LinkError::File { path, what } => Self::File { path, what },
+            LinkError::Tls(what) => Self::Tls(what),
+            LinkError::Usage(what) => Self::Usage(what),
+            other => Self::Usage(other.to_string()),
+        }
+    }
 }
 
 impl ReplicationError {

@@ -1,10 +1,9 @@
 //! The link between a leader and its followers.
 //!
-//! The protocol (`message.rs`, `frames.rs`, `handshake.rs`, `secret.rs`) does no I/O; `docs/journal-replication.md` draws its bytes. The leader has
-//! a thread for each direction of each connection, the follower has one thread. `tls.rs` encrypts the connections.
+//! The protocol (`message.rs`, `frames.rs`, `handshake.rs`) does no I/O; `docs/journal-replication.md` draws its bytes. The leader has
+//! a thread for each direction of each connection, the follower has one thread. `millstream-link` encrypts and authenticates the connections.
 
 mod admit;
-mod certificate;
 mod connector;
 mod conversation;
 mod copy;
@@ -14,38 +13,50 @@ mod handshake;
 mod history;
 mod incoming;
 mod leader;
-mod limited;
 mod message;
 mod notify;
 mod promote;
-mod raw_key;
 mod rejoin;
-mod secret;
 mod send;
 mod serve;
 mod served;
 mod session;
-mod stream;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod watch;
 
 use std::time::Duration;
 
+use millstream_journal::clock::monotonic_ns;
+use millstream_link::Protocol;
+
 use crate::{error, followers};
 
 pub use follow::{FollowOptions, Followed, follow};
+pub use millstream_link::{CallerTls as FollowerTls, ListenerTls as LeaderTls, Secret};
 pub use promote::{Promoted, promote};
 pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
-pub use secret::Secret;
 pub use serve::{ServeOptions, serve};
 pub use served::with_companions;
-pub use tls::{FollowerTls, LeaderTls};
 
 /// After this many heartbeats of silence the other side is considered dead.
 const DEAD_AFTER: u32 = 10;
-/// The time that the other side has to end a connection.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The time that both sides have for the handshake.
+const GREETING: Duration = Duration::from_secs(10);
 /// How often a waiting thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// The words of replication, and the labels of its proofs.
+static PROTOCOL: Protocol = Protocol {
+    label: "replication 3",
+    listener: "leader",
+    caller: "follower",
+    client_authorities: "--tls-client-ca",
+    closed_early: " while TLS was set up: it may be a Millstream that has to be updated, which speaks an earlier version of the protocol, \
+                   or have as many followers as it may have",
+};
+
+/// The end of a handshake that begins now.
+fn deadline_ns() -> u64 {
+    monotonic_ns() + GREETING.as_nanos() as u64
+}

@@ -5,20 +5,20 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use millstream_link::{CallerSide, Secret, Stream};
+
 use super::error::ReplicationError;
 use super::handshake::Calling;
 use super::incoming::Incoming;
 use super::message::{Follow, Welcome};
-use super::secret::Secret;
-use super::stream::Stream;
-use super::tls::{self, FollowerSide, FollowerTls, GREETING, deadline_ns};
+use super::{FollowerTls, GREETING, PROTOCOL, deadline_ns};
 
 /// The address of a leader, and what authenticates both sides.
 pub(super) struct Connector {
     host: String,
     port: u16,
     secret: Option<Secret>,
-    tls: Option<FollowerSide>,
+    tls: Option<CallerSide>,
 }
 
 impl fmt::Display for Connector {
@@ -34,7 +34,7 @@ impl Connector {
         tls: Option<&FollowerTls>,
     ) -> Result<Self, ReplicationError> {
         Ok(Connector {
-            tls: FollowerSide::new(host, tls, secret.is_some())?,
+            tls: CallerSide::new(&PROTOCOL, host, tls, secret.is_some())?,
             host: host.clone(),
             port: *port,
             secret,
@@ -61,7 +61,14 @@ impl Connector {
                 break;
             }
         }
-        tls::connect(outcome.map_err(failed)?, self.tls.as_ref(), GREETING)
+        let socket = outcome.map_err(failed)?.into();
+        Ok(millstream_link::connect(
+            socket,
+            &PROTOCOL,
+            self.tls.as_ref(),
+            GREETING,
+            GREETING,
+        )?)
     }
 
     /// Authenticate each other; `None` when `stop` is raised first.

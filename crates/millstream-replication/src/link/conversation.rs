@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millstream_link::{LinkError, Stream};
 use tracing::{info, warn};
 
 use super::admit::{admit, find};
@@ -14,17 +15,19 @@ use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::Welcome;
 use super::session::{Session, no_thread, refuse};
-use super::stream::Stream;
 use super::watch::Watch;
-use super::{DEAD_AFTER, send, tls};
+use super::{DEAD_AFTER, GREETING, deadline_ns, send};
 
 /// Serve one connection until it ends.
 pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, number: usize) {
     let patience = leader.heartbeat * DEAD_AFTER;
-    let (stream, refusal) = match leader.tls.accept(socket, patience, leader.stop) {
+    let (stream, refusal) = match leader
+        .tls
+        .accept(socket.into(), GREETING, patience, leader.stop)
+    {
         Ok(Some((stream, refusal))) => (Arc::new(stream), refusal),
         Ok(None) => return,
-        Err(error @ ReplicationError::Tls(_)) => return warn!("{peer}: {error}"),
+        Err(error @ LinkError::Tls(_)) => return warn!("{peer}: {error}"),
         Err(error) => return info!("{peer}: {error}"),
     };
     let outcome = converse(leader, &stream, refusal, peer, number);
@@ -39,7 +42,7 @@ pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, numb
 fn converse(
     leader: &Leader<'_>,
     stream: &Arc<Stream>,
-    refusal: Option<&'static str>,
+    refusal: Option<&str>,
     peer: SocketAddr,
     number: usize,
 ) -> Result<(), ReplicationError> {
@@ -58,7 +61,7 @@ fn converse(
     let mut out = Vec::new();
     asked.welcome(&welcome, &mut out);
     if follow.probe {
-        return stream.write(&out);
+        return Ok(stream.write(&out)?);
     }
     let mut session = Session {
         leader,
@@ -73,15 +76,17 @@ fn converse(
     let outcome = session
         .enter(found, follow, &welcome)
         .map_err(|error| refuse(stream, credential, error));
-    let outcome = outcome.and_then(|()| stream.write(&out)).and_then(|()| {
-        for (served, start) in session.starts() {
-            info!(
-                "{peer}: '{}' follows '{}' from record {start} on",
-                session.follower, served.name
-            );
-        }
-        follow_until_end(&session, incoming)
-    });
+    let outcome = outcome
+        .and_then(|()| Ok(stream.write(&out)?))
+        .and_then(|()| {
+            for (served, start) in session.starts() {
+                info!(
+                    "{peer}: '{}' follows '{}' from record {start} on",
+                    session.follower, served.name
+                );
+            }
+            follow_until_end(&session, incoming)
+        });
     session.leave();
     for member in session
         .members
@@ -101,9 +106,9 @@ fn converse(
 fn authenticate(
     leader: &Leader<'_>,
     incoming: &mut Incoming,
-    refusal: Option<&'static str>,
+    refusal: Option<&str>,
 ) -> Result<Option<PendingRequest>, ReplicationError> {
-    let deadline_ns = tls::deadline_ns();
+    let deadline_ns = deadline_ns();
     let mut out = Vec::new();
     let listening = Listening {
         credential: incoming.stream.credential(leader.secret.as_ref()),

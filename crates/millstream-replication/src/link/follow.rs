@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use millstream_journal::Sync;
 use millstream_journal::clock::monotonic_ns;
+use millstream_link::{FAREWELL, Secret, Stream};
 use tracing::{info, warn};
 
+use super::FollowerTls;
 use super::connector::Connector;
 use super::copy::Copy;
 use super::error::ReplicationError;
@@ -17,10 +19,7 @@ use super::frames::Kind;
 use super::handshake::expect;
 use super::incoming::Incoming;
 use super::message::{self, Follow, MEMBERS_MAX, RECORDS_MAX, Records, Welcome};
-use super::secret::Secret;
-use super::stream::Stream;
-use super::tls::FollowerTls;
-use super::{DEAD_AFTER, FAREWELL, STOP_CHECK};
+use super::{DEAD_AFTER, STOP_CHECK};
 
 /// How many bytes of a set are buffered before they are appended.
 const HELD_BYTES_MAX: usize = 8 << 20;
@@ -276,7 +275,7 @@ impl Follower<'_> {
             with.incoming.read()?;
             let mut held_bytes = 0;
             while with.incoming.frames.is_ready() {
-                let Some(frame) = with.incoming.frames.next()? else {
+                let Some(frame) = with.incoming.frames.next_frame()? else {
                     break;
                 };
                 if frame.kind == Kind::End {
@@ -366,7 +365,7 @@ fn await_close(mut incoming: Incoming) -> Result<(), ReplicationError> {
     let end = monotonic_ns() + FAREWELL.as_nanos() as u64;
     while monotonic_ns() < end && incoming.read().is_ok() {
         while incoming.frames.is_ready() {
-            incoming.frames.next()?;
+            incoming.frames.next_frame()?;
         }
     }
     Ok(())

@@ -1,30 +1,14 @@
-//! Frames: bytes of a connection into messages and back, with a limit and a checksum.
-//!
-//! ```text
-//!  0         4      5          8         12
-//!  +---------+------+----------+---------+-----------------+
-//!  | length  | kind | 0  0  0  | CRC32C  | payload         |   length of the payload; the checksum is over
-//!  +---------+------+----------+---------+-----------------+   bytes 0..8 and the payload
-//! ```
-//!
-//! The invariant: a payload is returned complete, with a valid checksum, or not at all; at most the limit and one read are buffered.
-//! A length over the limit is refused when it is parsed, before memory is allocated for it.
+//! The frames of replication, by kind of message; [`millstream_link`] cuts them out of the bytes of a connection.
 
-use super::error::ReplicationError;
+use millstream_link::FrameKind;
 
-/// Bytes before the payload.
-pub(super) const HEADER: usize = 12;
-/// The minimum size of the buffer for a read.
-const READ_BYTES: usize = 1 << 20;
+pub(super) use millstream_link::frames::{begin, end};
 
 /// Cuts the bytes of a connection into frames.
-pub(super) struct Frames {
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    payload_max: usize,
-    read_bytes: usize,
-}
+pub(super) type Frames = millstream_link::Frames<Kind>;
+
+/// One frame.
+pub(super) type Frame<'a> = millstream_link::Frame<'a, Kind>;
 
 /// The kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,189 +25,16 @@ pub(super) enum Kind {
     End = 9,
 }
 
-impl Kind {
-    pub fn of(byte: u8) -> Option<Self> {
+impl FrameKind for Kind {
+    fn of(byte: u8) -> Option<Self> {
         use Kind::{Ack, Alive, Challenge, End, Follow, Hello, Records, Refused, Welcome};
         let all = [
             Hello, Challenge, Follow, Welcome, Records, Ack, Alive, Refused, End,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
-}
 
-/// One frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
-    pub kind: Kind,
-    pub payload: &'a [u8],
-}
-
-impl Frames {
-    /// For frames with at most `payload_max` bytes of payload.
-    pub fn new(payload_max: usize) -> Self {
-        Frames {
-            buffer: Vec::new(),
-            start: 0,
-            end: 0,
-            payload_max,
-            read_bytes: READ_BYTES.min(payload_max.max(1 << 10)),
-        }
-    }
-
-    /// Allow longer payloads from now on: the other side is authenticated.
-    pub fn allow(&mut self, payload_max: usize) {
-        self.payload_max = payload_max;
-        self.read_bytes = READ_BYTES;
-    }
-
-    /// The buffer for the next read. A call of [`filled`](Self::filled) must follow.
-    pub fn space(&mut self) -> &mut [u8] {
-        if self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= std::mem::take(&mut self.start);
-        }
-        let enough = self.end + self.read_bytes;
-        if self.buffer.len() < enough {
-            // Only received bytes make it grow, never an announced length.
-            self.buffer.resize(enough.max(self.end * 2), 0);
-        } else if self.end == 0 && self.buffer.len() > 16 * READ_BYTES {
-            self.buffer = vec![0; enough];
-        }
-        &mut self.buffer[self.end..]
-    }
-
-    /// This many bytes were read.
-    pub fn filled(&mut self, count: usize) {
-        self.end += count;
-    }
-
-    /// Whether [`next`](Self::next) returns a frame or an error.
-    pub fn is_ready(&self) -> bool {
-        let bytes = &self.buffer[self.start..self.end];
-        let Some(&[a, b, c, d]) = bytes.first_chunk() else {
-            return false;
-        };
-        let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        bytes.len() >= HEADER && (length > self.payload_max || bytes.len() - HEADER >= length)
-    }
-
-    /// The next frame, if it is complete.
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>, ReplicationError> {
-        let bytes = &self.buffer[self.start..self.end];
-        let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
-            return Ok(None);
-        };
-        let word = |at: usize| {
-            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-        };
-        let (length, crc) = (word(0) as usize, word(8));
-        let kind = Kind::of(header[4]).filter(|_| header[5..8] == [0; 3]);
-        let Some(kind) = kind.filter(|_| length <= self.payload_max) else {
-            return Err(ReplicationError::protocol(format!(
-                "bytes that are no frame: {:02x?}",
-                &header[..8]
-            )));
-        };
-        if rest.len() < length {
-            return Ok(None);
-        }
-        let payload = self.start + HEADER..self.start + HEADER + length;
-        if checksum(&header[..8], &self.buffer[payload.clone()]) != crc {
-            return Err(ReplicationError::protocol(
-                "a frame does not match its checksum",
-            ));
-        }
-        self.start = payload.end;
-        Ok(Some(Frame {
-            kind,
-            payload: &self.buffer[payload],
-        }))
-    }
-}
-
-/// Begin a frame at the end of `out`; [`end`] completes it. Returns where it begins.
-pub(super) fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
-    let at = out.len();
-    out.extend_from_slice(&[0; HEADER]);
-    out[at + 4] = kind as u8;
-    at
-}
-
-/// Complete the frame that begins at `at` and ends where `out` ends.
-pub(super) fn end(out: &mut [u8], at: usize) {
-    let length = (out.len() - at - HEADER) as u32;
-    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
-    let crc = checksum(&out[at..at + 8], &out[at + HEADER..]);
-    out[at + 8..at + HEADER].copy_from_slice(&crc.to_le_bytes());
-}
-
-fn checksum(header: &[u8], payload: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(header), payload)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let at = begin(&mut out, kind);
-        out.extend_from_slice(payload);
-        end(&mut out, at);
-        out
-    }
-
-    fn feed(frames: &mut Frames, bytes: &[u8]) {
-        frames.space()[..bytes.len()].copy_from_slice(bytes);
-        frames.filled(bytes.len());
-    }
-
-    #[test]
-    fn cut_at_every_byte_the_frames_are_the_same() {
-        let sent = [
-            (Kind::Alive, b"12345678".to_vec()),
-            (Kind::End, Vec::new()),
-            (Kind::Records, vec![7; 300]),
-        ];
-        let bytes: Vec<u8> = sent
-            .iter()
-            .flat_map(|(kind, payload)| frame(*kind, payload))
-            .collect();
-        for cut in 0..=bytes.len() {
-            let mut frames = Frames::new(1 << 10);
-            let mut got = Vec::new();
-            for part in [&bytes[..cut], &bytes[cut..]] {
-                feed(&mut frames, part);
-                while let Some(frame) = frames.next().unwrap() {
-                    got.push((frame.kind, frame.payload.to_vec()));
-                }
-            }
-            assert_eq!(got, sent, "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn any_flipped_bit_is_found() {
-        let bytes = frame(Kind::Records, b"some payload");
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let mut frames = Frames::new(1 << 10);
-            feed(&mut frames, &damaged);
-            // A length that grew within the limit waits for what never comes; all else is an error at once.
-            assert!(!matches!(frames.next(), Ok(Some(_))), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn a_length_over_the_limit_is_refused_before_it_comes() {
-        let bytes = frame(Kind::Records, &[0; 2_000]);
-        let mut frames = Frames::new(1_999);
-        feed(&mut frames, &bytes[..HEADER]);
-        assert!(frames.next().is_err());
-        let mut frames = Frames::new(1_999);
-        frames.allow(2_000);
-        feed(&mut frames, &bytes[..HEADER]);
-        assert!(matches!(frames.next(), Ok(None)));
+    fn byte(self) -> u8 {
+        self as u8
     }
 }

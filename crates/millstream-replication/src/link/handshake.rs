@@ -2,19 +2,20 @@
 //!
 //! Each step takes the message that was received and writes the bytes of the answer. Sockets, TLS, journals and clocks are elsewhere.
 
+use millstream_link::{Credential, Side};
+
 use super::error::{Reason, ReplicationError};
 use super::frames::Frame;
 use super::frames::Kind;
 use super::message::{
     self, Follow, Hello, Proof, VERSION, Welcome, read_proved, read_refused, write_proved,
 };
-use super::secret::{Credential, Side};
 
 /// A leader before the first message of a follower.
-pub(super) struct Listening {
+pub(super) struct Listening<'a> {
     pub credential: Option<Credential>,
     /// Why every follower on this connection is refused: it has no TLS, and the leader requires it.
-    pub refusal: Option<&'static str>,
+    pub refusal: Option<&'a str>,
 }
 
 /// A leader that has answered HELLO and waits for FOLLOW.
@@ -29,7 +30,7 @@ pub(super) struct PendingRequest {
     pub follow: Follow,
 }
 
-impl Listening {
+impl Listening<'_> {
     /// HELLO of the follower.
     pub fn hello(
         self,
@@ -68,7 +69,7 @@ impl Challenging {
                 "the follower asks for a secret, and the leader has none"
             }
             Some(_) if !self.follower_has_secret => "the leader asks for a secret (--secret-file)",
-            Some(credential) if !credential.is_proved(Side::Follower, body, proof) => {
+            Some(credential) if !credential.is_proved(Side::Caller, body, proof) => {
                 "the secrets of leader and follower differ, or a machine between them breaks TLS open"
             }
             _ => {
@@ -86,7 +87,7 @@ impl PendingRequest {
     /// Accept.
     pub fn welcome(&self, welcome: &Welcome, out: &mut Vec<u8>) {
         let body = welcome.body();
-        let proof = prove(self.credential.as_ref(), Side::Leader, &body);
+        let proof = prove(self.credential.as_ref(), Side::Listener, &body);
         write_proved(Kind::Welcome, &proof, &body, out);
     }
 }
@@ -108,7 +109,7 @@ pub(super) fn write_refused(
     out: &mut Vec<u8>,
 ) {
     let body = message::refused_body(reason, text);
-    let proof = prove(credential, Side::Leader, &body);
+    let proof = prove(credential, Side::Listener, &body);
     write_proved(Kind::Refused, &proof, &body, out);
 }
 
@@ -146,7 +147,7 @@ impl Calling {
             return Err(ReplicationError::LeaderSecret);
         }
         let body = follow.body();
-        let proof = prove(self.credential.as_ref(), Side::Follower, &body);
+        let proof = prove(self.credential.as_ref(), Side::Caller, &body);
         write_proved(Kind::Follow, &proof, &body, out);
         Ok(Asking {
             credential: self.credential,
@@ -173,7 +174,7 @@ fn prove(credential: Option<&Credential>, side: Side, body: &[u8]) -> Proof {
 
 /// Whether the leader has proved the secret, if there is one.
 fn is_proved(credential: Option<&Credential>, body: &[u8], proof: &Proof) -> bool {
-    credential.is_none_or(|credential| credential.is_proved(Side::Leader, body, proof))
+    credential.is_none_or(|credential| credential.is_proved(Side::Listener, body, proof))
 }
 
 /// The payload of a message of this kind. Without a proof, a refusal says only that the secrets differ: an impostor could otherwise say

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
+use millstream_link::{ReadOutcome, Stream};
 
 use super::error::ReplicationError;
 use super::frames::{Frame, Frames};
 use super::message::PAYLOAD_MAX;
-use super::stream::{ReadOutcome, Stream};
 
 /// The reading side of a connection.
 pub(super) struct Incoming {
@@ -78,6 +78,6 @@ impl Incoming {
             self.read()?;
         }
         self.has_frame = true;
-        self.frames.next()
+        Ok(self.frames.next_frame()?)
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::secret::Secret;
+use millstream_link::{ListenerSide, Secret};
+
 use super::served::Served;
-use super::tls::LeaderSide;
 
 /// The state that all connections of a leader share.
 pub(super) struct Leader<'a> {
     pub served: Vec<Served>,
     pub secret: Option<Secret>,
-    pub tls: LeaderSide,
+    pub tls: ListenerSide,
     pub heartbeat: Duration,
     pub stop: &'a AtomicBool,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use super::FollowerTls;
 use super::connector::Connector;
 use super::error::{Reason, ReplicationError};
 use super::follow::back_off;
@@ -16,7 +17,6 @@ use super::history::{newest, recent};
 use super::leader::Leader;
 use super::message::{Follow, Member};
 use super::served::Served;
-use super::tls::FollowerTls;
 
 /// The pause before an old leader that did not answer is notified again.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use millstream_journal::{Error, Journal, Options};
+use millstream_link::Secret;
 
+use super::FollowerTls;
 use super::connector::Connector;
 use super::copy::last;
 use super::error::{Reason, ReplicationError};
 use super::followers;
 use super::history::{newest, recent};
 use super::message::{Follow, Member, Offer};
-use super::secret::Secret;
-use super::tls::FollowerTls;
 
 /// The sender of a probe, in place of a follower's name.
 const NAME: &str = "rejoining";

@@ -53,7 +53,7 @@ pub(super) fn run<'scope, 'env>(
         Ok(()) => {
             let mut out = Vec::new();
             message::write_end(&mut out);
-            session.stream.write(&out)
+            Ok(session.stream.write(&out)?)
         }
     }
 }

@@ -8,6 +8,7 @@ use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
+use millstream_link::{ListenerSide, Secret};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 
@@ -15,9 +16,8 @@ use super::conversation;
 use super::error::ReplicationError;
 use super::leader::Leader;
 use super::notify;
-use super::secret::Secret;
 use super::served::{Served, list};
-use super::tls::{FollowerTls, LeaderSide, LeaderTls};
+use super::{FollowerTls, LeaderTls, PROTOCOL};
 
 /// The time that followers have to end when the leader stops.
 const STOP_TIME: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ pub fn serve(
     let leader = Leader {
         served: list(&options.journals)?,
         secret: options.secret.clone(),
-        tls: LeaderSide::new(options.tls.as_ref(), options.secret.is_some())?,
+        tls: ListenerSide::new(&PROTOCOL, options.tls.as_ref(), options.secret.is_some())?,
         heartbeat: options.heartbeat,
         stop,
     };

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millstream_journal::{Error, Identity, Journal, Options, Term};
+use millstream_link::Stream;
 
 use super::error::ReplicationError;
 use super::message::NAME_MAX;
-use super::stream::Stream;
 
 /// A journal that is served, once it exists.
 pub(super) struct Served {

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Cursor, CursorMode, Error};
+use millstream_link::{Credential, FAREWELL, Stream};
 use tracing::debug;
 
+use super::DEAD_AFTER;
 use super::admit::refused;
 use super::error::{Reason, ReplicationError};
 use super::followers::PREFIX;
@@ -15,11 +17,8 @@ use super::handshake::write_refused;
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::message::{self, Follow, Welcome};
-use super::secret::Credential;
 use super::served::{OpenJournal, Served};
-use super::stream::Stream;
 use super::watch::Watch;
-use super::{DEAD_AFTER, FAREWELL};
 
 /// The follower's cursor.
 fn cursor(opened: &OpenJournal, name: &str) -> Result<Cursor, ReplicationError> {
@@ -152,7 +151,7 @@ impl<'a> Session<'a> {
         loop {
             incoming.read()?;
             while incoming.frames.is_ready() {
-                let Some(frame) = incoming.frames.next()? else {
+                let Some(frame) = incoming.frames.next_frame()? else {
                     break;
                 };
                 match frame.kind {

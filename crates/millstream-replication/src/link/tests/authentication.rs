@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_journal::{Journal, Options};
+use millstream_link::{CallerSide, ListenerSide, ReadOutcome, Stream, connect};
 use tempfile::TempDir;
 
 use super::super::error::ReplicationError;
 use super::super::frames::{self, Kind};
-use super::super::stream::{ReadOutcome, Stream};
-use super::super::tls::{FollowerSide, LeaderSide, connect};
-use super::super::{FollowOptions, Followed, Secret, ServeOptions, follow, serve};
+use super::super::{FollowOptions, Followed, PROTOCOL, Secret, ServeOptions, follow, serve};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -73,13 +72,17 @@ fn follow_once(
 /// A machine in the middle: it speaks TLS with both sides, with a key of its own, and relays all that they send.
 fn relay(listener: &TcpListener, leader: SocketAddr) -> usize {
     let stop = AtomicBool::new(false);
-    let own = LeaderSide::new(None, true).unwrap();
+    let own = ListenerSide::new(&PROTOCOL, None, true).unwrap();
     let (socket, _) = listener.accept().unwrap();
-    let accepted = own.accept(socket, PATIENCE, &stop).unwrap().unwrap();
+    let accepted = own
+        .accept(socket.into(), PATIENCE, PATIENCE, &stop)
+        .unwrap()
+        .unwrap();
     let follower = Arc::new(accepted.0);
-    let any = FollowerSide::new("leader", None, true).unwrap();
+    let any = CallerSide::new(&PROTOCOL, "leader", None, true).unwrap();
     let socket = TcpStream::connect(leader).unwrap();
-    let leader = Arc::new(connect(socket, any.as_ref(), PATIENCE).unwrap());
+    let leader =
+        Arc::new(connect(socket.into(), &PROTOCOL, any.as_ref(), PATIENCE, PATIENCE).unwrap());
     std::thread::scope(|scope| {
         let up = scope.spawn(|| pass(&follower, &leader));
         pass(&leader, &follower);
@@ -166,7 +169,10 @@ fn a_follower_of_an_earlier_version_learns_the_version_of_the_leader() {
             answer
         });
         assert_eq!(answer[4], Kind::Challenge as u8);
-        assert_eq!(&answer[frames::HEADER..][..12], b"MSFOLLOW\x03\0\0\0");
+        assert_eq!(
+            &answer[millstream_link::frames::HEADER..][..12],
+            b"MSFOLLOW\x03\0\0\0"
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! The protocol without sockets: complete conversations, split at every byte, and messages that break its rules.
 
 use millstream_journal::Term;
+use millstream_link::{Credential, Secret};
 
 use super::super::error::{Reason, ReplicationError};
 use super::super::frames::Kind;
@@ -11,7 +12,6 @@ use super::super::handshake::{
 use super::super::message::{
     self, Batch, Follow, Hello, Last, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
 };
-use super::super::secret::{Credential, Secret};
 
 /// The secret on one TLS connection.
 fn secret(text: &str) -> Option<Credential> {
@@ -20,7 +20,11 @@ fn secret(text: &str) -> Option<Credential> {
 
 fn on_connection(text: &str, binding: u8) -> Option<Credential> {
     let secret = Secret::new(text.as_bytes()).unwrap();
-    Some(Credential::new(secret, [binding; 32]))
+    Some(Credential::new(
+        &super::super::PROTOCOL,
+        secret,
+        [binding; 32],
+    ))
 }
 
 fn follow() -> Follow {
@@ -77,7 +81,7 @@ fn split(bytes: &[u8], cut: usize) -> Vec<(Kind, Vec<u8>)> {
         frames.space()[..part.len()].copy_from_slice(part);
         frames.filled(part.len());
         while frames.is_ready() {
-            let frame = frames.next().unwrap().unwrap();
+            let frame = frames.next_frame().unwrap().unwrap();
             found.push((frame.kind, frame.payload.to_vec()));
         }
     }
@@ -97,7 +101,7 @@ fn frame((kind, payload): &(Kind, Vec<u8>)) -> Frame<'_> {
     }
 }
 
-fn listening(credential: Option<Credential>) -> Listening {
+fn listening(credential: Option<Credential>) -> Listening<'static> {
     Listening {
         credential,
         refusal: None,

@@ -1,20 +1,18 @@
-//! TLS 1.3 between leader and follower: the certificates of both sides, and the handshake.
+//! TLS 1.3 between listener and caller: the certificates of both sides, and the handshake.
 //!
-//! | follower has | leader shows | authenticated by |
+//! | caller has | listener shows | authenticated by |
 //! |---|---|---|
 //! | a secret | a [raw public key](super::raw_key), made at its start | the secret, on both sides |
 //! | authorities, and perhaps a secret | its certificate | the certificate, and the secret |
 //! | neither | nothing: no TLS, on a loopback address only | nothing |
 //!
-//! A leader with authorities of its own asks each follower for a certificate as well (mutual TLS).
+//! A listener with authorities of its own asks each caller for a certificate as well (mutual TLS).
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use millstream_journal::clock::monotonic_ns;
 use rustls::client::Resumption;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
@@ -26,53 +24,61 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, Connection};
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier};
 
-use super::certificate::{explain, tls_failed};
-use super::error::ReplicationError;
-use super::limited::Limited;
-use super::raw_key::{self, AnyKey};
-use super::secret::Side;
-use super::stream::Stream;
+use crate::certificate::{explain, tls_failed};
+use crate::deadline::Deadline;
+use crate::error::LinkError;
+use crate::limited::Limited;
+use crate::protocol::{Protocol, Side};
+use crate::raw_key::{self, AnyKey};
+use crate::socket::Socket;
+use crate::stream::Stream;
 
-/// The time that both sides have for the handshake.
-pub(super) const GREETING: Duration = Duration::from_secs(10);
-/// A leader without a certificate of its own is not called by a name.
+/// A listener without a certificate of its own is not called by a name.
 const NO_NAME: &str = "leader.invalid";
 
-/// The certificate of a leader, as PEM files.
+/// The certificate of a listener, as PEM files.
 #[derive(Clone, Debug)]
-pub struct LeaderTls {
+pub struct ListenerTls {
     /// The certificate, and those between it and the authority.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The certificates of the authorities that sign for followers. With them, a follower must show a certificate.
+    /// The certificates of the authorities that sign for callers. With them, a caller must show a certificate.
     pub client_authorities: Option<PathBuf>,
 }
 
-/// How a follower recognises the leader by its certificate.
+/// How a caller recognises the listener by its certificate.
 #[derive(Clone, Debug)]
-pub struct FollowerTls {
-    /// A PEM file with the certificates of the authorities that sign for leaders.
+pub struct CallerTls {
+    /// A PEM file with the certificates of the authorities that sign for listeners.
     pub authorities: PathBuf,
-    /// The name in the leader's certificate; the host of its address when there is none.
+    /// The name in the listener's certificate; the host of its address when there is none.
     pub name: Option<String>,
-    /// The follower's own certificate and key as PEM files, for a leader that asks for one.
+    /// The caller's own certificate and key as PEM files, for a listener that asks for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// The leader's side of TLS.
-pub(super) struct LeaderSide {
-    /// For followers that take a raw public key.
+/// The listener's side of TLS.
+pub struct ListenerSide {
+    protocol: &'static Protocol,
+    /// For callers that take a raw public key.
     raw: Arc<ServerConfig>,
-    /// For followers that verify a certificate.
+    /// For callers that verify a certificate.
     certified: Option<Arc<ServerConfig>>,
-    /// Why a follower without TLS is refused, if it is.
-    refusal: Option<&'static str>,
+    /// Why a caller without TLS is refused, if it is.
+    refusal: Option<String>,
 }
 
-impl LeaderSide {
-    /// Read the files.
-    pub fn new(tls: Option<&LeaderTls>, has_secret: bool) -> Result<Self, ReplicationError> {
+impl ListenerSide {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that has something else in it.
+    pub fn new(
+        protocol: &'static Protocol,
+        tls: Option<&ListenerTls>,
+        has_secret: bool,
+    ) -> Result<Self, LinkError> {
         let provider = Arc::new(ring::default_provider());
         let authorities = tls.and_then(|tls| tls.client_authorities.as_deref());
         let clients: Arc<dyn ClientCertVerifier> = match authorities {
@@ -84,7 +90,7 @@ impl LeaderSide {
                     .map_err(|error| failed(path, &error))?
             }
         };
-        let builder = || -> Result<_, ReplicationError> {
+        let builder = || -> Result<_, LinkError> {
             let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
             let builder = builder
                 .with_protocol_versions(&[&TLS13])
@@ -105,58 +111,73 @@ impl LeaderSide {
             config.send_tls13_tickets = 0;
             Arc::new(config)
         };
-        Ok(LeaderSide {
+        let listener = protocol.listener;
+        Ok(ListenerSide {
+            protocol,
             raw: each_anew(raw),
             certified: certified.map(each_anew),
             refusal: match (has_secret, tls) {
-                (true, _) => Some("the leader asks for a secret (--secret-file)"),
-                (false, Some(_)) => Some("the leader speaks TLS (--tls-ca)"),
+                (true, _) => Some(format!("the {listener} asks for a secret (--secret-file)")),
+                (false, Some(_)) => Some(format!("the {listener} speaks TLS (--tls-ca)")),
                 (false, None) => None,
             },
         })
     }
 
-    /// The connection of a follower, after the TLS handshake if it begins one; `None` when `stop` is raised first.
+    /// Returns the connection of a caller, after the TLS handshake if it begins one; `None` when `stop` is raised first.
     ///
-    /// The second value is the reason to refuse a follower without TLS.
+    /// The handshake takes `greeting` at most; later a write fails after `patience`. The second value is the reason to refuse a caller
+    /// without TLS.
+    ///
+    /// # Errors
+    /// The connection is lost, the time is over, or TLS is violated.
     pub fn accept(
         &self,
-        socket: TcpStream,
+        socket: Socket,
+        greeting: Duration,
         patience: Duration,
         stop: &AtomicBool,
-    ) -> Result<Option<(Stream, Option<&'static str>)>, ReplicationError> {
+    ) -> Result<Option<(Stream, Option<&str>)>, LinkError> {
         let mut limited = Limited {
             socket: &socket,
-            deadline_ns: deadline_ns(),
+            deadline: Deadline::after(greeting),
         };
         Stream::prepare(&socket, patience)?;
         match limited.begins_with_tls(stop)? {
             None => Ok(None),
-            Some(false) => Ok(Some((Stream::new(socket, None)?, self.refusal))),
+            Some(false) => Ok(Some((
+                Stream::new(socket, self.protocol, None)?,
+                self.refusal.as_deref(),
+            ))),
             Some(true) => {
                 let tls = self.handshake(&mut limited).inspect_err(|_| {
-                    // The follower learns the reason from an alert of TLS.
+                    // The caller learns the reason from an alert of TLS.
                     limited.linger();
                 })?;
-                Ok(Some((Stream::new(socket, Some(tls))?, None)))
+                Ok(Some((Stream::new(socket, self.protocol, Some(tls))?, None)))
             }
         }
     }
 
-    fn handshake(&self, limited: &mut Limited<'_>) -> Result<Connection, ReplicationError> {
+    fn handshake(&self, limited: &mut Limited<'_>) -> Result<Connection, LinkError> {
         let mut acceptor = Acceptor::default();
         let accepted = loop {
             match acceptor.read_tls(limited) {
-                Ok(0) => return Err(tls_failed(std::io::ErrorKind::UnexpectedEof.into())),
+                Ok(0) => {
+                    return Err(tls_failed(
+                        std::io::ErrorKind::UnexpectedEof.into(),
+                        self.protocol,
+                    ));
+                }
                 Ok(_) => {}
-                Err(error) => return Err(tls_failed(error)),
+                Err(error) => return Err(tls_failed(error, self.protocol)),
             }
             match acceptor.accept() {
                 Ok(Some(accepted)) => break accepted,
                 Ok(None) => {}
                 Err((error, mut alert)) => {
                     let _gone_already = alert.write_all(limited);
-                    return Err(tls_error(&error, Side::Leader));
+                    return Err(tls_error(&error, Side::Listener, self.protocol));
                 }
             }
         };
@@ -164,9 +185,9 @@ impl LeaderSide {
         let tls = accepted.into_connection(Arc::clone(config));
         let tls = tls.map_err(|(error, mut alert)| {
             let _gone_already = alert.write_all(limited);
-            tls_error(&error, Side::Leader)
+            tls_error(&error, Side::Listener, self.protocol)
         })?;
-        complete(tls.into(), limited, Side::Leader)
+        complete(tls.into(), limited, Side::Listener, self.protocol)
     }
 
     fn config_for(&self, accepted: &Accepted) -> &Arc<ServerConfig> {
@@ -181,19 +202,24 @@ impl LeaderSide {
     }
 }
 
-/// The follower's side of TLS.
-pub(super) struct FollowerSide {
+/// The caller's side of TLS.
+pub struct CallerSide {
+    protocol: &'static Protocol,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl FollowerSide {
-    /// For a leader that is recognised by its certificate, or else by the secret; `None` when there is neither.
+impl CallerSide {
+    /// For a listener that is recognised by its certificate, or else by the secret; `None` when there is neither.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that has something else in it; a name that is none.
     pub fn new(
+        protocol: &'static Protocol,
         host: &str,
-        tls: Option<&FollowerTls>,
+        tls: Option<&CallerTls>,
         has_secret: bool,
-    ) -> Result<Option<Self>, ReplicationError> {
+    ) -> Result<Option<Self>, LinkError> {
         let provider = Arc::new(ring::default_provider());
         let builder = client_builder(&provider)?;
         let (name, mut config) = match tls {
@@ -217,10 +243,10 @@ impl FollowerSide {
             }
         };
         config.resumption = Resumption::disabled();
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            ReplicationError::Usage(format!("'{name}' is not the name of a server"))
-        })?;
-        Ok(Some(FollowerSide {
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| LinkError::Usage(format!("'{name}' is not the name of a server")))?;
+        Ok(Some(CallerSide {
+            protocol,
             config: Arc::new(config),
             name,
         }))
@@ -229,30 +255,38 @@ impl FollowerSide {
 
 fn client_builder(
     provider: &Arc<CryptoProvider>,
-) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, ReplicationError> {
+) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, LinkError> {
     ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(&[&TLS13])
         .map_err(set_up_failed)
 }
 
-/// The connection to a leader, after the TLS handshake if there is one.
-pub(super) fn connect(
-    socket: TcpStream,
-    tls: Option<&FollowerSide>,
+/// Returns the connection to a listener, after the TLS handshake if there is one.
+///
+/// The handshake takes `greeting` at most; later a write fails after `patience`.
+///
+/// # Errors
+/// The connection is lost, the time is over, or the listener could not be authenticated.
+pub fn connect(
+    socket: Socket,
+    protocol: &'static Protocol,
+    tls: Option<&CallerSide>,
+    greeting: Duration,
     patience: Duration,
-) -> Result<Stream, ReplicationError> {
+) -> Result<Stream, LinkError> {
     Stream::prepare(&socket, patience)?;
     let Some(tls) = tls else {
-        return Stream::new(socket, None);
+        return Stream::new(socket, protocol, None);
     };
     let mut limited = Limited {
         socket: &socket,
-        deadline_ns: deadline_ns(),
+        deadline: Deadline::after(greeting),
     };
+    let protocol = tls.protocol;
     let tls = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone());
-    let tls = tls.map_err(|error| tls_error(&error, Side::Follower))?;
-    let tls = complete(tls.into(), &mut limited, Side::Follower)?;
-    Stream::new(socket, Some(tls))
+    let tls = tls.map_err(|error| tls_error(&error, Side::Caller, protocol))?;
+    let tls = complete(tls.into(), &mut limited, Side::Caller, protocol)?;
+    Stream::new(socket, protocol, Some(tls))
 }
 
 /// The TLS handshake.
@@ -260,25 +294,21 @@ fn complete(
     mut tls: Connection,
     limited: &mut Limited<'_>,
     side: Side,
-) -> Result<Connection, ReplicationError> {
+    protocol: &Protocol,
+) -> Result<Connection, LinkError> {
     while tls.is_handshaking() {
         tls.complete_io(limited).map_err(|error| {
             let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
             match inner {
-                Some(inner) => tls_error(inner, side),
-                None => tls_failed(error),
+                Some(inner) => tls_error(inner, side, protocol),
+                None => tls_failed(error, protocol),
             }
         })?;
     }
     Ok(tls)
 }
 
-/// The end of a handshake that begins now.
-pub(super) fn deadline_ns() -> u64 {
-    monotonic_ns() + GREETING.as_nanos() as u64
-}
-
-fn read_authorities(path: &Path) -> Result<RootCertStore, ReplicationError> {
+fn read_authorities(path: &Path) -> Result<RootCertStore, LinkError> {
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(path)? {
         roots
@@ -291,13 +321,13 @@ fn read_authorities(path: &Path) -> Result<RootCertStore, ReplicationError> {
 fn read_identity(
     certificate: &Path,
     key: &Path,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ReplicationError> {
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), LinkError> {
     let chain = read_certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
     Ok((chain, key))
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ReplicationError> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LinkError> {
     let chain: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| failed(path, &error))?;
@@ -307,17 +337,17 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Replic
     Ok(chain)
 }
 
-fn failed(path: &Path, error: &dyn std::fmt::Display) -> ReplicationError {
-    ReplicationError::File {
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> LinkError {
+    LinkError::File {
         path: path.to_owned(),
         what: error.to_string(),
     }
 }
 
-fn set_up_failed(error: rustls::Error) -> ReplicationError {
-    ReplicationError::Tls(error.to_string())
+fn set_up_failed(error: rustls::Error) -> LinkError {
+    LinkError::Tls(error.to_string())
 }
 
-fn tls_error(error: &rustls::Error, side: Side) -> ReplicationError {
-    ReplicationError::Tls(explain(error, side))
+fn tls_error(error: &rustls::Error, side: Side, protocol: &Protocol) -> LinkError {
+    LinkError::Tls(explain(error, side, protocol))
 }

@@ -1,38 +1,43 @@
 //! A socket with a deadline: a peer that sends its handshake byte by byte, or not at all, occupies a connection until then only.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_journal::clock::monotonic_ns;
+use crate::deadline::Deadline;
+use crate::error::LinkError;
+use crate::socket::Socket;
 
-use super::error::ReplicationError;
-use super::{FAREWELL, STOP_CHECK};
-
-/// The first byte of a TLS connection: a record of the handshake. HELLO without TLS begins with another one.
+/// The time that the other side has to end a connection.
+pub const FAREWELL: Duration = Duration::from_secs(1);
+/// How often a waiting thread checks whether it must stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+/// The first byte of a TLS connection: a record of the handshake. A frame of a protocol without TLS begins with another one.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// A socket until a deadline.
-pub(super) struct Limited<'a> {
-    pub socket: &'a TcpStream,
-    pub deadline_ns: u64,
+#[derive(Debug)]
+pub struct Limited<'a> {
+    /// The socket.
+    pub socket: &'a Socket,
+    /// After this moment each operation fails.
+    pub deadline: Deadline,
 }
 
 impl Limited<'_> {
     fn time_left(&self) -> io::Result<Duration> {
-        match self.deadline_ns.saturating_sub(monotonic_ns()) {
-            0 => Err(ErrorKind::TimedOut.into()),
-            left => Ok(Duration::from_nanos(left)),
-        }
+        self.deadline
+            .left()
+            .ok_or_else(|| ErrorKind::TimedOut.into())
     }
 
     /// Whether the peer begins with TLS; `None` when `stop` is raised first.
-    pub fn begins_with_tls(&self, stop: &AtomicBool) -> Result<Option<bool>, ReplicationError> {
-        let broken = |source| ReplicationError::Connection {
-            verb: "cannot read from the other side".to_owned(),
-            source,
-        };
+    ///
+    /// # Errors
+    /// The peer has closed the connection, or has sent nothing until the deadline.
+    pub fn begins_with_tls(&self, stop: &AtomicBool) -> Result<Option<bool>, LinkError> {
+        let broken = |source| LinkError::connection("cannot read from the other side", source);
         let mut first = [0];
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -43,7 +48,7 @@ impl Limited<'_> {
             match peeked.and_then(|()| self.socket.peek(&mut first)) {
                 Ok(0) => {
                     let hint = " before it has sent anything";
-                    return Err(ReplicationError::Closed { hint });
+                    return Err(LinkError::Closed { hint });
                 }
                 Ok(_) => return Ok(Some(first[0] == TLS_HANDSHAKE)),
                 Err(error) => match error.kind() {
@@ -54,11 +59,10 @@ impl Limited<'_> {
         }
     }
 
-    /// Close after the peer, or after a moment: closing while bytes of the peer are unread would be a reset, which may overtake the last
+    /// Closes after the peer, or after a moment: closing while bytes of the peer are unread would be a reset, which may overtake the last
     /// message to it.
     pub fn linger(&mut self) {
-        let end_ns = monotonic_ns() + FAREWELL.as_nanos() as u64;
-        self.deadline_ns = self.deadline_ns.min(end_ns);
+        self.deadline = self.deadline.min(Deadline::after(FAREWELL));
         let _gone_already = self.socket.shutdown(Shutdown::Write);
         let mut rest = [0; 4 << 10];
         while matches!(self.read(&mut rest), Ok(1..)) {}

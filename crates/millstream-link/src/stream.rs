@@ -4,15 +4,17 @@
 //! direction blocks the other.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::Connection;
 
-use super::certificate::{explain, refusal};
-use super::error::ReplicationError;
-use super::secret::{ChannelBinding, Credential, Secret, Side};
+use crate::certificate::{explain, refusal};
+use crate::error::LinkError;
+use crate::protocol::{Protocol, Side};
+use crate::secret::{ChannelBinding, Credential, Secret};
+use crate::socket::Socket;
 
 /// The label of the channel binding `tls-exporter` (RFC 9266).
 const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
@@ -23,8 +25,9 @@ const RAW_BYTES: usize = 64 << 10;
 const SEAL_BYTES: usize = 48 << 10;
 
 /// A connection.
-pub(super) struct Stream {
-    socket: TcpStream,
+pub struct Stream {
+    socket: Socket,
+    protocol: &'static Protocol,
     tls: Option<Mutex<Connection>>,
     /// The channel binding of the TLS connection.
     binding: Option<ChannelBinding>,
@@ -43,32 +46,43 @@ struct Raw {
 
 /// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadOutcome {
+pub enum ReadOutcome {
+    /// This many bytes were read.
     Bytes(usize),
+    /// Nothing has arrived in time.
     Nothing,
+    /// The other side has closed the connection.
     Closed,
 }
 
 impl Stream {
-    /// Set the options of a socket before the handshake. A write fails after `patience`.
-    pub fn prepare(socket: &TcpStream, patience: Duration) -> Result<(), ReplicationError> {
+    /// Sets the options of a socket before the handshake. A write fails after `patience`.
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub fn prepare(socket: &Socket, patience: Duration) -> Result<(), LinkError> {
         let set = socket
-            .set_nodelay(true)
+            .set_nodelay()
             .and_then(|()| socket.set_write_timeout(Some(patience)));
         set.map_err(|source| broken("cannot set up the connection", source))
     }
 
-    /// A connection after its handshake.
-    pub fn new(socket: TcpStream, tls: Option<Connection>) -> Result<Self, ReplicationError> {
+    /// A connection after its TLS handshake, or without TLS.
+    pub(crate) fn new(
+        socket: Socket,
+        protocol: &'static Protocol,
+        tls: Option<Connection>,
+    ) -> Result<Self, LinkError> {
         socket
             .set_read_timeout(Some(READ_WAIT))
             .map_err(|source| broken("cannot set up the connection", source))?;
         let binding = tls.as_ref().map(|tls| {
             tls.export_keying_material([0; 32], BINDING_LABEL, Some(&[]))
-                .map_err(|error| ReplicationError::Tls(error.to_string()))
+                .map_err(|error| LinkError::Tls(error.to_string()))
         });
         Ok(Stream {
             socket,
+            protocol,
             binding: binding.transpose()?,
             tls: tls.map(Mutex::new),
             raw: Mutex::default(),
@@ -76,22 +90,49 @@ impl Stream {
         })
     }
 
-    /// The secret on this connection. Without TLS there is none to be proved.
+    /// Returns the secret on this connection. Without TLS there is none to be proved.
+    #[must_use]
     pub fn credential(&self, secret: Option<&Secret>) -> Option<Credential> {
         let binding = self.binding?;
-        secret.map(|secret| Credential::new(secret.clone(), binding))
+        secret.map(|secret| Credential::new(self.protocol, secret.clone(), binding))
     }
 
-    /// Wait no longer than this in a read.
-    pub fn limit_read_wait(&self, wait: Duration) -> Result<(), ReplicationError> {
+    /// Waits no longer than this in a read.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn limit_read_wait(&self, wait: Duration) -> Result<(), LinkError> {
         let wait = wait.clamp(Duration::from_millis(1), READ_WAIT);
         self.socket
             .set_read_timeout(Some(wait))
             .map_err(|source| broken("cannot set up the connection", source))
     }
 
-    /// Read the available bytes, or wait for a moment.
-    pub fn read(&self, into: &mut [u8]) -> Result<ReadOutcome, ReplicationError> {
+    /// Waits in a read until bytes arrive or the connection ends, however long it takes.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn wait_in_reads(&self) -> Result<(), LinkError> {
+        self.socket
+            .set_read_timeout(None)
+            .map_err(|source| broken("cannot set up the connection", source))
+    }
+
+    /// Waits in a write as long as the other side is there, however slowly it reads.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn wait_in_writes(&self) -> Result<(), LinkError> {
+        self.socket
+            .set_write_timeout(None)
+            .map_err(|source| broken("cannot set up the connection", source))
+    }
+
+    /// Reads the available bytes, or waits for a moment.
+    ///
+    /// # Errors
+    /// The connection is lost, or TLS is violated.
+    pub fn read(&self, into: &mut [u8]) -> Result<ReadOutcome, LinkError> {
         let read = match &self.tls {
             None => (&self.socket).read(into),
             Some(tls) => self.read_sealed(tls, into),
@@ -104,7 +145,7 @@ impl Stream {
                     Ok(ReadOutcome::Nothing)
                 }
                 ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => Ok(ReadOutcome::Closed),
-                _ => Err(read_failed(error)),
+                _ => Err(read_failed(error, self.protocol)),
             },
         }
     }
@@ -142,8 +183,11 @@ impl Stream {
         }
     }
 
-    /// Write all of it.
-    pub fn write(&self, bytes: &[u8]) -> Result<(), ReplicationError> {
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// The connection is lost, or the other side has read nothing for too long.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), LinkError> {
         self.send(bytes)
             .map_err(|error| broken("cannot write to the other side", error))
     }
@@ -173,7 +217,19 @@ impl Stream {
         }
     }
 
-    /// End both directions, also for a thread that waits in one of them.
+    /// Ends this direction, after all that was written.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn finish(&self) -> io::Result<()> {
+        if let Some(tls) = &self.tls {
+            lock(tls).send_close_notify();
+            self.send(&[])?;
+        }
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    /// Ends both directions, also for a thread that waits in one of them.
     pub fn close(&self) {
         if let Some(tls) = &self.tls {
             lock(tls).send_close_notify();
@@ -186,19 +242,21 @@ impl Stream {
     }
 }
 
-/// A refusal of the follower's certificate comes after the handshake, as an alert; it comes again at the next attempt.
-fn read_failed(error: io::Error) -> ReplicationError {
+/// A refusal of the caller's certificate comes after the handshake, as an alert; it comes again at the next attempt.
+fn read_failed(error: io::Error, protocol: &Protocol) -> LinkError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {
-        Some(inner @ rustls::Error::AlertReceived(alert)) if refusal(*alert).is_some() => {
-            ReplicationError::Tls(explain(inner, Side::Follower))
+        Some(inner @ rustls::Error::AlertReceived(alert))
+            if refusal(*alert, protocol).is_some() =>
+        {
+            LinkError::Tls(explain(inner, Side::Caller, protocol))
         }
         _ => broken("cannot read from the other side", error),
     }
 }
 
-fn broken(verb: &str, source: io::Error) -> ReplicationError {
-    ReplicationError::Connection {
+fn broken(verb: &str, source: io::Error) -> LinkError {
+    LinkError::Connection {
         verb: verb.to_owned(),
         source,
     }

@@ -1,6 +1,6 @@
-//! TLS without a certificate: a raw public key (RFC 7250) that the leader makes when it starts.
+//! TLS without a certificate: a raw public key (RFC 7250) that the listener makes when it starts.
 //!
-//! The key encrypts and has no name. The follower takes any key, because both sides then prove the [secret](super::secret) over the channel
+//! The key encrypts and has no name. The caller takes any key, because both sides then prove the [secret](super::secret) over the channel
 //! binding of this connection: an impostor with a key of its own fails there.
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// A new key for one leader.
-pub(super) fn generate(
+/// A new key for one listener.
+pub(crate) fn generate(
     provider: &CryptoProvider,
 ) -> Result<AlwaysResolvesServerRawPublicKeys, Error> {
     let failed = |what: &str| Error::General(what.to_owned());
@@ -35,14 +35,14 @@ pub(super) fn generate(
     Ok(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified)))
 }
 
-/// Accepts every key whose owner has signed the handshake. The leader is authenticated afterwards, by its proof of the secret.
+/// Accepts every key whose owner has signed the handshake. The listener is authenticated afterwards, by its proof of the secret.
 #[derive(Debug)]
-pub(super) struct AnyKey {
+pub(crate) struct AnyKey {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl AnyKey {
-    pub fn new(provider: &CryptoProvider) -> Self {
+    pub(crate) fn new(provider: &CryptoProvider) -> Self {
         AnyKey {
             algorithms: provider.signature_verification_algorithms,
         }

@@ -1,25 +1,27 @@
-//! The secret that leader and follower share, and the proofs of it that they exchange inside TLS.
+//! The secret that two sides share, and the proofs of it that they exchange inside TLS.
 //!
 //! A proof is an HMAC-SHA256 (RFC 2104) under the secret, over a label that names the side, the *channel binding* of the TLS connection
 //! (`tls-exporter`, RFC 9266) and the message that carries it. The channel binding comes from the keys of the connection, which only its two
 //! ends have. A man in the middle has two connections with two channel bindings, so that a proof which it relays fits neither: the secret
-//! authenticates both ends, whatever certificate the leader has.
+//! authenticates both ends, whatever certificate the listener has.
 
 use std::fmt;
 use std::path::Path;
 
 use ring::hmac;
 
-use super::error::ReplicationError;
-use super::message::Proof;
+use crate::error::LinkError;
+use crate::protocol::{Protocol, Side};
 
 /// An impostor that has received a proof can guess a shorter secret.
 const BYTES_MIN: usize = 16;
 
 /// A value that only the two ends of one TLS connection can compute.
-pub(super) type ChannelBinding = [u8; 32];
+pub type ChannelBinding = [u8; 32];
+/// A value that is computed with the secret; zeros without a secret.
+pub type Proof = [u8; 32];
 
-/// The secret that leader and followers share.
+/// The secret that both sides share.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 
@@ -34,13 +36,13 @@ impl Secret {
     ///
     /// # Errors
     /// Fewer than 16 bytes, which could be guessed.
-    pub fn new(bytes: &[u8]) -> Result<Self, ReplicationError> {
+    pub fn new(bytes: &[u8]) -> Result<Self, LinkError> {
         if bytes.len() < BYTES_MIN {
             let what = format!(
                 "a secret has at least {BYTES_MIN} bytes, this one {}",
                 bytes.len()
             );
-            return Err(ReplicationError::Usage(what));
+            return Err(LinkError::Usage(what));
         }
         Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
@@ -49,8 +51,8 @@ impl Secret {
     ///
     /// # Errors
     /// A file that cannot be read, or too few bytes.
-    pub fn read(path: &Path) -> Result<Self, ReplicationError> {
-        let failed = |what: String| ReplicationError::File {
+    pub fn read(path: &Path) -> Result<Self, LinkError> {
+        let failed = |what: String| LinkError::File {
             path: path.to_owned(),
             what,
         };
@@ -59,26 +61,27 @@ impl Secret {
     }
 }
 
-/// The two sides of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Leader,
-    Follower,
-}
-
 /// The secret on one TLS connection.
-#[derive(Clone)]
-pub(super) struct Credential {
+#[derive(Clone, Debug)]
+pub struct Credential {
+    protocol: &'static Protocol,
     secret: Secret,
     binding: ChannelBinding,
 }
 
 impl Credential {
-    pub fn new(secret: Secret, binding: ChannelBinding) -> Self {
-        Credential { secret, binding }
+    /// The secret, on the connection that has this channel binding.
+    #[must_use]
+    pub fn new(protocol: &'static Protocol, secret: Secret, binding: ChannelBinding) -> Self {
+        Credential {
+            protocol,
+            secret,
+            binding,
+        }
     }
 
     /// The proof of `side` for the message `body`.
+    #[must_use]
     pub fn prove(&self, side: Side, body: &[u8]) -> Proof {
         let mut proof = [0; 32];
         let Secret(key) = &self.secret;
@@ -87,17 +90,16 @@ impl Credential {
     }
 
     /// Whether this is that proof, in a time that does not depend on the proof.
+    #[must_use]
     pub fn is_proved(&self, side: Side, body: &[u8], proof: &Proof) -> bool {
         let Secret(key) = &self.secret;
         hmac::verify(key, &self.proved(side, body), proof).is_ok()
     }
 
     fn proved(&self, side: Side, body: &[u8]) -> Vec<u8> {
-        let label: &[u8] = match side {
-            Side::Leader => b"millstream replication 3 leader\0",
-            Side::Follower => b"millstream replication 3 follower\0",
-        };
-        [label, &self.binding, body].concat()
+        let (label, side) = (self.protocol.label, self.protocol.word(side));
+        let label = format!("millstream {label} {side}\0");
+        [label.as_bytes(), &self.binding, body].concat()
     }
 }
 
@@ -105,19 +107,27 @@ impl Credential {
 mod tests {
     use super::*;
 
+    static PROTOCOL: Protocol = Protocol {
+        label: "replication 3",
+        listener: "leader",
+        caller: "follower",
+        client_authorities: "",
+        closed_early: "",
+    };
+
     #[test]
     fn a_proof_fits_its_side_its_connection_and_its_message_only() {
         let on = |secret: &[u8], binding: u8| {
-            Credential::new(Secret::new(secret).unwrap(), [binding; 32])
+            Credential::new(&PROTOCOL, Secret::new(secret).unwrap(), [binding; 32])
         };
         let right = on(b"0123456789abcdef", 1);
-        let proof = right.prove(Side::Leader, b"body");
-        assert!(right.is_proved(Side::Leader, b"body", &proof));
-        assert!(!on(b"0123456789abcdeF", 1).is_proved(Side::Leader, b"body", &proof));
-        assert!(!on(b"0123456789abcdef", 2).is_proved(Side::Leader, b"body", &proof));
-        assert!(!right.is_proved(Side::Follower, b"body", &proof));
-        assert!(!right.is_proved(Side::Leader, b"Body", &proof));
-        assert!(!right.is_proved(Side::Leader, b"body", &[0; 32]));
+        let proof = right.prove(Side::Listener, b"body");
+        assert!(right.is_proved(Side::Listener, b"body", &proof));
+        assert!(!on(b"0123456789abcdeF", 1).is_proved(Side::Listener, b"body", &proof));
+        assert!(!on(b"0123456789abcdef", 2).is_proved(Side::Listener, b"body", &proof));
+        assert!(!right.is_proved(Side::Caller, b"body", &proof));
+        assert!(!right.is_proved(Side::Listener, b"Body", &proof));
+        assert!(!right.is_proved(Side::Listener, b"body", &[0; 32]));
         let secret = Secret::new(b"0123456789abcdef").unwrap();
         assert_eq!(format!("{secret:?}"), "Secret(...)");
     }

@@ -1,0 +1,68 @@
+//! The errors of connections.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a connection could not be made, or has ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The connection.
+    #[error("{verb}: {source}")]
+    Connection {
+        /// The operation: `cannot connect to 10.0.0.7:7600`.
+        verb: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The other side has closed the connection.
+    #[error("the other side has closed the connection{hint}")]
+    Closed {
+        /// A possible reason.
+        hint: &'static str,
+    },
+    /// Nothing was received for too long.
+    #[error("nothing was received for {waited:?}")]
+    Silent {
+        /// How long.
+        waited: Duration,
+    },
+    /// Bytes that violate the protocol.
+    #[error("the other side does not follow the protocol: {what}")]
+    Protocol {
+        /// What was wrong.
+        what: String,
+    },
+    /// A file: a secret, a certificate, a key.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// TLS.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// Values that cannot be used.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl LinkError {
+    /// A violation of the protocol.
+    #[must_use]
+    pub fn protocol(what: impl Into<String>) -> Self {
+        LinkError::Protocol { what: what.into() }
+    }
+
+    /// A failed operation on a connection, with what was done.
+    #[must_use]
+    pub fn connection(verb: impl Into<String>, source: io::Error) -> Self {
+        LinkError::Connection {
+            verb: verb.into(),
+            source,
+        }
+    }
+}

@@ -19,6 +19,7 @@ import time
 from ._command_errors import INTERRUPTED, LOST, report_error
 from ._member import Member
 from ._process_reports import merged
+from ._ready_file import set_ready
 from ._restarts import Restart, Restarts
 
 __all__ = ["Supervisor"]
@@ -41,7 +42,7 @@ class Supervisor:
     Args:
         arguments: those of ``millstream run`` for each process, without the options of a supervisor.
         numbers: the numbers of the processes.
-        of_first: further arguments of the first of them.
+        ready_file: a file that exists while the first of them runs the flow.
         meet: whether they meet over Unix sockets; otherwise the arguments name where they meet others.
         resumes: whether a state directory was given: without one a flow that has died is not started again.
         once: arguments of the first start only, which change the state.
@@ -54,7 +55,7 @@ class Supervisor:
         arguments: list[str],
         numbers: range,
         *,
-        of_first: list[str],
+        ready_file: str | None,
         meet: bool,
         resumes: bool,
         once: list[str],
@@ -63,7 +64,7 @@ class Supervisor:
     ) -> None:
         self.arguments = arguments
         self.numbers = numbers
-        self.of_first = of_first
+        self.ready_file = ready_file
         self.meet = meet
         self.resumes = resumes
         self.once = once
@@ -113,6 +114,7 @@ class Supervisor:
             # Their first commit has the changes that these arguments ask for.
             self.once = []
         shutil.rmtree(self.start_folder, ignore_errors=True)
+        set_ready(self.ready_file, False)
         members, self.members = self.members, []
         if self.signals > 1:
             return report_error("interrupted", INTERRUPTED)
@@ -164,7 +166,8 @@ class Supervisor:
     def started(self, number: int) -> Member:
         hosts = ",".join(f"{self.start_folder}/p{each}" for each in self.numbers)
         place = ["--process", str(number), "--hosts", hosts] if self.meet else []
-        place += [] if self.members else self.of_first
+        if self.ready_file is not None and not self.members:
+            place += ["--ready-file", self.ready_file]
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
         return Member(number, command, raw_lines=self.json_log)
 

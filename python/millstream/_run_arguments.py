@@ -97,8 +97,8 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
         "--restarts",
         type=restarts,
         metavar="N/TIME",
-        help="how many deaths in this time are tolerated (default 10/10m); with --process: start this process "
-        "again when it or another one has died",
+        help="how many deaths in this time are tolerated (default 10/10m); with --process: start this "
+        "process again when it or another one has died",
     )
     parser.add_argument(
         "--process",

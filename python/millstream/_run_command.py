@@ -14,6 +14,7 @@ import sys
 
 from ._command_errors import UsageError, describe, print_traceback, report_error
 from ._flow_file import load
+from ._ready_file import set_ready
 from ._run_arguments import parse, split
 
 TYPE_CHECKING = False
@@ -62,12 +63,12 @@ def supervise(arguments: list[str], options: Any) -> int:
         return report_error(f"{options.file}: no such file", 2)
     kept, _ = split(arguments, {"--restarts": 1} if options.cluster else OF_SUPERVISOR)
     kept, once = split(kept, ONCE)
-    kept, ready = split(kept, {"--ready-file": 1})
+    kept, _ = split(kept, {"--ready-file": 1})
     first = options.cluster.process if options.cluster else 0
     supervisor = Supervisor(
         kept,
         range(first, first + (1 if options.cluster else options.processes)),
-        of_first=ready,
+        ready_file=options.ready_file,
         meet=options.cluster is None and options.processes > 1,
         resumes=options.state is not None,
         once=once,
@@ -146,17 +147,3 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         cluster=options.cluster,
         on_start=on_start,
     )
-
-
-def set_ready(path: str | None, ready: bool) -> None:
-    """Creates or removes the file that exists while the flow runs."""
-    if path is None:
-        return
-    if ready:
-        with open(path, "w"):
-            pass
-    else:
-        from contextlib import suppress
-
-        with suppress(FileNotFoundError):
-            os.remove(path)

@@ -84,6 +84,16 @@ impl Stopper {
     }
 }
 
+/// The place of this process among several, as `millstream/_cluster.py` has checked it.
+#[derive(FromPyObject)]
+struct Cluster {
+    process: usize,
+    hosts: Vec<String>,
+    secret_file: Option<PathBuf>,
+    tls: Option<(PathBuf, PathBuf, PathBuf)>,
+    dead_after: f64,
+}
+
 /// The state directory of a run, and its options.
 #[derive(FromPyObject)]
 pub(crate) struct Saving {
@@ -153,6 +163,7 @@ pub(crate) fn run(
     recovery: Option<Saving>,
     stopper: &Bound<'_, Stopper>,
     rehearsal: Option<&Bound<'_, Rehearsal>>,
+    cluster: Option<Cluster>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;

@@ -1,8 +1,8 @@
 """Flows that tests run on several processes, with their input and their expected output.
 
 The file of a flow reads its input and the path of its output from the environment: ``IN`` is a folder of text
-files, each of which is a partition. The output of any number of processes, as a multiset of lines, equals that
-of one.
+files, each of which is a partition. The output of any number of processes, as a multiset of lines, equals
+that of one.
 """
 
 from __future__ import annotations
@@ -18,23 +18,33 @@ from pathlib import Path
 TIMEOUT = float(os.environ.get("MILLSTREAM_TIMEOUT", "180"))
 """Seconds after which a run hangs."""
 
+# The pause makes a flow slow enough to be interrupted; the step is there in each run, as the graph must be the same.
 HEAD = """
 import os
+import time
 from glob import glob
 import millstream as ms
 
 OUT = os.environ["OUT"]
+PAUSE = float(os.environ.get("PAUSE", "0"))
+
+
+def paced(line):
+    if PAUSE:
+        time.sleep(PAUSE)
+    return line
 
 
 def lines(name):
-    return ms.files.lines(sorted(glob(os.environ["IN"] + "/" + name + "*")))
+    paths = sorted(glob(os.environ["IN"] + "/" + name + ".*"))
+    return flow.source(name, ms.files.lines(paths)).map(paced, name="pace " + name)
 
 
 """
 
 WORDS = """
 flow = ms.Flow("words")
-keyed = flow.source("lines", lines("words")).flat_map(str.split).key_by(str.lower)
+keyed = lines("words").flat_map(str.split).key_by(str.lower)
 each = keyed.count("each", name="each").items()
 last = keyed.count("end", name="last").items().map(lambda pair: ("end", *pair))
 each.merge(last).sink("out", ms.files.write(OUT))
@@ -57,14 +67,14 @@ def check(state, line):
     return state, (a, state["quotes"], "rejected" if state["rejects"] else "accepted")
 
 
-orders = flow.source("feed", lines("market")).key_by(lambda line: line.split(",")[1])
+orders = lines("market").key_by(lambda line: line.split(",")[1])
 checked = orders.stateful("check", check).items().filter(lambda pair: pair[1] is not None)
 checked.sink("out", ms.files.write(OUT))
 """
 
 WINDOWS = """
 flow = ms.Flow("windows")
-readings = flow.source("readings", lines("readings")).map(lambda line: line.split(","))
+readings = lines("readings").map(lambda line: line.split(","))
 (readings.event_time(lambda reading: int(reading[0]), lateness=5)
     .key_by(lambda reading: reading[1])
     .map(lambda reading: int(reading[2]))
@@ -79,7 +89,7 @@ flow = ms.Flow("joins")
 
 
 def timed(name):
-    rows = flow.source(name, lines(name)).map(lambda line: line.split(","))
+    rows = lines(name).map(lambda line: line.split(","))
     keyed = rows.event_time(lambda row: int(row[0]), lateness=5).key_by(lambda row: row[1])
     return keyed.map(lambda row: row[2])
 
@@ -154,9 +164,11 @@ class Shape:
         INPUTS[name](folder / "in", random.Random(seed), count)
         self.expected = self.run_on_one()
 
-    def environment(self, out: Path) -> dict[str, str]:
+    def environment(self, out: Path, seconds: float = 0.0) -> dict[str, str]:
+        """What the flow reads from the environment; a run on one worker takes at least so many seconds."""
         out.parent.mkdir(exist_ok=True)
-        return os.environ | {"IN": str(self.folder / "in"), "OUT": str(out)}
+        lines = sum(len(file.read_text().splitlines()) for file in (self.folder / "in").iterdir())
+        return os.environ | {"IN": str(self.folder / "in"), "OUT": str(out), "PAUSE": str(seconds / lines)}
 
     def run_on_one(self) -> Counter[str]:
         """The output of one process that nothing interrupts."""

@@ -29,6 +29,7 @@ pub mod random;
 mod receive;
 pub mod report;
 mod run;
+mod scale;
 mod send;
 mod service;
 mod state;
@@ -68,6 +69,8 @@ enum Verb {
     Receive(receive::Args),
     /// Write a file of test data.
     Generate(generate::Args),
+    /// Divide the state of a flow among another number of processes.
+    Scale(scale::Args),
     /// Look into the state that a flow has saved.
     State(state::Args),
     /// Look into journals, append to them, move their records.
@@ -87,6 +90,7 @@ impl Verb {
             Self::Send(args) => ("send", send::run(args)),
             Self::Receive(args) => ("receive", receive::run(args)),
             Self::Generate(args) => ("generate", generate::run(&args)),
+            Self::Scale(args) => ("scale", scale::run(&args)),
             Self::State(args) => state::run(args, show),
             Self::Journal(args) => journal::run(args),
             Self::Queue(args) => queue::run(args),

@@ -1,0 +1,91 @@
+//! `millstream scale`: divides the state of a flow among another number of processes.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
+use millstream_flow::FlowError;
+use millstream_flow::checkpoint::{Rescaled, rescale};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::report;
+
+/// The options of `millstream scale`.
+#[derive(clap::Args, Debug)]
+#[command(
+    long_about = "Divide the state of a stopped flow among another number of processes.
+
+The flow must have been stopped in an orderly way (Ctrl-C, SIGTERM) or have ended. After a crash start it once more with the old number
+of processes, and stop it. A crash of this command leaves the old state or the new one; if it was interrupted, run it again.",
+    after_help = "Example:
+  millstream scale state --processes 4
+  millstream run flow.py --processes 4 --state state"
+)]
+pub(super) struct Args {
+    /// The state directory, as `run --state` has it.
+    dir: PathBuf,
+    /// The new number of processes; 1 for a run without --processes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    processes: u16,
+    /// The workers of each process; as before by default.
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Divides the state, and prints what it moved and how long it took.
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let workers = args.workers.map(usize::from);
+    let done = rescale(&args.dir, usize::from(args.processes), workers);
+    let done = done.map_err(|error| match error {
+        FlowError::Usage(message) => Failure::usage(message),
+        error => Failure::failed(error),
+    })?;
+    let report = Report::of(&done);
+    report::print(&report, &report.to_string(), args.json)
+}
+
+/// What was moved.
+#[derive(Serialize)]
+struct Report {
+    from_processes: usize,
+    processes: usize,
+    workers: usize,
+    epoch: u64,
+    keys: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+impl Report {
+    fn of(done: &Rescaled) -> Self {
+        Report {
+            from_processes: done.from,
+            processes: done.processes,
+            workers: done.workers,
+            epoch: done.epoch,
+            keys: done.keys,
+            bytes: done.bytes,
+            seconds: done.elapsed.as_secs_f64(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.processes == 1 { "" } else { "es" };
+        write!(
+            f,
+            "{} -> {} process{plural}: {} keys, {}, as of epoch {}, in {:.3} s",
+            self.from_processes,
+            self.processes,
+            self.keys,
+            ByteSize(self.bytes),
+            self.epoch,
+            self.seconds
+        )
+    }
+}

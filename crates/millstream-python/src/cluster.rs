@@ -1,0 +1,50 @@
+//! The processes of a flow, as `millstream/_cluster.py` describes them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
+use millstream_flow::Cause;
+use millstream_flow::cluster::{Cluster, Joined, Membership, Offer};
+use pyo3::prelude::*;
+
+use crate::error::usage;
+use crate::run::Stopper;
+
+/// The place of this process among several, whose options are checked.
+#[derive(FromPyObject)]
+pub(crate) struct Place {
+    process: usize,
+    hosts: Vec<String>,
+    secret_file: Option<PathBuf>,
+    tls: Option<(PathBuf, PathBuf, PathBuf)>,
+    dead_after: f64,
+}
+
+/// A cluster whose wait for the other processes ends when this one is asked to stop.
+struct Attentive {
+    processes: Processes,
+    stopper: Py<Stopper>,
+}
+
+impl Attentive {
+    /// Whether a signal has asked this process to stop; Python's handlers of signals run meanwhile.
+    fn is_stopped(&self) -> bool {
+        Python::attach(|py| {
+            // A handler that raises has noted the request: the second signal ends the wait as the first does.
+            py.check_signals().is_err() || self.stopper.get().is_stopped()
+        })
+    }
+}
+
+impl Cluster for Attentive {
+    fn membership(&self) -> Membership {
+        self.processes.membership()
+    }
+
+    fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause> {
+        self.processes
+            .join(offer, &|| stopping() || self.is_stopped())
+    }
+}

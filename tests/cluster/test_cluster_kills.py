@@ -1,0 +1,61 @@
+"""Processes of a flow are killed with -9 at random moments under load: output equals that of an unbroken run.
+
+``make crash`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow here). A failure prints the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from shapes import SHAPES, Shape, command
+from supervised import Supervised, children, wait_for
+
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "5"))
+SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
+LAYOUTS = {"words": (2, 1), "market": (3, 1), "windows": (2, 2), "joins": (4, 1)}
+A_LIFE = 4
+"""How often processes of one supervisor are killed, before it is killed: its pauses grow."""
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_killed_processes_lose_and_repeat_nothing(name: str, tmp_path: Path) -> None:
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
+    shape = Shape(name, tmp_path, SEED, 4000)
+    processes, workers = LAYOUTS[name]
+    out, ready = tmp_path / "out" / "out.txt", tmp_path / "ready"
+    # Only workers that read a partition pause.
+    environment = shape.environment(out, seconds=1.0 * min(KILLS, 300) * processes * workers)
+    options = ["--processes", processes, "--workers", workers, "--state", tmp_path / "state"]
+    options += ["--epoch", "20ms", "--sync", "never", "--ready-file", ready]
+    kills, ended = 0, False
+    while not ended:
+        running = Supervised(command(shape.flow, *options), environment)
+        for _ in range(A_LIFE):
+            if kills == KILLS:
+                break
+            if chance.random() < 0.7:
+                wait_for(lambda: ready.exists() or running.process.poll() is not None, "the flow", 60)
+                time.sleep(chance.random() * 0.5)
+            else:
+                time.sleep(chance.random())
+            victims = children(running.process.pid)
+            if running.process.poll() is None and victims:
+                running.kill(chance.choice(victims))
+                kills += 1
+        if kills < KILLS and running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
+            kills += 1
+        else:
+            running.end(0)
+            ended = True
+    figures = {"promise": 23, "flow": name, "processes": processes, "workers": workers, "kills": kills}
+    print(json.dumps(figures | {"first_seed": SEED}))
+    shape.check(out)
+    assert kills > 0

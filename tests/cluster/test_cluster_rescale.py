@@ -1,0 +1,65 @@
+"""The number of processes changes in the middle of windows and joins: 1, 4, 2, 3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shapes import SHAPES, Shape, command
+from supervised import Supervised, wait_for
+
+from millstream.__main__ import main
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_output_survives_a_change_of_the_number_of_processes(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shape = Shape(name, tmp_path, seed=1, count=2000)
+    out, ready, state = tmp_path / "out" / "out.txt", tmp_path / "ready", tmp_path / "state"
+    numbers = [1, 4, 2, 3]
+    for at, processes in enumerate(numbers):
+        last = at == len(numbers) - 1
+        if at:
+            capfd.readouterr()
+            assert main(["scale", str(state), "--processes", str(processes)]) == 0
+            said = capfd.readouterr()
+            assert f"{processes} process" in said.out, said
+        environment = shape.environment(out, seconds=0.0 if last else 20.0)
+        options = ["--processes", processes, "--state", state, "--epoch", "20ms", "--ready-file", ready]
+        running = Supervised(command(shape.flow, *options), environment)
+        if not last:
+            wait_for(ready.exists, "the flow")
+            size = total(out)
+            if name in ("words", "market"):
+                wait_for(lambda size=size: total(out) > size, "output")
+            running.process.terminate()
+        running.end(0)
+    shape.check(out)
+
+
+def total(out: Path) -> int:
+    """The bytes of the output of all processes."""
+    return sum(file.stat().st_size for file in out.parent.glob(f"{out.stem}*"))
+
+
+def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+    shape = Shape("words", tmp_path, seed=1, count=200)
+    environment = shape.environment(tmp_path / "out" / "out.txt")
+    options = ["--state", tmp_path / "state"]
+    Supervised(command(shape.flow, "--processes", 2, *options), environment).end(0)
+    text = Supervised(command(shape.flow, "--processes", 3, *options), environment).end(1)
+    assert "millstream scale" in text
+
+
+def test_a_running_flow_is_not_scaled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shape = Shape("words", tmp_path, seed=1, count=2000)
+    environment = shape.environment(tmp_path / "out" / "out.txt", seconds=60.0)
+    ready = tmp_path / "ready"
+    options = ["--processes", 2, "--state", tmp_path / "state", "--ready-file", ready]
+    running = Supervised(command(shape.flow, *options), environment)
+    wait_for(ready.exists, "the flow")
+    assert main(["scale", str(tmp_path / "state"), "--processes", "3"]) == 1
+    assert "stop" in capfd.readouterr().err
+    running.process.terminate()
+    running.end(0)

@@ -54,7 +54,9 @@ class Machine:
 def two_machines() -> Iterator[tuple[Machine, Machine]]:
     """Two machines that reach each other."""
     numbers = (os.getpid() % 64, os.getpid() // 64 % 256)
-    machines = [Machine(f"ms{os.getpid()}-{n}", f"10.{64 + numbers[0]}.{numbers[1]}.{n + 1}") for n in range(2)]
+    machines = [
+        Machine(f"ms{os.getpid()}-{n}", f"10.{64 + numbers[0]}.{numbers[1]}.{n + 1}") for n in range(2)
+    ]
     try:
         for machine in machines:
             run("ip", "netns", "add", machine.name)

@@ -73,7 +73,9 @@ def test_an_address_that_others_reach_needs_a_secret(shape: Shape) -> None:
 
 def test_garbage_on_the_port_does_no_harm(start: Start, shape: Shape, tmp_path: Path) -> None:
     first = start(0)
-    port = int(next(part for part in first.process.args if "127.0.0.1:" in str(part)).split(",")[0].split(":")[1])
+    port = int(
+        next(part for part in first.process.args if "127.0.0.1:" in str(part)).split(",")[0].split(":")[1]
+    )
     for data in (b"", b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 100_000):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Machines of a test: network namespaces that are connected by a pair of virtual interfaces. Root is needed."""
+"""Machines of a test: network namespaces that a pair of virtual interfaces connects. Root is needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Machine:
         self.filter("drop")
 
     def reset_incoming(self) -> None:
-        """Answers each packet of TCP with a reset, and to nobody else."""
+        """Answers each packet of TCP with a reset."""
         self.filter("meta l4proto tcp reject with tcp reset")
 
     def filter(self, rule: str) -> None:

@@ -86,6 +86,11 @@ class Supervised:
         except ProcessLookupError:
             pass
 
+    def is_ready(self, file: Path) -> bool:
+        """Waits until the file of ``--ready-file`` exists, or the run has ended."""
+        wait_for(lambda: file.exists() or self.process.poll() is not None, "the flow")
+        return file.exists()
+
     def end(self, code: int = 0) -> str:
         """Waits for its end; returns what it has printed on standard error."""
         try:

@@ -1,4 +1,4 @@
-"""Processes of a flow are killed with -9 at random moments under load: output equals that of an unbroken run.
+"""Processes of a flow are killed with -9 at random moments: output equals that of an unbroken run.
 
 ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow here). A failure prints the seed.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from shapes import SHAPES, Shape, command
-from supervised import Supervised, children, wait_for
+from supervised import Supervised, children
 
 KILLS = int(os.environ.get("MILLSTREAM_KILLS", "5"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
@@ -40,7 +40,7 @@ def test_killed_processes_lose_and_repeat_nothing(name: str, tmp_path: Path) -> 
             if kills == KILLS:
                 break
             if chance.random() < 0.7:
-                wait_for(lambda: ready.exists() or running.process.poll() is not None, "the flow", 60)
+                running.is_ready(ready)
                 time.sleep(chance.random() * 0.5)
             else:
                 time.sleep(chance.random())

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from millstream.__main__ import main
 from shapes import SHAPES, Shape, command
 from supervised import Supervised, wait_for
-
-from millstream.__main__ import main
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mio::Waker;
 
 use crate::clock::now_ns;
-use crate::cluster::HandledLoad;
+use crate::cluster::{HandledLoad, Member};
 use crate::error::FlowError;
 use crate::run::lag::{PartitionLag, WatchedLag};
 use crate::run::metrics::{LinkMetrics, OutboxMetrics, StepMetrics};
@@ -237,6 +237,11 @@ impl Control {
         self.others.as_ref()
     }
 
+    /// Where to send notices to other processes, once they have been met.
+    pub(crate) fn member(&self) -> Option<&dyn Member> {
+        self.others.as_ref()?.member()
+    }
+
     /// Whether the run has more than one worker.
     pub(crate) fn has_peers(&self) -> bool {
         self.peers.len() > 1
@@ -393,8 +398,8 @@ impl Control {
 
     /// Asks the sources to end, on all processes of the run; the input read so far is processed and flushed.
     pub fn stop(&self) {
-        if let Some(others) = &self.others {
-            others.member.stop();
+        if let Some(member) = self.member() {
+            member.stop();
         }
         self.stop_here();
     }
@@ -459,9 +464,9 @@ impl Control {
     pub(crate) fn fail(&self, error: FlowError) {
         let cause = self.others.as_ref().map(|_| error.to_string());
         if self.fail_here(error)
-            && let (Some(others), Some(cause)) = (&self.others, cause)
+            && let (Some(member), Some(cause)) = (self.member(), cause)
         {
-            others.member.failed(&cause);
+            member.failed(&cause);
         }
     }
 
@@ -481,8 +486,10 @@ impl Control {
 
     /// Ends a run that could not start.
     pub(crate) fn end_start(&self, error: &FlowError) {
+        if let Some(member) = self.member() {
+            member.failed(&error.to_string());
+        }
         if let Some(others) = &self.others {
-            others.member.failed(&error.to_string());
             others.end();
         }
         self.abandon();
@@ -508,8 +515,8 @@ impl Control {
     /// Records that one more worker of this process has opened all its connectors.
     pub(crate) fn worker_built(&self) {
         if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.local.len() {
-            match &self.others {
-                Some(others) => others.member.built(),
+            match self.member() {
+                Some(member) => member.built(),
                 None => self.go(),
             }
         }

@@ -51,7 +51,8 @@ pub(crate) struct Others {
     pub(crate) membership: Membership,
     /// The number of workers of each process.
     workers: usize,
-    pub(crate) member: Arc<dyn Member>,
+    /// Where to send notices to, once the others have been met.
+    member: OnceLock<Arc<dyn Member>>,
     /// What each local worker has processed, by the process that sent it and by the worker.
     handled: Vec<Sums>,
     /// What each worker of another process has reported of what this process has sent to it.
@@ -64,7 +65,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    pub(crate) fn new(membership: Membership, workers: usize, member: Arc<dyn Member>) -> Self {
+    pub(crate) fn new(membership: Membership, workers: usize) -> Self {
         fn many<T: Default>(count: usize) -> Vec<T> {
             (0..count).map(|_| T::default()).collect()
         }
@@ -72,7 +73,7 @@ impl Others {
         Others {
             membership,
             workers,
-            member,
+            member: OnceLock::new(),
             handled: many(all),
             reported: many(all),
             links: many(membership.processes),
@@ -80,6 +81,16 @@ impl Others {
             idle: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
+    }
+
+    /// Begins to send notices to the other processes, which have been met.
+    pub(crate) fn meet(&self, member: &Arc<dyn Member>) {
+        let _ = self.member.set(Arc::clone(member));
+    }
+
+    /// Where to send notices to, once the others have been met.
+    pub(crate) fn member(&self) -> Option<&dyn Member> {
+        self.member.get().map(|member| &**member)
     }
 
     /// The number of the first worker of this process.
@@ -182,7 +193,9 @@ pub(super) fn report_handled(control: &Control, others: &Others) {
             for load in &changes {
                 reported[index(load)] = (load.weight, load.items);
             }
-            others.member.handled(&changes);
+            if let Some(member) = others.member() {
+                member.handled(&changes);
+            }
         }
         std::thread::park_timeout(LOOK);
     }

@@ -8,7 +8,8 @@ import sys
 
 from . import _millstream
 from ._cluster import Cluster
-from ._errors import FlowUsageError
+from ._command_errors import INTERRUPTED, LOST
+from ._errors import FlowUsageError, MemberLostError
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
 
@@ -129,9 +130,9 @@ def run_saving(
             rehearsal,
             cluster,
         )
-    except BaseException:
+    except BaseException as error:
         if not stopper.ended:
-            _abandoned.append(stopper)
+            _abandoned.append((stopper, LOST if isinstance(error, MemberLostError) else INTERRUPTED))
         raise
     finally:
         restore_collector()
@@ -141,15 +142,17 @@ def run_saving(
     return report
 
 
-_abandoned: list[_millstream.Stopper] = []
-"""Flows that are not waited for after a second signal."""
+_abandoned: list[tuple[_millstream.Stopper, int]] = []
+"""Flows that are not waited for after a second signal or the loss of another process, each with the exit code
+for that."""
 
 
 @atexit.register
 def _leave() -> None:
     """Ends a process whose abandoned workers are still inside a step: an interpreter cannot be finalized
     meanwhile. It was registered early, so that this runs after the functions of others."""
-    if all(stopper.ended for stopper in _abandoned):
+    codes = [code for stopper, code in _abandoned if not stopper.ended]
+    if not codes:
         return
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -157,7 +160,7 @@ def _leave() -> None:
         except Exception:
             # Nothing is left that could report the error.
             pass
-    os._exit(130)
+    os._exit(codes[-1])
 
 
 def in_notebook() -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 TIMEOUT = float(os.environ.get("MILLSTREAM_TIMEOUT", "180"))
 """Seconds after which a run hangs."""
 
-# The pause makes a flow slow enough to be interrupted. The step is there in each run, as graphs must be equal.
+# The pause makes a flow slow enough to be interrupted. All runs have the step: their graphs must be equal.
 HEAD = """
 import os
 import time

@@ -1,6 +1,6 @@
 """Processes of a flow are killed with -9 at random moments: output equals that of an unbroken run.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow here). A failure prints the seed.
+``make crash`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow). A failure prints the seed.
 """
 
 from __future__ import annotations

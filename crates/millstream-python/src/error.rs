@@ -107,9 +107,11 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
     match error {
         FlowError::Failed(failure) => step_error(py, failure, &message),
         FlowError::Open { cause, .. } => open_error(py, cause, &message),
-        FlowError::Panicked { .. } | FlowError::State { .. } | FlowError::Vanished { .. } => {
-            make(py, "FlowError", &message)
-        }
+        FlowError::Lost { .. } => make(py, "MemberLostError", &message),
+        FlowError::Panicked { .. }
+        | FlowError::State { .. }
+        | FlowError::Vanished { .. }
+        | FlowError::Cluster { .. } => make(py, "FlowError", &message),
         FlowError::Crashed(_) => make(py, "SimulatedCrash", &message),
         FlowError::Unreadable { cause, .. } => {
             let error = make(py, "FlowError", &message);

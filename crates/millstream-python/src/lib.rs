@@ -11,6 +11,7 @@ mod batch;
 mod calls;
 mod cli;
 mod clock;
+mod cluster;
 mod compression;
 mod datetime;
 mod debug;

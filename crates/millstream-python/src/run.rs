@@ -15,6 +15,7 @@ use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
 use crate::clock::VirtualClock;
+use crate::cluster::Place;
 use crate::error::{to_python, usage};
 use crate::flow::Flow;
 use crate::gil;
@@ -82,16 +83,6 @@ impl Stopper {
             control.stop();
         }
     }
-}
-
-/// The place of this process among several, as `millstream/_cluster.py` has checked it.
-#[derive(FromPyObject)]
-struct Cluster {
-    process: usize,
-    hosts: Vec<String>,
-    secret_file: Option<PathBuf>,
-    tls: Option<(PathBuf, PathBuf, PathBuf)>,
-    dead_after: f64,
 }
 
 /// The state directory of a run, and its options.
@@ -163,12 +154,15 @@ pub(crate) fn run(
     recovery: Option<Saving>,
     stopper: &Bound<'_, Stopper>,
     rehearsal: Option<&Bound<'_, Rehearsal>>,
-    cluster: Option<Cluster>,
+    cluster: Option<Place>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
+        cluster: cluster
+            .map(|place| place.cluster(stopper))
+            .transpose()?,
         ..options(
             py,
             (workers, spin),

@@ -130,7 +130,7 @@ def resume(keys: int, repeats: int) -> float:
         for _ in range(repeats + 1):
             stopper, seen = _millstream.Stopper(), 0
             start = perf_counter()
-            _millstream.run(flow._flow, 1, False, None, 1.0, None, saving, stopper, None)
+            _millstream.run(flow._flow, 1, False, None, 1.0, None, saving, stopper, None, None)
             times.append(first - start)
             until = 1
     # The first run has made the state.

@@ -30,6 +30,7 @@ class Cluster:
         tls_cert: the certificate of this process, a PEM file, for connections that certificates authenticate.
         tls_key: its private key, a PEM file.
         tls_ca: the certificates of the authorities that sign for the processes, a PEM file.
+        tls_name: the name in the certificates of the others; the host of each address by default.
         dead_after: after how many seconds without a sign of life another process is taken for dead, from 1.
 
     Raises:
@@ -49,6 +50,7 @@ class Cluster:
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
+        tls_name: str | None = None,
         dead_after: float = 10.0,
     ) -> None:
         if isinstance(hosts, str) or not all(isinstance(host, str) for host in hosts):
@@ -59,6 +61,12 @@ class Cluster:
         given = [name is not None for name in (tls_cert, tls_key, tls_ca)]
         if any(given) and not all(given):
             raise FlowUsageError("tls_cert, tls_key and tls_ca come together")
+        if secret_file is not None and any(given):
+            raise FlowUsageError(
+                "the processes recognise each other by a secret or by certificates, not by both"
+            )
+        if tls_name is not None and not any(given):
+            raise FlowUsageError("tls_name needs tls_cert, tls_key and tls_ca")
         if not dead_after >= 1:
             raise FlowUsageError(f"dead_after is a number of seconds from 1, not {dead_after!r}")
         self.process = process
@@ -66,7 +74,7 @@ class Cluster:
         self.secret_file = None if secret_file is None else os.fspath(secret_file)
         self.tls = None
         if tls_cert is not None and tls_key is not None and tls_ca is not None:
-            self.tls = (os.fspath(tls_cert), os.fspath(tls_key), os.fspath(tls_ca))
+            self.tls = (os.fspath(tls_cert), os.fspath(tls_key), os.fspath(tls_ca), tls_name)
         self.dead_after = float(dead_after)
 
     def __repr__(self) -> str:

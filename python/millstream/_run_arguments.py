@@ -14,6 +14,8 @@ __all__ = ["parse", "split"]
 
 WORKERS_MAX = 256
 PROCESSES_MAX = 64
+OF_MACHINES = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
+"""Options of a process among several machines."""
 
 
 def parse(arguments: list[str]) -> Any:
@@ -120,6 +122,9 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(name, metavar="FILE", help=f"{what}, in PEM")
     parser.add_argument(
+        "--tls-name", metavar="NAME", help="the name in the certificates of the others (default: their hosts)"
+    )
+    parser.add_argument(
         "--dead-after",
         type=length,
         metavar="TIME",
@@ -154,11 +159,10 @@ def add_log(parser: argparse.ArgumentParser) -> None:
 
 def check_processes(options: Any) -> None:
     """Raises for options of several processes that contradict each other; sets ``cluster``."""
-    of_machines = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca")
     if options.replay and (options.process or options.processes):
         raise UsageError("--replay runs on one process: leave out --processes and --process")
     if options.process is None:
-        given = [name for name in of_machines if getattr(options, name) is not None]
+        given = [name for name in OF_MACHINES if getattr(options, name) is not None]
         if given:
             raise UsageError(f"--{given[0].replace('_', '-')} needs --process")
         if options.processes is None and (options.restarts or options.dead_after):
@@ -184,7 +188,7 @@ def cluster(options: Any) -> Any:
     hosts = read_hosts(options.hosts, options.processes, own)
     if number >= len(hosts):
         raise UsageError(f"--process {number}: --hosts names the processes 0 to {len(hosts) - 1}")
-    files = {name: getattr(options, name) for name in ("secret_file", "tls_cert", "tls_key", "tls_ca")}
+    files = {name: getattr(options, name) for name in OF_MACHINES[1:]}
     limit = {} if options.dead_after is None else {"dead_after": options.dead_after}
     try:
         return Cluster(number, hosts, **files, **limit)

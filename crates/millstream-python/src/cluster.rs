@@ -18,11 +18,29 @@ pub(crate) struct Place {
     process: usize,
     hosts: Vec<String>,
     secret_file: Option<PathBuf>,
-    tls: Option<(PathBuf, PathBuf, PathBuf)>,
+    tls: Option<(PathBuf, PathBuf, PathBuf, Option<String>)>,
     dead_after: f64,
 }
 
 impl Place {
+    fn settings(self) -> Result<Settings, Cause> {
+        let auth = match (self.secret_file, self.tls) {
+            (Some(file), _) => Auth::Secret(Secret::read(&file)?),
+            (None, Some((certificate, key, authorities, name))) => Auth::Tls(Tls {
+                certificate,
+                key,
+                authorities,
+                name,
+            }),
+            (None, None) => Auth::None,
+        };
+        let hosts = self.hosts.iter().map(|host| host.parse());
+        let mut settings = Settings::new(self.process, hosts.collect::<Result<_, _>>()?, auth);
+        settings.dead_after = Duration::try_from_secs_f64(self.dead_after)?;
+        settings.heartbeat = settings.heartbeat.min(settings.dead_after / 4);
+        Ok(settings)
+    }
+
     /// The cluster that this place is in; the wait for the others ends when `stopper` is asked to stop.
     pub(crate) fn cluster(self, stopper: &Bound<'_, Stopper>) -> PyResult<Arc<dyn Cluster>> {
         let py = stopper.py();

@@ -101,6 +101,7 @@ impl Committer {
                 Ok(CommitNotice::Part(part)) => pending.add(part),
                 Ok(CommitNotice::WorkerEnded) => pending.workers_ended += 1,
                 Ok(CommitNotice::Drained) => pending.drained = self.control.is_drained(),
+                Ok(CommitNotice::Cluster(event)) => tracing::debug!(?event, "not expected"),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }

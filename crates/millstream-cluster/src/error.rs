@@ -1,0 +1,73 @@
+//! Why a process could not join the others.
+
+use std::time::Duration;
+
+use millstream_link::{Address, LinkError};
+
+/// Why a process could not join the others.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// A connection, a secret or a certificate.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The address of this process cannot be used.
+    #[error("process {process} cannot listen on {address}: {source}")]
+    Listen {
+        /// This process.
+        process: usize,
+        /// Its address.
+        address: Address,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// The other side speaks another version.
+    #[error(
+        "the process at the other end speaks version {theirs} of the cluster's protocol, this one {ours}: start all processes with the \
+         same Millstream"
+    )]
+    Version {
+        /// Theirs.
+        theirs: u32,
+        /// Ours.
+        ours: u32,
+    },
+    /// Process 0 or another process has refused this one, or its state is not what the others need.
+    #[error("{0}")]
+    Refused(String),
+    /// The other side has not proved that it knows the secret.
+    #[error(
+        "the process at {address} does not know the secret, or was started without one (--secret-file)"
+    )]
+    OtherSecret {
+        /// Its address.
+        address: Address,
+    },
+    /// The wait was stopped.
+    #[error("stopped while waiting for the other processes: {missing}")]
+    Stopped {
+        /// What was missing.
+        missing: String,
+    },
+    /// A process has died before the run began.
+    #[error("process {process} has died: {cause}")]
+    Died {
+        /// Its number.
+        process: usize,
+        /// Why.
+        cause: String,
+    },
+    /// The data links were not made in time.
+    #[error("no data link to process {process} after {waited:?}: {cause}")]
+    NoLink {
+        /// Its number.
+        process: usize,
+        /// How long was waited.
+        waited: Duration,
+        /// The last failure.
+        cause: String,
+    },
+    /// Options that do not fit together.
+    #[error("{0}")]
+    Usage(String),
+}

@@ -1,0 +1,208 @@
+//! A process other than process 0.
+//!
+//! Invariant: after [`Event::Died`] nothing is sent and no event comes.
+
+use std::collections::VecDeque;
+
+use millstream_flow::cluster::{Event, Offer};
+
+use super::message::{Body, Message};
+use super::silence::{Line, OwnPause};
+use super::{Connection, Notice, Output, Times};
+
+/// A process other than process 0.
+#[derive(Debug)]
+pub struct Participant {
+    offer: Offer,
+    times: Times,
+    line: Option<Line>,
+    /// The run; 0 before it begins.
+    run: u64,
+    /// Nothing more is done: the run is over, or this process was refused.
+    over: bool,
+    /// This process, or process 0, has ended without a failure: a lost connection is no death.
+    ended: bool,
+    pause: OwnPause,
+    outputs: VecDeque<Output>,
+}
+
+impl Participant {
+    /// A process that offers this.
+    #[must_use]
+    pub fn new(offer: Offer, times: Times) -> Self {
+        Participant {
+            offer,
+            times,
+            line: None,
+            run: 0,
+            over: false,
+            ended: false,
+            pause: OwnPause::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The control link to process 0 is authenticated.
+    pub fn connected(&mut self, connection: Connection, now_ms: u64) {
+        self.line = Some(Line::new(connection, now_ms));
+        let offer = self.offer.clone();
+        self.send(Body::Offer(offer));
+    }
+
+    /// A message has arrived.
+    pub fn received(&mut self, connection: Connection, message: Message, now_ms: u64) {
+        let Some(line) = self
+            .line
+            .as_mut()
+            .filter(|line| line.connection == connection)
+        else {
+            return;
+        };
+        line.heard(now_ms);
+        if self.over || !is_of_run(message.run, self.run) {
+            return;
+        }
+        match message.body {
+            Body::Start(start) if self.run == 0 => {
+                self.run = start.run;
+                self.outputs.push_back(Output::Started(start));
+            }
+            Body::Refused { again, text } if self.run == 0 => {
+                self.over = true;
+                self.outputs.push_back(Output::Refused { again, text });
+            }
+            Body::Alive => {}
+            Body::Go => self.event(Event::Go),
+            Body::Raise(raise) => self.event(Event::Raise(raise)),
+            Body::Committed { epoch, last } => self.event(Event::Committed { epoch, last }),
+            Body::Handled(loads) => {
+                for load in loads {
+                    self.event(Event::Handled(load));
+                }
+            }
+            Body::Stop => self.event(Event::Stop),
+            Body::Died { process, cause } => self.die(process, cause),
+            Body::Ended => self.ended = true,
+            _ => self.die(0, "it does not follow the protocol".to_owned()),
+        }
+    }
+
+    /// The control link is lost.
+    pub fn lost(&mut self, connection: Connection, cause: &str) {
+        if self.line.is_none_or(|line| line.connection != connection) {
+            return;
+        }
+        self.line = None;
+        if self.over || self.ended {
+            self.over = true;
+        } else if self.run == 0 {
+            self.over = true;
+            let text = cause.to_owned();
+            self.outputs
+                .push_back(Output::Refused { again: true, text });
+        } else {
+            self.die(0, cause.to_owned());
+        }
+    }
+
+    /// The flow of this process reports something.
+    pub fn notice(&mut self, notice: Notice) {
+        if self.over || self.run == 0 {
+            return;
+        }
+        let body = match notice {
+            Notice::Built => Body::Built,
+            Notice::Drained { has_input } => Body::Drained { has_input },
+            Notice::Prepared {
+                epoch,
+                changed,
+                last,
+            } => Body::Prepared {
+                epoch,
+                changed,
+                last,
+            },
+            Notice::Handled(loads) => Body::Handled(loads),
+            Notice::Stop => Body::Stop,
+            Notice::Failed(cause) => Body::Failed { cause },
+            Notice::Lost { process, cause } if !self.ended => Body::Lost { process, cause },
+            Notice::Ended => {
+                self.ended = true;
+                Body::Ended
+            }
+            // Process 0 alone raises and commits.
+            Notice::Raise(_) | Notice::Committed(_) | Notice::Lost { .. } => return,
+        };
+        self.send(body);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now_ms: u64) {
+        self.pause.tick(now_ms, &self.times, self.line.iter_mut());
+        let Some(line) = self.line.as_mut() else {
+            return;
+        };
+        if line.is_silent(now_ms, &self.times) {
+            let (connection, waited_ms) = (line.connection, self.times.dead_after_ms);
+            let cause = format!("nothing was received from it for {waited_ms} ms");
+            self.notice(Notice::Lost {
+                process: 0,
+                cause: cause.clone(),
+            });
+            self.outputs.push_back(Output::Close(connection));
+            self.lost(connection, &cause);
+        } else if line.needs_heartbeat(now_ms, &self.times) {
+            line.sent(now_ms);
+            self.send(Body::Alive);
+        }
+    }
+
+    /// Returns the next thing to do.
+    pub fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Whether the run is over for this process: it has died, or ended and lost its link.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether a data link may end now: this process has ended, or process 0 has.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn die(&mut self, process: usize, cause: String) {
+        self.event(Event::Died { process, cause });
+        self.over = true;
+        if let Some(line) = self.line {
+            self.outputs.push_back(Output::Close(line.connection));
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn send(&mut self, body: Body) {
+        if let Some(line) = &self.line {
+            let (to, run) = (line.connection, self.run);
+            let message = Message { run, body };
+            self.outputs.push_back(Output::Send { to, message });
+        }
+    }
+}
+
+/// A message before the run has run id 0: the start, a refusal, a sign of life.
+#[cfg(not(feature = "simulation"))]
+pub(super) fn is_of_run(of: u64, run: u64) -> bool {
+    of == run || of == 0
+}
+
+#[cfg(feature = "simulation")]
+pub(super) fn is_of_run(of: u64, run: u64) -> bool {
+    use super::planted::{Bug, is_planted};
+    of == run || of == 0 || is_planted(Bug::TakesOldRun)
+}

@@ -181,6 +181,22 @@ pub enum FlowError {
         /// The first difference.
         what: String,
     },
+    /// The processes of a run could not meet.
+    #[error("process {process} of the cluster: {cause}")]
+    Cluster {
+        /// This process.
+        process: usize,
+        /// Why: another flow or version, a process that was not reached.
+        cause: Cause,
+    },
+    /// Another process of the run has failed or died, which ends the run everywhere. See [`is_lost`](FlowError::is_lost).
+    #[error("process {process} of the cluster has ended: {cause}")]
+    Lost {
+        /// The process that ended first.
+        process: usize,
+        /// Why, as far as is known.
+        cause: String,
+    },
     /// A step failed while the flow was running.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -195,6 +211,12 @@ pub enum FlowError {
 }
 
 impl FlowError {
+    /// Whether another process of the run has ended it: started again, the run resumes.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, FlowError::Lost { .. })
+    }
+
     /// Creates the error of a panic in `step` from the panic's payload.
     pub(crate) fn panicked(step: String, panic: &(dyn Any + Send)) -> Self {
         let message = panic.downcast_ref::<String>().map(String::as_str);

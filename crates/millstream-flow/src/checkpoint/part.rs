@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use super::record::TimeMark;
 use super::resume::Resume;
 use super::sinks::WriterId;
+use crate::cluster::Event;
 use crate::describe::node::NodeId;
 use crate::source::Position;
 
@@ -46,8 +47,10 @@ pub(crate) enum CommitNotice {
     Part(EpochPart),
     /// A worker has ended.
     WorkerEnded,
-    /// All sources have ended.
+    /// All sources of this process have ended.
     Drained,
+    /// An event of a run of several processes that concerns commits.
+    Cluster(Event),
 }
 
 /// The parts of one worker in the epochs of a run.

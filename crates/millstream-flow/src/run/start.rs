@@ -155,6 +155,7 @@ fn begin_checkpoints(
         plan.sinks.begin(name, &plan.nodes, None, control)?;
         return Ok((None, None));
     };
+    let recovery = &recovery.of_process(None)?;
     running.control.keep_state();
     let workers = running.options.workers;
     let parts = FlowParts {
@@ -167,7 +168,7 @@ fn begin_checkpoints(
     let (name, control) = (&running.name, &running.control);
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
-    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns);
+    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns, None);
     let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
     let ResumedRun { resume, commit, .. } = resumed;
     let (sender, notices) = channel();
@@ -179,8 +180,9 @@ fn begin_checkpoints(
     }
     let committer = Committer {
         store: resumed.store,
-        base: commit.epoch,
+        base: resumed.base,
         commit,
+        shared: None,
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),

@@ -213,3 +213,6 @@ impl Committer {
         prepared.next
     }
 }
+
+#[cfg(test)]
+mod tests;

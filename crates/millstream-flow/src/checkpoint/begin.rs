@@ -43,7 +43,7 @@ pub(crate) struct ResumedRun {
 pub(crate) struct ClusterStart<'a> {
     pub(crate) membership: Membership,
     /// Meets the other processes.
-    pub(crate) join: &'a dyn Fn(StateOffer) -> Result<Joined, FlowError>,
+    pub(crate) join: &'a dyn Fn(StateOffer) -> Result<Option<Joined>, FlowError>,
     /// Stops this process, as another one was asked to stop.
     pub(crate) stop: &'a dyn Fn(),
 }
@@ -67,8 +67,10 @@ pub(crate) fn resume(
     for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
         check_division(&options.dir, commit, membership, workers)?;
     }
-    let joined = cluster.map(|cluster| (cluster.join)(opened.offer()));
-    let joined = joined.transpose()?;
+    let joined = match cluster {
+        Some(cluster) => (cluster.join)(opened.offer())?,
+        None => None,
+    };
     let store = match &joined {
         Some(joined) if joined.keeps_prepared => opened.keep()?,
         _ => opened.truncate()?,

@@ -18,10 +18,10 @@ use crate::push::Push;
 use crate::run::chain::Tee;
 use crate::run::context::WorkerContext;
 use crate::run::control::{Wrapper, lock};
+use crate::run::edge::Form;
 use crate::run::packet::Packet;
 use crate::run::poller::Poller;
 use crate::state::Restore;
-use crate::state::codec::Codecs;
 use crate::step::Step;
 use crate::testing::rehearsal::Rehearsal;
 use crate::time::BEFORE_ALL;
@@ -45,8 +45,7 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) poller: &'a Poller,
     pub(crate) nodes: &'a [Node],
     pub(crate) described_edges: &'a [DescribedEdge],
-    /// The codecs of items, if packets are bytes.
-    pub(crate) codecs: Option<&'a Codecs>,
+    pub(crate) form: Form<'a>,
     pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
     /// The sources' activators, for stopping and for spinning.
     pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
@@ -72,8 +71,7 @@ pub(crate) struct SegmentBuild<'a, 's> {
     pub(crate) builder: OperatorBuilder<'s, Epoch>,
     pub(crate) capabilities: Capabilities,
     pub(crate) described_edges: &'a [DescribedEdge],
-    /// The codecs of items, if packets are bytes.
-    pub(crate) codecs: Option<&'a Codecs>,
+    pub(crate) form: Form<'a>,
     pub(crate) edges: &'a mut HashMap<EdgeId, Edge<'s>>,
     pub(crate) outputs: usize,
     pub(crate) feed: Feed,
@@ -110,6 +108,15 @@ pub trait Route<B>: Send + 'static {
     /// # Errors
     /// An item without a usable key.
     fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
+}
+
+impl WorkerBuild<'_, '_> {
+    /// The number of processes of the run, and 0 if this one is alone.
+    pub(crate) fn processes(&self) -> usize {
+        let control = &self.context.borrow().control;
+        let others = control.others();
+        others.map_or(0, |others| others.membership.processes)
+    }
 }
 
 impl<'s> SegmentBuild<'_, 's> {

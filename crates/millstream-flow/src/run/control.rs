@@ -1,5 +1,6 @@
 //! The state that the workers of one run share: stop, failure, wake-ups, and the number of items in flight.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -7,10 +8,12 @@ use std::time::Duration;
 use mio::Waker;
 
 use crate::clock::now_ns;
+use crate::cluster::{HandledLoad, Member};
 use crate::error::FlowError;
 use crate::run::lag::{PartitionLag, WatchedLag};
-use crate::run::metrics::{OutboxMetrics, StepMetrics};
+use crate::run::metrics::{LinkMetrics, OutboxMetrics, StepMetrics};
 use crate::run::pace::Slow;
+use crate::run::remote::Others;
 
 /// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
 /// interpreter.
@@ -25,7 +28,7 @@ const ABORTED: u8 = 2;
 const ABANDONED: u8 = 3;
 
 /// The weight in flight to one worker at which sources pause: this many items in full batches.
-const IN_FLIGHT_MAX: u64 = 1 << 16;
+pub(crate) const IN_FLIGHT_MAX: u64 = 1 << 16;
 /// In a sum of loads the low bits are the weight, the high bits the items.
 const WEIGHT_BITS: u32 = 32;
 /// The time after which a worker that has not reported again no longer counts as slow.
@@ -34,6 +37,10 @@ const SLOW_NS: u64 = 2_000_000_000;
 const FORWARDERS_NS: u64 = 5_000_000_000;
 /// The interval at which a wait for the end checks whether that time has passed.
 const ENDED_TICK: Duration = Duration::from_millis(50);
+/// The time that a lost connection for data waits for the death of its process to be reported with its cause.
+const CAUSE_NS: u64 = 1_000_000_000;
+/// The interval at which it checks whether that was reported.
+const CAUSE_TICK: Duration = Duration::from_millis(10);
 /// The least weight of a batch. A batch has few items because they are large: a read of 64 KiB contains them,
 /// so that the weight bounds the bytes in flight too.
 pub(crate) const BATCH_WEIGHT: usize = 256;
@@ -52,6 +59,8 @@ struct Ended {
     workers: usize,
     /// Forwarders that have not ended.
     forwarders: usize,
+    /// The directions of connections for data to other processes that have not ended.
+    halves: usize,
     /// When all workers had ended and the run was asked to stop.
     since_ns: Option<u64>,
 }
@@ -87,6 +96,15 @@ impl Default for Peer {
     }
 }
 
+impl Peer {
+    fn set_limits(&self, turn_items: usize, in_flight_items_max: usize) {
+        self.turn_items.store(turn_items, Ordering::Relaxed);
+        self.slow_at_ns.store(now_ns(), Ordering::Relaxed);
+        self.in_flight_items_max
+            .store(in_flight_items_max, Ordering::Relaxed);
+    }
+}
+
 /// Returns the load of a packet of `items` items: its weight and its items.
 fn load(items: usize) -> u64 {
     (items as u64) << WEIGHT_BITS | items.max(BATCH_WEIGHT) as u64
@@ -104,8 +122,16 @@ fn parts(load: u64) -> (u64, usize) {
 pub struct Control {
     state: AtomicU8,
     failure: Mutex<Option<FlowError>>,
+    /// The workers of all processes.
     peers: Vec<Peer>,
+    /// The workers of this process among them.
+    local: Range<usize>,
+    /// The other processes of the run, if there are any.
+    others: Option<Others>,
+    /// The local workers that have opened their connectors.
     built: AtomicUsize,
+    /// Whether all workers have.
+    all_built: AtomicBool,
     ended: Mutex<Ended>,
     /// The number of outboxes over their limits.
     full_outboxes: AtomicUsize,
@@ -173,7 +199,10 @@ impl Control {
             state: AtomicU8::new(RUNNING),
             failure: Mutex::new(None),
             peers: (0..workers).map(|_| Peer::default()).collect(),
+            local: 0..workers,
+            others: None,
             built: AtomicUsize::new(0),
+            all_built: AtomicBool::new(false),
             ended: Mutex::default(),
             full_outboxes: AtomicUsize::new(0),
             outboxes: Mutex::default(),
@@ -191,6 +220,47 @@ impl Control {
             last_epoch: AtomicU64::new(u64::MAX),
             has_input: AtomicBool::new(false),
         }
+    }
+
+    /// Adds the other processes of the run.
+    pub(crate) fn with_others(mut self, others: Others) -> Self {
+        let workers = self.local.len();
+        let all = others.membership.processes * workers;
+        self.peers.resize_with(all, Peer::default);
+        self.local = others.first()..others.first() + workers;
+        self.others = Some(others);
+        self
+    }
+
+    /// The other processes of the run, if there are any.
+    pub(crate) fn others(&self) -> Option<&Others> {
+        self.others.as_ref()
+    }
+
+    /// Where to send notices to other processes, once they have been met.
+    pub(crate) fn member(&self) -> Option<&dyn Member> {
+        self.others.as_ref()?.member()
+    }
+
+    /// Whether the run has more than one worker.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.peers.len() > 1
+    }
+
+    /// The process of a worker, if it is not this one.
+    pub(crate) fn other_process(&self, worker: usize) -> Option<usize> {
+        self.others.as_ref()?.process_of(worker)
+    }
+
+    /// Whether another process has the clock of this one.
+    pub(crate) fn same_clock(&self, process: usize) -> bool {
+        let others = self.others.as_ref();
+        others.is_none_or(|others| others.same_clock(process))
+    }
+
+    /// The workers of this process.
+    pub(crate) fn local(&self) -> Range<usize> {
+        self.local.clone()
     }
 
     /// Disables the warnings of late items in a run.
@@ -326,8 +396,16 @@ impl Control {
         self.has_input.load(Ordering::SeqCst)
     }
 
-    /// Asks the sources to end; the input read so far is processed and flushed.
+    /// Asks the sources to end, on all processes of the run; the input read so far is processed and flushed.
     pub fn stop(&self) {
+        if let Some(member) = self.member() {
+            member.stop();
+        }
+        self.stop_here();
+    }
+
+    /// Asks the sources of this process to end.
+    pub(crate) fn stop_here(&self) {
         self.enter(Phase::Suspended);
         self.source_signals.fetch_add(1, Ordering::SeqCst);
         let _ = self
@@ -382,14 +460,39 @@ impl Control {
         self.held.fetch_sub(less, Ordering::SeqCst);
     }
 
-    /// Ends the run at once; the first failure is reported.
+    /// Ends the run at once, on all processes; the first failure is reported.
     pub(crate) fn fail(&self, error: FlowError) {
+        let cause = self.others.as_ref().map(|_| error.to_string());
+        if self.fail_here(error)
+            && let (Some(member), Some(cause)) = (self.member(), cause)
+        {
+            member.failed(&cause);
+        }
+    }
+
+    /// Ends the run on this process; true if it is the first failure.
+    pub(crate) fn fail_here(&self, error: FlowError) -> bool {
+        let mut first = false;
         // A failure after the run was abandoned is not reported.
         if !self.abandoned() {
-            lock(&self.failure).get_or_insert(error);
+            let mut failure = lock(&self.failure);
+            first = failure.is_none();
+            failure.get_or_insert(error);
             self.state.store(ABORTED, Ordering::SeqCst);
         }
         self.wake_all();
+        first
+    }
+
+    /// Ends a run that could not start.
+    pub(crate) fn end_start(&self, error: &FlowError) {
+        if let Some(member) = self.member() {
+            member.failed(&error.to_string());
+        }
+        if let Some(others) = &self.others {
+            others.end();
+        }
+        self.abandon();
     }
 
     pub(crate) fn take_failure(&self) -> Option<FlowError> {
@@ -401,7 +504,7 @@ impl Control {
     }
 
     fn wake_all(&self) {
-        for peer in &self.peers {
+        for peer in &self.peers[self.local.clone()] {
             if let Some(waker) = peer.waker.get() {
                 // A waker fails only after its poller was dropped, and then need not be woken.
                 let _ = waker.wake();
@@ -409,28 +512,42 @@ impl Control {
         }
     }
 
-    /// Records that one more worker has opened all its connectors.
+    /// Records that one more worker of this process has opened all its connectors.
     pub(crate) fn worker_built(&self) {
-        if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.peers.len() {
-            self.wake_all();
+        if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.local.len() {
+            match self.member() {
+                Some(member) => member.built(),
+                None => self.go(),
+            }
         }
+    }
+
+    /// Records that the workers of all processes have opened their connectors.
+    pub(crate) fn go(&self) {
+        self.all_built.store(true, Ordering::SeqCst);
+        self.wake_all();
     }
 
     /// True if every worker has opened its connectors, or one has failed to.
     pub(crate) fn all_built(&self) -> bool {
-        self.built.load(Ordering::SeqCst) == self.peers.len() || self.aborted()
+        self.all_built.load(Ordering::SeqCst) || self.aborted()
     }
 
     /// Wakes the workers that sleep, after `worker` may have sent them something.
     pub(crate) fn wake_sleepers(&self, worker: usize) {
-        for (index, peer) in self.peers.iter().enumerate() {
-            if index != worker
+        for (index, peer) in self.peers[self.local.clone()].iter().enumerate() {
+            if self.local.start + index != worker
                 && peer.sleeping.swap(false, Ordering::SeqCst)
                 && let Some(waker) = peer.waker.get()
             {
                 let _ = waker.wake();
             }
         }
+    }
+
+    /// Wakes the workers of this process that sleep, after packets of another process have arrived.
+    pub(crate) fn wake_receivers(&self) {
+        self.wake_sleepers(usize::MAX);
     }
 
     pub(crate) fn set_sleeping(&self, worker: usize, sleeping: bool) {
@@ -454,6 +571,26 @@ impl Control {
         self.peers[worker]
             .in_flight
             .fetch_sub(processed.0, Ordering::SeqCst);
+    }
+
+    /// Counts a load of another process that a local worker has processed and flushed.
+    pub(crate) fn add_handled(&self, sender: usize, worker: usize, processed: Processed) {
+        if let Some(others) = &self.others {
+            let (weight, items) = parts(processed.0);
+            others.add_handled(sender, worker, (weight, items as u64));
+        }
+    }
+
+    /// Subtracts what a worker of another process has processed, and takes its limits.
+    pub(crate) fn take_report(&self, load: &HandledLoad) {
+        let (Some(others), Some(peer)) = (&self.others, self.peers.get(load.worker)) else {
+            return;
+        };
+        let (weight, items) = others.take_report(load);
+        let processed = items << WEIGHT_BITS | weight;
+        peer.in_flight.fetch_sub(processed, Ordering::SeqCst);
+        let limit = |limit| usize::try_from(limit).unwrap_or(usize::MAX);
+        peer.set_limits(limit(load.turn_items), limit(load.in_flight_items_max));
     }
 
     /// Counts an outbox that is over its limit, or no longer: sources pause while there is one.
@@ -513,10 +650,15 @@ impl Control {
             in_flight: usize::MAX,
         };
         let limits = slow.unwrap_or(no_limit);
-        peer.turn_items.store(limits.turn, Ordering::Relaxed);
-        peer.slow_at_ns.store(now_ns(), Ordering::Relaxed);
-        peer.in_flight_items_max
-            .store(limits.in_flight, Ordering::Relaxed);
+        peer.set_limits(limits.turn, limits.in_flight);
+    }
+
+    /// Returns how many items a worker can process in a turn, and how many may be in flight to it.
+    pub(crate) fn limits(&self, worker: usize) -> (u64, u64) {
+        let peer = &self.peers[worker];
+        let turn_items = peer.turn_items.load(Ordering::Relaxed) as u64;
+        let in_flight_items_max = peer.in_flight_items_max.load(Ordering::Relaxed);
+        (turn_items, in_flight_items_max as u64)
     }
 
     /// Returns how many items at once every worker can process.
@@ -555,7 +697,7 @@ impl Control {
     }
 
     pub(crate) fn snapshots(&self) -> Vec<Vec<StepMetrics>> {
-        self.peers
+        self.peers[self.local.clone()]
             .iter()
             .map(|peer| lock(&peer.snapshot).clone())
             .collect()
@@ -564,6 +706,57 @@ impl Control {
     pub(crate) fn worker_ended(&self) {
         lock(&self.ended).workers += 1;
         self.all_ended.notify_all();
+    }
+
+    /// Returns the metrics of the connections to other processes.
+    pub(crate) fn links(&self) -> Vec<LinkMetrics> {
+        self.others.as_ref().map_or_else(Vec::new, Others::links)
+    }
+
+    /// Counts the directions of connections for data that the run uses.
+    pub(crate) fn links_begin(&self, links: usize) {
+        lock(&self.ended).halves = 2 * links;
+    }
+
+    /// Records that one direction of a connection for data has ended.
+    pub(crate) fn half_ended(&self) {
+        let mut ended = lock(&self.ended);
+        ended.halves = ended.halves.saturating_sub(1);
+        self.all_ended.notify_all();
+    }
+
+    /// Whether all connections for data have ended, so that their threads end.
+    pub(crate) fn links_ended(&self) -> bool {
+        lock(&self.ended).halves == 0
+    }
+
+    /// Ends the run because the connection for data to a process is lost, if the death of that process is not reported
+    /// with a better cause. A run that was asked to stop may lose connections: a process that drains for too long ends.
+    pub(crate) fn link_lost(&self, process: usize, cause: &str) {
+        let until = now_ns() + CAUSE_NS;
+        while !self.aborted() && now_ns() < until {
+            std::thread::park_timeout(CAUSE_TICK);
+        }
+        if !self.stopping() {
+            let cause = cause.to_owned();
+            self.fail(FlowError::Lost { process, cause });
+        }
+    }
+
+    /// Ends the run if the events of other processes end before it.
+    pub(crate) fn events_ended(&self) {
+        if !self.workers_ended() && !self.stopping() {
+            let cause = "the events of the run have ended".into();
+            let process = self
+                .others
+                .as_ref()
+                .map_or(0, |others| others.membership.process);
+            self.fail(FlowError::Cluster { process, cause });
+        }
+    }
+
+    fn workers_ended(&self) -> bool {
+        lock(&self.ended).workers == self.local.len()
     }
 
     /// Counts a thread that delivers committed output.
@@ -601,7 +794,7 @@ impl Control {
             if left.is_zero() {
                 return false;
             }
-            let tick = match ended.workers < self.peers.len() {
+            let tick = match ended.workers < self.local.len() {
                 true => left,
                 false => left.min(ENDED_TICK),
             };
@@ -611,7 +804,7 @@ impl Control {
     }
 
     fn has_ended(&self, ended: &mut Ended) -> bool {
-        if ended.workers < self.peers.len() {
+        if ended.workers < self.local.len() || (ended.halves > 0 && !self.aborted()) {
             return false;
         }
         if ended.forwarders == 0 {

@@ -22,7 +22,7 @@ impl SegmentBuild<'_, '_> {
         edge: EdgeId,
         route: Option<Box<dyn Route<B>>>,
     ) -> Result<Box<dyn Push<B>>, FlowError> {
-        let sender = Sender::of(edge, self.described_edges, self.nodes, self.codecs)?;
+        let sender = Sender::of(edge, self.described_edges, self.nodes, &self.form)?;
         let (output, stream) = self.builder.new_output::<Packet>();
         let feeding = self.feed.workers;
         self.edges.insert(edge, Edge { stream, feeding });
@@ -61,7 +61,7 @@ impl<B: Batch> Departure<B> {
             items,
             from: cx.worker,
             floor: cx.floor,
-            content: self.sender.content(batch)?,
+            content: self.sender.content(to, batch)?,
             ..Packet::default()
         });
         match self.capabilities.borrow().get(self.port) {
@@ -144,6 +144,7 @@ mod tests {
     use crate::clock::WallClock;
     use crate::describe::node::{DescribedEdge, Node};
     use crate::run::control::Control;
+    use crate::run::edge::Form;
     use crate::run::metrics::StepMetrics;
 
     #[test]
@@ -162,7 +163,7 @@ mod tests {
                     exchanged: false,
                 }];
                 let mut departure = Departure::<Vec<u8>> {
-                    sender: Sender::of(0, &edges, &nodes, None).unwrap(),
+                    sender: Sender::of(0, &edges, &nodes, &Form::InMemory).unwrap(),
                     output,
                     port: 0,
                     capabilities: Capabilities::default(),

@@ -1,13 +1,54 @@
 //! The two ends of an edge on one worker: conversion between a batch and the content of a packet.
 //!
 //! In memory a batch is boxed and passed unchanged. As bytes it is encoded at the sender and decoded at the
-//! receiver, by the codec that both ends find by the type of the batch.
+//! receiver, by the codec that both ends find by the type of the batch. In a run of several processes it is encoded for workers
+//! of other processes only.
+
+use std::ops::Range;
 
 use crate::batch::{Batch, BatchCodec};
 use crate::describe::node::{DescribedEdge, EdgeId, Node};
 use crate::error::{Cause, Failure, FlowError};
+use crate::run::control::Control;
+use crate::run::options::{Options, Packets};
 use crate::run::packet::{Content, Packet, bytes};
 use crate::state::codec::Codecs;
+
+/// The form of batches between the workers of a run.
+#[derive(Clone)]
+pub(crate) enum Form<'a> {
+    /// All in memory.
+    InMemory,
+    /// All as bytes.
+    Bytes(&'a Codecs),
+    /// In memory to the workers of this process, as bytes to others.
+    BytesBeyond(Range<usize>, &'a Codecs),
+}
+
+impl<'a> Form<'a> {
+    pub(crate) fn of(options: &Options, control: &Control, codecs: &'a Codecs) -> Self {
+        match (options.packets, control.others()) {
+            (Some(Packets::Bytes), _) => Form::Bytes(codecs),
+            (_, Some(_)) => Form::BytesBeyond(control.local(), codecs),
+            (_, None) => Form::InMemory,
+        }
+    }
+
+    fn codecs(&self) -> Option<&'a Codecs> {
+        match self {
+            Form::InMemory => None,
+            Form::Bytes(codecs) | Form::BytesBeyond(_, codecs) => Some(codecs),
+        }
+    }
+
+    /// The workers to which a batch stays in memory, if others receive bytes.
+    fn in_memory(&self) -> Range<usize> {
+        match self {
+            Form::BytesBeyond(local, _) => local.clone(),
+            Form::InMemory | Form::Bytes(_) => 0..0,
+        }
+    }
+}
 
 /// Creates the codec of an edge; `None` if packets stay in memory.
 fn codec<B: Batch>(
@@ -25,6 +66,8 @@ pub(crate) struct Sender<B> {
     from: String,
     to: String,
     codec: Option<Box<dyn BatchCodec<B>>>,
+    /// The workers to which a batch stays in memory although there is a codec.
+    in_memory: Range<usize>,
 }
 
 impl<B: Batch> Sender<B> {
@@ -33,20 +76,22 @@ impl<B: Batch> Sender<B> {
         number: EdgeId,
         edges: &[DescribedEdge],
         nodes: &[Node],
-        codecs: Option<&Codecs>,
+        form: &Form<'_>,
     ) -> Result<Self, FlowError> {
         let edge = &edges[number];
         Ok(Sender {
             edge: number,
             from: nodes[edge.from].name.clone(),
             to: nodes[edge.to].name.clone(),
-            codec: codec(edge, nodes, codecs)?,
+            codec: codec(edge, nodes, form.codecs())?,
+            in_memory: form.in_memory(),
         })
     }
 
-    /// Takes the items out of `batch`; returns them as the content of a packet.
-    pub(crate) fn content(&self, batch: &mut B) -> Result<Content, Failure> {
-        let Some(codec) = &self.codec else {
+    /// Takes the items out of `batch`; returns them as the content of a packet to worker `to`.
+    pub(crate) fn content(&self, to: usize, batch: &mut B) -> Result<Content, Failure> {
+        let codec = self.codec.as_ref();
+        let Some(codec) = codec.filter(|_| !self.in_memory.contains(&to)) else {
             return Ok(Content::Batch(Box::new(std::mem::take(batch))));
         };
         let (items, mut encoded) = (batch.len(), Vec::new());
@@ -70,12 +115,12 @@ impl<B: Batch> Sender<B> {
         }
     }
 
-    /// Returns the packet with the number of its edge, and encoded if packets are bytes.
+    /// Returns the packet with the number of its edge, and encoded if all packets are bytes.
     pub(crate) fn seal(&self, mut packet: Packet) -> Packet {
         packet.edge = self.edge;
         match self.codec {
-            Some(_) => packet.through_bytes(),
-            None => packet,
+            Some(_) if self.in_memory.is_empty() => packet.through_bytes(),
+            _ => packet,
         }
     }
 }
@@ -95,11 +140,11 @@ impl<B: Batch> Receiver<B> {
         numbers: &[EdgeId],
         all: &[DescribedEdge],
         nodes: &[Node],
-        codecs: Option<&Codecs>,
+        form: &Form<'_>,
     ) -> Result<Self, FlowError> {
         let from = |&number: &EdgeId| (number, nodes[all[number].from].name.clone());
         let first = numbers.first();
-        let made = first.map(|&number| codec(&all[number], nodes, codecs));
+        let made = first.map(|&number| codec(&all[number], nodes, form.codecs()));
         Ok(Receiver {
             to: to.to_owned(),
             edges: numbers.iter().map(from).collect(),
@@ -188,23 +233,24 @@ mod tests {
     }
 
     /// Both ends of the edge from "a" to "c", which is the second, and of the one from "b" that comes first.
-    fn ends<B: Batch>(codecs: Option<&Codecs>) -> Result<(Sender<B>, Receiver<B>), FlowError> {
+    fn ends<B: Batch>(form: &Form<'_>) -> Result<(Sender<B>, Receiver<B>), FlowError> {
         let (nodes, edges) = (
             nodes(),
             [DescribedEdge::of::<B>(1, 2), DescribedEdge::of::<B>(0, 2)],
         );
         Ok((
-            Sender::of(1, &edges, &nodes, codecs)?,
-            Receiver::of("c", &[0, 1], &edges, &nodes, codecs)?,
+            Sender::of(1, &edges, &nodes, form)?,
+            Receiver::of("c", &[0, 1], &edges, &nodes, form)?,
         ))
     }
 
-    fn sent<B: Batch>(sender: &Sender<B>, mut batch: B) -> Packet {
+    fn sent<B: Batch>(sender: &Sender<B>, to: usize, mut batch: B) -> Packet {
         let items = batch.len();
-        let content = sender.content(&mut batch).unwrap();
+        let content = sender.content(to, &mut batch).unwrap();
         assert!(batch.is_empty());
         sender.seal(Packet {
             items,
+            to,
             content,
             ..Packet::default()
         })
@@ -219,13 +265,15 @@ mod tests {
     #[test]
     fn a_batch_arrives_as_it_was_sent_in_memory_and_as_bytes() {
         let codecs = Codecs::default();
-        for codecs in [None, Some(&codecs)] {
-            let (sender, receiver) = ends::<Vec<u64>>(codecs).unwrap();
-            let packet = sent(&sender, vec![7, 8]);
-            assert_eq!(
-                matches!(packet.content, Content::Bytes(_)),
-                codecs.is_some()
-            );
+        for (form, to, encoded) in [
+            (Form::InMemory, 1, false),
+            (Form::Bytes(&codecs), 1, true),
+            (Form::BytesBeyond(0..2, &codecs), 1, false),
+            (Form::BytesBeyond(0..2, &codecs), 2, true),
+        ] {
+            let (sender, receiver) = ends::<Vec<u64>>(&form).unwrap();
+            let packet = sent(&sender, to, vec![7, 8]);
+            assert_eq!(matches!(packet.content, Content::Bytes(_)), encoded);
             assert_eq!(received(&receiver, packet), Ok(vec![7, 8]));
         }
     }
@@ -233,9 +281,9 @@ mod tests {
     #[test]
     fn bytes_that_are_not_a_batch_are_an_error_that_names_both_steps() {
         let codecs = Codecs::default();
-        let (sender, receiver) = ends::<Vec<String>>(Some(&codecs)).unwrap();
+        let (sender, receiver) = ends::<Vec<String>>(&Form::Bytes(&codecs)).unwrap();
         let damaged = |damage: &dyn Fn(&mut Packet)| {
-            let mut packet = sent(&sender, vec!["x".to_owned()]);
+            let mut packet = sent(&sender, 0, vec!["x".to_owned()]);
             damage(&mut packet);
             received(&receiver, packet).unwrap_err()
         };
@@ -256,8 +304,8 @@ mod tests {
         );
         let torn = |packet: &mut Packet| packet.content = Content::Damaged("torn".to_owned());
         assert_eq!(damaged(&torn), format!("{prefix}torn"));
-        let (_, in_memory) = ends::<Vec<String>>(None).unwrap();
-        let found = received(&in_memory, sent(&sender, vec!["x".to_owned()]));
+        let (_, in_memory) = ends::<Vec<String>>(&Form::InMemory).unwrap();
+        let found = received(&in_memory, sent(&sender, 0, vec!["x".to_owned()]));
         assert!(found.unwrap_err().contains("packets stay in memory"));
     }
 
@@ -270,8 +318,8 @@ mod tests {
             save: |_, _| Err("never".into()),
             load: |_| Err::<Stubborn, Cause>("never".into()),
         });
-        let (sender, _) = ends(Some(&codecs)).unwrap();
-        let failed = sender.content(&mut vec![Stubborn]).err().unwrap();
+        let (sender, _) = ends(&Form::Bytes(&codecs)).unwrap();
+        let failed = sender.content(0, &mut vec![Stubborn]).err().unwrap();
         assert_eq!(
             failed.to_string(),
             "step \"a\": 1 items cannot be sent to \"c\" as bytes: never"
@@ -282,8 +330,9 @@ mod tests {
     fn an_edge_without_a_codec_is_named_with_the_type() {
         #[derive(Clone)]
         struct Own;
-        assert!(ends::<Vec<Own>>(None).is_ok());
-        let error = ends::<Vec<Own>>(Some(&Codecs::default())).err().unwrap();
+        assert!(ends::<Vec<Own>>(&Form::InMemory).is_ok());
+        let codecs = Codecs::default();
+        let error = ends::<Vec<Own>>(&Form::Bytes(&codecs)).err().unwrap();
         let error = error.to_string();
         assert!(
             error.starts_with("items from \"a\" to \"c\" cannot be sent as bytes: "),

@@ -141,6 +141,26 @@ impl OutboxMetrics {
     }
 }
 
+/// The connection for data between this process and another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkMetrics {
+    /// The number of the other process.
+    pub process: usize,
+    /// The bytes sent to it.
+    pub sent_bytes: u64,
+    /// The bytes received from it.
+    pub received_bytes: u64,
+}
+
+impl LinkMetrics {
+    fn to_json(self) -> Value {
+        json!({
+            "process": self.process, "sent_bytes": self.sent_bytes,
+            "received_bytes": self.received_bytes,
+        })
+    }
+}
+
 /// The metrics of a flow, at its end or during the run.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -154,6 +174,8 @@ pub struct Report {
     pub outboxes: Vec<OutboxMetrics>,
     /// The lag of partitions whose source reports one.
     pub lags: Vec<PartitionLag>,
+    /// The connections to the other processes of the run, if it has several.
+    pub links: Vec<LinkMetrics>,
 }
 
 impl Report {
@@ -184,7 +206,7 @@ impl Report {
         self.steps().into_iter().find(|step| step.name == name)
     }
 
-    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...], lags: [...]}`.
+    /// Returns the report as JSON: `{flow, seconds, steps: [...], workers: [[...], ...], outboxes: [...], lags: [...], links: [...]}`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let list =
@@ -196,6 +218,7 @@ impl Report {
             "workers": self.workers.iter().map(|steps| list(steps)).collect::<Vec<_>>(),
             "outboxes": self.outboxes.iter().map(OutboxMetrics::to_json).collect::<Vec<_>>(),
             "lags": self.lags.iter().map(PartitionLag::to_json).collect::<Vec<_>>(),
+            "links": self.links.iter().map(|link| link.to_json()).collect::<Vec<_>>(),
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::checkpoint::Recovery;
 use crate::clock::Clock;
+use crate::cluster::{Cluster, Membership};
 use crate::error::FlowError;
 use crate::run::control::Wrapper;
 use crate::run::metrics::Report;
@@ -74,6 +75,9 @@ pub struct Options {
     pub rehearsal: Option<Arc<Rehearsal>>,
     /// The form of batches between operators; `None`: [set by the environment](Packets::of_environment).
     pub packets: Option<Packets>,
+    /// The other processes that run this flow; `None`: this process runs all of it. Each process has
+    /// [`workers`](Self::workers) threads.
+    pub cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl Default for Options {
@@ -90,6 +94,7 @@ impl Default for Options {
             clock: None,
             rehearsal: None,
             packets: None,
+            cluster: None,
         }
     }
 }
@@ -104,9 +109,42 @@ impl Options {
         }
     }
 
+    /// The number of workers of all processes.
+    pub(crate) fn all_workers(&self) -> usize {
+        let processes = self
+            .cluster
+            .as_ref()
+            .map(|cluster| cluster.membership().processes);
+        self.workers * processes.unwrap_or(1)
+    }
+
+    /// Checks the options of a run of several processes.
+    pub(crate) fn check_cluster(&self) -> Result<(), FlowError> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(());
+        };
+        let Membership { process, processes } = cluster.membership();
+        let wrong = |what: String| Err(FlowError::Usage(what));
+        if process >= processes {
+            return wrong(format!(
+                "process {process} of {processes}: processes are counted from 0"
+            ));
+        }
+        if self.recovery.is_some() {
+            return wrong("a run of several processes keeps no state".to_owned());
+        }
+        if self.rehearsal.is_some() {
+            return wrong("a rehearsal, a replay and a trial run on one process".to_owned());
+        }
+        Ok(())
+    }
+
     /// Checks the options of a run on the calling thread, which is its only worker.
     pub(crate) fn check_single(&self) -> Result<(), FlowError> {
         match self.workers {
+            _ if self.cluster.is_some() => Err(FlowError::Usage(
+                "a run on the calling thread cannot be one of several processes".to_owned(),
+            )),
             1 => Ok(()),
             asked => Err(FlowError::Usage(format!(
                 "{asked} workers requested; a run on the calling thread has one"

@@ -1,7 +1,7 @@
 //! A described flow that is ready to run.
 
 use crate::checkpoint::{Codecs, Sinks, Sources};
-use crate::describe::node::{DescribedEdge, Node};
+use crate::describe::node::{DescribedEdge, Node, NodeId};
 use crate::error::FlowError;
 use crate::run::build::Root;
 
@@ -17,6 +17,27 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Returns a line for each node and edge: equal in all processes that run the flow. Addresses may differ.
+    pub(crate) fn graph_lines(&self) -> Vec<String> {
+        let name = |node: &NodeId| format!("\"{}\"", self.nodes[*node].name);
+        let nodes = self.nodes.iter().map(|node| {
+            let inputs: Vec<String> = node.inputs.iter().map(name).collect();
+            let by = if node.exchanged { " by key" } else { "" };
+            match inputs.is_empty() {
+                true => format!("{} \"{}\"", node.kind, node.name),
+                false => format!(
+                    "{} \"{}\"{by} from {}",
+                    node.kind,
+                    node.name,
+                    inputs.join(", ")
+                ),
+            }
+        });
+        let edges = self.edges.iter();
+        let edges = edges.map(|edge| format!("edge {} to {}", name(&edge.from), name(&edge.to)));
+        nodes.chain(edges).collect()
+    }
+
     /// Checks that the batches of each edge can be encoded.
     pub(crate) fn check_codecs(&self) -> Result<(), FlowError> {
         let mut edges = self.edges.iter();

@@ -1,7 +1,6 @@
 //! The handle of a running flow: stop it, wait for it, read its metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,6 +10,9 @@ use crate::run::control::Control;
 use crate::run::metrics::Report;
 use crate::run::options::Options;
 use crate::run::signals::Signals;
+
+/// The interval at which a handle that is dropped checks whether its run has ended.
+const LONG: Duration = Duration::from_secs(1);
 
 /// A flow that runs on threads of its own.
 pub struct Running {
@@ -24,6 +26,21 @@ pub struct Running {
 }
 
 impl Running {
+    /// A run that was stopped before it began.
+    pub(super) fn stopped(name: String, options: Options) -> Self {
+        let control = Control::new(options.workers, None);
+        (0..options.workers).for_each(|_| control.worker_ended());
+        Running {
+            name,
+            started: now_ns(),
+            control: Arc::new(control),
+            threads: None,
+            committer: None,
+            signals: None,
+            options,
+        }
+    }
+
     /// Asks the flow to end; [`wait`](Running::wait) returns when it has. Its sources read no more, and the
     /// items in its steps are processed. If this takes more than a second the run is abandoned: each worker
     /// finishes its current item. With a state directory the next start resumes from the last commit; without
@@ -54,6 +71,7 @@ impl Running {
             workers: self.control.snapshots(),
             outboxes: self.control.outboxes(),
             lags: self.control.lags(),
+            links: self.control.links(),
         }
     }
 
@@ -73,10 +91,7 @@ impl Running {
         };
         let mut next_report = now_ns() + interval.as_nanos() as u64;
         while !self.ended_within(tick.min(interval)) {
-            if signals
-                .as_ref()
-                .is_some_and(|signals| signals.noted.load(Ordering::Relaxed))
-            {
+            if signals.as_ref().is_some_and(Signals::noted) {
                 self.control.stop();
             }
             if now_ns() >= next_report {
@@ -86,18 +101,39 @@ impl Running {
         }
         drop(signals);
         self.report_forwarders();
-        let threads = self.threads.take();
         self.report_unfinished();
-        // A panic was caught inside the worker, and its error is in `control`.
-        let _ = threads.map(|threads| threads.join());
+        self.join_threads();
         // The last epoch is committed by now, or its failure is in `control`.
         let _ = self.committer.take().map(|committer| committer.join());
+        self.leave();
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {
                 self.call_back();
                 Ok(self.report())
             }
+        }
+    }
+
+    /// Joins the threads of the workers, which have ended, and of the connections to other processes, if they have.
+    fn join_threads(&mut self) {
+        let threads = self.threads.take();
+        if self.control.links_ended() {
+            // A panic was caught inside the worker, and its error is in `control`.
+            let _ = threads.map(|threads| threads.join());
+        } else {
+            // A connection that is lost never ends.
+            std::mem::forget(threads);
+        }
+    }
+
+    /// Notifies the other processes that this one has ended.
+    fn leave(&self) {
+        if let Some(member) = self.control.member() {
+            member.ended();
+        }
+        if let Some(others) = self.control.others() {
+            others.end();
         }
     }
 
@@ -135,8 +171,13 @@ impl Running {
     /// Ends the flow without waiting for the items in its steps, and reports how many remain. A worker that is
     /// inside a step ends after its current item.
     pub fn abandon(mut self) {
+        if self.control.others().is_some() {
+            // The other processes must not wait for this one.
+            self.control.stop();
+        }
         self.control.abandon();
         self.report_unfinished();
+        self.leave();
         // The threads end by themselves; dropping their guards would wait for them.
         std::mem::forget(self.threads.take());
         std::mem::forget(self.committer.take());
@@ -153,6 +194,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         if self.threads.is_some() {
             self.control.stop();
+            if self.control.others().is_some() {
+                while !self.control.wait_ended(LONG) {}
+                self.join_threads();
+                self.leave();
+            }
         }
     }
 }

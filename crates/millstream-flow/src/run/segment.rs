@@ -58,7 +58,7 @@ pub(crate) fn segment<'s, B: Batch, S>(
         builder,
         capabilities: Rc::clone(&capabilities),
         described_edges: build.described_edges,
-        codecs: build.codecs,
+        form: build.form.clone(),
         edges: &mut build.edges,
         outputs: 0,
         feed,
@@ -131,6 +131,7 @@ pub(crate) fn arrival_root<B: Batch>(
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
             capabilities: Rc::clone(&capabilities),
+            from_others: vec![Processed::default(); build.processes()],
             ..Arrival::new(node, receiver, marks, made.chain, activator)
         };
         let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
@@ -173,8 +174,8 @@ fn receiver<B: Batch>(
     name: &str,
     edges: &[EdgeId],
 ) -> Result<Receiver<B>, FlowError> {
-    let (all, codecs) = (build.described_edges, build.codecs);
-    Receiver::of(name, edges, all, build.nodes, codecs)
+    let (all, form) = (build.described_edges, &build.form);
+    Receiver::of(name, edges, all, build.nodes, form)
 }
 
 /// Returns the initial event times of the senders of a connection: senders without input are not waited for.
@@ -238,6 +239,8 @@ struct Arrival<B> {
     items: usize,
     /// The load that was processed and not flushed.
     processed: Processed,
+    /// The same of each other process that sent it; empty in a run of one process.
+    from_others: Vec<Processed>,
     /// Packets of this epoch that are left for later turns, in order.
     pending: VecDeque<(usize, Packet)>,
     /// Packets of later epochs in the order of arrival, with their inputs.
@@ -267,6 +270,7 @@ impl<B: Batch> Arrival<B> {
             began_ns: 0,
             items: 0,
             processed: Processed::default(),
+            from_others: Vec::new(),
             pending: VecDeque::new(),
             waiting: VecDeque::new(),
             activator,
@@ -397,7 +401,19 @@ impl<B: Batch> Arrival<B> {
         if !processed.is_nothing() {
             cx.control.subtract_load(cx.worker, processed);
         }
+        for (process, processed) in self.from_others.iter_mut().enumerate() {
+            if !processed.is_nothing() {
+                let processed = std::mem::take(processed);
+                cx.control.add_handled(process, cx.worker, processed);
+            }
+        }
         Ok(())
+    }
+
+    /// Counts a processed load of a packet that came from `other` process, or from this one.
+    fn count(&mut self, other: Option<usize>, processed: Processed) {
+        let from = other.and_then(|process| self.from_others.get_mut(process));
+        from.unwrap_or(&mut self.processed).add(processed);
     }
 
     fn receive(
@@ -421,6 +437,11 @@ impl<B: Batch> Arrival<B> {
             cx.floor = joined.at;
             return self.chain.watermark(joined, cx);
         }
+        let other = cx.control.other_process(packet.from);
+        if other.is_some_and(|process| !cx.control.same_clock(process)) {
+            // The clock of another machine: the age of the items begins here.
+            packet.stamp = now_ns();
+        }
         cx.current = self.node;
         let mut batch = self.receiver.batch(input, packet.items, content)?;
         let now = now_ns();
@@ -433,7 +454,7 @@ impl<B: Batch> Arrival<B> {
         let (items, room) = (packet.items, self.pace.limit() - self.items);
         if items <= room {
             self.items += items;
-            self.processed.add(Processed::of(items, 0));
+            self.count(other, Processed::of(items, 0));
             return self.chain.push(&mut batch, cx);
         }
         // Items that do not fit into this turn come first in the next one.
@@ -441,7 +462,7 @@ impl<B: Batch> Arrival<B> {
         packet.items = items - room;
         packet.content = Content::Batch(batch);
         self.items += room;
-        self.processed.add(Processed::of(items, packet.items));
+        self.count(other, Processed::of(items, packet.items));
         self.pending.push_front((input, packet));
         self.chain.push(&mut first, cx)
     }
@@ -501,6 +522,7 @@ mod tests {
     use super::*;
     use crate::clock::WallClock;
     use crate::run::control::Control;
+    use crate::run::edge::Form;
     use crate::run::metrics::StepMetrics;
 
     /// A chain that accepts everything.
@@ -539,7 +561,7 @@ mod tests {
             let activator =
                 worker.dataflow::<Epoch, _, _>(|scope| scope.activator_for(Rc::from(Vec::new())));
             let marks = Watermarks::new(vec![Watermark::UNKNOWN]);
-            let receiver = Receiver::of("merged", &[], &[], &[], None).unwrap();
+            let receiver = Receiver::of("merged", &[], &[], &[], &Form::InMemory).unwrap();
             let chain = Box::new(Anything);
             let mut arrival = Arrival::<Vec<u8>>::new(0, receiver, marks, chain, activator);
             let packet = |batch: Box<dyn std::any::Any + Send>| Packet {

@@ -1,12 +1,12 @@
 //! Handles SIGINT and SIGTERM.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Handlers of SIGINT and SIGTERM, active while this exists: the first signal sets a flag, a second one ends
 /// the process.
 pub(super) struct Signals {
-    pub(super) noted: Arc<AtomicBool>,
+    noted: Arc<AtomicBool>,
     hooks: Vec<signal_hook::SigId>,
 }
 
@@ -25,6 +25,11 @@ impl Signals {
             hooks.extend(signal_hook::flag::register(signal, Arc::clone(&noted)).ok());
         }
         Signals { noted, hooks }
+    }
+
+    /// Whether a signal has come.
+    pub(super) fn noted(&self) -> bool {
+        self.noted.load(Ordering::Relaxed)
     }
 }
 

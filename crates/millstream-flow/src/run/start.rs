@@ -1,26 +1,38 @@
-//! Starts a run: state directory, committer, worker threads.
+//! Starts a run: other processes, state directory, committer, worker threads.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use timely::WorkerConfig;
-use timely::communication::Config as Threads;
+use timely::communication::allocator::ProcessBuilder;
+use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
+use timely::communication::{AllocatorBuilder, Config as Threads, Hooks, WorkerGuards};
 use timely::execute::Config;
 use timely::worker::Worker;
 
-use crate::checkpoint::{self, CommitNotice, Committer, FlowParts, Resume, ResumedRun};
+use crate::checkpoint::{
+    self, ClusterStart, CommitNotice, Committer, FlowParts, Recovery, Resume, ResumedRun,
+    SharedCommits,
+};
 use crate::clock::{Clock, WallClock, now_ns};
+use crate::cluster::{Joined, Link, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
+use crate::run::members;
 use crate::run::metrics::Report;
 use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
+use crate::run::remote::Others;
 use crate::run::running::Running;
 use crate::run::signals::Signals;
+use crate::run::wire::Wire;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
+
+/// The connections for data, by the number of the other process; `None` at this one's.
+type Links = Vec<Option<Box<dyn Link>>>;
 
 /// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
@@ -28,8 +40,40 @@ pub(crate) fn start(
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
 ) -> Result<Running, FlowError> {
     options.check_workers()?;
+    options.check_cluster()?;
     let plan = plan(&options)?;
-    let (mut running, life) = prepare(plan, options)?;
+    if options.cluster.is_some() {
+        plan.check_codecs()?;
+    }
+    // The wait for other processes may be long.
+    let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
+    let stopping = || signals.as_ref().is_some_and(Signals::noted);
+    let (name, asked) = (plan.name.clone(), options.clone());
+    let (mut running, links, life) = match prepare(plan, options, &stopping) {
+        Err(error) if error.is_stop() => return Ok(Running::stopped(name, asked)),
+        prepared => prepared?,
+    };
+    running.signals = signals;
+    let Some(life) = life else {
+        return Ok(running);
+    };
+    // Before the first item, so that an early signal is handled.
+    if running.options.signals && running.signals.is_none() {
+        running.signals = Some(Signals::hook());
+    }
+    let threads = match links {
+        Some(links) => execute_linked(&running, links, life),
+        None => execute(&running, life),
+    };
+    running.threads = Some(threads.inspect_err(|error| running.control.end_start(error))?);
+    Ok(running)
+}
+
+/// Starts the workers of a run of one process.
+fn execute(
+    running: &Running,
+    life: impl Fn(&mut Worker) + Send + Sync + 'static,
+) -> Result<WorkerGuards<()>, FlowError> {
     let config = Config {
         communication: match running.options.workers {
             1 => Threads::Thread,
@@ -37,16 +81,39 @@ pub(crate) fn start(
         },
         worker: WorkerConfig::default(),
     };
-    if let Some(life) = life {
-        // Before the first item, so that an early signal is handled.
-        running.signals = running.options.signals.then(Signals::hook);
-        let threads = timely::execute(config, life);
-        running.threads = Some(threads.map_err(|error| {
-            running.control.abandon();
-            FlowError::Usage(error)
-        })?);
-    }
-    Ok(running)
+    timely::execute(config, life).map_err(FlowError::Usage)
+}
+
+/// Starts the workers of this process, and the threads of its connections to the others.
+fn execute_linked(
+    running: &Running,
+    links: Links,
+    life: impl Fn(&mut Worker) + Send + Sync + 'static,
+) -> Result<WorkerGuards<()>, FlowError> {
+    let (control, workers) = (&running.control, running.options.workers);
+    let process = control.local().start / workers;
+    let unusable = |cause: std::io::Error| FlowError::Cluster {
+        process,
+        cause: cause.into(),
+    };
+    let links = links.into_iter().enumerate().map(|(other, link)| {
+        let wire = link.map(|link| Wire::begin(link, other, control));
+        wire.transpose().map_err(unusable)
+    });
+    let links: Vec<Option<Wire>> = links.collect::<Result<_, _>>()?;
+    control.links_begin(links.iter().flatten().count());
+    let hooks = Hooks::default();
+    let local = ProcessBuilder::new_typed_vector(workers, hooks.refill.clone(), None);
+    let network = initialize_networking_from_sockets(local, links, process, workers, hooks);
+    let (builders, threads) = network.map_err(unusable)?;
+    let builders = builders.into_iter().map(AllocatorBuilder::Tcp);
+    timely::execute::execute_from(
+        builders.collect(),
+        Box::new(threads),
+        WorkerConfig::default(),
+        life,
+    )
+    .map_err(FlowError::Usage)
 }
 
 /// Runs a flow on the calling thread, after `plan` has described it for these options.
@@ -56,20 +123,23 @@ pub(crate) fn run_here(
 ) -> Result<Report, FlowError> {
     options.check_single()?;
     let plan = plan(&options)?;
-    let (running, life) = prepare(plan, options)?;
+    let (running, _, life) = prepare(plan, options, &|| false)?;
     if let Some(life) = life {
         timely::execute_directly(life);
     }
     running.wait()
 }
 
-/// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
+/// Prepares a run: returns it with the connections to other processes, and with the function of each of its workers, if the
+/// flow has operators.
 fn prepare(
     plan: Plan,
     mut options: Options,
+    stopping: &dyn Fn() -> bool,
 ) -> Result<
     (
         Running,
+        Option<Links>,
         Option<impl Fn(&mut Worker) + Send + Sync + 'static>,
     ),
     FlowError,
@@ -80,11 +150,7 @@ fn prepare(
     if packets == Packets::Bytes {
         plan.check_codecs()?;
     }
-    let control = Control::new(options.workers, options.release.clone());
-    let control = Arc::new(match options.rehearsal {
-        Some(_) => control.without_late_warnings(),
-        None => control,
-    });
+    let control = Arc::new(control(&options));
     let shared = Arc::clone(&control);
     let settings = options.clone();
     let name = plan.name.clone();
@@ -107,15 +173,27 @@ fn prepare(
         signals: None,
         options,
     };
-    let begun = begin_checkpoints(&running, &plan, &clock, replaying);
+    let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
     // Forwarders that have started must not continue.
-    let (checkpoints, committer) = begun.inspect_err(|_| shared.abandon())?;
+    let Begun {
+        checkpoints,
+        committer,
+        joined,
+    } = begun.inspect_err(|error| shared.end_start(error))?;
+    let links = joined.map(|joined| {
+        let notices = checkpoints.as_ref();
+        let notices = notices.map(|(_, committer)| lock(committer).clone());
+        members::attend(&shared, joined.events, notices)?;
+        Ok(joined.links)
+    });
+    let links = links.transpose();
+    let links = links.inspect_err(|error| shared.end_start(error))?;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
     {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
-        return Ok((running, None));
+        return Ok((running, links, None));
     }
     running.committer = committer;
     let life = move |worker: &mut Worker| {
@@ -130,16 +208,48 @@ fn prepare(
         }
         shared.worker_ended();
     };
-    Ok((running, Some(life)))
+    Ok((running, links, Some(life)))
 }
 
-/// Opens the state directory, if the run has one, and starts the thread that commits epochs.
+/// Creates the state that the workers of this process share.
+fn control(options: &Options) -> Control {
+    let mut control = Control::new(options.workers, options.release.clone());
+    if options.rehearsal.is_some() {
+        control = control.without_late_warnings();
+    }
+    match &options.cluster {
+        Some(cluster) => control.with_others(Others::new(cluster.membership(), options.workers)),
+        None => control,
+    }
+}
+
+/// What a run has begun before its workers start.
+struct Begun {
+    checkpoints: Checkpoints,
+    committer: Option<JoinHandle<()>>,
+    /// The run of several processes that this one has joined.
+    joined: Option<Joined>,
+}
+
+impl Begun {
+    /// A run without a thread that commits epochs.
+    fn without(checkpoints: Checkpoints, joined: Option<Joined>) -> Self {
+        Begun {
+            checkpoints,
+            committer: None,
+            joined,
+        }
+    }
+}
+
+/// Opens the state directory, if the run has one, meets the other processes, and starts the thread that commits epochs.
 fn begin_checkpoints(
     running: &Running,
     plan: &Plan,
     clock: &Arc<dyn Clock>,
     replaying: Option<Sender<CommitNotice>>,
-) -> Result<(Checkpoints, Option<JoinHandle<()>>), FlowError> {
+    stopping: &dyn Fn() -> bool,
+) -> Result<Begun, FlowError> {
     if let Some(conductor) = replaying {
         if running.options.recovery.is_some() {
             return Err(FlowError::Usage(
@@ -147,42 +257,44 @@ fn begin_checkpoints(
             ));
         }
         let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
-        return Ok((Some((resume, Mutex::new(conductor))), None));
+        return Ok(Begun::without(Some((resume, Mutex::new(conductor))), None));
     }
+    let cluster = running.options.cluster.as_ref();
+    let membership = cluster.map(|cluster| cluster.membership());
+    plan.sinks.join(&plan.nodes, membership);
     let Some(recovery) = &running.options.recovery else {
-        begin_without(plan, running.options.workers, clock)?;
+        begin_without(plan, running.options.all_workers(), clock)?;
         let (name, control) = (&running.name, &running.control);
         plan.sinks.begin(name, &plan.nodes, None, control)?;
-        return Ok((None, None));
+        let joined = members::join(running, plan, None, stopping)?;
+        return Ok(Begun::without(None, joined));
     };
-    let recovery = &recovery.of_process(None)?;
+    let recovery = &recovery.of_process(membership)?;
     running.control.keep_state();
-    let workers = running.options.workers;
-    let parts = FlowParts {
-        nodes: &plan.nodes,
-        sources: &plan.sources,
-        sinks: &plan.sinks,
-        codecs: &plan.codecs,
-    };
-    let time_ns = clock.time_ns();
     let (name, control) = (&running.name, &running.control);
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
-    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns, None);
+    let resumed = resume(running, plan, recovery, clock, stopping);
     let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
-    let ResumedRun { resume, commit, .. } = resumed;
+    let ResumedRun {
+        resume,
+        commit,
+        joined,
+        ..
+    } = resumed;
     let (sender, notices) = channel();
     let started = plan.sinks.start(&plan.nodes);
     started.inspect_err(|_| plan.sinks.finish())?;
     if resume.ends_here {
         plan.sinks.finish();
-        return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));
+        let checkpoints = Some((Arc::new(resume), Mutex::new(sender)));
+        return Ok(Begun::without(checkpoints, None));
     }
     let committer = Committer {
         store: resumed.store,
         base: resumed.base,
         commit,
-        shared: None,
+        shared: shared_commits(joined.as_ref(), membership),
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),
@@ -190,7 +302,7 @@ fn begin_checkpoints(
         options: recovery.clone(),
         control: Arc::clone(&running.control),
         clock: Arc::clone(clock),
-        workers,
+        workers: running.options.workers,
         roots: plan.roots.len(),
     };
     let thread = std::thread::Builder::new()
@@ -201,7 +313,48 @@ fn begin_checkpoints(
             path: recovery.dir.clone(),
             cause: cause.into(),
         })?;
-    Ok((Some((Arc::new(resume), Mutex::new(sender))), Some(thread)))
+    Ok(Begun {
+        checkpoints: Some((Arc::new(resume), Mutex::new(sender))),
+        committer: Some(thread),
+        joined,
+    })
+}
+
+/// Resumes from the state directory `recovery`, which is that of this process; meets the other processes then.
+fn resume(
+    running: &Running,
+    plan: &Plan,
+    recovery: &Recovery,
+    clock: &Arc<dyn Clock>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<ResumedRun, FlowError> {
+    let parts = FlowParts {
+        nodes: &plan.nodes,
+        sources: &plan.sources,
+        sinks: &plan.sinks,
+        codecs: &plan.codecs,
+    };
+    let join = |offer| members::join(running, plan, Some(offer), stopping);
+    let stop = || running.control.stop_here();
+    let cluster = running.options.cluster.as_ref();
+    let cluster = cluster.map(|cluster| ClusterStart {
+        membership: cluster.membership(),
+        join: &join,
+        stop: &stop,
+    });
+    let (workers, time_ns) = (running.options.workers, clock.time_ns());
+    let cluster = cluster.as_ref();
+    checkpoint::resume(&running.name, &parts, recovery, workers, time_ns, cluster)
+}
+
+/// The commits with other processes, in a run of several.
+fn shared_commits(
+    joined: Option<&Joined>,
+    membership: Option<Membership>,
+) -> Option<SharedCommits> {
+    let (joined, membership) = (joined?, membership?);
+    let member = Arc::clone(&joined.member);
+    Some(SharedCommits::new(member, membership.process))
 }
 
 /// Notifies the sources that a run without a state directory begins.

@@ -17,8 +17,9 @@ use crate::error::FlowError;
 use crate::run::build::{Deadline, Epoch, WorkerBuild};
 use crate::run::context::WorkerContext;
 use crate::run::control::{Control, lock};
+use crate::run::edge::Form;
 use crate::run::metrics::StepMetrics;
-use crate::run::options::{Options, Packets};
+use crate::run::options::Options;
 use crate::run::plan::Plan;
 use crate::run::poller::Poller;
 use crate::testing::replay::Conductor;
@@ -29,6 +30,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// The time for which a stopping flow processes the items in its steps. After that it is abandoned: see
 /// [`Control::abandon`].
 const DRAIN_NS: u64 = 1_000_000_000;
+/// The same for a worker that has nothing to do: another process may have been abandoned.
+const IDLE_DRAIN_NS: u64 = 1_500_000_000;
 /// The number of steps of a busy worker between two polls of its sockets.
 const STEPS_PER_POLL: usize = 4;
 
@@ -102,7 +105,7 @@ fn work(
             context: Rc::clone(context),
             poller: &poller,
             nodes: &plan.nodes,
-            codecs: (options.packets == Some(Packets::Bytes)).then_some(&plan.codecs),
+            form: Form::of(options, &control, &plan.codecs),
             described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
@@ -129,6 +132,7 @@ fn work(
             .flatten(),
         worker,
         context,
+        shared: control.has_peers(),
         control,
         sources,
         alarm,
@@ -160,6 +164,8 @@ struct Cycle<'a> {
     alarm: Rc<RefCell<Option<u64>>>,
     deadlines: Rc<RefCell<Vec<Deadline>>>,
     options: &'a Options,
+    /// Whether there are other workers, which wake this one.
+    shared: bool,
     seen: u64,
     /// The value of `source_signals` when sources last checked the state of the run.
     source_signals: u64,
@@ -180,16 +186,16 @@ impl Cycle<'_> {
             if !self.has_work() {
                 break;
             }
-            self.abandon_if_late();
+            self.abandon_if_late(DRAIN_NS);
         }
         true
     }
 
     /// Abandons the run if it has been stopping for too long.
-    fn abandon_if_late(&self) {
+    fn abandon_if_late(&self, limit_ns: u64) {
         if self
             .stop_noticed_ns
-            .is_some_and(|at| now_ns() > at + DRAIN_NS)
+            .is_some_and(|at| now_ns() > at + limit_ns)
         {
             self.control.abandon();
         }
@@ -204,7 +210,7 @@ impl Cycle<'_> {
         let activity = self.context.borrow().activity;
         let active = activity != self.seen;
         self.seen = activity;
-        if active && self.options.workers > 1 {
+        if active && self.shared {
             self.control.wake_sleepers(self.worker.index());
         }
         active
@@ -219,7 +225,7 @@ impl Cycle<'_> {
         if self.has_work() {
             return Some(Duration::ZERO);
         }
-        if self.options.workers > 1 {
+        if self.shared {
             self.control.set_sleeping(self.worker.index(), true);
             self.worker.step();
             if self.wake_others() || self.has_work() || self.control.aborted() {
@@ -269,8 +275,11 @@ impl Cycle<'_> {
 
     /// Handles alarms, a stop request and due metrics after a wait.
     fn after_wait(&mut self) {
-        if self.options.workers > 1 {
+        if self.shared {
             self.control.set_sleeping(self.worker.index(), false);
+        }
+        if self.control.others().is_some() {
+            self.abandon_if_late(IDLE_DRAIN_NS);
         }
         if self.control.stopping() && self.stop_noticed_ns.is_none() {
             self.stop_noticed_ns = Some(now_ns());

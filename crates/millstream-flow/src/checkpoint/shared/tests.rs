@@ -296,7 +296,7 @@ impl Process<'_> {
             process: self.process,
         });
         let join = |offer: StateOffer| {
-            Ok(Joined {
+            Ok(Some(Joined {
                 run: self.hub.run,
                 links: Vec::new(),
                 cluster: zero.cluster.unwrap_or(77),
@@ -304,7 +304,7 @@ impl Process<'_> {
                 epoch: zero.committed.unwrap_or(0),
                 member: Arc::clone(&member),
                 events: lock(&events).take().expect("it joins once"),
-            })
+            }))
         };
         let start = ClusterStart {
             membership: membership(self.process),

@@ -1,0 +1,103 @@
+//! Joins the run of several processes, and passes its events on.
+//!
+//! One thread of each process reads the events in order. Those that concern commits go to the committer; the others change the
+//! state that the workers share.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::Builder;
+
+use crate::checkpoint::CommitNotice;
+use crate::cluster::{Event, Joined, Offer, StateOffer};
+use crate::error::FlowError;
+use crate::run::control::Control;
+use crate::run::options::Options;
+use crate::run::plan::Plan;
+use crate::run::remote::report_handled;
+use crate::run::running::Running;
+
+/// Returns what this process tells the others at the start.
+fn offer(plan: &Plan, options: &Options, state: Option<StateOffer>) -> Result<Offer, FlowError> {
+    let workers = options.all_workers();
+    let partitions = plan.sources.iter().map(|(node, source)| {
+        let names = source.partitions(workers);
+        let names =
+            names.map_err(|cause| crate::describe::node::open_error(&plan.nodes[*node], cause))?;
+        Ok((plan.nodes[*node].name.clone(), names))
+    });
+    Ok(Offer {
+        flow: plan.name.clone(),
+        graph: plan.graph_lines(),
+        workers: options.workers,
+        partitions: partitions.collect::<Result<_, FlowError>>()?,
+        state,
+    })
+}
+
+/// Meets the other processes, if the run has several. From then on the run sends them notices.
+pub(super) fn join(
+    running: &Running,
+    plan: &Plan,
+    state: Option<StateOffer>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Option<Joined>, FlowError> {
+    let (Some(cluster), Some(others)) = (&running.options.cluster, running.control.others()) else {
+        return Ok(None);
+    };
+    let offer = offer(plan, &running.options, state)?;
+    let joined = cluster.join(offer, stopping);
+    let joined = joined.map_err(|cause| FlowError::Cluster {
+        process: others.membership.process,
+        cause,
+    })?;
+    others.meet(&joined.member);
+    Ok(Some(joined))
+}
+
+/// Starts the threads that read the events of the run and that report what the workers have processed. Events that
+/// concern commits go to `committer`.
+pub(super) fn attend(
+    control: &Arc<Control>,
+    events: Receiver<Event>,
+    committer: Option<Sender<CommitNotice>>,
+) -> Result<(), FlowError> {
+    let failed = |cause: std::io::Error| FlowError::Open {
+        what: "a thread of the cluster".to_owned(),
+        cause: cause.into(),
+    };
+    let reporting = Arc::clone(control);
+    let thread = Builder::new().name("millstream-handled".to_owned());
+    let thread = thread.spawn(move || {
+        if let Some(others) = reporting.others() {
+            report_handled(&reporting, others);
+        }
+    });
+    thread.map_err(failed)?;
+    let control = Arc::clone(control);
+    let thread = Builder::new().name("millstream-events".to_owned());
+    let thread = thread.spawn(move || pass_events(&control, &events, committer.as_ref()));
+    thread.map(drop).map_err(failed)
+}
+
+/// Passes on the events of the run until there are no more.
+fn pass_events(
+    control: &Control,
+    events: &Receiver<Event>,
+    committer: Option<&Sender<CommitNotice>>,
+) {
+    for event in events {
+        match (event, committer) {
+            (Event::Go, _) => control.go(),
+            (Event::Handled(load), _) => control.take_report(&load),
+            (Event::Stop, _) => control.stop_here(),
+            (Event::Died { process, cause }, _) => {
+                control.fail_here(FlowError::Lost { process, cause });
+            }
+            // A committer that has ended has failed the flow, or has committed everything.
+            (event, Some(committer)) => drop(committer.send(CommitNotice::Cluster(event))),
+            // Without a state directory each source ends by itself, and there are no epochs.
+            (_, None) => {}
+        }
+    }
+    control.events_ended();
+}

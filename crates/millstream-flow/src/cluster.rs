@@ -120,7 +120,8 @@ pub trait Member: Send + Sync {
     /// This process has opened all its connectors. When all have, each gets [`Event::Go`].
     fn built(&self);
 
-    /// The sources of this process have ended; `has_input` tells whether they have read anything in this run.
+    /// The sources of this process have ended; `has_input` tells whether they have read anything in this run, or its last
+    /// commit is not that of a flow that has finished: then the flow has output at its end.
     fn drained(&self, has_input: bool);
 
     /// Process 0 only: ends the running epoch everywhere. Each process, process 0 too, gets [`Event::Raise`].
@@ -128,7 +129,8 @@ pub trait Member: Send + Sync {
 
     /// This process has nothing left to do before the commit of `epoch`: its prepared record is durable, or it has no
     /// changes (`changed` is false) and no such record. `last` if it has no parts of later epochs. Epochs come in
-    /// order, beginning with the one after [`Joined::epoch`], which is prepared before any worker starts.
+    /// order, beginning with the one after [`Joined::epoch`], which is prepared before any worker starts; each after the
+    /// one before it is committed, so that a state directory has at most one prepared record without a commit.
     fn prepared(&self, epoch: u64, changed: bool, last: bool);
 
     /// Process 0 only: `epoch` is committed. Its commit record is durable in the state directory of process 0, or no
@@ -175,6 +177,10 @@ pub struct HandledLoad {
     pub turn_items: u64,
     /// The number of items that may be in flight to the worker; `u64::MAX` if it is not slow.
     pub in_flight_items_max: u64,
+    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause.
+    pub congested: bool,
+    /// Whether an outbox of that process is full, with the same effect.
+    pub outbox_full: bool,
 }
 
 /// What happens in a run of several processes.
@@ -190,8 +196,8 @@ pub enum Event {
     /// The running epoch ends.
     Raise(Raise),
     /// All processes have prepared the epoch, or an earlier one as their last: process 0 appends its commit record and
-    /// calls [`Member::committed`]. If one process prepared the epoch as its last, all processes have prepared their last.
-    /// To process 0 only, once per epoch, in order, after its own call of [`Member::prepared`].
+    /// calls [`Member::committed`]. To process 0 only, once per epoch, in order, after its own call of
+    /// [`Member::prepared`], which may have been for an earlier epoch, its last.
     AllPrepared {
         /// The epoch.
         epoch: u64,

@@ -59,5 +59,6 @@ mod sink;
 
 pub use backoff::Backoff;
 pub use destination::{Connector, DeliveryError, Destination, OutboxIdentity, connector};
+pub(crate) use forwarder::undelivered;
 pub use settings::outbox_dir;
 pub use sink::Outbox;

@@ -1,11 +1,12 @@
 //! What a sink is: a description that every worker shares, and a writer on each worker.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use crate::cluster::Membership;
 use crate::error::Cause;
 use crate::framing::Frames;
-use crate::run::control::Control;
+use crate::run::control::{Control, lock};
 
 /// A file, directory or journal that only this sink may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,94 @@ pub struct Output {
     pub path: PathBuf,
     /// The address of the sink: one that several steps end in writes its file once.
     pub sink: usize,
+}
+
+/// The path of a file or directory that all workers of a process write. In a cluster each process has its own:
+/// [`of_process`](Self::of_process) is the one rule for its name.
+///
+/// ```
+/// use std::path::Path;
+/// use millstream_flow::cluster::Membership;
+/// use millstream_flow::sink::OwnPath;
+///
+/// let path = OwnPath::new("out.csv");
+/// assert_eq!(path.get(), Path::new("out.csv"));
+/// path.join(Some(Membership { process: 1, processes: 4 }));
+/// assert_eq!(path.get(), Path::new("out.p1.csv"));
+/// ```
+#[derive(Debug)]
+pub struct OwnPath {
+    path: PathBuf,
+    process: Mutex<Option<usize>>,
+}
+
+impl OwnPath {
+    /// The path `path`, until a process of a cluster [joins](Self::join).
+    #[must_use]
+    pub fn new(path: impl AsRef<Path>) -> Self {
+        OwnPath {
+            path: path.as_ref().to_owned(),
+            process: Mutex::new(None),
+        }
+    }
+
+    /// Sets the process; returns the path if it is one of this process.
+    pub fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        let process = membership.map(|membership| membership.process);
+        *lock(&self.process) = process;
+        process.map(|_| self.get())
+    }
+
+    /// The path that was given, which is the same in all processes.
+    #[must_use]
+    pub fn given(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path in this process.
+    #[must_use]
+    pub fn get(&self) -> PathBuf {
+        match *lock(&self.process) {
+            Some(process) => Self::of_process(&self.path, process),
+            None => self.path.clone(),
+        }
+    }
+
+    /// The path for process `process`: `.p` and its number are added before the ending of the name, `.gz` and `.zst` being part
+    /// of the ending.
+    ///
+    /// ```
+    /// use std::path::Path;
+    /// use millstream_flow::sink::OwnPath;
+    ///
+    /// for (path, own) in [
+    ///     ("out/a.b.csv", "out/a.b.p2.csv"),
+    ///     ("lines.txt.gz", "lines.p2.txt.gz"),
+    ///     ("by-country", "by-country.p2"),
+    /// ] {
+    ///     assert_eq!(OwnPath::of_process(Path::new(path), 2), Path::new(own));
+    /// }
+    /// ```
+    #[must_use]
+    pub fn of_process(path: &Path, process: usize) -> PathBuf {
+        let mut stem = path.to_owned();
+        let mut endings = Vec::new();
+        while let Some(ending) = stem.extension().map(std::ffi::OsStr::to_owned) {
+            stem.set_extension("");
+            let is_compression = ending == "gz" || ending == "zst";
+            endings.push(ending);
+            if !is_compression {
+                break;
+            }
+        }
+        let mut name = stem.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".p{process}"));
+        for ending in endings.iter().rev() {
+            name.push(".");
+            name.push(ending);
+        }
+        stem.with_file_name(name)
+    }
 }
 
 /// A sink of a flow.
@@ -27,6 +116,11 @@ pub trait Sink<B>: Send + Sync + 'static {
     /// # Errors
     /// A refused connection, a file that cannot be made.
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause>;
+    /// The process in which the flow runs next, `None` if there is one only; called before anything else of a run. A sink that
+    /// has a file or directory for all workers writes to one of this process then ([`OwnPath`]), and returns its path.
+    fn join(&self, _membership: Option<Membership>) -> Option<PathBuf> {
+        None
+    }
     /// What it writes and no other sink of the flow may write, in a run with recovery or without.
     fn output(&self, _recovery: bool) -> Option<Output> {
         None
@@ -82,6 +176,22 @@ pub trait Transactional: Send + Sync {
     fn identity(&self) -> Option<usize> {
         None
     }
+    /// What its tokens belong to, when the state of the flow is divided among other processes than before.
+    fn scope(&self) -> Scope {
+        Scope::Path
+    }
+}
+
+/// What the tokens of a sink belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The output of the process with this number, as of a file. Where that process is no longer, its output stays as it is;
+    /// if it comes again, it resumes there.
+    Path,
+    /// The state directory, as of an outbox: that of a run of one process becomes that of process 0.
+    State,
+    /// The workers, wherever they run: each process gets the tokens of all.
+    Workers,
 }
 
 /// A sink that a flow shares.
@@ -91,6 +201,9 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause> {
         (**self).open(worker, control)
+    }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        (**self).join(membership)
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         (**self).output(recovery)

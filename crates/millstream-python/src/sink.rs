@@ -10,11 +10,13 @@ mod list;
 mod object;
 mod outbox;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use millstream_flow::cluster::Membership;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
+use millstream_flow::sink::{Forwarding, Output, Scope, Sink, Token, Transactional, Writer};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -133,6 +135,13 @@ impl Sink<PyBatch> for NamedSink {
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<OpenWriter, Cause> {
         self.sink.open(&self.name, worker, control)
     }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().join(membership),
+            AnySink::Keyed(sink) => sink.engine().join(membership),
+            AnySink::List(_) | AnySink::Object(_) => None,
+        }
+    }
     fn output(&self, recovery: bool) -> Option<Output> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().output(recovery),
@@ -163,6 +172,10 @@ impl NamedSink {
 }
 
 impl Transactional for NamedSink {
+    fn scope(&self) -> Scope {
+        self.of_engine()
+            .map_or(Scope::Path, Transactional::scope)
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {
             AnySink::List(list) => list.resume(tokens),

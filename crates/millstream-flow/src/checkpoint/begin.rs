@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::Recovery;
-use super::record::{self, Commit, SourceMark};
-use super::resume::Resume;
+use super::division::{Division, check_division, clear_stopped};
+use super::opened::Opened;
+use super::record::{self, Commit, SinkMark, SourceMark};
+use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
 use super::store::Store;
+use crate::cluster::{Event, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
 use crate::source::{Beginning, Position, Recording};
@@ -30,51 +33,86 @@ pub(crate) struct ResumedRun {
     pub(crate) resume: Resume,
     pub(crate) commit: Commit,
     pub(crate) recordings: Recordings,
+    /// The epoch before the first of the workers.
+    pub(crate) base: u64,
+    /// The run of several processes, which has committed an epoch already.
+    pub(crate) joined: Option<Joined>,
+}
+
+/// How a run of several processes begins.
+pub(crate) struct ClusterStart<'a> {
+    pub(crate) membership: Membership,
+    /// Meets the other processes.
+    pub(crate) join: &'a dyn Fn(StateOffer) -> Result<Option<Joined>, FlowError>,
+    /// Stops this process, as another one was asked to stop.
+    pub(crate) stop: &'a dyn Fn(),
 }
 
 /// Opens the state directory, checks that it belongs to this flow, and rolls the sinks back to the last commit.
 ///
-/// A first run commits an epoch of its own before it reads any input, so that sinks know their initial state.
+/// A first run commits an epoch of its own before it reads any input, so that sinks know their initial state. So does each
+/// run of several processes: all of them prepare its first epoch before any worker starts, with changes or without.
 /// If a flow was killed between its last commit and the notification of its sinks and sources, they are
-/// notified here, and this run ends.
+/// notified here. A run of one process ends then; with several, other processes may have input.
 pub(crate) fn resume(
     flow: &str,
     parts: &FlowParts<'_>,
     options: &Recovery,
     workers: usize,
     time_ns: i64,
+    cluster: Option<&ClusterStart<'_>>,
 ) -> Result<ResumedRun, FlowError> {
-    let mut store = Store::open(&options.dir, options.sync)?;
-    let mut commit = store.saved().commit().cloned().unwrap_or_default();
-    let first = store.saved().commit().is_none();
-    // Earlier versions wrote no name: such a state belongs to the flow that opens it first.
-    let adopted = !first && commit.flow.is_empty();
-    check_owner(flow, &mut commit, options)?;
-    let mut changes = Vec::new();
-    for step in &options.drop {
-        changes.push(record::drop_step(step));
-        forget(&mut commit, step);
+    let membership = cluster.map(|cluster| cluster.membership);
+    let opened = Opened::open(&options.dir, options.sync)?;
+    for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
+        check_division(&options.dir, commit, membership, workers)?;
     }
-    check(flow, parts, &store, &commit, options)?;
-    if options.fresh {
-        changes.extend(forget_all(&mut commit, store.saved().steps()));
+    let joined = match cluster {
+        Some(cluster) => (cluster.join)(opened.offer())?,
+        None => None,
+    };
+    let store = match &joined {
+        Some(joined) if joined.keeps_prepared => opened.keep()?,
+        _ => opened.truncate()?,
+    };
+    let mut start = Start {
+        commit: store.saved().commit().cloned().unwrap_or_default(),
+        is_first: store.saved().commit().is_none(),
+        has_changes: store.saved().commit().is_none(),
+        changes: Vec::new(),
+        store,
+    };
+    if membership.is_some() {
+        clear_stopped(&options.dir)?;
     }
-    let recordings = begin(parts, &commit, options, (workers, time_ns))?;
+    start.adopt(flow, parts, options)?;
+    let division = match (membership, &joined) {
+        (Some(membership), Some(joined)) => {
+            Some(divide(parts, &start.commit, options, membership, workers, joined)?)
+        }
+        _ => None,
+    };
+    start.has_changes |= match (&division, &start.commit.division) {
+        (Some(now), Some(before)) => now.partitions != before.partitions,
+        (now, before) => now.is_some() != before.is_some(),
+    };
+    start.commit.division = division;
+    let all_workers = workers * membership.map_or(1, |membership| membership.processes);
+    let recordings = begin(parts, &start.commit, options, (all_workers, time_ns))?;
     // A sink that has resumed has one state, whatever each worker had prepared.
-    let sinks = parts.sinks.resume(parts.nodes, &commit)?;
+    let sinks = parts.sinks.resume(parts.nodes, &start.commit)?;
     // The initial state of a sink that is new in the flow must be committed before the sink is written to.
-    let joined = sinks
-        .iter()
-        .any(|new| commit.sinks.iter().all(|mark| mark.sink != new.sink));
-    commit.sinks = sinks;
-    let ends_here = commit.notify_pending;
-    let moved = !first && workers != commit.workers;
-    if first || adopted || joined || options.fresh || !changes.is_empty() {
-        commit.epoch += 1;
-        commit.time_ns = time_ns;
-        commit.workers = workers;
-        store.commit(changes, &commit)?;
-    }
+    let is_new = |new: &SinkMark| start.commit.sinks.iter().all(|mark| mark.sink != new.sink);
+    start.has_changes |= sinks.iter().any(is_new);
+    start.commit.sinks = sinks;
+    let moved = !start.is_first && workers != start.commit.workers;
+    start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
+    let Start {
+        mut store,
+        mut commit,
+        ..
+    } = start;
+    let ends_here = commit.notify_pending && joined.is_none();
     if commit.notify_pending {
         notify_sources(&recordings, parts.nodes, &commit)?;
         commit.notify_pending = false;
@@ -82,6 +120,8 @@ pub(crate) fn resume(
     }
     let codecs = parts.codecs.clone();
     let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
+    let base = joined.as_ref().map_or(commit.epoch, |joined| joined.epoch + 1);
+    resume.epoch = base;
     resume.ends_here = ends_here;
     resume.moved = moved;
     resume.lockstep = options.epoch.is_zero();
@@ -90,7 +130,190 @@ pub(crate) fn resume(
         resume,
         commit,
         recordings,
+        base,
+        joined,
     })
+}
+
+/// A run before its first commit.
+struct Start {
+    store: Store,
+    commit: Commit,
+    is_first: bool,
+    /// Whether something must be committed before any input is read.
+    has_changes: bool,
+    changes: Vec<Vec<u8>>,
+}
+
+impl Start {
+    /// Makes the state that of this flow: checks it, takes up what was divided anew, and removes what the options say.
+    fn adopt(
+        &mut self,
+        flow: &str,
+        parts: &FlowParts<'_>,
+        options: &Recovery,
+    ) -> Result<(), FlowError> {
+        let commit = &mut self.commit;
+        // Earlier versions wrote no name: such a state belongs to the flow that opens it first.
+        self.has_changes |= commit.flow.is_empty();
+        check_owner(flow, commit, options)?;
+        if commit.is_new_division() {
+            self.has_changes = true;
+            let process = commit.division.as_ref().map(|division| division.process);
+            commit.take_outputs(process, |sink| parts.sinks.scope(parts.nodes, sink));
+        }
+        for step in &options.drop {
+            self.changes.push(record::drop_step(step));
+            forget(commit, step);
+        }
+        check(flow, parts, &self.store, commit, options)?;
+        if options.fresh {
+            let dropped = forget_all(commit, self.store.saved().steps());
+            self.changes.extend(dropped);
+        }
+        self.has_changes |= options.fresh || !self.changes.is_empty();
+        Ok(())
+    }
+
+    /// Commits the first epoch of the run, if it has changes; with several processes in agreement with the others.
+    fn commit_first(
+        &mut self,
+        cluster: Option<&ClusterStart<'_>>,
+        joined: Option<&Joined>,
+        workers: usize,
+        time_ns: i64,
+    ) -> Result<(), FlowError> {
+        let mut next = self.commit.clone();
+        next.epoch = joined.map_or(next.epoch, |joined| joined.epoch) + 1;
+        (next.time_ns, next.workers) = (time_ns, workers);
+        let changes = std::mem::take(&mut self.changes);
+        match (cluster, joined) {
+            (Some(cluster), Some(joined)) => {
+                self.prepare_first(cluster, joined, changes, next)?;
+            }
+            _ if self.has_changes => {
+                self.store.commit(changes, &next)?;
+                self.commit = next;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Prepares the first epoch of a run of several processes, and waits until it is committed.
+    fn prepare_first(
+        &mut self,
+        cluster: &ClusterStart<'_>,
+        joined: &Joined,
+        changes: Vec<Vec<u8>>,
+        mut next: Commit,
+    ) -> Result<(), FlowError> {
+        let epoch = next.epoch;
+        if self.has_changes {
+            self.store.prepare(changes, &next)?;
+        }
+        joined.member.prepared(epoch, self.has_changes, false);
+        loop {
+            match joined.events.recv() {
+                Ok(Event::AllPrepared { changed, .. }) => {
+                    if changed.contains(&true) {
+                        next.note_changes(&changed);
+                        self.store.commit_prepared(&next, true)?;
+                        self.commit = next;
+                    }
+                    joined.member.committed(epoch);
+                    return Ok(());
+                }
+                Ok(Event::Committed { .. }) => {
+                    if self.has_changes {
+                        self.store.commit_prepared(&next, false)?;
+                        self.commit = next;
+                    }
+                    return Ok(());
+                }
+                Ok(Event::Stop) => (cluster.stop)(),
+                Ok(Event::Died { process, cause }) => {
+                    return Err(FlowError::Lost { process, cause });
+                }
+                // Nothing else happens before the first epoch is committed.
+                Ok(_) => {}
+                Err(_) => {
+                    return Err(FlowError::Lost {
+                        process: 0,
+                        cause: "the connection to it is lost".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Divides the partitions of all sources among the processes of the run. Where another process would read a partition than
+/// before, it does not have its position: that is an error.
+fn divide(
+    parts: &FlowParts<'_>,
+    commit: &Commit,
+    options: &Recovery,
+    membership: Membership,
+    workers: usize,
+    joined: &Joined,
+) -> Result<Division, FlowError> {
+    let before = commit.division.as_ref();
+    let mut division = Division {
+        cluster: joined.cluster,
+        run: joined.run,
+        process: membership.process,
+        processes: membership.processes,
+        workers,
+        members: before.map_or_else(Vec::new, |before| before.members.clone()),
+        partitions: Vec::new(),
+    };
+    for (node, source) in parts.sources {
+        let this = &parts.nodes[*node];
+        let names = source.partitions(workers * membership.processes);
+        let mut names = names.map_err(|cause| open_error(this, cause))?;
+        let marks = commit.sources.iter();
+        let marks = marks.filter(|mark| mark.source == this.name);
+        let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
+        let known = before.map_or(&[][..], |before| before.partitions_of(&this.name));
+        let mut saved: Vec<&str> = known.iter().map(String::as_str).collect();
+        saved.extend(&marks);
+        rename_saved(&mut names, &saved, |name, saved| {
+            source.is_same_partition(name, saved)
+        });
+        if let Some(before) = before.filter(|before| !before.partitions.is_empty()) {
+            for (number, name) in names.iter().enumerate() {
+                let (reader, had) = (division.reader_of(number), before.reader(&this.name, name));
+                let is_moved = match had {
+                    Some(had) => had != reader,
+                    None => marks.contains(&&**name) && reader != membership.process,
+                };
+                if is_moved {
+                    return Err(moved_partition(options, membership, &this.name, name));
+                }
+            }
+        }
+        division.partitions.push((this.name.clone(), names));
+    }
+    Ok(division)
+}
+
+fn moved_partition(
+    options: &Recovery,
+    membership: Membership,
+    source: &str,
+    partition: &str,
+) -> FlowError {
+    let dir = options.dir.parent().unwrap_or(&options.dir);
+    FlowError::State {
+        path: options.dir.clone(),
+        cause: format!(
+            "the partitions of source \"{source}\" are others than in the run before, and another process would read \"{partition}\";              divide the state anew: millstream scale {} --processes {}",
+            dir.display(),
+            membership.processes
+        )
+        .into(),
+    }
 }
 
 /// Removes all saved state from a commit; returns the records that remove it from the journal.
@@ -100,6 +323,7 @@ fn forget_all<'a>(commit: &mut Commit, steps: impl Iterator<Item = &'a str>) -> 
     commit.watermarks.clear();
     (commit.finished, commit.notify_pending) = (false, false);
     commit.processing_ns = 0;
+    commit.outputs.clear();
     steps.map(record::drop_step).collect()
 }
 

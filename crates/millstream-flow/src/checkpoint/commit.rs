@@ -2,7 +2,8 @@
 //!
 //! It raises the epoch when it is due and no other one is in progress, collects the parts of all operators of
 //! all workers, and appends them with a commit when the last part has arrived. At most two epochs are
-//! uncommitted at any time: the one whose parts are being collected and the one that is running.
+//! uncommitted at any time: the one whose parts are being collected and the one that is running. With several processes
+//! each has such a thread, and process 0 raises epochs and commits them for all: see `shared`.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +12,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::begin::{Recordings, notify_sources};
+use super::division::write_stopped;
 use super::record::{Commit, SinkMark, SourceMark};
+use super::shared::SharedCommits;
 use super::sinks::Sinks;
 use super::store::Store;
 use super::{CommitNotice, Crash, EpochPart, Recovery};
 use crate::clock::{Clock, now_ns};
+use crate::cluster::Raise;
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
@@ -44,10 +48,23 @@ pub(crate) struct Committer {
     pub(crate) workers: usize,
     /// The number of operators of each worker.
     pub(crate) roots: usize,
+    /// The commits with other processes, in a run of several.
+    pub(crate) shared: Option<SharedCommits>,
+}
+
+/// An epoch that all operators of this process have completed.
+pub(super) struct CompleteEpoch {
+    /// Its number among all epochs of the flow.
+    pub(super) epoch: u64,
+    /// What is committed, if there is anything.
+    pub(super) next: Option<Commit>,
+    pub(super) changes: Vec<Vec<u8>>,
+    /// Whether no operator has parts of a later epoch.
+    pub(super) is_last: bool,
 }
 
 /// The parts of epochs that are not committed yet.
-struct PendingParts {
+pub(super) struct PendingParts {
     parts: BTreeMap<u64, Vec<EpochPart>>,
     /// The number of operators that will send no more parts.
     ended: usize,
@@ -55,8 +72,8 @@ struct PendingParts {
     /// Whether all sources have ended.
     drained: bool,
     /// The epoch that is committed next, counted from the beginning of the run.
-    epoch_of_run: u64,
-    commits: u64,
+    pub(super) epoch_of_run: u64,
+    pub(super) commits: u64,
 }
 
 impl Committer {
@@ -70,6 +87,12 @@ impl Committer {
             self.control.fail(error);
         }
         self.sinks.finish();
+        if self.shared.is_some()
+            && !self.control.aborted()
+            && let Err(error) = write_stopped(self.store.dir(), self.commit.epoch)
+        {
+            self.control.fail(error);
+        }
     }
 
     fn work(&mut self, notices: &Receiver<CommitNotice>) -> Result<(), FlowError> {
@@ -83,14 +106,15 @@ impl Committer {
         };
         let mut since = now_ns();
         let had_ended = self.commit.finished;
-        while pending.workers_ended < self.workers {
+        while !self.is_over(&pending) {
             let left = self.left(since);
-            if pending.drained && self.control.epoch() == pending.epoch_of_run {
-                pending.drained = false;
-                self.end(had_ended);
-            } else if left.is_zero() && self.control.epoch() == pending.epoch_of_run {
+            let may_raise = self.control.epoch() == pending.epoch_of_run
+                && self.shared.as_ref().is_none_or(SharedCommits::may_raise);
+            if let Some(has_output) = self.drained(&mut pending, may_raise, had_ended) {
+                self.end(has_output);
+            } else if left.is_zero() && may_raise {
                 since = now_ns();
-                self.control.raise_epoch();
+                self.raise(Raise::Next);
             }
             let wait = if left.is_zero() {
                 CHECK_INTERVAL
@@ -101,29 +125,75 @@ impl Committer {
                 Ok(CommitNotice::Part(part)) => pending.add(part),
                 Ok(CommitNotice::WorkerEnded) => pending.workers_ended += 1,
                 Ok(CommitNotice::Drained) => pending.drained = self.control.is_drained(),
-                Ok(CommitNotice::Cluster(event)) => tracing::debug!(?event, "not expected"),
+                Ok(CommitNotice::Cluster(event)) => self.on_event(event, &mut pending)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            while !self.control.aborted() && pending.is_complete(self.roots * self.workers) {
+            if pending.drained
+                && let Some(shared) = &mut self.shared
+            {
+                shared.say_drained(self.control.has_input() || !had_ended);
+            }
+            while self.may_commit() && pending.is_complete(self.roots * self.workers) {
                 self.commit(&mut pending)?;
             }
         }
         Ok(())
     }
 
+    /// Whether nothing is left to commit: all workers have ended, and with several processes everything is committed.
+    fn is_over(&self, pending: &PendingParts) -> bool {
+        let is_committed = |shared: &SharedCommits| shared.is_over() || self.control.aborted();
+        pending.workers_ended >= self.workers && self.shared.as_ref().is_none_or(is_committed)
+    }
+
+    fn may_commit(&self) -> bool {
+        !self.control.aborted() && self.shared.as_ref().is_none_or(SharedCommits::may_prepare)
+    }
+
+    /// Whether the flow has output at its end, if it is time to end it: all sources of all processes have ended.
+    fn drained(
+        &mut self,
+        pending: &mut PendingParts,
+        may_raise: bool,
+        had_ended: bool,
+    ) -> Option<bool> {
+        match &mut self.shared {
+            _ if !may_raise => None,
+            Some(shared) => shared.take_drained(),
+            None => std::mem::take(&mut pending.drained)
+                .then(|| self.control.has_input() || !had_ended),
+        }
+    }
+
     /// Ends the run after all sources have ended. A flow that had finished before, and has no new input, has
     /// already emitted its final output, so it is suspended instead.
-    fn end(&self, had_ended: bool) {
-        if had_ended && !self.control.has_input() {
+    fn end(&mut self, has_output: bool) {
+        if has_output {
+            self.raise(Raise::Ending);
+        } else {
             tracing::info!(
                 flow = self.flow.as_str(),
                 "flow \"{}\": no new input since it finished",
                 self.flow
             );
-            self.control.suspend();
-        } else {
-            self.control.end_after_epoch();
+            self.raise(Raise::Suspending);
+        }
+    }
+
+    fn raise(&mut self, raise: Raise) {
+        match &mut self.shared {
+            Some(shared) => shared.raise(raise),
+            None => self.apply(raise),
+        }
+    }
+
+    /// Ends the running epoch in this process.
+    pub(super) fn apply(&self, raise: Raise) {
+        match raise {
+            Raise::Next => self.control.raise_epoch(),
+            Raise::Ending => self.control.end_after_epoch(),
+            Raise::Suspending => self.control.suspend(),
         }
     }
 
@@ -136,53 +206,80 @@ impl Committer {
         Duration::from_nanos((since + length).saturating_sub(now_ns()))
     }
 
+    /// Commits the next epoch, which is complete; with several processes prepares it.
     fn commit(&mut self, pending: &mut PendingParts) -> Result<(), FlowError> {
+        let complete = self.complete(pending);
+        if self.shared.is_some() {
+            return self.prepare(complete, pending);
+        }
+        pending.epoch_of_run += 1;
+        let Some(next) = complete.next else {
+            return Ok(());
+        };
+        self.sync_outputs()?;
+        pending.commits += 1;
+        self.crash(Crash::Before(pending.commits))?;
+        self.store.commit(complete.changes, &next)?;
+        self.commit = next;
+        self.crash(Crash::Within(pending.commits))?;
+        self.notify(pending)
+    }
+
+    /// Collects the parts of the next epoch, which is complete.
+    fn complete(&self, pending: &mut PendingParts) -> CompleteEpoch {
         let parts = pending
             .parts
             .remove(&pending.epoch_of_run)
             .unwrap_or_default();
-        let all = pending.ended == self.roots * self.workers && pending.parts.is_empty();
+        let is_last = pending.ended == self.roots * self.workers && pending.parts.is_empty();
         let mut next = self.commit.clone();
         let mut changes = Vec::new();
         for part in parts {
             self.add_part(&part, &mut next);
             changes.extend(part.changes);
         }
-        let ends = all && self.control.phase() == Phase::Ending;
+        let ends = is_last && self.control.phase() == Phase::Ending;
         // A flow that had finished stays finished until it has new input.
         next.finished = ends || (self.commit.finished && !self.control.has_input());
         next.notify_pending = ends;
         // If only the times have advanced, nothing needs to be committed.
         let same = changes.is_empty() && next.at_the_times_of(&self.commit) == self.commit;
         let epoch = self.base + 1 + pending.epoch_of_run;
-        pending.epoch_of_run += 1;
-        if !same {
-            next.epoch = epoch;
-            next.workers = self.workers;
-            next.time_ns = self.clock.time_ns();
-            if self.options.sync {
-                self.sinks.sync(&self.nodes)?;
-            }
-            for (node, recording) in self.recordings.iter().filter(|_| self.options.sync) {
-                recording
-                    .sync()
-                    .map_err(|cause| open_error(&self.nodes[*node], cause))?;
-            }
-            pending.commits += 1;
-            self.crash(Crash::Before(pending.commits))?;
-            self.store.commit(changes, &next)?;
-            self.commit = next;
-            self.crash(Crash::Within(pending.commits))?;
-            self.sinks.commit(&self.nodes, &self.commit)?;
-            notify_sources(&self.recordings, &self.nodes, &self.commit)?;
-            self.crash(Crash::After(pending.commits))?;
-            self.confirm_end()?;
+        next.epoch = epoch;
+        next.workers = self.workers;
+        next.time_ns = self.clock.time_ns();
+        CompleteEpoch {
+            epoch,
+            next: (!same).then_some(next),
+            changes,
+            is_last,
+        }
+    }
+
+    /// Makes what sinks and recordings have written for an epoch survive a loss of power.
+    pub(super) fn sync_outputs(&self) -> Result<(), FlowError> {
+        if !self.options.sync {
+            return Ok(());
+        }
+        self.sinks.sync(&self.nodes)?;
+        for (node, recording) in &self.recordings {
+            recording
+                .sync()
+                .map_err(|cause| open_error(&self.nodes[*node], cause))?;
         }
         Ok(())
     }
 
+    /// Notifies sinks and sources of the last commit.
+    pub(super) fn notify(&mut self, pending: &PendingParts) -> Result<(), FlowError> {
+        self.sinks.commit(&self.nodes, &self.commit)?;
+        notify_sources(&self.recordings, &self.nodes, &self.commit)?;
+        self.crash(Crash::After(pending.commits))?;
+        self.confirm_end()
+    }
+
     /// Ends the run here if a test asks for it.
-    fn crash(&self, at: Crash) -> Result<(), FlowError> {
+    pub(super) fn crash(&self, at: Crash) -> Result<(), FlowError> {
         match self.options.crash == Some(at) {
             true => Err(FlowError::Crashed(self.commit.epoch)),
             false => Ok(()),

@@ -31,6 +31,7 @@
 //! The bytes are drawn in `docs/journal-format.md`.
 
 mod directory;
+pub(super) mod handed_on;
 mod input_position;
 mod partition;
 mod record;

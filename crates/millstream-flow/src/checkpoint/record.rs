@@ -9,8 +9,10 @@
 //!              3     drop: name of the step; earlier records of it are superseded
 //!              4     commit: MessagePack; all before it counts
 //!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
+//!              6     prepared: as commit, in version 4; it counts once a commit of its epoch and run follows
 //!
 //! position of a source in a commit: an integer, or in version 3 binary: Position::encode
+//! a commit of one process among several, or of a state that was divided anew, has version 4
 //! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
@@ -21,6 +23,7 @@ use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
+use super::division::{Division, OutputMarks};
 use super::stored_position;
 use crate::source::Position;
 use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE};
@@ -28,8 +31,11 @@ use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE};
 const REBASE: u8 = 2;
 const DROP: u8 = 3;
 const COMMIT: u8 = 4;
-/// The version of a commit with a position that is not a number, and the newest that this program reads.
+const PREPARED: u8 = 6;
+/// The version of a commit with a position that is not a number.
 const VERSION_OF_POSITIONS: u8 = 3;
+/// The version of a commit of one process among several, and the newest that this program reads.
+const VERSION_OF_DIVISION: u8 = 4;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,9 +141,20 @@ pub struct Commit {
     /// The name of the flow; empty in records of earlier versions.
     #[serde(default)]
     pub flow: String,
+    /// The part of this directory in the state of several processes; `None` in a run of one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub division: Option<Division>,
+    /// The tokens of sinks from before the state was divided among other processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputMarks>,
 }
 
 impl Commit {
+    /// The run that appended it, in a run of several processes.
+    pub(crate) fn run(&self) -> Option<u64> {
+        self.division.as_ref().map(|division| division.run)
+    }
+
     /// The same commit with the times of another one.
     pub(crate) fn at_the_times_of(&self, other: &Commit) -> Commit {
         Commit {
@@ -164,6 +181,7 @@ pub(crate) enum Record<'a> {
         step: &'a str,
     },
     Commit(Commit),
+    Prepared(Commit),
 }
 
 /// One key of a step.
@@ -215,9 +233,9 @@ impl<'a> Record<'a> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_POSITIONS {
+        if version > VERSION_OF_DIVISION {
             return Err(format!(
-                "version {version}, this program reads up to {VERSION_OF_POSITIONS}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION_OF_DIVISION}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
@@ -248,6 +266,9 @@ impl<'a> Record<'a> {
             COMMIT => rmp_serde::from_slice(rest)
                 .map(Record::Commit)
                 .map_err(|error| error.to_string()),
+            PREPARED => rmp_serde::from_slice(rest)
+                .map(Record::Prepared)
+                .map_err(|error| error.to_string()),
             kind => Err(format!("there is no kind {kind}")),
         }
     }
@@ -256,6 +277,11 @@ impl<'a> Record<'a> {
 /// Whether a record is a commit.
 pub(crate) fn is_commit(body: &[u8]) -> bool {
     body.get(1) == Some(&COMMIT)
+}
+
+/// Whether a record prepares an epoch.
+pub(crate) fn is_prepared(body: &[u8]) -> bool {
+    body.get(1) == Some(&PREPARED)
 }
 
 /// Encodes a record that supersedes the earlier records of a group.
@@ -271,11 +297,23 @@ pub(crate) fn drop_step(step: &str) -> Vec<u8> {
 /// Encodes a record that commits all records before it.
 pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     let mut marks = commit.sources.iter();
+    let is_divided = commit.division.is_some() || !commit.outputs.is_empty();
     let version = match marks.all(|mark| mark.position.number().is_some()) {
+        _ if is_divided => VERSION_OF_DIVISION,
         true => VERSION,
         false => VERSION_OF_POSITIONS,
     };
-    let mut body = vec![version, COMMIT];
+    end(version, COMMIT, commit)
+}
+
+/// Encodes a record that prepares the records before it: they count once a commit of the same epoch and run follows.
+pub(crate) fn prepared(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    end(VERSION_OF_DIVISION, PREPARED, commit)
+}
+
+/// Encodes the end of an epoch.
+fn end(version: u8, kind: u8, commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let mut body = vec![version, kind];
     rmp_serde::encode::write_named(&mut body, commit)?;
     Ok(body)
 }

@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::division::{check_layout, process_dir};
+use crate::cluster::Membership;
+use crate::error::FlowError;
+
 /// The state directory of a run, and the length of its epochs.
 #[derive(Clone, Debug)]
 pub struct Recovery {
@@ -19,7 +23,11 @@ pub struct Recovery {
 pub enum Crash {
     /// The n-th commit is prepared, and its record is not written.
     Before(u64),
-    /// The n-th commit is written, and no sink is notified.
+    /// In a run of several processes: the n-th commit is prepared, and no other process knows it.
+    Prepared(u64),
+    /// In a run of several processes: all have prepared the n-th commit, and its record is not written here.
+    Decided(u64),
+    /// The n-th commit is written, and no sink is notified, nor another process.
     Within(u64),
     /// The n-th commit is written, and all sinks are notified.
     After(u64),
@@ -28,12 +36,22 @@ pub enum Crash {
 impl Crash {
     /// The points around each commit, in the order in which they occur.
     pub const MOMENTS: [fn(u64) -> Crash; 3] = [Crash::Before, Crash::Within, Crash::After];
+    /// The same in a run of several processes.
+    pub const SHARED_MOMENTS: [fn(u64) -> Crash; 5] = [
+        Crash::Before,
+        Crash::Prepared,
+        Crash::Decided,
+        Crash::Within,
+        Crash::After,
+    ];
 }
 
 impl std::fmt::Display for Crash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Crash::Before(n) => write!(f, "before commit {n}"),
+            Crash::Prepared(n) => write!(f, "after commit {n} was prepared"),
+            Crash::Decided(n) => write!(f, "before the record of commit {n}"),
             Crash::Within(n) => write!(f, "at commit {n}, before the sinks were notified"),
             Crash::After(n) => write!(f, "after commit {n}"),
         }
@@ -65,6 +83,16 @@ impl Recovery {
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self
+    }
+    /// The same for one process of a cluster: it keeps its state in a directory of its own. Checks that the state is
+    /// divided as the run is.
+    pub(crate) fn of_process(&self, membership: Option<Membership>) -> Result<Self, FlowError> {
+        check_layout(&self.dir, membership)?;
+        let mut own = self.clone();
+        if let Some(membership) = membership {
+            own.dir = process_dir(&self.dir, membership.process);
+        }
+        Ok(own)
     }
     /// Returns the state directory.
     #[must_use]

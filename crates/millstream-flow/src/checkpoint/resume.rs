@@ -86,25 +86,35 @@ impl Resume {
         is_same: impl Fn(&str, &str) -> bool,
     ) {
         let saved = self.positions.keys().filter(|(of, _)| of == source);
-        let mut saved: Vec<&String> = saved.map(|(_, partition)| partition).collect();
+        let mut saved: Vec<&str> = saved.map(|(_, partition)| &**partition).collect();
         saved.sort_unstable();
-        for at in 0..names.len() {
-            if saved.contains(&&names[at]) {
-                continue;
-            }
-            let known = saved
-                .iter()
-                .find(|known| !names.contains(known) && is_same(&names[at], known));
-            if let Some(known) = known {
-                names[at] = (*known).clone();
-            }
-        }
+        rename_saved(names, &saved, is_same);
     }
 
     /// The saved event time of a step, or of a partition to which it assigns times.
     pub(crate) fn watermark(&self, step: &str, partition: &str) -> i64 {
         let key = (step.to_owned(), partition.to_owned());
         self.watermarks.get(&key).copied().unwrap_or(BEFORE_ALL)
+    }
+}
+
+/// Gives partitions that were saved under another name that name.
+pub(super) fn rename_saved(
+    names: &mut [String],
+    saved: &[&str],
+    is_same: impl Fn(&str, &str) -> bool,
+) {
+    for at in 0..names.len() {
+        if saved.contains(&&*names[at]) {
+            continue;
+        }
+        let is_free = |known: &&&str| names.iter().all(|name| name != **known);
+        let known = saved
+            .iter()
+            .find(|known| is_free(known) && is_same(&names[at], known));
+        if let Some(known) = known {
+            names[at] = (*known).to_owned();
+        }
     }
 }
 

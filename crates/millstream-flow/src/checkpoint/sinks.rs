@@ -3,6 +3,7 @@
 //! Invariant: a sink is notified of an epoch once, with the tokens of all its writers, however many steps write
 //! to it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Recovery;
@@ -10,7 +11,8 @@ use super::record::{Commit, SinkMark};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
 use crate::run::control::Control;
-use crate::sink::{OutputRun, Sink, Token};
+use crate::cluster::Membership;
+use crate::sink::{OutputRun, Scope, Sink, Token};
 
 /// A writer of a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,26 @@ impl Sinks {
             }
         }
         all
+    }
+
+    /// Notifies the sinks of the process in which they are, before anything else. Those that all workers of a process share
+    /// write to a file or directory of this process, which is logged.
+    pub(crate) fn join(&self, nodes: &[Node], membership: Option<Membership>) {
+        for (sink, names) in self.each(nodes) {
+            if let (Some(path), Some(name)) = (sink.sink.join(membership), names.first()) {
+                tracing::info!(
+                    sink = name.as_str(),
+                    "sink \"{name}\": this process writes {}",
+                    path.display()
+                );
+            }
+        }
+    }
+
+    /// What the tokens of a sink belong to; `None` if the flow has no such sink.
+    pub(crate) fn scope(&self, nodes: &[Node], name: &str) -> Option<Scope> {
+        let sink = self.0.iter().find(|sink| sink.writer.name(nodes) == name);
+        sink.map(|sink| sink.sink.scope())
     }
 
     /// Notifies the sinks that a run of `flow` begins, with a state directory or without.
@@ -178,6 +200,8 @@ fn failed(sink: &SinkOf, nodes: &[Node], cause: Cause) -> FlowError {
 
 /// A sink of any type of batch, for recovery.
 pub(crate) trait ErasedSink: Send + Sync {
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf>;
+    fn scope(&self) -> Scope;
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause>;
     fn start(&self) -> Result<(), Cause>;
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause>;
@@ -190,6 +214,13 @@ pub(crate) trait ErasedSink: Send + Sync {
 struct Erased<B>(Arc<dyn Sink<B>>);
 
 impl<B: 'static> ErasedSink for Erased<B> {
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        self.0.join(membership)
+    }
+    fn scope(&self) -> Scope {
+        let sink = self.0.transactional();
+        sink.map_or(Scope::Path, |sink| sink.scope())
+    }
     fn begin(&self, run: &OutputRun<'_>) -> Result<(), Cause> {
         self.0.forwarding().map_or(Ok(()), |sink| sink.begin(run))
     }

@@ -10,6 +10,7 @@ use crate::source::{Beginning, Recording, Source};
 pub(crate) trait ErasedSource: Send + Sync {
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause>;
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool;
 }
 
 /// A source without its type.
@@ -23,6 +24,12 @@ impl<B: 'static> ErasedSource for Erased<B> {
         match self.0.resumable() {
             Some(resumable) => resumable.begin(run),
             None => Ok(None),
+        }
+    }
+    fn is_same_partition(&self, name: &str, saved: &str) -> bool {
+        match self.0.resumable() {
+            Some(resumable) => resumable.is_same_partition(name, saved),
+            None => name == saved,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The state journal of a flow: its contents, appending an epoch, rewriting bases, pruning.
 //!
 //! One journal, `DIR/epochs`, holds everything. An epoch is a sequence of records that ends in a commit;
-//! records after the last commit do not count and are truncated when the flow starts. For each group of shards
+//! records after the last commit do not count and are truncated when the flow starts. In a run of several processes a
+//! prepared record precedes the commit, which follows when all processes have prepared the epoch: then the start decides
+//! (see `opened`) whether the records count. For each group of shards
 //! the index knows which records still count: a base, if there is one, and the changes since. When the changes
 //! have outgrown their base, the group is rewritten as a new base before the next epoch's records, and the
 //! journal is pruned up to the oldest record that counts. So the disk usage is a small multiple of the size of
@@ -12,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{
     Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
 };
@@ -23,9 +24,9 @@ use crate::state::changes::{Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
 
 /// The size of a segment of the state journal.
-const SEGMENT_BYTES: u64 = 16 << 20;
+pub(super) const SEGMENT_BYTES: u64 = 16 << 20;
 /// The longest record: the largest state of a key, with its key.
-const RECORD_BYTES_MAX: u32 = 12 << 20;
+pub(super) const RECORD_BYTES_MAX: u32 = 12 << 20;
 /// Below this size the changes of a group are not compared with its base.
 const CHANGES_BYTES_MIN: u64 = 64 << 10;
 /// The journal may be this much longer, from the oldest record that counts, than the state itself.
@@ -78,7 +79,7 @@ pub(crate) struct Index {
     steps: BTreeSet<String>,
     /// For each dropped step, the record after which its state counts.
     dropped: HashMap<String, u64>,
-    commit: Option<Commit>,
+    pub(super) commit: Option<Commit>,
     /// The record of the last commit.
     committed: u64,
     /// The number of all bytes appended so far.
@@ -88,7 +89,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Index {
             groups: vec![Group::default(); GROUPS],
             ..Index::default()
@@ -96,7 +97,7 @@ impl Index {
     }
 
     /// Adds a record to the index.
-    fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), String> {
+    pub(super) fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), String> {
         let (at, bytes) = (self.bytes, body.len() as u64);
         self.bytes += bytes;
         match Record::read(body)? {
@@ -132,6 +133,8 @@ impl Index {
                 self.committed = sequence;
                 self.rebasing = [false; GROUPS];
             }
+            // The commit record after it counts.
+            Record::Prepared(_) => {}
         }
         Ok(())
     }
@@ -197,6 +200,8 @@ impl Index {
 pub struct Saved {
     journal: Journal,
     index: Index,
+    /// What is prepared after the last commit, in a run of several processes.
+    prepared: Option<Commit>,
     /// The records that count, pinned where a running flow may prune them while they are read.
     kept: Arc<HashMap<u64, PinnedRecord>>,
 }
@@ -226,7 +231,9 @@ impl Saved {
             }
             opened => opened?,
         };
-        let (index, _) = scan(&journal)?;
+        let Scan {
+            index, prepared, ..
+        } = scan(&journal)?;
         let mut reader = journal.reader()?;
         let mut kept = HashMap::new();
         for &Counted { sequence, .. } in index.groups.iter().flat_map(|group| &group.0) {
@@ -237,6 +244,7 @@ impl Saved {
         Ok(Saved {
             journal,
             index,
+            prepared: prepared.map(|(commit, _)| commit),
             kept,
         })
     }
@@ -245,6 +253,13 @@ impl Saved {
     #[must_use]
     pub fn commit(&self) -> Option<&Commit> {
         self.index.commit.as_ref()
+    }
+
+    /// What is prepared after the last commit, in the directory of one process among several. It counts if process 0 has
+    /// committed its epoch, which the next start finds out.
+    #[must_use]
+    pub fn prepared(&self) -> Option<&Commit> {
+        self.prepared.as_ref()
     }
 
     /// The names of the steps that have state.
@@ -351,43 +366,59 @@ pub(crate) struct Store {
     writer: Writer,
     needed: Cursor,
     sync: bool,
+    /// The records of the epoch that is prepared, and the number of the first.
+    prepared: Option<(u64, Vec<Vec<u8>>)>,
 }
 
 impl Store {
-    /// Opens the directory, or creates it, and truncates what follows the last commit.
+    /// Opens the directory of a run of one process, or creates it, and truncates what follows the last commit.
+    #[cfg(test)]
     pub(crate) fn open(dir: &Path, sync: bool) -> Result<Self, FlowError> {
-        let open = || {
-            if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
-                return Err("it is a file; state is kept in a directory".into());
-            }
-            create_dir_durably(dir)?;
-            let options = Options {
-                exclusive: true,
-                record_bytes_max: RECORD_BYTES_MAX,
-                ..Options::default().with_segment_bytes(SEGMENT_BYTES)
-            };
-            let journal = Journal::open(path(dir), options)?;
-            let (index, end) = scan(&journal)?;
-            journal.cut(end)?;
-            let writer = journal.writer()?;
-            let needed = journal.cursor(NEEDED, CursorMode::Exclusive)?;
-            Ok(Store {
-                dir: dir.to_owned(),
-                saved: Saved {
-                    journal,
-                    index,
-                    kept: Arc::default(),
-                },
-                writer,
-                needed,
-                sync,
-            })
-        };
-        open().map_err(|cause: Cause| failed(dir, cause))
+        super::opened::Opened::open(dir, sync)?.truncate()
+    }
+
+    pub(super) fn new(
+        dir: &Path,
+        journal: Journal,
+        index: Index,
+        sync: bool,
+    ) -> Result<Self, Cause> {
+        Ok(Store {
+            dir: dir.to_owned(),
+            writer: journal.writer()?,
+            needed: journal.cursor(NEEDED, CursorMode::Exclusive)?,
+            saved: Saved {
+                journal,
+                index,
+                prepared: None,
+                kept: Arc::default(),
+            },
+            sync,
+            prepared: None,
+        })
     }
 
     pub(crate) fn saved(&self) -> &Saved {
         &self.saved
+    }
+
+    /// The directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Appends records that count once a commit follows; for a state that is divided anew.
+    pub(crate) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), FlowError> {
+        let appended = self.writer.append_many(records);
+        appended.map(drop).map_err(|cause| failed(&self.dir, cause))
+    }
+
+    /// A number that no other state directory has.
+    pub(crate) fn lineage(&self) -> Result<u64, FlowError> {
+        let lineage = self.saved.journal.lineage();
+        lineage
+            .map(|lineage| lineage as u64)
+            .map_err(|cause| failed(&self.dir, cause))
     }
 
     /// Appends the changes of an epoch and its commit record, and syncs them. Once the commit record is durable, the epoch is committed.
@@ -396,26 +427,95 @@ impl Store {
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let done = self.try_commit(changes, commit);
+        let mut done = || -> Result<(), Cause> {
+            let mut bodies = self.with_bases(changes)?;
+            bodies.push(record::commit(commit)?);
+            // The commit point: the last body is the commit record.
+            let first = self.writer.append_many(&bodies)?.start;
+            self.sync()?;
+            self.add(first, &bodies)?;
+            self.prune()
+        };
+        let done = done();
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
-    fn try_commit(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
+    /// Appends the changes of an epoch and a prepared record, and syncs them. They count once
+    /// [`commit_prepared`](Self::commit_prepared) follows.
+    pub(crate) fn prepare(
+        &mut self,
+        changes: Vec<Vec<u8>>,
+        commit: &Commit,
+    ) -> Result<(), FlowError> {
+        let mut done = || -> Result<(), Cause> {
+            let mut bodies = self.with_bases(changes)?;
+            bodies.push(record::prepared(commit)?);
+            let first = self.writer.append_many(&bodies)?.start;
+            self.sync()?;
+            // The commit record before these is durable only now, in a process that does not sync it.
+            self.prune()?;
+            self.prepared = Some((first, bodies));
+            Ok(())
+        };
+        let done = done();
+        done.map_err(|cause| failed(&self.dir, cause))
+    }
+
+    /// Appends the commit record of the epoch that is prepared, if one is, else of an epoch without changes here. With
+    /// `durable` the epoch is committed when this returns. Without, the commit record of another process already is, and a
+    /// loss of power that takes this one leaves the prepared record.
+    pub(crate) fn commit_prepared(
+        &mut self,
+        commit: &Commit,
+        durable: bool,
+    ) -> Result<(), FlowError> {
+        let mut done = || -> Result<(), Cause> {
+            let body = record::commit(commit)?;
+            let sequence = self.writer.append(&body)?;
+            if durable {
+                self.sync()?;
+            }
+            if let Some((first, bodies)) = self.prepared.take() {
+                self.add(first, &bodies)?;
+            }
+            self.add(sequence, &[body])?;
+            match durable {
+                true => self.prune(),
+                false => Ok(()),
+            }
+        };
+        let done = done();
+        done.map_err(|cause| failed(&self.dir, cause))
+    }
+
+    /// The changes of an epoch after the bases of the groups that are rewritten before them.
+    fn with_bases(&self, changes: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
             self.rewrite(group, &mut bodies)?;
         }
         bodies.extend(changes);
-        bodies.push(record::commit(commit)?);
-        // The commit point: the last body is the commit record.
-        let range = self.writer.append_many(&bodies)?;
+        Ok(bodies)
+    }
+
+    fn sync(&self) -> Result<(), Cause> {
         if self.sync {
             self.writer.sync()?;
         }
-        for (sequence, body) in range.zip(&bodies) {
+        Ok(())
+    }
+
+    /// Adds records that were appended from number `first` on to the index.
+    fn add(&mut self, first: u64, bodies: &[Vec<u8>]) -> Result<(), Cause> {
+        for (sequence, body) in (first..).zip(bodies) {
             self.saved.index.add(sequence, body)?;
         }
+        Ok(())
+    }
+
+    /// Removes the records before the oldest one that counts.
+    fn prune(&self) -> Result<(), Cause> {
         let needed = self.saved.index.needed();
         if needed > self.needed.position()? {
             self.needed.set(needed)?;
@@ -446,7 +546,7 @@ impl Store {
     }
 }
 
-fn path(dir: &Path) -> PathBuf {
+pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("epochs")
 }
 
@@ -455,21 +555,33 @@ fn is_pruned(cause: &Cause) -> bool {
     matches!(cause.downcast_ref(), Some(Error::Pruned { .. }))
 }
 
-fn failed(dir: &Path, cause: impl Into<Cause>) -> FlowError {
+pub(super) fn failed(dir: &Path, cause: impl Into<Cause>) -> FlowError {
     FlowError::State {
         path: dir.to_owned(),
         cause: cause.into(),
     }
 }
 
-/// Reads the whole journal: the index as of the last commit, and the sequence number after it.
-fn scan(journal: &Journal) -> Result<(Index, u64), Cause> {
+/// The contents of a state journal.
+pub(super) struct Scan {
+    /// The records that count as of the last commit.
+    pub(super) index: Index,
+    /// The number after the last commit.
+    pub(super) end: u64,
+    /// What is prepared after that, and the number after it.
+    pub(super) prepared: Option<(Commit, u64)>,
+}
+
+/// Reads the whole journal.
+pub(super) fn scan(journal: &Journal) -> Result<Scan, Cause> {
     let mut reader = journal.reader()?;
     let start = reader.position();
-    let mut end = start;
+    let (mut end, mut prepared_end) = (start, None);
     while let Some(record) = reader.next()? {
         if record::is_commit(record.body) {
-            end = record.sequence + 1;
+            (end, prepared_end) = (record.sequence + 1, None);
+        } else if record::is_prepared(record.body) {
+            prepared_end = Some(record.sequence + 1);
         }
     }
     let mut index = Index::new();
@@ -481,7 +593,20 @@ fn scan(journal: &Journal) -> Result<(Index, u64), Cause> {
         let named = |what| format!("record {sequence}: {what}");
         index.add(sequence, record.body).map_err(named)?;
     }
-    Ok((index, end))
+    let mut prepared = None;
+    if let Some(after) = prepared_end {
+        let sequence = after - 1;
+        let body = reader.read(sequence)?.body;
+        let read = Record::read(body).map_err(|what| format!("record {sequence}: {what}"))?;
+        if let Record::Prepared(commit) = read {
+            prepared = Some((commit, after));
+        }
+    }
+    Ok(Scan {
+        index,
+        end,
+        prepared,
+    })
 }
 
 #[cfg(test)]

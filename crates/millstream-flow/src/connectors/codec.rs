@@ -5,10 +5,12 @@
 //! and the policy decides what happens to it.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::batch::Data;
 use crate::batch::Kind;
+use crate::cluster::Membership;
 use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::OnError;
@@ -226,6 +228,9 @@ where
             encode: Arc::clone(&self.encode),
             frames: Frames::default(),
         }))
+    }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        self.sink.join(membership)
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         self.sink.output(recovery)

@@ -18,11 +18,12 @@ use crate::compression::{Compression, Contents};
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
+use crate::cluster::Membership;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
-use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 use written::Written;
@@ -286,7 +287,7 @@ impl FilePartition {
 
 /// A sink of frames into a file. See [`write()`].
 pub struct WriteFile {
-    path: PathBuf,
+    path: OwnPath,
     /// `None`: frames are written unchanged.
     framing: Option<Framing>,
     /// The bytes at the beginning of the file.
@@ -305,7 +306,7 @@ pub struct WriteFile {
 /// epoch.
 pub fn write(path: impl AsRef<Path>) -> WriteFile {
     WriteFile {
-        path: path.as_ref().to_owned(),
+        path: OwnPath::new(path),
         framing: Some(Framing::Lines),
         preamble: Vec::new(),
         compression: Compression::ByName,
@@ -343,7 +344,7 @@ impl WriteFile {
     }
 
     fn named(&self, error: &std::io::Error) -> Cause {
-        format!("{}: {error}", self.path.display()).into()
+        format!("{}: {error}", self.path.get().display()).into()
     }
 
     /// Opens the file where the run begins: at its committed length, or empty.
@@ -351,11 +352,11 @@ impl WriteFile {
         let resume = lock(&self.resume).take();
         let file = match resume {
             Some(length) => self.cut(length),
-            None => File::create(&self.path),
+            None => File::create(self.path.get()),
         };
         let file = file.map_err(|error| self.named(&error))?;
         let length = resume.unwrap_or(0);
-        let mut written = Written::new(file, length, &self.path, self.compression);
+        let mut written = Written::new(file, length, &self.path.get(), self.compression);
         if written.length() == 0 {
             written.append(&mut self.preamble.clone())?;
         }
@@ -364,7 +365,7 @@ impl WriteFile {
 
     /// Opens the file, truncated to `length`.
     fn cut(&self, length: u64) -> std::io::Result<File> {
-        let mut file = OpenOptions::new().write(true).open(&self.path)?;
+        let mut file = OpenOptions::new().write(true).open(self.path.get())?;
         file.set_len(length)?;
         file.seek(SeekFrom::Start(length))?;
         Ok(file)
@@ -373,7 +374,7 @@ impl WriteFile {
 
 impl Sink<Frames> for WriteFile {
     fn describe(&self) -> String {
-        let path = self.path.display();
+        let path = self.path.given().display();
         match &self.framing {
             Some(framing) => format!("file {path}, {framing}"),
             None => format!("file {path}"),
@@ -388,9 +389,12 @@ impl Sink<Frames> for WriteFile {
             buffer: Vec::new(),
         }))
     }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        self.path.join(membership)
+    }
     fn output(&self, _: bool) -> Option<Output> {
         Some(Output {
-            path: self.path.clone(),
+            path: self.path.given().to_owned(),
             sink: std::ptr::from_ref(self).addr(),
         })
     }
@@ -403,17 +407,17 @@ impl Transactional for WriteFile {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let length = match tokens {
             [] => {
-                File::create(&self.path).map_err(|error| self.named(&error))?;
+                File::create(self.path.get()).map_err(|error| self.named(&error))?;
                 0
             }
             tokens => length_of(tokens)?,
         };
-        let file = std::fs::metadata(&self.path).map_err(|error| self.named(&error))?;
+        let file = std::fs::metadata(self.path.get()).map_err(|error| self.named(&error))?;
         if file.len() < length {
             return Err(format!(
                 "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
                  drop the state of the sink (--drop-state) to start again",
-                self.path.display(),
+                self.path.get().display(),
                 file.len()
             )
             .into());
@@ -433,7 +437,7 @@ impl Transactional for WriteFile {
             handle.sync_data()?;
             // A run may have created the file: a loss of power must not take its name.
             if !self.is_named.load(Ordering::Relaxed) {
-                sync_entry(&self.path)?;
+                sync_entry(&self.path.get())?;
                 self.is_named.store(true, Ordering::Relaxed);
             }
             Ok(())

@@ -27,11 +27,12 @@ use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Sync, Wri
 use crate::clock::now_ns;
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
+use crate::cluster::Membership;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
 use crate::run::poller::Io;
-use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
 
 /// The number of bytes or records at which a batch ends.
@@ -248,7 +249,7 @@ impl Partition<Frames> for JournalPartition {
 
 /// A sink that appends to a journal. See [`append`].
 pub struct AppendJournal {
-    path: PathBuf,
+    path: OwnPath,
     sync: Sync,
     /// The journal that the workers of the current run share.
     journal: CurrentLog<Appending>,
@@ -258,7 +259,7 @@ pub struct AppendJournal {
 /// and the journal is truncated to the last committed epoch when the flow resumes.
 pub fn append(path: impl AsRef<Path>) -> AppendJournal {
     AppendJournal {
-        path: path.as_ref().to_owned(),
+        path: OwnPath::new(path),
         sync: Sync::Never,
         journal: CurrentLog::default(),
     }
@@ -279,19 +280,22 @@ impl AppendJournal {
 
 impl Sink<Frames> for AppendJournal {
     fn describe(&self) -> String {
-        format!("journal {}", self.path.display())
+        format!("journal {}", self.path.given().display())
     }
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         let (journal, writer) = self.journal.join(control, || {
             Ok(Appending(
-                Journal::open(&self.path, self.options())?.writer()?,
+                Journal::open(self.path.get(), self.options())?.writer()?,
             ))
         })?;
         Ok(Box::new(JournalWriter { journal, writer }))
     }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        self.path.join(membership)
+    }
     fn output(&self, recovery: bool) -> Option<Output> {
         // A run with recovery cuts it, and several may append in one without.
-        let path = recovery.then(|| self.path.clone())?;
+        let path = recovery.then(|| self.path.given().to_owned())?;
         Some(Output {
             path,
             sink: std::ptr::from_ref(self).addr(),
@@ -308,7 +312,7 @@ impl Transactional for AppendJournal {
             exclusive: true,
             ..self.options()
         };
-        let journal = Journal::open(&self.path, exclusive)?;
+        let journal = Journal::open(self.path.get(), exclusive)?;
         if !tokens.is_empty() {
             journal.cut(length_of(tokens)?)?;
         }

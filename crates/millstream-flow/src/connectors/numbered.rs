@@ -20,7 +20,7 @@ use crate::connectors::tcp::TcpSink;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing};
 use crate::run::control::{Control, lock};
-use crate::sink::{Sink, Token, Transactional, Writer};
+use crate::sink::{Scope, Sink, Token, Transactional, Writer};
 
 /// The number of bytes of a message number.
 pub const NUMBER_BYTES: usize = 8;
@@ -96,6 +96,9 @@ impl Sink<Frames> for Numbered {
 }
 
 impl Transactional for Numbered {
+    fn scope(&self) -> Scope {
+        Scope::Workers
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut next = lock(&self.next);
         next.clear();

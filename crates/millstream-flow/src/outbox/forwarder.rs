@@ -23,6 +23,14 @@ use crate::run::control::Control;
 /// The cursor at the first record that is not acknowledged.
 const DELIVERED: &str = "delivered";
 
+/// The number of records in the outbox of a flow that does not run that are not delivered.
+pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {
+    let cursors = journal.info()?.cursors;
+    let delivered = cursors.iter().find(|cursor| cursor.name == DELIVERED);
+    let delivered = delivered.map_or(0, |cursor| cursor.position);
+    Ok(journal.next()?.saturating_sub(delivered.max(journal.first()?)))
+}
+
 /// The parts of a forwarder.
 pub(super) struct Parts {
     pub(super) sink: String,

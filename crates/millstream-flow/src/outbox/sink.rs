@@ -20,7 +20,7 @@ use crate::outbox::link::Link;
 use crate::outbox::progress::Progress;
 use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
-use crate::sink::{Forwarding, OutputRun, Sink, Token, Transactional, Writer};
+use crate::sink::{Forwarding, OutputRun, Scope, Sink, Token, Transactional, Writer};
 
 /// The size of a segment, and about the largest record of an outbox.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -247,6 +247,9 @@ impl Sink<Frames> for Outbox {
 }
 
 impl Transactional for Outbox {
+    fn scope(&self) -> Scope {
+        Scope::State
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let committed = length_of(tokens)?;
         let resumed = self.kept(|kept| {

@@ -13,7 +13,7 @@ use crate::error::FlowError;
 use crate::run::control::Control;
 use crate::run::options::Options;
 use crate::run::plan::Plan;
-use crate::run::remote::report_handled;
+use crate::run::reports::report_handled;
 use crate::run::running::Running;
 
 /// Returns what this process tells the others at the start.

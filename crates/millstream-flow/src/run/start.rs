@@ -11,9 +11,12 @@ use timely::communication::{AllocatorBuilder, Config as Threads, Hooks, WorkerGu
 use timely::execute::Config;
 use timely::worker::Worker;
 
-use crate::checkpoint::{self, CommitNotice, Committer, FlowParts, Resume, ResumedRun};
+use crate::checkpoint::{
+    self, ClusterStart, CommitNotice, Committer, FlowParts, Recovery, Resume, ResumedRun,
+    SharedCommits,
+};
 use crate::clock::{Clock, WallClock, now_ns};
-use crate::cluster::{Joined, Link};
+use crate::cluster::{Joined, Link, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
@@ -256,6 +259,9 @@ fn begin_checkpoints(
         let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
         return Ok(Begun::without(Some((resume, Mutex::new(conductor))), None));
     }
+    let cluster = running.options.cluster.as_ref();
+    let membership = cluster.map(|cluster| cluster.membership());
+    plan.sinks.join(&plan.nodes, membership);
     let Some(recovery) = &running.options.recovery else {
         begin_without(plan, running.options.all_workers(), clock)?;
         let (name, control) = (&running.name, &running.control);
@@ -263,21 +269,19 @@ fn begin_checkpoints(
         let joined = members::join(running, plan, None, stopping)?;
         return Ok(Begun::without(None, joined));
     };
+    let recovery = &recovery.of_process(membership)?;
     running.control.keep_state();
-    let workers = running.options.workers;
-    let parts = FlowParts {
-        nodes: &plan.nodes,
-        sources: &plan.sources,
-        sinks: &plan.sinks,
-        codecs: &plan.codecs,
-    };
-    let time_ns = clock.time_ns();
     let (name, control) = (&running.name, &running.control);
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
-    let resumed = checkpoint::resume(&running.name, &parts, recovery, workers, time_ns);
+    let resumed = resume(running, plan, recovery, clock, stopping);
     let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
-    let ResumedRun { resume, commit, .. } = resumed;
+    let ResumedRun {
+        resume,
+        commit,
+        joined,
+        ..
+    } = resumed;
     let (sender, notices) = channel();
     let started = plan.sinks.start(&plan.nodes);
     started.inspect_err(|_| plan.sinks.finish())?;
@@ -288,8 +292,9 @@ fn begin_checkpoints(
     }
     let committer = Committer {
         store: resumed.store,
-        base: commit.epoch,
+        base: resumed.base,
         commit,
+        shared: shared_commits(joined.as_ref(), membership),
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),
@@ -297,7 +302,7 @@ fn begin_checkpoints(
         options: recovery.clone(),
         control: Arc::clone(&running.control),
         clock: Arc::clone(clock),
-        workers,
+        workers: running.options.workers,
         roots: plan.roots.len(),
     };
     let thread = std::thread::Builder::new()
@@ -311,8 +316,45 @@ fn begin_checkpoints(
     Ok(Begun {
         checkpoints: Some((Arc::new(resume), Mutex::new(sender))),
         committer: Some(thread),
-        joined: None,
+        joined,
     })
+}
+
+/// Resumes from the state directory `recovery`, which is that of this process; meets the other processes then.
+fn resume(
+    running: &Running,
+    plan: &Plan,
+    recovery: &Recovery,
+    clock: &Arc<dyn Clock>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<ResumedRun, FlowError> {
+    let parts = FlowParts {
+        nodes: &plan.nodes,
+        sources: &plan.sources,
+        sinks: &plan.sinks,
+        codecs: &plan.codecs,
+    };
+    let join = |offer| members::join(running, plan, Some(offer), stopping);
+    let stop = || running.control.stop_here();
+    let cluster = running.options.cluster.as_ref();
+    let cluster = cluster.map(|cluster| ClusterStart {
+        membership: cluster.membership(),
+        join: &join,
+        stop: &stop,
+    });
+    let (workers, time_ns) = (running.options.workers, clock.time_ns());
+    let cluster = cluster.as_ref();
+    checkpoint::resume(&running.name, &parts, recovery, workers, time_ns, cluster)
+}
+
+/// The commits with other processes, in a run of several.
+fn shared_commits(
+    joined: Option<&Joined>,
+    membership: Option<Membership>,
+) -> Option<SharedCommits> {
+    let (joined, membership) = (joined?, membership?);
+    let member = Arc::clone(&joined.member);
+    Some(SharedCommits::new(member, membership.process))
 }
 
 /// Notifies the sources that a run without a state directory begins.

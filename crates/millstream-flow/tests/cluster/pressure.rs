@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_flow::error::Cause;
+use millstream_flow::key::{Key, shard, worker_of};
 use millstream_flow::poller::{Io, Wake};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::Collected;
@@ -95,6 +96,61 @@ fn a_slow_process_slows_the_source() {
     // A process that is not slow may have tens of thousands of items in flight.
     let most = most.load(Ordering::SeqCst);
     assert!(most < ITEMS / 2, "the source was {most} items ahead");
+}
+
+/// The source is on process 0, the slow step on process 2, and process 1, which has no source, multiplies the items between them.
+#[test]
+fn a_slow_process_slows_the_source_of_a_process_that_sends_it_nothing() {
+    const ITEMS: u64 = 20_000;
+    const EACH: u64 = 20;
+    let hub = Hub::new(3);
+    let (made, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let most = Arc::new(AtomicU64::new(0));
+    let (making, doing, largest) = (Arc::clone(&made), Arc::clone(&done), Arc::clone(&most));
+    // Keys of which process 1 has the first, and process 2 the second.
+    let key_of =
+        |worker: usize| (0u64..).find(|key| worker_of(shard(key.stable_hash()), 3) == worker);
+    let (first, second) = (key_of(1).unwrap(), key_of(2).unwrap());
+    let processes = start(&hub, 1, move |_| {
+        let (making, doing) = (Arc::clone(&making), Arc::clone(&doing));
+        let (made, largest) = (Arc::clone(&making), Arc::clone(&largest));
+        let flow = Flow::new("chain");
+        let source = generator::from_fn(|n| (n < ITEMS).then_some(n)).batch_size(10);
+        flow.source("numbers", source)
+            .key_by(move |_| first)
+            .stateful(
+                "many",
+                |_| (),
+                move |(), _, n| {
+                    making.fetch_add(EACH, Ordering::SeqCst);
+                    (0..EACH).map(|_| n).collect::<Vec<u64>>()
+                },
+            )
+            .values()
+            .key_by(move |_| second)
+            .stateful(
+                "slow",
+                |_| (),
+                move |(), _, n: u64| {
+                    let done = doing.fetch_add(1, Ordering::SeqCst);
+                    let ahead = made.load(Ordering::SeqCst).saturating_sub(done);
+                    largest.fetch_max(ahead, Ordering::SeqCst);
+                    if done % 1000 == 0 {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    (n == u64::MAX).then_some(n)
+                },
+            )
+            .values()
+            .sink("out", Collected::new().sink());
+        flow
+    });
+    for outcome in finish(processes) {
+        outcome.unwrap();
+    }
+    assert_eq!(done.load(Ordering::SeqCst), ITEMS * EACH);
+    let most = most.load(Ordering::SeqCst);
+    assert!(most < ITEMS * EACH / 2, "{most} items were in flight");
 }
 
 /// A source of one item at a time: the next one is there when the one before has arrived at the sink, which wakes the source.

@@ -9,7 +9,7 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::journals::Appending;
 use millstream_flow::shared_log::SharedLog;
-use millstream_flow::sink::{Sink, Token, Transactional, Writer};
+use millstream_flow::sink::{Scope, Sink, Token, Transactional, Writer};
 
 use super::staging::{Staged, Staging};
 use super::{Location, lock};
@@ -106,6 +106,9 @@ impl Sink<Frames> for WriteQueue {
 }
 
 impl Transactional for WriteQueue {
+    fn scope(&self) -> Scope {
+        Scope::State
+    }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let mut run = lock(&self.run);
         *run = Run::default();

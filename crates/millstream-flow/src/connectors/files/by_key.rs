@@ -15,10 +15,11 @@ use super::key_name::key_name;
 use super::{length_of, token_of};
 use crate::batch::{Batch, Data};
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
+use crate::cluster::Membership;
 use crate::error::Cause;
 use crate::framing::{Frames, Framing, encode};
 use crate::run::control::{Control, lock};
-use crate::sink::{Output, Sink, Token, Transactional, Writer};
+use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 
 /// The default for the number of open files.
 const MAX_OPEN: usize = 128;
@@ -54,6 +55,8 @@ impl Batch for KeyedFrames {
 /// A sink with a file for each key. See [`write_by_key`].
 pub struct WriteByKey {
     layout: Arc<Layout>,
+    /// The directory of this process.
+    own: OwnPath,
     /// The directory, which the workers of the current run share.
     shared: CurrentLog<Files>,
     /// The files with which a run resumes.
@@ -101,6 +104,7 @@ pub fn write_by_key(dir: impl AsRef<Path>) -> WriteByKey {
             preamble: Vec::new(),
             max_open: MAX_OPEN,
         }),
+        own: OwnPath::new(dir),
         shared: CurrentLog::default(),
         resume: Mutex::default(),
     }
@@ -140,6 +144,20 @@ impl WriteByKey {
     }
 }
 
+impl WriteByKey {
+    /// The layout in the directory of this process.
+    fn own_layout(&self) -> Arc<Layout> {
+        let dir = self.own.get();
+        match dir == self.layout.dir {
+            true => Arc::clone(&self.layout),
+            false => Arc::new(Layout {
+                dir,
+                ..(*self.layout).clone()
+            }),
+        }
+    }
+}
+
 impl Sink<KeyedFrames> for WriteByKey {
     fn describe(&self) -> String {
         let layout = &self.layout;
@@ -154,9 +172,12 @@ impl Sink<KeyedFrames> for WriteByKey {
             .shared
             .join(control, || match lock(&self.resume).take() {
                 Some(files) => Ok(files),
-                None => Files::begin(&self.layout, false),
+                None => Files::begin(&self.own_layout(), false),
             })?;
         Ok(Box::new(FilesWriter { files, writer }))
+    }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        self.own.join(membership)
     }
     fn output(&self, _: bool) -> Option<Output> {
         Some(Output {
@@ -172,8 +193,8 @@ impl Sink<KeyedFrames> for WriteByKey {
 impl Transactional for WriteByKey {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let files = match tokens {
-            [] => Files::begin(&self.layout, true)?,
-            tokens => Files::resume(&self.layout, length_of(tokens)?)?,
+            [] => Files::begin(&self.own_layout(), true)?,
+            tokens => Files::resume(&self.own_layout(), length_of(tokens)?)?,
         };
         let position = files.index.position();
         *lock(&self.resume) = Some(files);
@@ -184,7 +205,7 @@ impl Transactional for WriteByKey {
         let Some(files) = self.shared.get() else {
             return Ok(());
         };
-        let dir = &self.layout.dir;
+        let dir = &self.own.get();
         // The files are synced after the lock is released, so that writers do not wait.
         let (written, index) = {
             let mut files = lock(&files);
@@ -574,6 +595,9 @@ where
             encode: Arc::clone(&self.encode),
             batch: KeyedFrames::default(),
         }))
+    }
+    fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
+        self.sink.join(membership)
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         self.sink.output(recovery)

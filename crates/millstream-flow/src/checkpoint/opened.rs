@@ -1,0 +1,111 @@
+//! A state journal between its opening and the decision on what is prepared in it.
+//!
+//! The records after the last commit are truncated when a flow starts, with one exception: a run of several processes may
+//! have been killed after process 0 had committed an epoch and before this process had appended its commit record. Then the
+//! prepared epoch is kept.
+//!
+//! Invariant: nothing is truncated before it is decided, so that a directory that is refused stays as it is.
+
+use std::path::{Path, PathBuf};
+
+use millstream_journal::storage::create_dir_durably;
+use millstream_journal::{Journal, Options};
+
+use super::record::Commit;
+use super::store::{RECORD_BYTES_MAX, SEGMENT_BYTES, Scan, Store, failed, path, scan};
+use crate::cluster::StateOffer;
+use crate::error::{Cause, FlowError};
+
+/// A state directory that is open, and of which nothing is truncated yet.
+pub(crate) struct Opened {
+    dir: PathBuf,
+    journal: Journal,
+    scan: Scan,
+    sync: bool,
+}
+
+impl Opened {
+    /// Opens the directory, or creates it.
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Self, FlowError> {
+        let open = || {
+            if std::fs::metadata(dir).is_ok_and(|found| !found.is_dir()) {
+                return Err("it is a file; state is kept in a directory".into());
+            }
+            create_dir_durably(dir)?;
+            let options = Options {
+                exclusive: true,
+                record_bytes_max: RECORD_BYTES_MAX,
+                ..Options::default().with_segment_bytes(SEGMENT_BYTES)
+            };
+            let journal = Journal::open(path(dir), options)?;
+            let scan = scan(&journal)?;
+            Ok(Opened {
+                dir: dir.to_owned(),
+                journal,
+                scan,
+                sync,
+            })
+        };
+        open().map_err(|cause: Cause| failed(dir, cause))
+    }
+
+    /// The last commit.
+    pub(crate) fn commit(&self) -> Option<&Commit> {
+        self.scan.index.commit.as_ref()
+    }
+
+    /// What is prepared after the last commit.
+    pub(crate) fn prepared(&self) -> Option<&Commit> {
+        self.scan.prepared.as_ref().map(|(commit, _)| commit)
+    }
+
+    /// What the other processes need to know of the directory.
+    pub(crate) fn offer(&self) -> StateOffer {
+        let commit = self.commit();
+        let division = commit.and_then(|commit| commit.division.as_ref());
+        let prepared = self.prepared();
+        StateOffer {
+            cluster: division.map(|division| division.cluster),
+            processes: division.map(|division| division.processes),
+            committed: commit.map(|commit| commit.epoch),
+            committed_run: division.map(|division| division.run),
+            prepared: prepared.and_then(|prepared| Some((prepared.epoch, prepared.run()?))),
+            members: division.map_or_else(Vec::new, |division| division.members.clone()),
+        }
+    }
+
+    /// Truncates what follows the last commit, durably.
+    pub(crate) fn truncate(self) -> Result<Store, FlowError> {
+        let cut = || -> Result<Store, Cause> {
+            self.journal.cut(self.scan.end)?;
+            Store::new(&self.dir, self.journal, self.scan.index, self.sync)
+        };
+        let dir = self.dir.clone();
+        cut().map_err(|cause| failed(&dir, cause))
+    }
+
+    /// Commits what is prepared, durably, and truncates what follows it. Without a prepared epoch as
+    /// [`truncate`](Self::truncate).
+    pub(crate) fn keep(self) -> Result<Store, FlowError> {
+        let Some((commit, end)) = self.scan.prepared else {
+            return self.truncate();
+        };
+        let dir = self.dir.clone();
+        let keep = || -> Result<Store, Cause> {
+            self.journal.cut(end)?;
+            let mut index = self.scan.index;
+            let mut reader = self.journal.reader()?;
+            reader.seek(self.scan.end)?;
+            while reader.position() < end
+                && let Some(record) = reader.next()?
+            {
+                index.add(record.sequence, record.body)?;
+            }
+            drop(reader);
+            let mut store = Store::new(&self.dir, self.journal, index, self.sync)?;
+            store.commit_prepared(&commit, true)?;
+            Ok(store)
+        };
+        keep().map_err(|cause| failed(&dir, cause))
+    }
+}

@@ -36,9 +36,15 @@ pub trait Cluster: Send + Sync {
     ///
     /// # Errors
     /// Another process has another flow, version or number of workers (the error names the difference), could not be
-    /// authenticated, or was not reached in time; or the wait was stopped.
+    /// authenticated, or was not reached in time; or the wait was stopped, which is a [`JoinStopped`]: then the run ends without an
+    /// error.
     fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause>;
 }
+
+/// The error of a wait for other processes that was stopped.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("stopped while it waited for the other processes")]
+pub struct JoinStopped;
 
 /// What a process tells the others at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use crate::address;
 use crate::outcome::Outcome;
 use crate::stop::Stop;
 use crate::{log, moment};
-use millstream_replication::{FollowerTls, LeaderTls, Secret, ServeOptions, serve};
+use millstream_replication::{
+    FollowerTls, LeaderTls, ReplicationError, Secret, ServeOptions, serve,
+};
 
 /// The options of `millstream journal serve`.
 #[derive(clap::Args, Debug)]
@@ -72,7 +74,7 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     let secret = args.secret_file.as_deref().map(Secret::read);
     let options = ServeOptions {
         journals: args.journals,
-        secret: secret.transpose()?,
+        secret: secret.transpose().map_err(ReplicationError::from)?,
         tls: own.clone().map(|(certificate, key)| LeaderTls {
             certificate,
             key,

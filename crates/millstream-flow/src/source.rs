@@ -236,10 +236,15 @@ impl Events<'_> {
     pub fn limit(&self) -> usize {
         self.limit.max(1)
     }
-    /// Whether no batch of a source is in flight, apart from those that this chain has not flushed.
+    /// Whether no batch of a source is in flight, apart from those that this chain has not flushed. In a run of several
+    /// processes: to a worker of this process, or sent by it.
     #[must_use]
     pub fn quiet(&self) -> bool {
         self.cx.control.quiet()
+    }
+    /// Whether the run has other processes.
+    pub(crate) fn beyond_this_process(&self) -> bool {
+        self.cx.control.others().is_some()
     }
     /// Reports input from which no item can be made, `item` as text. [`SourceSettings::on_error`] decides what happens.
     ///

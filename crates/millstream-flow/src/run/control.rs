@@ -2,18 +2,20 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mio::Waker;
 
 use crate::clock::now_ns;
-use crate::cluster::HandledLoad;
 use crate::error::FlowError;
+use crate::run::in_flight::{Peer, Processed, load, parts};
 use crate::run::lag::{PartitionLag, WatchedLag};
-use crate::run::metrics::{LinkMetrics, OutboxMetrics, StepMetrics};
+use crate::run::metrics::{OutboxMetrics, StepMetrics};
 use crate::run::pace::Slow;
 use crate::run::remote::Others;
+
+mod others;
 
 /// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
 /// interpreter.
@@ -27,23 +29,10 @@ const DRAINING: u8 = 1;
 const ABORTED: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// The weight in flight to one worker at which sources pause: this many items in full batches.
-pub(crate) const IN_FLIGHT_MAX: u64 = 1 << 16;
-/// In a sum of loads the low bits are the weight, the high bits the items.
-const WEIGHT_BITS: u32 = 32;
-/// The time after which a worker that has not reported again no longer counts as slow.
-const SLOW_NS: u64 = 2_000_000_000;
 /// The time that a run that was asked to stop, or has failed, waits for a delivery in progress.
 const FORWARDERS_NS: u64 = 5_000_000_000;
 /// The interval at which a wait for the end checks whether that time has passed.
 const ENDED_TICK: Duration = Duration::from_millis(50);
-/// The time that a lost connection for data waits for the death of its process to be reported with its cause.
-const CAUSE_NS: u64 = 1_000_000_000;
-/// The interval at which it checks whether that was reported.
-const CAUSE_TICK: Duration = Duration::from_millis(10);
-/// The least weight of a batch. A batch has few items because they are large: a read of 64 KiB contains them,
-/// so that the weight bounds the bytes in flight too.
-pub(crate) const BATCH_WEIGHT: usize = 256;
 
 /// Locks a mutex and ignores poisoning: the values of these mutexes are consistent at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -63,59 +52,6 @@ struct Ended {
     halves: usize,
     /// When all workers had ended and the run was asked to stop.
     since_ns: Option<u64>,
-}
-
-/// The state of one worker that the others see.
-struct Peer {
-    waker: OnceLock<Arc<Waker>>,
-    sleeping: AtomicBool,
-    /// The load in flight to it: the sum of weights and, above them, that of items.
-    in_flight: AtomicU64,
-    /// The number of items that may be in flight to it while it is slow. One until it has processed some.
-    in_flight_items_max: AtomicUsize,
-    /// The number of items that fit into one of its turns, if it was slow at [`slow_at_ns`](Self::slow_at_ns).
-    turn_items: AtomicUsize,
-    slow_at_ns: AtomicU64,
-    /// The number of packets that were sent to it.
-    deliveries: AtomicU64,
-    snapshot: Mutex<Vec<StepMetrics>>,
-}
-
-impl Default for Peer {
-    fn default() -> Self {
-        Peer {
-            waker: OnceLock::new(),
-            sleeping: AtomicBool::new(false),
-            in_flight: AtomicU64::new(0),
-            in_flight_items_max: AtomicUsize::new(1),
-            turn_items: AtomicUsize::new(usize::MAX),
-            slow_at_ns: AtomicU64::new(0),
-            deliveries: AtomicU64::new(0),
-            snapshot: Mutex::default(),
-        }
-    }
-}
-
-impl Peer {
-    fn set_limits(&self, turn_items: usize, in_flight_items_max: usize) {
-        self.turn_items.store(turn_items, Ordering::Relaxed);
-        self.slow_at_ns.store(now_ns(), Ordering::Relaxed);
-        self.in_flight_items_max
-            .store(in_flight_items_max, Ordering::Relaxed);
-    }
-}
-
-/// Returns the load of a packet of `items` items: its weight and its items.
-fn load(items: usize) -> u64 {
-    (items as u64) << WEIGHT_BITS | items.max(BATCH_WEIGHT) as u64
-}
-
-/// Returns the weight and the items of a load.
-fn parts(load: u64) -> (u64, usize) {
-    (
-        load & ((1 << WEIGHT_BITS) - 1),
-        (load >> WEIGHT_BITS) as usize,
-    )
 }
 
 /// The state that the workers and the program that started them share.
@@ -160,28 +96,6 @@ pub struct Control {
     has_input: AtomicBool,
 }
 
-/// A part of the load in flight that was processed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Processed(u64);
-
-impl Processed {
-    /// Returns the load of a packet, or a part of one, that had `before` items left and has `left` items now.
-    pub(crate) fn of(before: usize, left: usize) -> Self {
-        Processed(match left {
-            0 => load(before),
-            left => load(before) - load(left),
-        })
-    }
-
-    pub(crate) fn is_nothing(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(crate) fn add(&mut self, other: Processed) {
-        self.0 += other.0;
-    }
-}
-
 /// The phase of a run with recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -220,42 +134,6 @@ impl Control {
             last_epoch: AtomicU64::new(u64::MAX),
             has_input: AtomicBool::new(false),
         }
-    }
-
-    /// Adds the other processes of the run.
-    pub(crate) fn with_others(mut self, others: Others) -> Self {
-        let workers = self.local.len();
-        let all = others.membership.processes * workers;
-        self.peers.resize_with(all, Peer::default);
-        self.local = others.first()..others.first() + workers;
-        self.others = Some(others);
-        self
-    }
-
-    /// The other processes of the run, if there are any.
-    pub(crate) fn others(&self) -> Option<&Others> {
-        self.others.as_ref()
-    }
-
-    /// Whether the run has more than one worker.
-    pub(crate) fn has_peers(&self) -> bool {
-        self.peers.len() > 1
-    }
-
-    /// The process of a worker, if it is not this one.
-    pub(crate) fn other_process(&self, worker: usize) -> Option<usize> {
-        self.others.as_ref()?.process_of(worker)
-    }
-
-    /// Whether another process has the clock of this one.
-    pub(crate) fn same_clock(&self, process: usize) -> bool {
-        let others = self.others.as_ref();
-        others.is_none_or(|others| others.same_clock(process))
-    }
-
-    /// The workers of this process.
-    pub(crate) fn local(&self) -> Range<usize> {
-        self.local.clone()
     }
 
     /// Disables the warnings of late items in a run.
@@ -393,8 +271,8 @@ impl Control {
 
     /// Asks the sources to end, on all processes of the run; the input read so far is processed and flushed.
     pub fn stop(&self) {
-        if let Some(others) = &self.others {
-            others.member.stop();
+        if let Some(member) = self.member() {
+            member.stop();
         }
         self.stop_here();
     }
@@ -459,9 +337,9 @@ impl Control {
     pub(crate) fn fail(&self, error: FlowError) {
         let cause = self.others.as_ref().map(|_| error.to_string());
         if self.fail_here(error)
-            && let (Some(others), Some(cause)) = (&self.others, cause)
+            && let (Some(member), Some(cause)) = (self.member(), cause)
         {
-            others.member.failed(&cause);
+            member.failed(&cause);
         }
     }
 
@@ -477,15 +355,6 @@ impl Control {
         }
         self.wake_all();
         first
-    }
-
-    /// Ends a run that could not start.
-    pub(crate) fn end_start(&self, error: &FlowError) {
-        if let Some(others) = &self.others {
-            others.member.failed(&error.to_string());
-            others.end();
-        }
-        self.abandon();
     }
 
     pub(crate) fn take_failure(&self) -> Option<FlowError> {
@@ -508,17 +377,11 @@ impl Control {
     /// Records that one more worker of this process has opened all its connectors.
     pub(crate) fn worker_built(&self) {
         if self.built.fetch_add(1, Ordering::SeqCst) + 1 == self.local.len() {
-            match &self.others {
-                Some(others) => others.member.built(),
+            match self.member() {
+                Some(member) => member.built(),
                 None => self.go(),
             }
         }
-    }
-
-    /// Records that the workers of all processes have opened their connectors.
-    pub(crate) fn go(&self) {
-        self.all_built.store(true, Ordering::SeqCst);
-        self.wake_all();
     }
 
     /// True if every worker has opened its connectors, or one has failed to.
@@ -538,11 +401,6 @@ impl Control {
         }
     }
 
-    /// Wakes the workers of this process that sleep, after packets of another process have arrived.
-    pub(crate) fn wake_receivers(&self) {
-        self.wake_sleepers(usize::MAX);
-    }
-
     pub(crate) fn set_sleeping(&self, worker: usize, sleeping: bool) {
         self.peers[worker]
             .sleeping
@@ -553,6 +411,11 @@ impl Control {
         let peer = &self.peers[to];
         peer.deliveries.fetch_add(1, Ordering::SeqCst);
         peer.in_flight.fetch_add(load(items), Ordering::SeqCst);
+        if let Some(others) = &self.others
+            && peer.is_congested()
+        {
+            others.wake_reporter();
+        }
     }
 
     pub(crate) fn handled(&self, worker: usize, items: usize) {
@@ -566,37 +429,24 @@ impl Control {
             .fetch_sub(processed.0, Ordering::SeqCst);
     }
 
-    /// Counts a load of another process that a local worker has processed and flushed.
-    pub(crate) fn add_handled(&self, sender: usize, worker: usize, processed: Processed) {
-        if let Some(others) = &self.others {
-            let (weight, items) = parts(processed.0);
-            others.add_handled(sender, worker, (weight, items as u64));
-        }
-    }
-
-    /// Subtracts what a worker of another process has processed, and takes its limits.
-    pub(crate) fn take_report(&self, load: &HandledLoad) {
-        let (Some(others), Some(peer)) = (&self.others, self.peers.get(load.worker)) else {
-            return;
-        };
-        let (weight, items) = others.take_report(load);
-        let processed = items << WEIGHT_BITS | weight;
-        peer.in_flight.fetch_sub(processed, Ordering::SeqCst);
-        let limit = |limit| usize::try_from(limit).unwrap_or(usize::MAX);
-        peer.set_limits(limit(load.turn_items), limit(load.in_flight_items_max));
-    }
-
     /// Counts an outbox that is over its limit, or no longer: sources pause while there is one.
     pub(crate) fn hold_sources(&self, hold: bool) {
         match hold {
             true => self.full_outboxes.fetch_add(1, Ordering::SeqCst),
             false => self.full_outboxes.fetch_sub(1, Ordering::SeqCst),
         };
+        if let Some(others) = &self.others {
+            others.wake_reporter();
+        }
     }
 
     /// True if sources pause until an outbox has delivered, which may take long.
     pub(crate) fn waits_for_delivery(&self) -> bool {
         self.full_outboxes.load(Ordering::Relaxed) > 0
+            || self
+                .others
+                .as_ref()
+                .is_some_and(|others| others.pauses().outbox_full)
     }
 
     /// Adds the metrics of an outbox to the run's.
@@ -629,45 +479,21 @@ impl Control {
 
     /// True if the load in flight to some worker is so large that sources must pause.
     pub(crate) fn workers_congested(&self) -> bool {
-        self.peers.iter().any(|peer| {
-            let (weight, items) = parts(peer.in_flight.load(Ordering::Relaxed));
-            weight > IN_FLIGHT_MAX || items > peer.in_flight_items_max.load(Ordering::Relaxed)
-        })
+        self.peers.iter().any(Peer::is_congested)
+            || self
+                .others
+                .as_ref()
+                .is_some_and(|others| others.pauses().congested)
     }
 
     /// Publishes the pace of a worker, which the worker measured.
     pub(crate) fn set_slow(&self, worker: usize, slow: Option<Slow>) {
-        let peer = &self.peers[worker];
-        let no_limit = Slow {
-            turn: usize::MAX,
-            in_flight: usize::MAX,
-        };
-        let limits = slow.unwrap_or(no_limit);
-        peer.set_limits(limits.turn, limits.in_flight);
-    }
-
-    /// Returns how many items a worker can process in a turn, and how many may be in flight to it.
-    pub(crate) fn limits(&self, worker: usize) -> (u64, u64) {
-        let peer = &self.peers[worker];
-        let turn_items = peer.turn_items.load(Ordering::Relaxed) as u64;
-        let in_flight_items_max = peer.in_flight_items_max.load(Ordering::Relaxed);
-        (turn_items, in_flight_items_max as u64)
+        self.peers[worker].set_slow(slow);
     }
 
     /// Returns how many items at once every worker can process.
     pub(crate) fn turn_items(&self) -> usize {
-        let peers = self.peers.iter();
-        let slow = peers.filter_map(|peer| {
-            let items = peer.turn_items.load(Ordering::Relaxed);
-            let recent = || {
-                now_ns()
-                    < peer
-                        .slow_at_ns
-                        .load(Ordering::Relaxed)
-                        .saturating_add(SLOW_NS)
-            };
-            (items != usize::MAX && recent()).then_some(items)
-        });
+        let slow = self.peers.iter().filter_map(Peer::slow_turn);
         slow.min().unwrap_or(usize::MAX)
     }
 
@@ -699,57 +525,6 @@ impl Control {
     pub(crate) fn worker_ended(&self) {
         lock(&self.ended).workers += 1;
         self.all_ended.notify_all();
-    }
-
-    /// Returns the metrics of the connections to other processes.
-    pub(crate) fn links(&self) -> Vec<LinkMetrics> {
-        self.others.as_ref().map_or_else(Vec::new, Others::links)
-    }
-
-    /// Counts the directions of connections for data that the run uses.
-    pub(crate) fn links_begin(&self, links: usize) {
-        lock(&self.ended).halves = 2 * links;
-    }
-
-    /// Records that one direction of a connection for data has ended.
-    pub(crate) fn half_ended(&self) {
-        let mut ended = lock(&self.ended);
-        ended.halves = ended.halves.saturating_sub(1);
-        self.all_ended.notify_all();
-    }
-
-    /// Whether all connections for data have ended, so that their threads end.
-    pub(crate) fn links_ended(&self) -> bool {
-        lock(&self.ended).halves == 0
-    }
-
-    /// Ends the run because the connection for data to a process is lost, if the death of that process is not reported
-    /// with a better cause. A run that was asked to stop may lose connections: a process that drains for too long ends.
-    pub(crate) fn link_lost(&self, process: usize, cause: &str) {
-        let until = now_ns() + CAUSE_NS;
-        while !self.aborted() && now_ns() < until {
-            std::thread::park_timeout(CAUSE_TICK);
-        }
-        if !self.stopping() {
-            let cause = cause.to_owned();
-            self.fail(FlowError::Lost { process, cause });
-        }
-    }
-
-    /// Ends the run if the events of other processes end before it.
-    pub(crate) fn events_ended(&self) {
-        if !self.workers_ended() && !self.stopping() {
-            let cause = "the events of the run have ended".into();
-            let process = self
-                .others
-                .as_ref()
-                .map_or(0, |others| others.membership.process);
-            self.fail(FlowError::Cluster { process, cause });
-        }
-    }
-
-    fn workers_ended(&self) -> bool {
-        lock(&self.ended).workers == self.local.len()
     }
 
     /// Counts a thread that delivers committed output.

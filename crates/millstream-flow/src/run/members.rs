@@ -8,12 +8,13 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::Builder;
 
 use crate::checkpoint::CommitNotice;
-use crate::cluster::{Cluster, Event, Joined, Offer, StateOffer};
+use crate::cluster::{Event, Joined, Offer, StateOffer};
 use crate::error::FlowError;
 use crate::run::control::Control;
 use crate::run::options::Options;
 use crate::run::plan::Plan;
-use crate::run::remote::report_handled;
+use crate::run::reports::report_handled;
+use crate::run::running::Running;
 
 /// Returns what this process tells the others at the start.
 fn offer(plan: &Plan, options: &Options, state: Option<StateOffer>) -> Result<Offer, FlowError> {
@@ -33,21 +34,24 @@ fn offer(plan: &Plan, options: &Options, state: Option<StateOffer>) -> Result<Of
     })
 }
 
-/// Meets the other processes.
+/// Meets the other processes, if the run has several. From then on the run sends them notices.
 pub(super) fn join(
-    cluster: &dyn Cluster,
+    running: &Running,
     plan: &Plan,
-    options: &Options,
     state: Option<StateOffer>,
     stopping: &dyn Fn() -> bool,
-) -> Result<Joined, FlowError> {
-    let offer = offer(plan, options, state)?;
-    cluster
-        .join(offer, stopping)
-        .map_err(|cause| FlowError::Cluster {
-            process: cluster.membership().process,
-            cause,
-        })
+) -> Result<Option<Joined>, FlowError> {
+    let (Some(cluster), Some(others)) = (&running.options.cluster, running.control.others()) else {
+        return Ok(None);
+    };
+    let offer = offer(plan, &running.options, state)?;
+    let joined = cluster.join(offer, stopping);
+    let joined = joined.map_err(|cause| FlowError::Cluster {
+        process: others.membership.process,
+        cause,
+    })?;
+    others.meet(&joined.member);
+    Ok(Some(joined))
 }
 
 /// Starts the threads that read the events of the run and that report what the workers have processed. Events that

@@ -1,13 +1,15 @@
 //! Opens the partitions of a source on one worker: at the start, and those that the source finds during the run.
 //!
-//! Invariant: a partition is opened by the worker whose number is that of the partition modulo the number of workers, once in a run,
-//! and between two epochs.
+//! Invariant: a partition is opened by one worker, once in a run, and between two epochs: by the worker whose number is that of
+//! the partition modulo the number of workers. Processes may find partitions in different orders, so that one
+//! which is found during a run of several processes is opened by the worker that its name stands for.
 
 use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
+use crate::key::{Key, shard, worker_of};
 use crate::policy::Policy;
 use crate::run::build::{Feed, WorkerBuild};
 use crate::run::context::WorkerContext;
@@ -121,7 +123,7 @@ impl<B: Batch> Opener<B> {
             };
             checkpoint.resume.rename(&this.name, &mut names, is_same);
         }
-        let opened = self.open_own(names, cx)?;
+        let opened = self.open_own(names, cx, |_, index| index % cx.workers)?;
         if cx.checkpoint.is_some() && !opened.is_empty() {
             cx.control.source_begins();
         }
@@ -134,17 +136,26 @@ impl<B: Batch> Opener<B> {
             Some(growing) => growing.found(self.known)?,
             None => Vec::new(),
         };
-        self.open_own(names, cx)
+        let by_name = cx.control.others().is_some();
+        self.open_own(names, cx, |name, index| match by_name {
+            true => worker_of(shard(name.stable_hash()), cx.workers),
+            false => index % cx.workers,
+        })
     }
 
     /// Opens those of the next partitions that are this worker's.
-    fn open_own(&mut self, names: Vec<String>, cx: &WorkerContext) -> Result<Vec<Open<B>>, Cause> {
+    fn open_own(
+        &mut self,
+        names: Vec<String>,
+        cx: &WorkerContext,
+        owner: impl Fn(&String, usize) -> usize,
+    ) -> Result<Vec<Open<B>>, Cause> {
         let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
         let mut opened = Vec::new();
         for name in names {
             let index = self.known;
             self.known += 1;
-            if index % cx.workers != cx.worker {
+            if owner(&name, index) != cx.worker {
                 continue;
             }
             let position = resume.and_then(|resume| resume.position(&self.name, &name));

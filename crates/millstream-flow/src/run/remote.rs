@@ -7,31 +7,21 @@
 //! Invariant: a sum is reported after the output of the items was sent on, so that items in flight are never counted too low.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
 
-use crate::clock::now_ns;
 use crate::cluster::{HandledLoad, Member, Membership};
-use crate::run::control::{Control, IN_FLIGHT_MAX};
 use crate::run::metrics::LinkMetrics;
-
-/// The interval at which the thread that reports looks at the sums while they change.
-const LOOK: Duration = Duration::from_millis(1);
-/// The longest time after which a change is reported.
-const REPORT_NS: u64 = 5_000_000;
-/// A larger change of weight is reported at once.
-const REPORT_WEIGHT: u64 = IN_FLIGHT_MAX / 8;
 
 /// A weight and a number of items: sums since the beginning of the run.
 #[derive(Default)]
-struct Sums {
+pub(super) struct Sums {
     weight: AtomicU64,
     items: AtomicU64,
 }
 
 impl Sums {
-    fn get(&self) -> (u64, u64) {
+    pub(super) fn get(&self) -> (u64, u64) {
         let weight = self.weight.load(Ordering::SeqCst);
         (weight, self.items.load(Ordering::SeqCst))
     }
@@ -46,25 +36,41 @@ pub(crate) struct LinkState {
     pub(crate) same_clock: AtomicBool,
 }
 
+/// Why the sources of all processes pause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pauses {
+    /// Too much is in flight to some worker.
+    pub(crate) congested: bool,
+    /// An outbox is full.
+    pub(crate) outbox_full: bool,
+}
+
 /// The other processes of a run.
 pub(crate) struct Others {
     pub(crate) membership: Membership,
     /// The number of workers of each process.
-    workers: usize,
-    pub(crate) member: Arc<dyn Member>,
+    pub(super) workers: usize,
+    /// Where to send notices to, once the others have been met.
+    member: OnceLock<Arc<dyn Member>>,
     /// What each local worker has processed, by the process that sent it and by the worker.
-    handled: Vec<Sums>,
+    pub(super) handled: Vec<Sums>,
     /// What each worker of another process has reported of what this process has sent to it.
     reported: Vec<Sums>,
+    /// Why each other process lets the sources pause: set by the thread that reads events.
+    pauses: Mutex<Vec<Pauses>>,
+    /// Whether any of them is congested.
+    congested: AtomicBool,
+    /// Whether any of them has a full outbox.
+    outbox_full: AtomicBool,
     links: Vec<LinkState>,
-    reporter: OnceLock<Thread>,
+    pub(super) reporter: OnceLock<Thread>,
     /// Whether the thread that reports waits for a change.
-    idle: AtomicBool,
-    over: AtomicBool,
+    pub(super) idle: AtomicBool,
+    pub(super) over: AtomicBool,
 }
 
 impl Others {
-    pub(crate) fn new(membership: Membership, workers: usize, member: Arc<dyn Member>) -> Self {
+    pub(crate) fn new(membership: Membership, workers: usize) -> Self {
         fn many<T: Default>(count: usize) -> Vec<T> {
             (0..count).map(|_| T::default()).collect()
         }
@@ -72,14 +78,27 @@ impl Others {
         Others {
             membership,
             workers,
-            member,
+            member: OnceLock::new(),
             handled: many(all),
             reported: many(all),
+            pauses: Mutex::new(vec![Pauses::default(); membership.processes]),
+            congested: AtomicBool::new(false),
+            outbox_full: AtomicBool::new(false),
             links: many(membership.processes),
             reporter: OnceLock::new(),
             idle: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
+    }
+
+    /// Begins to send notices to the other processes, which have been met.
+    pub(crate) fn meet(&self, member: &Arc<dyn Member>) {
+        let _ = self.member.set(Arc::clone(member));
+    }
+
+    /// Where to send notices to, once the others have been met.
+    pub(crate) fn member(&self) -> Option<&dyn Member> {
+        self.member.get().map(|member| &**member)
     }
 
     /// The number of the first worker of this process.
@@ -123,7 +142,30 @@ impl Others {
         )
     }
 
-    fn wake_reporter(&self) {
+    /// Takes what a report says of its process.
+    pub(crate) fn take_pauses(&self, load: &HandledLoad) {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = pauses.get_mut(load.worker / self.workers) {
+            *known = Pauses {
+                congested: load.congested,
+                outbox_full: load.outbox_full,
+            };
+        }
+        let congested = pauses.iter().any(|pauses| pauses.congested);
+        self.congested.store(congested, Ordering::Relaxed);
+        let outbox_full = pauses.iter().any(|pauses| pauses.outbox_full);
+        self.outbox_full.store(outbox_full, Ordering::Relaxed);
+    }
+
+    /// Why the other processes let the sources pause.
+    pub(crate) fn pauses(&self) -> Pauses {
+        Pauses {
+            congested: self.congested.load(Ordering::Relaxed),
+            outbox_full: self.outbox_full.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn wake_reporter(&self) {
         if self.idle.load(Ordering::SeqCst)
             && self.idle.swap(false, Ordering::SeqCst)
             && let Some(thread) = self.reporter.get()
@@ -151,58 +193,4 @@ impl Others {
         });
         metrics.collect()
     }
-}
-
-/// Reports to the other processes what this one has processed, until the run is over.
-pub(super) fn report_handled(control: &Control, others: &Others) {
-    let _ = others.reporter.set(std::thread::current());
-    let mut reported = vec![(0, 0); others.handled.len()];
-    let mut last_ns = 0;
-    while !others.over.load(Ordering::SeqCst) {
-        let changes = changes(control, others, &reported);
-        if changes.is_empty() {
-            others.idle.store(true, Ordering::SeqCst);
-            // A worker that counted before it could see this flag has not woken this thread.
-            if self::changes(control, others, &reported).is_empty()
-                && !others.over.load(Ordering::SeqCst)
-            {
-                std::thread::park();
-            }
-            others.idle.store(false, Ordering::SeqCst);
-            continue;
-        }
-        let now = now_ns();
-        let index =
-            |load: &HandledLoad| load.sender * others.workers + load.worker - others.first();
-        let large = changes
-            .iter()
-            .any(|load| load.weight - reported[index(load)].0 >= REPORT_WEIGHT);
-        if large || now - last_ns >= REPORT_NS {
-            last_ns = now;
-            for load in &changes {
-                reported[index(load)] = (load.weight, load.items);
-            }
-            others.member.handled(&changes);
-        }
-        std::thread::park_timeout(LOOK);
-    }
-}
-
-/// Returns the sums that differ from those that were reported.
-fn changes(control: &Control, others: &Others, reported: &[(u64, u64)]) -> Vec<HandledLoad> {
-    let sums = others.handled.iter().zip(reported).enumerate();
-    let changed = sums.filter_map(|(index, (sums, reported))| {
-        let (weight, items) = sums.get();
-        let worker = others.first() + index % others.workers;
-        let (turn_items, in_flight_items_max) = control.limits(worker);
-        ((weight, items) != *reported).then_some(HandledLoad {
-            sender: index / others.workers,
-            worker,
-            weight,
-            items,
-            turn_items,
-            in_flight_items_max,
-        })
-    });
-    changed.collect()
 }

@@ -129,8 +129,10 @@ impl Running {
 
     /// Notifies the other processes that this one has ended.
     fn leave(&self) {
+        if let Some(member) = self.control.member() {
+            member.ended();
+        }
         if let Some(others) = self.control.others() {
-            others.member.ended();
             others.end();
         }
     }

@@ -22,8 +22,9 @@ use crate::run::build::{
     Capabilities, Deadline, Epoch, Feed, Outlet, Root, SegmentBuild, WorkerBuild,
 };
 use crate::run::context::WorkerContext;
-use crate::run::control::{Processed, Wrapper};
+use crate::run::control::Wrapper;
 use crate::run::edge::Receiver;
+use crate::run::in_flight::Processed;
 use crate::run::pace::Pace;
 use crate::run::packet::{ByAddress, Content, Packet};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};

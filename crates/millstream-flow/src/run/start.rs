@@ -45,14 +45,11 @@ pub(crate) fn start(
     // The wait for other processes may be long.
     let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
-    let joined = match &options.cluster {
-        Some(cluster) => match members::join(&**cluster, &plan, &options, None, &stopping) {
-            Err(_) if stopping() => return Ok(Running::stopped(plan.name, options)),
-            joined => Some(joined?),
-        },
-        None => None,
+    let (name, asked) = (plan.name.clone(), options.clone());
+    let (mut running, links, life) = match prepare(plan, options, &stopping) {
+        Err(error) if error.is_stop() => return Ok(Running::stopped(name, asked)),
+        prepared => prepared?,
     };
-    let (mut running, links, life) = prepare(plan, options, joined)?;
     running.signals = signals;
     let Some(life) = life else {
         return Ok(running);
@@ -123,7 +120,7 @@ pub(crate) fn run_here(
 ) -> Result<Report, FlowError> {
     options.check_single()?;
     let plan = plan(&options)?;
-    let (running, _, life) = prepare(plan, options, None)?;
+    let (running, _, life) = prepare(plan, options, &|| false)?;
     if let Some(life) = life {
         timely::execute_directly(life);
     }
@@ -135,7 +132,7 @@ pub(crate) fn run_here(
 fn prepare(
     plan: Plan,
     mut options: Options,
-    joined: Option<Joined>,
+    stopping: &dyn Fn() -> bool,
 ) -> Result<
     (
         Running,
@@ -150,7 +147,7 @@ fn prepare(
     if packets == Packets::Bytes {
         plan.check_codecs()?;
     }
-    let control = Arc::new(control(&options, joined.as_ref()));
+    let control = Arc::new(control(&options));
     let shared = Arc::clone(&control);
     let settings = options.clone();
     let name = plan.name.clone();
@@ -173,9 +170,13 @@ fn prepare(
         signals: None,
         options,
     };
-    let begun = begin_checkpoints(&running, &plan, &clock, replaying);
+    let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
     // Forwarders that have started must not continue.
-    let (checkpoints, committer) = begun.inspect_err(|error| shared.end_start(error))?;
+    let Begun {
+        checkpoints,
+        committer,
+        joined,
+    } = begun.inspect_err(|error| shared.end_start(error))?;
     let links = joined.map(|joined| {
         let notices = checkpoints.as_ref();
         let notices = notices.map(|(_, committer)| lock(committer).clone());
@@ -208,27 +209,44 @@ fn prepare(
 }
 
 /// Creates the state that the workers of this process share.
-fn control(options: &Options, joined: Option<&Joined>) -> Control {
+fn control(options: &Options) -> Control {
     let mut control = Control::new(options.workers, options.release.clone());
     if options.rehearsal.is_some() {
         control = control.without_late_warnings();
     }
-    match (&options.cluster, joined) {
-        (Some(cluster), Some(joined)) => {
-            let (membership, member) = (cluster.membership(), Arc::clone(&joined.member));
-            control.with_others(Others::new(membership, options.workers, member))
-        }
-        _ => control,
+    match &options.cluster {
+        Some(cluster) => control.with_others(Others::new(cluster.membership(), options.workers)),
+        None => control,
     }
 }
 
-/// Opens the state directory, if the run has one, and starts the thread that commits epochs.
+/// What a run has begun before its workers start.
+struct Begun {
+    checkpoints: Checkpoints,
+    committer: Option<JoinHandle<()>>,
+    /// The run of several processes that this one has joined.
+    joined: Option<Joined>,
+}
+
+impl Begun {
+    /// A run without a thread that commits epochs.
+    fn without(checkpoints: Checkpoints, joined: Option<Joined>) -> Self {
+        Begun {
+            checkpoints,
+            committer: None,
+            joined,
+        }
+    }
+}
+
+/// Opens the state directory, if the run has one, meets the other processes, and starts the thread that commits epochs.
 fn begin_checkpoints(
     running: &Running,
     plan: &Plan,
     clock: &Arc<dyn Clock>,
     replaying: Option<Sender<CommitNotice>>,
-) -> Result<(Checkpoints, Option<JoinHandle<()>>), FlowError> {
+    stopping: &dyn Fn() -> bool,
+) -> Result<Begun, FlowError> {
     if let Some(conductor) = replaying {
         if running.options.recovery.is_some() {
             return Err(FlowError::Usage(
@@ -236,13 +254,14 @@ fn begin_checkpoints(
             ));
         }
         let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
-        return Ok((Some((resume, Mutex::new(conductor))), None));
+        return Ok(Begun::without(Some((resume, Mutex::new(conductor))), None));
     }
     let Some(recovery) = &running.options.recovery else {
         begin_without(plan, running.options.all_workers(), clock)?;
         let (name, control) = (&running.name, &running.control);
         plan.sinks.begin(name, &plan.nodes, None, control)?;
-        return Ok((None, None));
+        let joined = members::join(running, plan, None, stopping)?;
+        return Ok(Begun::without(None, joined));
     };
     running.control.keep_state();
     let workers = running.options.workers;
@@ -264,7 +283,8 @@ fn begin_checkpoints(
     started.inspect_err(|_| plan.sinks.finish())?;
     if resume.ends_here {
         plan.sinks.finish();
-        return Ok((Some((Arc::new(resume), Mutex::new(sender))), None));
+        let checkpoints = Some((Arc::new(resume), Mutex::new(sender)));
+        return Ok(Begun::without(checkpoints, None));
     }
     let committer = Committer {
         store: resumed.store,
@@ -288,7 +308,11 @@ fn begin_checkpoints(
             path: recovery.dir.clone(),
             cause: cause.into(),
         })?;
-    Ok((Some((Arc::new(resume), Mutex::new(sender))), Some(thread)))
+    Ok(Begun {
+        checkpoints: Some((Arc::new(resume), Mutex::new(sender))),
+        committer: Some(thread),
+        joined: None,
+    })
 }
 
 /// Notifies the sources that a run without a state directory begins.

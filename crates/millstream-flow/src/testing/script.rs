@@ -126,6 +126,9 @@ impl<T: Data> Partition<Vec<T>> for Reading<T> {
                     self.until = Some(now_ns() + time.as_nanos() as u64);
                     return Ok(Next::Idle);
                 }
+                Some(Mark::Advance(..)) if events.beyond_this_process() => {
+                    return Err("a script that advances a clock runs on one process".into());
+                }
                 Some(Mark::Advance(clock, time)) => {
                     // A worker checks its alarms only if no operator has work left, so that earlier input has
                     // arrived, and timers fire before the rest of the script.

@@ -1,0 +1,110 @@
+//! The thread that reports to the other processes what this one has processed, while that changes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::clock::now_ns;
+use crate::cluster::HandledLoad;
+use crate::run::control::Control;
+use crate::run::in_flight::IN_FLIGHT_MAX;
+use crate::run::remote::{Others, Pauses, Sums};
+
+/// The interval at which the thread that reports looks at the sums while they change.
+const LOOK: Duration = Duration::from_millis(1);
+/// The longest time after which a change is reported.
+const REPORT_NS: u64 = 5_000_000;
+/// A larger change of weight is reported at once.
+const REPORT_WEIGHT: u64 = IN_FLIGHT_MAX / 8;
+
+/// Reports to the other processes what this one has processed, and whether sources must pause, until the run is over.
+pub(super) fn report_handled(control: &Control, others: &Others) {
+    let _ = others.reporter.set(std::thread::current());
+    let mut reports = Reports {
+        control,
+        others,
+        sums: vec![(0, 0); others.handled.len()],
+        pauses: Pauses::default(),
+        last_ns: 0,
+    };
+    while !others.over.load(Ordering::SeqCst) {
+        if reports.is_idle() {
+            others.idle.store(true, Ordering::SeqCst);
+            // A worker that counted before it could see this flag has not woken this thread.
+            if reports.is_idle() && !others.over.load(Ordering::SeqCst) {
+                std::thread::park();
+            }
+            others.idle.store(false, Ordering::SeqCst);
+        } else {
+            reports.send_due();
+            std::thread::park_timeout(LOOK);
+        }
+    }
+}
+
+/// What the other processes know of this one.
+struct Reports<'a> {
+    control: &'a Control,
+    others: &'a Others,
+    /// The sums that were reported last.
+    sums: Vec<(u64, u64)>,
+    pauses: Pauses,
+    last_ns: u64,
+}
+
+impl Reports<'_> {
+    /// Whether nothing has changed, and nothing is expected to.
+    fn is_idle(&self) -> bool {
+        let handled = self.others.handled.iter();
+        let now = self.control.own_pauses();
+        now == Pauses::default()
+            && self.pauses == now
+            && handled
+                .zip(&self.sums)
+                .all(|(sums, known)| sums.get() == *known)
+    }
+
+    /// Reports all changes, if one of them is due.
+    fn send_due(&mut self) {
+        let now = now_ns();
+        let pauses = self.control.own_pauses();
+        let paused = pauses != self.pauses;
+        let sums: Vec<_> = self.others.handled.iter().map(Sums::get).collect();
+        let changed = sums != self.sums;
+        let mut grown = sums.iter().zip(&self.sums);
+        let large = grown.any(|(sums, known)| sums.0 - known.0 >= REPORT_WEIGHT);
+        if !paused && !large && (!changed || now - self.last_ns < REPORT_NS) {
+            return;
+        }
+        let loads = self.loads(&sums, pauses, paused);
+        (self.sums, self.pauses, self.last_ns) = (sums, pauses, now);
+        if let Some(member) = self.others.member() {
+            member.handled(&loads);
+        }
+    }
+
+    /// The sums that have changed; of each process one, if `all`.
+    fn loads(&self, sums: &[(u64, u64)], pauses: Pauses, all: bool) -> Vec<HandledLoad> {
+        let (others, workers) = (self.others, self.others.workers);
+        let own = others.membership.process;
+        let loads = sums
+            .iter()
+            .enumerate()
+            .filter_map(|(index, &(weight, items))| {
+                let (sender, worker) = (index / workers, index % workers);
+                let reported = (weight, items) != self.sums[index] || (all && worker == 0);
+                let (turn_items, in_flight_items_max) =
+                    self.control.limits(others.first() + worker);
+                (reported && sender != own).then_some(HandledLoad {
+                    sender,
+                    worker: others.first() + worker,
+                    weight,
+                    items,
+                    turn_items,
+                    in_flight_items_max,
+                    congested: pauses.congested,
+                    outbox_full: pauses.outbox_full,
+                })
+            });
+        loads.collect()
+    }
+}

@@ -1,0 +1,258 @@
+//! A cluster in memory: control by channels, data by socket pairs.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_flow::cluster::{
+    Cluster, Event, HandledLoad, Joined, Link, Member, Membership, Offer, Raise,
+};
+use millstream_flow::error::Cause;
+use millstream_flow::metrics::Report;
+use millstream_flow::{Flow, FlowError, Options};
+
+/// Far longer than any test takes.
+pub const WATCHDOG: Duration = Duration::from_secs(60);
+
+struct Pipe(UnixStream);
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Link for Pipe {
+    fn try_clone(&self) -> io::Result<Box<dyn Link>> {
+        Ok(Box::new(Pipe(self.0.try_clone()?)))
+    }
+    fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.shutdown(how)
+    }
+}
+
+/// What one process has, until it joins.
+struct Seat {
+    links: Vec<Option<UnixStream>>,
+    events: Receiver<Event>,
+}
+
+/// The middle of a cluster.
+pub struct Hub {
+    processes: usize,
+    seats: Vec<Mutex<Option<Seat>>>,
+    /// Other handles of the data connections of each process.
+    wires: Vec<Vec<UnixStream>>,
+    events: Vec<Sender<Event>>,
+    all: Barrier,
+    built: Mutex<usize>,
+    offers: Mutex<Vec<Offer>>,
+    /// The processes that have ended without a failure.
+    pub ended: Mutex<Vec<usize>>,
+    /// Reports of handled loads are kept back while this is set.
+    pub withholds: Mutex<bool>,
+}
+
+impl Hub {
+    pub fn new(processes: usize) -> Arc<Self> {
+        let mut links: Vec<Vec<Option<UnixStream>>> = (0..processes)
+            .map(|_| (0..processes).map(|_| None).collect())
+            .collect();
+        for one in 0..processes {
+            for other in 0..one {
+                let (a, b) = UnixStream::pair().unwrap();
+                links[one][other] = Some(a);
+                links[other][one] = Some(b);
+            }
+        }
+        let again = |link: &UnixStream| link.try_clone().unwrap();
+        let wires = links.iter();
+        let wires = wires.map(|own| own.iter().flatten().map(again).collect());
+        let wires = wires.collect();
+        let (mut senders, mut seats) = (Vec::new(), Vec::new());
+        for links in links {
+            let (sender, events) = channel();
+            senders.push(sender);
+            seats.push(Mutex::new(Some(Seat { links, events })));
+        }
+        Arc::new(Hub {
+            processes,
+            seats,
+            wires,
+            events: senders,
+            all: Barrier::new(processes),
+            built: Mutex::new(0),
+            offers: Mutex::default(),
+            ended: Mutex::default(),
+            withholds: Mutex::new(false),
+        })
+    }
+
+    /// The options of process `process`.
+    pub fn options(self: &Arc<Self>, process: usize, workers: usize) -> Options {
+        let mut options = Options::workers(workers);
+        options.cluster = Some(Arc::new(Place(Arc::clone(self), process)));
+        options
+    }
+
+    fn send_all(&self, event: &Event) {
+        for events in &self.events {
+            let _ = events.send(event.clone());
+        }
+    }
+
+    /// Ends the data connections of a process, as when it is killed. With a `cause` its death is reported to the
+    /// others.
+    pub fn kill(&self, process: usize, cause: Option<&str>) {
+        if let Some(cause) = cause {
+            self.died(process, cause);
+        }
+        for wire in &self.wires[process] {
+            let _ = wire.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn died(&self, process: usize, cause: &str) {
+        for (other, events) in self.events.iter().enumerate() {
+            if other != process {
+                let cause = cause.to_owned();
+                let _ = events.send(Event::Died { process, cause });
+            }
+        }
+    }
+}
+
+/// A process of a cluster in memory.
+struct Place(Arc<Hub>, usize);
+
+impl Cluster for Place {
+    fn membership(&self) -> Membership {
+        Membership {
+            process: self.1,
+            processes: self.0.processes,
+        }
+    }
+
+    fn join(&self, offer: Offer, _: &dyn Fn() -> bool) -> Result<Joined, Cause> {
+        let hub = &self.0;
+        let seat = hub.seats[self.1].lock().unwrap().take().unwrap();
+        hub.offers.lock().unwrap().push(offer.clone());
+        hub.all.wait();
+        let offers = hub.offers.lock().unwrap();
+        if let Some(other) = offers.iter().find(|other| **other != offer) {
+            return Err(format!("another process offers {other:?}, this one {offer:?}").into());
+        }
+        let link = |link: UnixStream| Box::new(Pipe(link)) as Box<dyn Link>;
+        Ok(Joined {
+            run: 7,
+            links: seat.links.into_iter().map(|own| own.map(link)).collect(),
+            cluster: 8,
+            keeps_prepared: false,
+            epoch: 0,
+            member: Arc::new(Place(Arc::clone(hub), self.1)),
+            events: seat.events,
+        })
+    }
+}
+
+impl Member for Place {
+    fn built(&self) {
+        let mut built = self.0.built.lock().unwrap();
+        *built += 1;
+        if *built == self.0.processes {
+            self.0.send_all(&Event::Go);
+        }
+    }
+    fn drained(&self, _: bool) {}
+    fn raise(&self, _: Raise) {}
+    fn prepared(&self, _: u64, _: bool, _: bool) {}
+    fn committed(&self, _: u64) {}
+    fn handled(&self, handled: &[HandledLoad]) {
+        while *self.0.withholds.lock().unwrap() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for load in handled {
+            assert_ne!(load.sender, self.1);
+            let _ = self.0.events[load.sender].send(Event::Handled(*load));
+        }
+    }
+    fn stop(&self) {
+        self.0.send_all(&Event::Stop);
+    }
+    fn failed(&self, cause: &str) {
+        self.0.died(self.1, cause);
+    }
+    fn ended(&self) {
+        self.0.ended.lock().unwrap().push(self.1);
+    }
+}
+
+/// The outcome of each process.
+pub type Outcomes = Vec<Result<Report, FlowError>>;
+
+/// Starts `flow(process)` as process `process`, each on a thread.
+pub fn start(
+    hub: &Arc<Hub>,
+    workers: usize,
+    flow: impl Fn(usize) -> Flow + Send + Sync + 'static,
+) -> Vec<JoinHandle<Result<Report, FlowError>>> {
+    let flow = Arc::new(flow);
+    let processes = (0..hub.processes).map(|process| {
+        let (flow, options) = (Arc::clone(&flow), hub.options(process, workers));
+        std::thread::spawn(move || {
+            let running = flow(process).start(options)?;
+            if !running.ended_within(WATCHDOG) {
+                std::mem::forget(running);
+                panic!("process {process} hangs");
+            }
+            running.wait()
+        })
+    });
+    processes.collect()
+}
+
+pub fn finish(processes: Vec<JoinHandle<Result<Report, FlowError>>>) -> Outcomes {
+    processes.into_iter().map(|p| p.join().unwrap()).collect()
+}
+
+/// Runs a flow on `processes` processes; each of them must end well.
+pub fn run(
+    processes: usize,
+    workers: usize,
+    flow: impl Fn(usize) -> Flow + Send + Sync + 'static,
+) -> Vec<Report> {
+    let hub = Hub::new(processes);
+    let outcomes = finish(start(&hub, workers, flow));
+    let reports = outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap())
+        .collect();
+    let mut ended = hub.ended.lock().unwrap().clone();
+    ended.sort_unstable();
+    assert_eq!(ended, (0..processes).collect::<Vec<_>>());
+    reports
+}
+
+/// Waits until a condition holds.
+pub fn until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..WATCHDOG.as_millis() {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}");
+}

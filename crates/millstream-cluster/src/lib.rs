@@ -37,6 +37,6 @@ mod driver;
 mod error;
 pub mod protocol;
 
-//pub use driver::{Auth, Processes, Settings, Tls};
+pub use driver::{Auth, Processes, Settings, Tls};
 pub use error::ClusterError;
 pub use millstream_link::{Address, Secret};

@@ -83,6 +83,12 @@ impl<K: FrameKind> Frames<K> {
         &mut self.buffer[self.end..]
     }
 
+    /// The bytes that were read after the last returned frame.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// This many bytes were read.
     pub fn filled(&mut self, count: usize) {
         self.end += count;

@@ -1,0 +1,243 @@
+//! Where connections of other processes arrive. Nothing that is not authenticated is taken for a process, and none of it lasts.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Shutdown};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millstream_link::{Address, Deadline, LinkError, Listener, Socket};
+use tracing::debug;
+
+use super::call::{Call, Purpose};
+use super::handshake::{self, Caller, Refusal};
+use super::hub::{Hub, Machine, STOP_CHECK, pause, spawn};
+use super::reader::Reader;
+use crate::error::ClusterError;
+
+/// The number of connections in a handshake, besides two for each process. One more ends the oldest.
+const UNKNOWN_MAX: usize = 64;
+
+/// The connections in a handshake, the oldest first.
+#[derive(Default)]
+struct Unknown(Mutex<VecDeque<(u64, Socket)>>);
+
+impl Unknown {
+    fn add(&self, number: u64, socket: Socket, most: usize) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push_back((number, socket));
+        while all.len() > most {
+            if let Some((_, oldest)) = all.pop_front() {
+                let _gone_already = oldest.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    fn remove(&self, number: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(other, _)| *other != number);
+    }
+}
+
+/// Listens at the address of this process, until the hub stops.
+pub(super) fn begin(hub: &Arc<Hub>, stopping: &dyn Fn() -> bool) -> Result<(), ClusterError> {
+    let listener = bind(hub, stopping)?;
+    let hub = Arc::clone(hub);
+    spawn("cluster-listen", move || {
+        let unknown = Arc::new(Unknown::default());
+        let most = UNKNOWN_MAX + 2 * hub.settings.hosts.len();
+        let mut number = 0;
+        while !hub.stops() {
+            match listener.accept(STOP_CHECK) {
+                Ok(None) => {}
+                Ok(Some((socket, peer))) => {
+                    number += 1;
+                    if let Ok(handle) = socket.try_clone() {
+                        unknown.add(number, handle, most);
+                    }
+                    greet_on_thread(&hub, &unknown, number, socket, peer);
+                }
+                Err(error) => {
+                    hub.warn_once("accept", &format!("a connection was not taken: {error}"));
+                    pause(STOP_CHECK);
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// A process that was killed may have the address for a moment yet.
+fn bind(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Listener, ClusterError> {
+    let process = hub.settings.process;
+    let address = &hub.settings.hosts[process];
+    let deadline = Deadline::after(hub.settings.dead_after + Duration::from_secs(5));
+    loop {
+        let source = match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => error,
+        };
+        let passes = source.kind() == ErrorKind::AddrInUse && deadline.left().is_some();
+        if !passes || stopping() {
+            let address = address.clone();
+            return Err(ClusterError::Listen {
+                process,
+                address,
+                source,
+            });
+        }
+        hub.warn_once("bind", &format!("{address} is in use yet; waiting for it"));
+        pause(STOP_CHECK);
+    }
+}
+
+/// A number, a local name and a path are taken as they are. The name of a machine may not be known yet when its process starts, and stands for
+/// all addresses of the machine.
+fn listen_at(address: &Address) -> std::io::Result<Listener> {
+    match address {
+        Address::Tcp { host, port } if host.parse::<IpAddr>().is_err() && !address.is_local() => {
+            let all = |host: &str| Address::Tcp {
+                host: host.to_owned(),
+                port: *port,
+            };
+            match Listener::bind(&all("::")) {
+                // Without IPv6.
+                Err(error) if error.kind() != ErrorKind::AddrInUse => {
+                    Listener::bind(&all("0.0.0.0"))
+                }
+                outcome => outcome,
+            }
+        }
+        _ => Listener::bind(address),
+    }
+}
+
+fn greet_on_thread(
+    hub: &Arc<Hub>,
+    unknown: &Arc<Unknown>,
+    number: u64,
+    socket: Socket,
+    peer: String,
+) {
+    let (shared, waiting) = (Arc::clone(hub), Arc::clone(unknown));
+    let greeting = spawn("cluster-greet", move || {
+        let greeted = greet(&shared, socket);
+        waiting.remove(number);
+        let outcome = match greeted {
+            Ok(Some((reader, caller))) => admit(&shared, reader, &caller),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            let reason = error.to_string();
+            shared.warn_once(
+                &reason,
+                &format!("a connection from {peer} is refused: {reason}"),
+            );
+        }
+    });
+    if let Err(error) = greeting {
+        unknown.remove(number);
+        hub.warn_once("thread", &error.to_string());
+    }
+}
+
+/// Authenticates a caller; `None` when this process ends.
+fn greet(hub: &Hub, socket: Socket) -> Result<Option<(Reader, Caller)>, ClusterError> {
+    let (greeting, patience) = (hub.settings.greeting, hub.settings.dead_after);
+    let deadline = Deadline::after(greeting);
+    socket
+        .set_patience(patience)
+        .map_err(|source| LinkError::connection("cannot set up the connection", source))?;
+    let accepted = hub
+        .identity
+        .listener
+        .accept(socket, greeting, patience, &hub.stop)?;
+    let Some((stream, plain)) = accepted else {
+        return Ok(None);
+    };
+    let mut reader = Reader::new(Arc::new(stream));
+    let heard = handshake::listen(&mut reader, hub.identity.secret.as_ref(), plain, deadline);
+    match heard {
+        Ok(caller) => Ok(Some((reader, caller))),
+        Err(error) => {
+            reader.stream.close();
+            Err(error)
+        }
+    }
+}
+
+/// Takes or refuses an authenticated caller.
+fn admit(hub: &Arc<Hub>, reader: Reader, caller: &Caller) -> Result<(), ClusterError> {
+    let call = &caller.call;
+    let checked = call
+        .check(hub.settings.process, hub.settings.hosts.len())
+        .map_err(Refusal::final_);
+    let checked = checked.and_then(|()| match call.purpose {
+        Purpose::Control => Ok(()),
+        Purpose::Data { run } => check_run(hub, call, run),
+    });
+    if let Err(refusal) = checked {
+        let _gone_already = reader.stream.write(&caller.refuse(&refusal));
+        let _gone_already = reader.stream.finish();
+        return match refusal.again {
+            true => {
+                debug!("process {} is refused for now: {}", call.from, refusal.text);
+                Ok(())
+            }
+            false => Err(ClusterError::Refused(refusal.text)),
+        };
+    }
+    reader.stream.write(&caller.welcome())?;
+    match call.purpose {
+        Purpose::Control => {
+            let from = call.from;
+            Ok(hub.attend(reader, |state, connection, now_ms| {
+                if let Machine::Zero(machine) = &mut state.machine {
+                    machine.connected(connection, from, now_ms);
+                }
+            })?)
+        }
+        Purpose::Data { .. } => {
+            let made = (Arc::clone(&reader.stream), reader.rest().to_vec());
+            hub.change(|state, _| match &mut state.arrived {
+                Some(arrived) => {
+                    if let Some((before, _)) = arrived.insert(call.from, made) {
+                        before.close();
+                    }
+                }
+                None => made.0.close(),
+            });
+            Ok(())
+        }
+    }
+}
+
+/// The caller may know of the start of the run before this process does.
+fn check_run(hub: &Hub, call: &Call, run: u64) -> Result<(), Refusal> {
+    let known = hub.wait(hub.settings.greeting, |state| {
+        state
+            .started
+            .map(|start| start.run)
+            .or(hub.stops().then_some(0))
+    });
+    let from = call.from;
+    match known {
+        Some(own) if own == run => {}
+        Some(own) => {
+            return Err(Refusal::final_(format!(
+                "process {from} calls for the run {run:016x}, which is over; this is the run {own:016x}"
+            )));
+        }
+        None => {
+            let text = format!("process {} has not joined a run yet", hub.settings.process);
+            return Err(Refusal::again(text));
+        }
+    }
+    let is_open = hub.wait(Duration::ZERO, |state| state.arrived.as_ref().map(|_| ()));
+    is_open.ok_or_else(|| {
+        Refusal::again(format!(
+            "process {from} has a data link in this run already"
+        ))
+    })
+}

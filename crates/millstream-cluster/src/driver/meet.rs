@@ -1,0 +1,275 @@
+//! The wait for the other processes, and the data links to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_flow::cluster::{JoinStopped, Link, Offer};
+use millstream_flow::error::Cause;
+use millstream_link::{Deadline, LinkError, Socket, connect};
+
+use super::call::{Call, Purpose};
+use super::handshake::{self, CallError};
+use super::hub::{Hub, Machine, MadeLink, STOP_CHECK, pause, spawn};
+use super::link::DataLink;
+use super::reader::Reader;
+use super::settings::PROTOCOL;
+use crate::error::ClusterError;
+use crate::protocol::{Participant, Start};
+
+/// How often a wait says for whom.
+const SAY_EVERY: Duration = Duration::from_secs(5);
+/// The pauses between attempts.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The longest attempt to connect: a machine that is not there does not answer.
+const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// Says every few seconds what is missing.
+struct Patience {
+    says_next: Deadline,
+}
+
+impl Patience {
+    fn new() -> Self {
+        let says_next = Deadline::after(SAY_EVERY);
+        Patience { says_next }
+    }
+
+    fn say(&mut self, hub: &Hub, line: impl FnOnce() -> String) {
+        if self.says_next.left().is_none() {
+            hub.log(&line());
+            *self = Patience::new();
+        }
+    }
+}
+
+/// Process 0 waits until all have joined.
+pub(super) fn wait_for_all(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Start, Cause> {
+    let mut patience = Patience::new();
+    loop {
+        if let Some(start) = hub.wait(STOP_CHECK, |state| state.started) {
+            return Ok(start);
+        }
+        check_stopping(stopping)?;
+        patience.say(hub, || {
+            let missing = hub.wait(Duration::ZERO, |state| match &state.machine {
+                Machine::Zero(machine) => Some(machine.missing().collect()),
+                Machine::Other(_) => None,
+            });
+            let missing: Vec<usize> = missing.unwrap_or_default();
+            let named = |process: &usize| format!("{process} ({})", hub.settings.hosts[*process]);
+            let named: Vec<_> = missing.iter().take(10).map(named).collect();
+            format!(
+                "waiting for {} of {} processes: {}",
+                missing.len(),
+                hub.settings.hosts.len(),
+                named.join(", ")
+            )
+        });
+    }
+}
+
+/// Another process joins process 0, and tries again while that may help.
+pub(super) fn join_zero(
+    hub: &Arc<Hub>,
+    offer: &Offer,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Start, Cause> {
+    let mut patience = Patience::new();
+    let mut wait = PAUSE_MIN;
+    loop {
+        check_stopping(stopping)?;
+        let reason = match call(hub, 0, Purpose::Control) {
+            Ok(reader) => match wait_for_start(hub, reader, offer, &mut patience, stopping)? {
+                Ok(start) => return Ok(start),
+                Err(reason) => reason,
+            },
+            Err(CallError::Passing(reason)) => reason,
+            Err(CallError::Final(error)) => return Err(error.into()),
+        };
+        patience.say(hub, || {
+            let address = &hub.settings.hosts[0];
+            format!("waiting for process 0 ({address}): {reason}")
+        });
+        pause(wait);
+        wait = (wait * 2).min(PAUSE_MAX);
+    }
+}
+
+/// The inner result has the reason to try again.
+fn wait_for_start(
+    hub: &Arc<Hub>,
+    reader: Reader,
+    offer: &Offer,
+    patience: &mut Patience,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Result<Start, String>, Cause> {
+    let (shared, stream) = (Arc::clone(hub), Arc::clone(&reader.stream));
+    let machine = Participant::new(offer.clone(), hub.settings.times());
+    hub.change(|state, _| {
+        state.machine = Machine::Other(machine);
+        state.refused = None;
+    });
+    spawn("cluster-control", move || {
+        let outcome = shared.attend(reader, |state, connection, now_ms| {
+            if let Machine::Other(machine) = &mut state.machine {
+                machine.connected(connection, now_ms);
+            }
+        });
+        if let Err(error) = outcome {
+            shared.change(|state, _| state.refused = Some((true, error.to_string())));
+        }
+    })?;
+    loop {
+        let outcome = hub.wait(STOP_CHECK, |state| match (state.started, &state.refused) {
+            (Some(start), _) => Some(Ok(start)),
+            (None, Some(refused)) => Some(Err(refused.clone())),
+            (None, None) => None,
+        });
+        match outcome {
+            Some(Ok(start)) => return Ok(Ok(start)),
+            Some(Err((again, text))) => {
+                stream.close();
+                return match again {
+                    true => Ok(Err(text)),
+                    false => Err(ClusterError::Refused(text).into()),
+                };
+            }
+            None => {}
+        }
+        check_stopping(stopping).inspect_err(|_| stream.close())?;
+        patience.say(hub, || "waiting for process 0 to begin the run".to_owned());
+    }
+}
+
+/// Connects to the processes with lower numbers, and waits for those with higher ones.
+pub(super) fn make_data_links(
+    hub: &Arc<Hub>,
+    run: u64,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Vec<Option<Box<dyn Link>>>, Cause> {
+    let (own, processes) = (hub.settings.process, hub.settings.hosts.len());
+    let waited = hub.settings.dead_after + hub.settings.greeting;
+    let deadline = Deadline::after(waited);
+    let mut links: Vec<Option<Box<dyn Link>>> = Vec::new();
+    for process in 0..own {
+        let made = call_until(hub, process, run, deadline, stopping)?;
+        links.push(Some(Box::new(DataLink::new(hub, process, made)?)));
+    }
+    links.push(None);
+    let higher = processes - own - 1;
+    let arrived = loop {
+        let all = hub.wait(STOP_CHECK, |state| {
+            let complete = state
+                .arrived
+                .as_ref()
+                .is_some_and(|all| all.len() == higher);
+            state.arrived.take_if(|_| complete)
+        });
+        if let Some(all) = all {
+            break all;
+        }
+        check_alive(hub)?;
+        check_stopping(stopping)?;
+        if deadline.left().is_none() {
+            let missing = |process: &usize| {
+                let has =
+                    |all: &std::collections::BTreeMap<usize, MadeLink>| all.contains_key(process);
+                hub.wait(Duration::ZERO, |state| {
+                    Some(state.arrived.as_ref().is_some_and(has))
+                }) != Some(true)
+            };
+            let process = (own + 1..processes).find(missing).unwrap_or(own);
+            let cause = "it has not connected".to_owned();
+            return Err(no_link(hub, process, waited, cause));
+        }
+    };
+    for (process, made) in arrived {
+        links.push(Some(Box::new(DataLink::new(hub, process, made)?)));
+    }
+    Ok(links)
+}
+
+/// Calls a process of this run until it takes the link.
+fn call_until(
+    hub: &Hub,
+    process: usize,
+    run: u64,
+    deadline: Deadline,
+    stopping: &dyn Fn() -> bool,
+) -> Result<MadeLink, Cause> {
+    let mut wait = PAUSE_MIN;
+    loop {
+        let cause = match call(hub, process, Purpose::Data { run }) {
+            Ok(reader) => return Ok((Arc::clone(&reader.stream), reader.rest().to_vec())),
+            // A process of an earlier run may have the address for a moment yet.
+            Err(CallError::Final(ClusterError::Refused(cause)) | CallError::Passing(cause)) => {
+                cause
+            }
+            Err(CallError::Final(error)) => return Err(error.into()),
+        };
+        check_alive(hub)?;
+        check_stopping(stopping)?;
+        if deadline.left().is_none() {
+            let waited = hub.settings.dead_after + hub.settings.greeting;
+            return Err(no_link(hub, process, waited, cause));
+        }
+        pause(wait);
+        wait = (wait * 2).min(PAUSE_MAX);
+    }
+}
+
+fn no_link(hub: &Hub, process: usize, waited: Duration, cause: String) -> Cause {
+    let error = ClusterError::NoLink {
+        process,
+        waited,
+        cause,
+    };
+    hub.notice(crate::protocol::Notice::Failed(error.to_string()));
+    error.into()
+}
+
+/// Returns an authenticated connection to a process.
+fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader, CallError> {
+    let address = &hub.settings.hosts[process];
+    let (greeting, patience) = (hub.settings.greeting, hub.settings.dead_after);
+    let socket = Socket::connect(address, CONNECT_WAIT.min(greeting));
+    let socket = socket
+        .and_then(|socket| socket.set_patience(patience).map(|()| socket))
+        .map_err(|error| {
+            CallError::Passing(LinkError::connection("cannot connect", error).to_string())
+        })?;
+    let deadline = Deadline::after(greeting);
+    let side = hub.identity.callers[process].as_ref();
+    let stream = connect(socket, &PROTOCOL, side, greeting, patience)?;
+    let mut reader = Reader::new(Arc::new(stream));
+    let request = Call {
+        purpose,
+        from: hub.settings.process,
+        to: process,
+        processes: hub.settings.hosts.len(),
+    };
+    let secret = hub.identity.secret.as_ref();
+    match handshake::call(&mut reader, secret, address, &request, deadline) {
+        Ok(()) => Ok(reader),
+        Err(error) => {
+            reader.stream.close();
+            Err(error)
+        }
+    }
+}
+
+fn check_stopping(stopping: &dyn Fn() -> bool) -> Result<(), Cause> {
+    match stopping() {
+        true => Err(Box::new(JoinStopped)),
+        false => Ok(()),
+    }
+}
+
+/// Whether the run that has begun goes on.
+fn check_alive(hub: &Hub) -> Result<(), ClusterError> {
+    match hub.wait(Duration::ZERO, |state| state.died.clone()) {
+        None => Ok(()),
+        Some((process, cause)) => Err(ClusterError::Died { process, cause }),
+    }
+}

@@ -1,0 +1,130 @@
+//! What is to be sent on a control link. A thread of its own sends it, so that no caller waits for the network.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use millstream_flow::cluster::HandledLoad;
+use millstream_link::{Deadline, Stream, frames};
+
+use crate::protocol::{Body, Message};
+
+/// The messages of a control link that were not sent yet.
+#[derive(Default)]
+pub(super) struct Outbox {
+    pending: Mutex<Pending>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    /// Sums that replace earlier ones: a link that stalls does not collect them.
+    handled: BTreeMap<(usize, usize), HandledLoad>,
+    run: u64,
+    /// The sender is in a write.
+    sends: bool,
+    /// Nothing is added any more.
+    closing: bool,
+    /// The sender has ended.
+    ended: bool,
+}
+
+impl Outbox {
+    /// Adds a message, unless the link is closed.
+    pub(super) fn push(&self, message: Message) {
+        let mut pending = self.lock();
+        if pending.closing || pending.ended {
+            return;
+        }
+        if let Body::Handled(loads) = message.body {
+            pending.run = message.run;
+            let loads = loads.into_iter();
+            pending
+                .handled
+                .extend(loads.map(|load| ((load.sender, load.worker), load)));
+        } else {
+            encode(&message, &mut pending.bytes);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Adds no more, and ends the sender after what was added.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether nothing is added any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closing
+    }
+
+    /// Waits until all was sent, or the link is lost, or `deadline`.
+    pub(super) fn flush(&self, deadline: Deadline) {
+        let mut pending = self.lock();
+        while !pending.ended && (pending.sends || !pending.is_empty()) {
+            let Some(left) = deadline.left() else { return };
+            pending = self.wait(pending, left);
+        }
+    }
+
+    /// Sends what is added until the outbox is closed or the connection is lost. The reader of the connection notices a loss.
+    pub(super) fn send(&self, stream: &Stream) {
+        loop {
+            let mut pending = self.lock();
+            while pending.is_empty() && !pending.closing {
+                pending = self.wait(pending, Duration::from_secs(60));
+            }
+            let bytes = pending.take();
+            pending.sends = !bytes.is_empty();
+            let is_last = bytes.is_empty();
+            drop(pending);
+            let sent = is_last || stream.write(&bytes).is_ok();
+            let mut pending = self.lock();
+            pending.sends = false;
+            pending.ended = is_last || !sent;
+            self.changed.notify_all();
+            if pending.ended {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(
+        &self,
+        pending: MutexGuard<'a, Pending>,
+        most: Duration,
+    ) -> MutexGuard<'a, Pending> {
+        let waited = self.changed.wait_timeout(pending, most);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.handled.is_empty()
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if !self.handled.is_empty() {
+            let loads = std::mem::take(&mut self.handled).into_values().collect();
+            let body = Body::Handled(loads);
+            let run = self.run;
+            encode(&Message { run, body }, &mut bytes);
+        }
+        bytes
+    }
+}
+
+fn encode(message: &Message, out: &mut Vec<u8>) {
+    let (kind, payload) = message.encode();
+    let at = frames::begin(out, kind);
+    out.extend_from_slice(&payload);
+    frames::end(out, at);
+}

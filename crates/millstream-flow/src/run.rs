@@ -21,12 +21,14 @@ pub(crate) mod pace;
 mod packet;
 pub(crate) mod plan;
 pub mod poller;
+pub(crate) mod progress;
 mod running;
 pub(crate) mod segment;
 mod signals;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod start;
+pub mod watch;
 mod worker;
 
 pub use control::Wrapper;

@@ -19,6 +19,7 @@ use crate::clock::{Clock, now_ns};
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
+use crate::run::progress::CommitCost;
 
 /// The length of an epoch if the configured length is zero.
 const PACE_NS: u64 = 100_000;
@@ -83,6 +84,8 @@ impl Committer {
         };
         let mut since = now_ns();
         let had_ended = self.commit.finished;
+        let progress = &self.control.progress;
+        progress.begin_epochs(self.base, self.options.epoch);
         while pending.workers_ended < self.workers {
             let left = self.left(since);
             if pending.drained && self.control.epoch() == pending.epoch_of_run {
@@ -105,7 +108,7 @@ impl Committer {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             while !self.control.aborted() && pending.is_complete(self.roots * self.workers) {
-                self.commit(&mut pending)?;
+                self.commit(&mut pending, since)?;
             }
         }
         Ok(())
@@ -135,7 +138,9 @@ impl Committer {
         Duration::from_nanos((since + length).saturating_sub(now_ns()))
     }
 
-    fn commit(&mut self, pending: &mut PendingParts) -> Result<(), FlowError> {
+    /// Commits the epoch whose parts have all arrived, and which was raised at `raised_ns`.
+    fn commit(&mut self, pending: &mut PendingParts, raised_ns: u64) -> Result<(), FlowError> {
+        let begun_ns = now_ns();
         let parts = pending
             .parts
             .remove(&pending.epoch_of_run)
@@ -159,25 +164,41 @@ impl Committer {
             next.epoch = epoch;
             next.workers = self.workers;
             next.time_ns = self.clock.time_ns();
-            if self.options.sync {
-                self.sinks.sync(&self.nodes)?;
-            }
-            for (node, recording) in self.recordings.iter().filter(|_| self.options.sync) {
-                recording
-                    .sync()
-                    .map_err(|cause| open_error(&self.nodes[*node], cause))?;
-            }
+            let sync_ns = self.sync_outside()?;
             pending.commits += 1;
             self.crash(Crash::Before(pending.commits))?;
-            self.store.commit(changes, &next)?;
+            let cost = self.store.commit(changes, &next)?;
             self.commit = next;
             self.crash(Crash::Within(pending.commits))?;
             self.sinks.commit(&self.nodes, &self.commit)?;
             notify_sources(&self.recordings, &self.nodes, &self.commit)?;
             self.crash(Crash::After(pending.commits))?;
             self.confirm_end()?;
+            let cost = CommitCost {
+                waiting_ns: begun_ns.saturating_sub(raised_ns),
+                commit_ns: now_ns().saturating_sub(begun_ns),
+                sync_ns: sync_ns + cost.sync_ns,
+                ..cost
+            };
+            self.control.progress.epoch_ended(Some((epoch, cost)));
+        } else {
+            self.control.progress.epoch_ended(None);
         }
         Ok(())
+    }
+
+    /// Syncs what sinks and sources keep outside the store, if a commit must survive a loss of power. Returns the nanoseconds that it took.
+    fn sync_outside(&self) -> Result<u64, FlowError> {
+        let begun_ns = now_ns();
+        if self.options.sync {
+            self.sinks.sync(&self.nodes)?;
+            for (node, recording) in &self.recordings {
+                recording
+                    .sync()
+                    .map_err(|cause| open_error(&self.nodes[*node], cause))?;
+            }
+        }
+        Ok(now_ns().saturating_sub(begun_ns))
     }
 
     /// Ends the run here if a test asks for it.

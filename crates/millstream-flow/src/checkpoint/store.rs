@@ -18,7 +18,9 @@ use millstream_journal::{
 };
 
 use super::record::{self, Commit, Entries, Entry, Record};
+use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
+use crate::run::progress::CommitCost;
 use crate::state::changes::{Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
 
@@ -395,12 +397,12 @@ impl Store {
         &mut self,
         changes: Vec<Vec<u8>>,
         commit: &Commit,
-    ) -> Result<(), FlowError> {
+    ) -> Result<CommitCost, FlowError> {
         let done = self.try_commit(changes, commit);
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
-    fn try_commit(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<(), Cause> {
+    fn try_commit(&mut self, changes: Vec<Vec<u8>>, commit: &Commit) -> Result<CommitCost, Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
@@ -410,9 +412,15 @@ impl Store {
         bodies.push(record::commit(commit)?);
         // The commit point: the last body is the commit record.
         let range = self.writer.append_many(&bodies)?;
+        let appended_ns = now_ns();
         if self.sync {
             self.writer.sync()?;
         }
+        let cost = CommitCost {
+            bytes: bodies.iter().map(|body| body.len() as u64).sum(),
+            sync_ns: now_ns().saturating_sub(appended_ns),
+            ..CommitCost::default()
+        };
         for (sequence, body) in range.zip(&bodies) {
             self.saved.index.add(sequence, body)?;
         }
@@ -424,7 +432,7 @@ impl Store {
                 ..Retention::default()
             })?;
         }
-        Ok(())
+        Ok(cost)
     }
 
     /// Appends the base of a group to `bodies`.

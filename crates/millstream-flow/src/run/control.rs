@@ -11,6 +11,8 @@ use crate::error::FlowError;
 use crate::run::lag::{PartitionLag, WatchedLag};
 use crate::run::metrics::{OutboxMetrics, StepMetrics};
 use crate::run::pace::Slow;
+use crate::run::progress::Progress;
+use crate::run::watch::WorkerMetrics;
 
 /// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
 /// interpreter.
@@ -69,7 +71,8 @@ struct Peer {
     slow_at_ns: AtomicU64,
     /// The number of packets that were sent to it.
     deliveries: AtomicU64,
-    snapshot: Mutex<Vec<StepMetrics>>,
+    /// What it published last, and when.
+    snapshot: Mutex<(u64, Arc<Vec<StepMetrics>>)>,
 }
 
 impl Default for Peer {
@@ -132,6 +135,7 @@ pub struct Control {
     last_epoch: AtomicU64,
     /// Whether a source has read anything in this run.
     has_input: AtomicBool,
+    pub(crate) progress: Progress,
 }
 
 /// A part of the load in flight that was processed.
@@ -190,6 +194,7 @@ impl Control {
             warns_of_late: true,
             last_epoch: AtomicU64::new(u64::MAX),
             has_input: AtomicBool::new(false),
+            progress: Progress::default(),
         }
     }
 
@@ -551,14 +556,32 @@ impl Control {
     }
 
     pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {
-        *lock(&self.peers[worker].snapshot) = metrics.to_vec();
+        let published = (now_ns(), Arc::new(metrics.to_vec()));
+        let old = std::mem::replace(&mut *lock(&self.peers[worker].snapshot), published);
+        // Whoever reads does not wait while this is freed.
+        drop(old);
     }
 
     pub(crate) fn snapshots(&self) -> Vec<Vec<StepMetrics>> {
-        self.peers
+        let published = self.published();
+        published
             .iter()
-            .map(|peer| lock(&peer.snapshot).clone())
+            .map(|worker| worker.steps.to_vec())
             .collect()
+    }
+
+    /// Returns what each worker published last.
+    pub(crate) fn published(&self) -> Vec<WorkerMetrics> {
+        let published = |peer: &Peer| {
+            let (published_ns, steps) = lock(&peer.snapshot).clone();
+            let in_flight_items = parts(peer.in_flight.load(Ordering::Relaxed)).1;
+            WorkerMetrics {
+                published_ns,
+                steps,
+                in_flight_items,
+            }
+        };
+        self.peers.iter().map(published).collect()
     }
 
     pub(crate) fn worker_ended(&self) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::run::lag::summaries;
 pub use crate::run::lag::{Lag, LagGauge, PartitionLag};
+pub use crate::run::progress::{EpochMetrics, PartitionWatermark};
 
 /// The largest latency of a histogram, four hours. A longer one counts as this.
 const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;

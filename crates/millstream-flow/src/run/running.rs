@@ -11,6 +11,7 @@ use crate::run::control::Control;
 use crate::run::metrics::Report;
 use crate::run::options::Options;
 use crate::run::signals::Signals;
+use crate::run::watch::Watch;
 
 /// A flow that runs on threads of its own.
 pub struct Running {
@@ -54,6 +55,16 @@ impl Running {
             workers: self.control.snapshots(),
             outboxes: self.control.outboxes(),
             lags: self.control.lags(),
+        }
+    }
+
+    /// Returns a view of the run for another thread.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch {
+            flow: self.name.clone(),
+            started: self.started,
+            control: Arc::clone(&self.control),
         }
     }
 

@@ -32,6 +32,9 @@ def run(
     sync: bool = True,
     drop_state: Iterable[str] = (),
     fresh: bool = False,
+    http: str | None = None,
+    http_token: str | None = None,
+    http_open: bool = False,
 ) -> _millstream.Report:
     """Runs a flow until its sources have ended.
 
@@ -61,6 +64,12 @@ def run(
         sync: whether a commit survives a loss of power; False leaves it to the system when it does.
         drop_state: the names of steps whose saved state is dropped.
         fresh: whether everything saved of this flow is dropped, so that it begins anew.
+        http: an address, like ``"127.0.0.1:8080"``, at which a page shows the flow while it runs, and
+            ``/metrics`` has its figures for Prometheus. Port 0 lets the system choose; the log has the
+            address.
+        http_token: a token that readers of that page must have. It is required at an address that other
+            machines can reach, unless ``http_open``.
+        http_open: whether other machines may read the page without a token.
 
     Returns:
         The metrics of the steps.
@@ -68,7 +77,7 @@ def run(
     Raises:
         StepError: a step failed; its ``__cause__`` is the exception of the step.
         FlowUsageError: the flow has a mistake, or an option is out of range.
-        OSError: a connector cannot be opened.
+        OSError: a connector cannot be opened, or the address of the page is in use.
         KeyboardInterrupt: a second signal came, or a step raised it. A SystemExit of a step is raised, too.
 
     Example:
@@ -84,7 +93,22 @@ def run(
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
     saving = checked(workers, state, epoch, sync, drop_state, fresh)
-    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+    observer = observed(http, http_token, http_open)
+    try:
+        return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock, observer=observer)
+    finally:
+        if observer is not None:
+            observer.stop()
+
+
+def observed(address: str | None, token: str | None, open: bool) -> _millstream.Observer | None:
+    """Binds the address of the page of a flow, if there is to be one."""
+    if address is None:
+        if token is not None or open:
+            name = "http_token" if token is not None else "http_open"
+            raise FlowUsageError(f"{name} needs the address of the page: http=")
+        return None
+    return _millstream.Observer(address, token, open)
 
 
 def run_saving(
@@ -96,6 +120,7 @@ def run_saving(
     metrics_interval: float = 1.0,
     clock: _millstream.VirtualClock | None = None,
     rehearsal: _millstream.Rehearsal | None = None,
+    observer: _millstream.Observer | None = None,
 ) -> _millstream.Report:
     """Runs a flow whose options are checked; a rehearsal with one worker on this thread."""
     stopper = _millstream.Stopper()
@@ -105,7 +130,7 @@ def run_saving(
     restore_collector = _calm_collector()
     try:
         report = _millstream.run(
-            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper, rehearsal
+            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper, rehearsal, observer
         )
     except BaseException:
         if not stopper.ended:

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{Either, Full};
-use hyper::body::{Bytes, Incoming};
+pub use hyper::body::Bytes;
+use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -47,10 +48,7 @@ pub struct BoundPages {
 }
 
 /// A server of pages at work. It stops when it is dropped.
-pub struct PagesServer {
-    #[expect(dead_code, reason = "the server stops when it is dropped")]
-    server: Server,
-}
+pub struct PagesServer(#[expect(dead_code, reason = "the server stops when it is dropped")] Server);
 
 /// A request that passed the checks of the server.
 pub struct PageRequest<'a>(&'a Parts);
@@ -73,10 +71,8 @@ pub trait PageHandler: Send + Sync + 'static {
 /// Serves pages on `address`, `host:port` or `unix:PATH`. An address that other machines can reach needs a token, or [`Pages::open`].
 #[must_use]
 pub fn pages(address: &str) -> Pages {
-    let mut rules = ServerRules {
-        timeout: TIMEOUT,
-        ..ServerRules::default()
-    };
+    let mut rules = ServerRules::default();
+    rules.timeout = TIMEOUT;
     rules.set_connections_max(CONNECTIONS_MAX);
     Pages {
         address: address.to_owned(),
@@ -159,7 +155,7 @@ impl BoundPages {
                 connection(socket, Arc::clone(&rules), Arc::clone(&handler), stopped)
             },
         )?;
-        Ok(PagesServer { server })
+        Ok(PagesServer(server))
     }
 }
 

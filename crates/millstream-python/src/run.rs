@@ -19,6 +19,7 @@ use crate::error::{to_python, usage};
 use crate::flow::Flow;
 use crate::gil;
 use crate::logs;
+use crate::observer::Observer;
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
 
@@ -134,6 +135,7 @@ impl Saving {
 
 /// Runs `flow` to its end.
 #[pyfunction]
+#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, observer=None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "they are those of ms.run, which checks and names them"
@@ -148,6 +150,7 @@ pub(crate) fn run(
     recovery: Option<Saving>,
     stopper: &Bound<'_, Stopper>,
     rehearsal: Option<&Bound<'_, Rehearsal>>,
+    observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
@@ -168,8 +171,16 @@ pub(crate) fn run(
         let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
+    let observer = observer.map(|observer| &observer.get().engine);
+    let options = observer.map_or_else(
+        || options.clone(),
+        |observer| observer.options(options.clone()),
+    );
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
     stopper.get().watch(running.control());
+    if let Some(observer) = observer {
+        gil::unlocked(|| observer.watch(engine.describe(), running.watch()));
+    }
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {

@@ -144,7 +144,9 @@ impl Progress {
     pub(crate) fn epochs(&self) -> Option<EpochMetrics> {
         let epochs = lock(&self.epochs);
         let age = Duration::from_nanos(now_ns().saturating_sub(epochs.ended_ns));
-        epochs.metrics.map(|metrics| EpochMetrics { age, ..metrics })
+        epochs
+            .metrics
+            .map(|metrics| EpochMetrics { age, ..metrics })
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Moment {
     pub epochs: Option<EpochMetrics>,
     /// Whether sources pause because too much is in flight, or an outbox is full.
     pub sources_paused: bool,
+    /// Whether an outbox is so full that sources pause until it has delivered.
+    pub outbox_full: bool,
     /// Whether every worker has opened its connectors.
     pub open: bool,
     /// Whether the flow was asked to end, or has failed.
@@ -75,6 +77,7 @@ impl Watch {
             watermarks: self.control.progress.watermarks(),
             epochs: self.control.progress.epochs(),
             sources_paused: self.control.congested(),
+            outbox_full: self.control.waits_for_delivery(),
             open: self.control.all_built() && !self.control.aborted(),
             ending: self.control.stopping() || self.control.aborted(),
         }

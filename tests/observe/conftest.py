@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,13 @@ class Tab:
         self.errors: list[str] = []
         page.on("console", lambda message: self._note(message.type, message.text))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def wait(self, condition: str) -> None:
+        """Waits until an expression of JavaScript is true. ``wait_for_function`` needs `eval`, which the page forbids."""
+        end = time.monotonic() + PATIENCE_MS / 1000
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < end, f"{condition}: not within {PATIENCE_MS / 1000} s; {self.errors}"
+            self.page.wait_for_timeout(50)
 
     def _note(self, kind: str, text: str) -> None:
         if kind in ("error", "warning"):

@@ -110,7 +110,9 @@ class Observed:
         return self.json(f"/api/history.json?of={of}&name={quote(name)}")
 
     def step(self, name: str) -> Any:
-        return next(step for step in self.snapshot()["steps"] if step["name"] == name)
+        """The figures of a step, as soon as the page shows the flow."""
+        steps = until("the steps", lambda: self.snapshot()["steps"])
+        return next(step for step in steps if step["name"] == name)
 
     def wait_running(self) -> None:
         until("the flow runs", lambda: self.get("/readyz")[0] == 200)

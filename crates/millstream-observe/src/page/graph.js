@@ -3,6 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const TEXT_MAX = 25;
+const NAME_MAX = 22;
 
 // An element of SVG. Text and names come from users: they are set as text and attributes, never as markup.
 function svg(kind, attributes, text) {
@@ -12,9 +13,9 @@ function svg(kind, attributes, text) {
   return element;
 }
 
-function shortened(text) {
+function shortened(text, limit = TEXT_MAX) {
   const characters = Array.from(text);
-  return characters.length > TEXT_MAX ? characters.slice(0, TEXT_MAX - 1).join("") + "…" : text;
+  return characters.length > limit ? characters.slice(0, limit - 1).join("") + "…" : text;
 }
 
 function stripes() {
@@ -32,6 +33,8 @@ class Graph {
   // `choose` is called with the index of a node that was chosen.
   constructor(place, graph, choose) {
     this.nodes = [];
+    this.place = place;
+    this.cause = -1;
     const picture = svg("svg", { width: graph.width, height: graph.height, viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
     picture.append(stripes());
     for (const edge of graph.edges) picture.append(svg("path", { class: edge.exchanged ? "edge exchanged" : "edge", d: edge.path }));
@@ -52,7 +55,7 @@ class Graph {
       load: svg("text", { x: 10, y: 73 }, ""),
       bar: svg("rect", { class: "bar", x: 0, y: height - 4, width: 0, height: 4 }),
     };
-    group.append(svg("text", { class: "name", x: 10, y: 20 }, shortened(node.name)));
+    group.append(svg("text", { class: "name", x: 10, y: 20 }, shortened(node.name, NAME_MAX)));
     for (const part of Object.values(parts)) group.append(part);
     group.addEventListener("click", choose);
     group.addEventListener("keydown", (event) => {
@@ -65,8 +68,18 @@ class Graph {
     return group;
   }
 
+  // Brings the step that limits the flow into view, once for each such step.
+  follow(cause) {
+    if (cause === this.cause) return;
+    this.cause = cause;
+    if (cause < 0) return;
+    const { node, width } = this.nodes[cause];
+    this.place.scrollTo({ left: node.x + width / 2 - this.place.clientWidth / 2, top: node.y - this.place.clientHeight / 2 });
+  }
+
   // Shows the figures of the steps, and which one was chosen.
   show(steps, chosen) {
+    this.follow(steps.findIndex((step) => step.mark === "cause"));
     this.nodes.forEach(({ group, parts, node, width }, index) => {
       const step = steps[index];
       if (!step) return;

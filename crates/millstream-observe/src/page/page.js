@@ -4,6 +4,9 @@
 const RETRY_MS = 1000;
 const SILENT_MS = 4000;
 
+// Columns of text are at the left.
+const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by"]);
+
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 
@@ -49,6 +52,7 @@ function table(id, head, rows) {
       const column = document.createElement("th");
       column.scope = "col";
       column.textContent = title;
+      if (TEXT_COLUMNS.has(title)) column.className = "text";
       row.append(column);
     }
     place.createTBody();

@@ -102,7 +102,7 @@ def run(
 
 
 def observed(address: str | None, token: str | None, open: bool) -> _millstream.Observer | None:
-    """Binds the address of the page of a flow, if there is to be one."""
+    """Binds the address of the page of a flow, if it has one."""
     if address is None:
         if token is not None or open:
             name = "http_token" if token is not None else "http_open"
@@ -130,7 +130,16 @@ def run_saving(
     restore_collector = _calm_collector()
     try:
         report = _millstream.run(
-            flow._flow, workers, spin, on_metrics, metrics_interval, clock, saving, stopper, rehearsal, observer
+            flow._flow,
+            workers,
+            spin,
+            on_metrics,
+            metrics_interval,
+            clock,
+            saving,
+            stopper,
+            rehearsal,
+            observer,
         )
     except BaseException:
         if not stopper.ended:

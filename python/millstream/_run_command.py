@@ -98,18 +98,6 @@ def parse(arguments: list[str]) -> Any:
         action="store_true",
         help="drop all saved state of this flow in the state directory, and start again",
     )
-    parser.add_argument(
-        "--http", metavar="ADDR", help="show the flow on a page at this address, like 127.0.0.1:8080"
-    )
-    parser.add_argument(
-        "--http-token-file",
-        type=token,
-        metavar="FILE",
-        help="a file with the token that readers of the page must have; required where other machines can read",
-    )
-    parser.add_argument(
-        "--http-open", action="store_true", help="let other machines read the page without a token"
-    )
     from ._logs import LEVELS
 
     parser.add_argument(
@@ -124,8 +112,10 @@ def parse(arguments: list[str]) -> Any:
         default="text",
         help="how: text, or JSON objects with the fields flow, step, key (default text)",
     )
+    from ._page_options import add_http, check_http
     from ._replay_command import add_replay, check_replay
 
+    add_http(parser)
     add_replay(parser)
     parser.add_argument(
         "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
@@ -136,27 +126,10 @@ def parse(arguments: list[str]) -> Any:
         raise UsageError("--drop-state needs --state")
     if options.fresh and options.state is None:
         raise UsageError("--fresh needs --state")
-    if options.http is None and (options.http_token_file is not None or options.http_open):
-        raise UsageError("--http-token-file and --http-open need --http")
-    if options.http is not None and options.replay:
-        raise UsageError("--http shows a run, not a replay")
+    check_http(options)
     if not 1 <= options.workers <= 256:
         raise UsageError(f"--workers is a number from 1 to 256, not {options.workers}")
     return options
-
-
-def token(path: str) -> str:
-    """The token in a file, without the line end."""
-    import argparse
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
-    if not found:
-        raise argparse.ArgumentTypeError(f"{path}: the file is empty")
-    return found
 
 
 def length(text: str) -> float:

@@ -31,7 +31,7 @@ class Tab:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def wait(self, condition: str) -> None:
-        """Waits until an expression of JavaScript is true. ``wait_for_function`` needs `eval`, which the page forbids."""
+        """Waits until an expression is true; ``wait_for_function`` needs ``eval``, which the page forbids."""
         end = time.monotonic() + PATIENCE_MS / 1000
         while not self.page.evaluate(condition):
             assert time.monotonic() < end, f"{condition}: not within {PATIENCE_MS / 1000} s; {self.errors}"

@@ -68,7 +68,17 @@ class Observed:
     def __init__(self, folder: Path, program: str, *options: str, address: str = "127.0.0.1:0") -> None:
         file = folder / "observed_flow.py"
         file.write_text(program)
-        command = [sys.executable, "-m", "millstream", "run", str(file), "--http", address, "--metrics", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "millstream",
+            "run",
+            str(file),
+            "--http",
+            address,
+            "--metrics",
+            *options,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         said: queue.Queue[str | None] = queue.Queue()
@@ -92,7 +102,9 @@ class Observed:
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         client = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
         try:
-            client.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+            client.request(
+                method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+            )
             answer = client.getresponse()
             return answer.status, answer.read().decode()
         finally:

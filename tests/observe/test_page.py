@@ -160,6 +160,10 @@ def test_a_flow_shows_itself_in_a_notebook() -> None:
     import millstream as ms
 
     flow = ms.Flow("squares & more")
-    flow.source("<i>", ms.testing.items([1])).map(lambda n: n * n, name="squares").sink("out", ms.testing.discard())
+    flow.source("<i>", ms.testing.items([1])).map(lambda n: n * n, name="squares").sink(
+        "out", ms.testing.discard()
+    )
     html = flow._repr_html_()
-    assert html.startswith("<svg") and "&lt;i&gt;" in html and "<i>" not in html and "squares &amp; more" in html
+    assert (
+        html.startswith("<svg") and "&lt;i&gt;" in html and "<i>" not in html and "squares &amp; more" in html
+    )

@@ -1,4 +1,4 @@
-"""The server of the page: what it answers, whom it refuses, and that nobody who reads it disturbs the flow."""
+"""The server of the page: its answers and refusals, and clients that must not disturb the flow."""
 
 import socket
 import subprocess
@@ -129,5 +129,9 @@ def test_clients_that_abuse_the_server_do_not_disturb_the_flow(tmp_path: Path) -
             thread.join()
         for client in idle:
             client.close()
-        counts = {line.split()[0]: line.split()[1:3] for line in errors.splitlines() if line.startswith(("out ", "numbers "))}
+        counts = {
+            line.split()[0]: line.split()[1:3]
+            for line in errors.splitlines()
+            if line.startswith(("out ", "numbers "))
+        }
         assert counts["out"][0] == str(ITEMS), errors

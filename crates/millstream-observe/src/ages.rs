@@ -4,12 +4,23 @@
 
 use millstream_flow::metrics::StepMetrics;
 
-use crate::snapshot::Ages;
+use serde::Serialize;
 
 /// The upper bounds of the buckets that `/metrics` reports, in seconds; the last bucket has none.
 pub(crate) const BUCKETS: [f64; 11] = [
     1e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 10.0,
 ];
+
+/// Ages of items at the end of a step, since they were complete at the source; seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ages {
+    /// Half are younger.
+    pub p50: f64,
+    /// One in 100 is older.
+    pub p99: f64,
+    /// One in 1,000 is older.
+    pub p999: f64,
+}
 
 /// Ages in nanoseconds with their counts, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -111,7 +111,7 @@ fn entry(snapshot: &Snapshot) -> Entry {
         .map(|value| value as f32)
     });
     let steps = snapshot.steps.iter().take(STEPS_MAX).map(|step| {
-        let age = |of: fn(&crate::snapshot::Ages) -> f64| number(step.ages.as_ref().map(of));
+        let age = |of: fn(&crate::ages::Ages) -> f64| number(step.ages.as_ref().map(of));
         [
             step.in_rate as f32,
             step.out_rate as f32,

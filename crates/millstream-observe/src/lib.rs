@@ -51,12 +51,13 @@ mod process;
 mod sampler;
 mod snapshot;
 
+pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
 pub use snapshot::{
-    Ages, Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot,
-    SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
+    Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot,
+    State, StepSnapshot, WorkerSnapshot,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

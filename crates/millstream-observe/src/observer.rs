@@ -18,7 +18,7 @@ use crate::sampler::Sampler;
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The address of a page, and who may read it. See [`http`].
+/// The address of a page, and its readers. See [`http`].
 #[derive(Clone, Debug)]
 pub struct Http(Pages);
 
@@ -112,7 +112,7 @@ impl Observer {
         &self.address
     }
 
-    /// Returns the options of a run that is to be watched: its workers publish their metrics once a second.
+    /// Returns the options of a run that this observer watches: its workers publish their metrics once a second.
     #[must_use]
     pub fn options(&self, options: Options) -> Options {
         let publish = options.publish.map_or(INTERVAL, |at| at.min(INTERVAL));

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use millstream_flow::graph::Description;
-use millstream_flow::metrics::{Lag, PartitionWatermark, StepMetrics};
-use millstream_flow::watch::{Moment, WorkerMetrics};
+use millstream_flow::metrics::{Lag, PartitionWatermark, StepMetrics, WorkerMetrics};
+use millstream_flow::watch::Moment;
 
 use crate::ages::Recorded;
 use crate::judge::judge;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ages::BUCKETS;
+use crate::ages::{Ages, BUCKETS};
 
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -66,17 +66,6 @@ pub enum Mark {
     Cause,
     /// It could do more, and waits for the step that limits the flow.
     Waiting,
-}
-
-/// Ages of items at the end of a step, since they were complete at the source; seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Ages {
-    /// Half are younger.
-    pub p50: f64,
-    /// One in 100 is older.
-    pub p99: f64,
-    /// One in 1,000 is older.
-    pub p999: f64,
 }
 
 /// A source, step or sink.

@@ -171,16 +171,8 @@ pub(crate) fn run(
         let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
-    let observer = observer.map(|observer| &observer.get().engine);
-    let options = observer.map_or_else(
-        || options.clone(),
-        |observer| observer.options(options.clone()),
-    );
-    let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
+    let running = begin(py, &engine, options, observer)?;
     stopper.get().watch(running.control());
-    if let Some(observer) = observer {
-        gil::unlocked(|| observer.watch(engine.describe(), running.watch()));
-    }
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {
@@ -214,6 +206,25 @@ pub(crate) fn run(
             Ok(report)
         }
     }
+}
+
+/// Starts a flow, and shows it if it has a page.
+fn begin(
+    py: Python<'_>,
+    engine: &millstream_flow::Flow,
+    options: Options,
+    observer: Option<&Bound<'_, Observer>>,
+) -> PyResult<Running> {
+    let observer = observer.map(|observer| &observer.get().engine);
+    let started = gil::unlocked(|| {
+        let Some(observer) = observer else {
+            return engine.start(options);
+        };
+        let running = engine.start(observer.options(options))?;
+        observer.watch(engine.describe(), running.watch());
+        Ok(running)
+    });
+    started.map_err(|error| to_python(py, error))
 }
 
 /// The options of a run that is no rehearsal; with an interval metrics are published that often.

@@ -9,10 +9,9 @@ use mio::Waker;
 use crate::clock::now_ns;
 use crate::error::FlowError;
 use crate::run::lag::{PartitionLag, WatchedLag};
-use crate::run::metrics::{OutboxMetrics, StepMetrics};
+use crate::run::metrics::{OutboxMetrics, StepMetrics, WorkerMetrics};
 use crate::run::pace::Slow;
 use crate::run::progress::Progress;
-use crate::run::watch::WorkerMetrics;
 
 /// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
 /// interpreter.
@@ -558,7 +557,7 @@ impl Control {
     pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {
         let published = (now_ns(), Arc::new(metrics.to_vec()));
         let old = std::mem::replace(&mut *lock(&self.peers[worker].snapshot), published);
-        // Whoever reads does not wait while this is freed.
+        // A reader does not wait while this is freed.
         drop(old);
     }
 

@@ -1,14 +1,12 @@
 //! What a run publishes beside the counters of its steps: its epochs, and the event time of partitions.
 //!
-//! Each figure is written where it changes, once a turn or once an epoch, and read by whoever watches the run.
+//! Each figure is written where it changes, once a turn or once an epoch, and read by a [`Watch`](crate::run::watch::Watch).
 
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::now_ns;
-use crate::run::control::lock;
 use crate::time::BEFORE_ALL;
 
 /// The commits of a run with a state directory: sums since its start, and the last one.
@@ -79,6 +77,11 @@ impl WatermarkGauge {
             watermark_ns: at,
         })
     }
+}
+
+/// Locks a mutex and ignores poisoning: the values of these mutexes are consistent at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The epochs of a run so far, and when the last one ended.

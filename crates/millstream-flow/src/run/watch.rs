@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::now_ns;
 use crate::run::control::Control;
 use crate::run::lag::PartitionLag;
-use crate::run::metrics::{OutboxMetrics, StepMetrics};
+use crate::run::metrics::{OutboxMetrics, WorkerMetrics};
 use crate::run::progress::{EpochMetrics, PartitionWatermark};
 
 /// A view of a running flow. [`Running::watch`](crate::Running::watch) returns it.
@@ -17,17 +17,6 @@ pub struct Watch {
     pub(super) flow: String,
     pub(super) started: u64,
     pub(super) control: Arc<Control>,
-}
-
-/// The metrics of one worker as it published them last.
-#[derive(Clone, Debug, Default)]
-pub struct WorkerMetrics {
-    /// When it published them: nanoseconds of the [clock of the engine](crate::clock::now_ns), or 0 if it has not yet.
-    pub published_ns: u64,
-    /// Its steps, in the order of the flow.
-    pub steps: Arc<Vec<StepMetrics>>,
-    /// The number of items on their way to it.
-    pub in_flight_items: usize,
 }
 
 /// The state of a run at one moment.

@@ -1,0 +1,45 @@
+"""The options of the page of a running flow: its address and its readers."""
+
+from __future__ import annotations
+
+import argparse
+
+from ._command_errors import UsageError
+
+__all__ = ["add_http", "check_http"]
+
+
+def add_http(parser: argparse.ArgumentParser) -> None:
+    """Adds the options to a verb."""
+    parser.add_argument(
+        "--http", metavar="ADDR", help="show the flow on a page at this address, like 127.0.0.1:8080"
+    )
+    parser.add_argument(
+        "--http-token-file",
+        type=token,
+        metavar="FILE",
+        help="a file with the token of the readers of the page; required where other machines can read",
+    )
+    parser.add_argument(
+        "--http-open", action="store_true", help="let other machines read the page without a token"
+    )
+
+
+def check_http(options: argparse.Namespace) -> None:
+    """Refuses options that contradict each other."""
+    if options.http is None and (options.http_token_file is not None or options.http_open):
+        raise UsageError("--http-token-file and --http-open need --http")
+    if options.http is not None and options.replay:
+        raise UsageError("--http shows a run, not a replay")
+
+
+def token(path: str) -> str:
+    """The token in a file, without the line end."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"{path}: the file is empty")
+    return found

@@ -87,6 +87,13 @@ class Flow:
     def describe(self, format: str) -> str: ...
 
 @final
+class Observer:
+    def __new__(cls, address: str, token: str | None, open: bool) -> Self: ...
+    @property
+    def address(self) -> str: ...
+    def stop(self) -> None: ...
+
+@final
 class Pipe:
     def step(
         self, kind: str, name: str, shape: str, make: Callable[[], object], on_error: object
@@ -250,6 +257,7 @@ def run(
     stopper: Stopper,
     rehearsal: Rehearsal | None,
     cluster: object,
+    observer: Observer | None = None,
 ) -> Report: ...
 def start(
     flow: Flow,

@@ -35,6 +35,9 @@ def run(
     drop_state: Iterable[str] = (),
     fresh: bool = False,
     cluster: Cluster | None = None,
+    http: str | None = None,
+    http_token: str | None = None,
+    http_open: bool = False,
 ) -> _millstream.Report:
     """Runs a flow until its sources have ended.
 
@@ -66,6 +69,12 @@ def run(
         fresh: whether everything saved of this flow is dropped, so that it begins anew.
         cluster: the place of this process among several that run the flow together; ``workers`` is then the
             number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
+        http: an address, like ``"127.0.0.1:8080"``, at which a page shows the flow while it runs, and
+            ``/metrics`` has its figures for Prometheus. Port 0 lets the system choose; the log has the
+            address.
+        http_token: a token that readers of that page must have. It is required at an address that other
+            machines can reach, unless ``http_open``.
+        http_open: whether other machines may read the page without a token.
 
     Returns:
         The metrics of the steps; with ``cluster`` those of this process.
@@ -73,7 +82,7 @@ def run(
     Raises:
         StepError: a step failed; its ``__cause__`` is the exception of the step.
         FlowUsageError: the flow has a mistake, or an option is out of range.
-        OSError: a connector cannot be opened.
+        OSError: a connector cannot be opened, or the address of the page is in use.
         MemberLostError: another process of ``cluster`` was lost.
         KeyboardInterrupt: a second signal came, or a step raised it. A SystemExit of a step is raised, too.
 
@@ -92,7 +101,22 @@ def run(
     saving = checked(workers, state, epoch, sync, drop_state, fresh)
     if cluster is not None and not isinstance(cluster, Cluster):
         raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
-    return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock, cluster=cluster)
+    observer = observed(http, http_token, http_open)
+    try:
+        return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock, cluster=cluster, observer=observer)
+    finally:
+        if observer is not None:
+            observer.stop()
+
+
+def observed(address: str | None, token: str | None, open: bool) -> _millstream.Observer | None:
+    """Binds the address of the page of a flow, if it has one."""
+    if address is None:
+        if token is not None or open:
+            name = "http_token" if token is not None else "http_open"
+            raise FlowUsageError(f"{name} needs the address of the page: http=")
+        return None
+    return _millstream.Observer(address, token, open)
 
 
 def run_saving(
@@ -106,6 +130,7 @@ def run_saving(
     rehearsal: _millstream.Rehearsal | None = None,
     cluster: Cluster | None = None,
     on_start: Callable[[], object] | None = None,
+    observer: _millstream.Observer | None = None,
 ) -> _millstream.Report:
     """Runs a flow whose options are checked; a rehearsal with one worker on this thread.
 
@@ -129,6 +154,7 @@ def run_saving(
             stopper,
             rehearsal,
             cluster,
+            observer,
         )
     except BaseException as error:
         if not stopper.ended:

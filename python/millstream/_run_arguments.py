@@ -45,8 +45,10 @@ def parse(arguments: list[str]) -> Any:
     add_state(parser)
     add_processes(parser)
     add_log(parser)
+    from ._page_options import add_http, check_http
     from ._replay_command import add_replay, check_replay
 
+    add_http(parser)
     add_replay(parser)
     parser.add_argument(
         "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
@@ -58,6 +60,7 @@ def parse(arguments: list[str]) -> Any:
             raise UsageError(f"--{name.replace('_', '-')} needs --state")
     if not 1 <= options.workers <= WORKERS_MAX:
         raise UsageError(f"--workers is a number from 1 to {WORKERS_MAX}, not {options.workers}")
+    check_http(options)
     check_processes(options)
     return options
 

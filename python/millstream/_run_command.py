@@ -121,6 +121,7 @@ def log_process(options: Any) -> int | None:
 
 def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
     """Runs the flow; returns its report."""
+    from ._page_options import observer_of
     from ._run import run_saving
     from ._run_options import checked
 
@@ -139,11 +140,17 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         options.drop_state,
         options.fresh,
     )
-    return run_saving(
-        flow,
-        options.workers,
-        saving,
-        options.spin,
-        cluster=options.cluster,
-        on_start=on_start,
-    )
+    observer = observer_of(options)
+    try:
+        return run_saving(
+            flow,
+            options.workers,
+            saving,
+            options.spin,
+            cluster=options.cluster,
+            on_start=on_start,
+            observer=observer,
+        )
+    finally:
+        if observer is not None:
+            observer.stop()

@@ -23,6 +23,7 @@ pub(crate) mod pace;
 mod packet;
 pub(crate) mod plan;
 pub mod poller;
+pub(crate) mod progress;
 mod remote;
 mod reports;
 mod running;
@@ -31,6 +32,7 @@ mod signals;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod start;
+pub mod watch;
 mod wire;
 mod worker;
 

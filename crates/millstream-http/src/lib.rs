@@ -45,6 +45,7 @@ mod gateway;
 mod group_sync;
 mod listen;
 mod origin;
+pub mod pages;
 mod post;
 mod refusal;
 mod request_body;

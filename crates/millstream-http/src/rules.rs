@@ -94,14 +94,19 @@ impl ServerRules {
         check_bearer(self.token.as_deref(), headers)
     }
 
+    /// Refuses pages that read from a local server under a name of their own.
+    pub(crate) fn check_name(&self, request: &Parts) -> Result<(), Refusal> {
+        match self.is_local {
+            true => check_host(&self.origins, &request.headers),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses requests for a feed without the token in their header, or in the parameter `token` of their query. Without a token, pages
     /// are refused that read from a local server under a name of their own.
     pub(crate) fn check_reader(&self, request: &Parts) -> Result<(), Refusal> {
         let Some(token) = &self.token else {
-            return match self.is_local {
-                true => check_host(&self.origins, &request.headers),
-                false => Ok(()),
-            };
+            return self.check_name(request);
         };
         if let Some(given) = bearer(&request.headers) {
             return check_given(token, given);

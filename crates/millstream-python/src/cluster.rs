@@ -44,7 +44,9 @@ impl Place {
     /// The cluster that this place is in; the wait for the others ends when `stopper` is asked to stop.
     pub(crate) fn cluster(self, stopper: &Bound<'_, Stopper>) -> PyResult<Arc<dyn Cluster>> {
         let py = stopper.py();
-        let settings = self.settings().map_err(|error| usage(py, &error.to_string()))?;
+        let settings = self
+            .settings()
+            .map_err(|error| usage(py, &error.to_string()))?;
         let processes = Processes::new(settings).map_err(|error| usage(py, &error.to_string()))?;
         Ok(Arc::new(Attentive {
             processes,

@@ -53,9 +53,10 @@ impl Flow {
             "text" => Ok(description.to_string()),
             "json" => Ok(description.to_json().to_string()),
             "mermaid" => Ok(description.to_mermaid()),
+            "svg" => Ok(millstream_observe::svg(&description)),
             other => Err(usage(
                 py,
-                &format!("format is \"text\", \"json\" or \"mermaid\", not \"{other}\""),
+                &format!("format is \"text\", \"json\", \"mermaid\" or \"svg\", not \"{other}\""),
             )),
         }
     }

@@ -29,6 +29,7 @@ mod kernel_states;
 mod keyed;
 mod logic;
 mod logs;
+mod observer;
 mod pickled;
 mod pipe;
 mod policy;
@@ -71,6 +72,8 @@ mod _millstream {
     use crate::kafka::kafka_message_time;
     #[pymodule_export]
     use crate::logic::KeyContext;
+    #[pymodule_export]
+    use crate::observer::Observer;
     #[pymodule_export]
     use crate::pipe::Pipe;
     #[pymodule_export]

@@ -20,6 +20,7 @@ use crate::error::{to_python, usage};
 use crate::flow::Flow;
 use crate::gil;
 use crate::logs;
+use crate::observer::Observer;
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
 
@@ -140,6 +141,7 @@ impl Saving {
 
 /// Runs `flow` to its end.
 #[pyfunction]
+#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "they are those of ms.run, which checks and names them"
@@ -155,14 +157,13 @@ pub(crate) fn run(
     stopper: &Bound<'_, Stopper>,
     rehearsal: Option<&Bound<'_, Rehearsal>>,
     cluster: Option<Place>,
+    observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
-        cluster: cluster
-            .map(|place| place.cluster(stopper))
-            .transpose()?,
+        cluster: cluster.map(|place| place.cluster(stopper)).transpose()?,
         ..options(
             py,
             (workers, spin),
@@ -178,7 +179,7 @@ pub(crate) fn run(
         let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
-    let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
+    let running = begin(py, &engine, options, observer)?;
     stopper.get().watch(running.control());
     if let Some(call) = &stopper.get().on_start {
         call.call0(py)?;
@@ -216,6 +217,25 @@ pub(crate) fn run(
             Ok(report)
         }
     }
+}
+
+/// Starts a flow, and shows it if it has a page.
+fn begin(
+    py: Python<'_>,
+    engine: &millstream_flow::Flow,
+    options: Options,
+    observer: Option<&Bound<'_, Observer>>,
+) -> PyResult<Running> {
+    let observer = observer.map(|observer| &observer.get().engine);
+    let started = gil::unlocked(|| {
+        let Some(observer) = observer else {
+            return engine.start(options);
+        };
+        let running = engine.start(observer.options(options))?;
+        observer.watch(engine.describe(), running.watch());
+        Ok(running)
+    });
+    started.map_err(|error| to_python(py, error))
 }
 
 /// The options of a run that is no rehearsal; with an interval metrics are published that often.

@@ -1,7 +1,7 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
 //! This crate re-exports the others for users in Rust. Journals and records are always there; the rest are features, all on by default
-//! but the last three:
+//! but the last five:
 //!
 //! | feature | module | what it is |
 //! |---|---|---|
@@ -11,6 +11,7 @@
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
 //! | `http` | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |
+//! | `observe` | [`observe`] | a page that shows a running flow, and its metrics for Prometheus |
 //! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
 //! | `kafka` | [`kafka`] | topics of Kafka as sources and sinks of flows |
 //! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |
@@ -41,6 +42,8 @@ pub use millstream_journal as journal;
 pub use millstream_kafka as kafka;
 #[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
+#[cfg(feature = "observe")]
+pub use millstream_observe as observe;
 #[cfg(feature = "queue")]
 pub use millstream_queue as queue;
 #[cfg(feature = "replication")]

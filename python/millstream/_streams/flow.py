@@ -136,11 +136,11 @@ class Flow(Verbs):
         saving = checked(workers, state, epoch, sync, drop_state, fresh)
         return Running(_millstream.start(self._flow, workers, spin, clock, saving))
 
-    def describe(self, format: Literal["text", "json", "mermaid"] = "text") -> str:
+    def describe(self, format: Literal["text", "json", "mermaid", "svg"] = "text") -> str:
         """Returns the graph of the flow.
 
         Args:
-            format: ``"text"``, ``"json"`` or ``"mermaid"``.
+            format: ``"text"``, ``"json"``, ``"mermaid"``, or ``"svg"`` for a picture.
 
         Returns:
             The graph as text.
@@ -164,3 +164,7 @@ class Flow(Verbs):
 
     def __repr__(self) -> str:
         return f"<flow {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """The picture of the flow in a notebook."""
+        return self._flow.describe("svg")

@@ -1,6 +1,7 @@
 //! `millstream-bench market-spread`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use millstream_cli::failure::Failure;
 use millstream_cli::figures::median_index;
@@ -47,6 +48,9 @@ pub struct Args {
     /// The seed of the data.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Show the flow on a page at this address, to measure what that costs.
+    #[arg(long, value_name = "ADDR", conflicts_with = "python")]
+    http: Option<String>,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -72,6 +76,8 @@ struct Runs {
 pub fn run(args: &Args) -> Result<(), Failure> {
     check(args.rate, args.seconds)?;
     let stop = Stop::on_signals()?;
+    let bind = |address: &String| millstream_observe::http(address).bind().map(Arc::new);
+    let observer = args.http.as_ref().map(bind).transpose();
     let plan = Plan {
         workers: args.workers,
         spin: args.spin,
@@ -81,6 +87,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         rate: (args.rate > 0.0).then_some(args.rate),
         seconds: args.seconds,
         seed: args.seed,
+        observer: observer.map_err(Failure::failed)?,
         stop: stop.flag(),
     };
     let measure: rig::Measure = match args.python {

@@ -23,6 +23,7 @@ use crate::cluster::Raise;
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
+use crate::run::progress::CommitTimer;
 
 /// The length of an epoch if the configured length is zero.
 const PACE_NS: u64 = 100_000;
@@ -50,6 +51,7 @@ pub(crate) struct Committer {
     pub(crate) roots: usize,
     /// The commits with other processes, in a run of several.
     pub(crate) shared: Option<SharedCommits>,
+    pub(crate) timer: CommitTimer,
 }
 
 /// An epoch that all operators of this process have completed.
@@ -106,6 +108,8 @@ impl Committer {
         };
         let mut since = now_ns();
         let had_ended = self.commit.finished;
+        let progress = &self.control.progress;
+        progress.begin_epochs(self.base, self.options.epoch);
         while !self.is_over(&pending) {
             let left = self.left(since);
             let may_raise = self.control.epoch() == pending.epoch_of_run
@@ -161,8 +165,9 @@ impl Committer {
         match &mut self.shared {
             _ if !may_raise => None,
             Some(shared) => shared.take_drained(),
-            None => std::mem::take(&mut pending.drained)
-                .then(|| self.control.has_input() || !had_ended),
+            None => {
+                std::mem::take(&mut pending.drained).then(|| self.control.has_input() || !had_ended)
+            }
         }
     }
 
@@ -189,7 +194,8 @@ impl Committer {
     }
 
     /// Ends the running epoch in this process.
-    pub(super) fn apply(&self, raise: Raise) {
+    pub(super) fn apply(&mut self, raise: Raise) {
+        self.timer.raised();
         match raise {
             Raise::Next => self.control.raise_epoch(),
             Raise::Ending => self.control.end_after_epoch(),
@@ -208,12 +214,14 @@ impl Committer {
 
     /// Commits the next epoch, which is complete; with several processes prepares it.
     fn commit(&mut self, pending: &mut PendingParts) -> Result<(), FlowError> {
+        self.timer.complete();
         let complete = self.complete(pending);
         if self.shared.is_some() {
             return self.prepare(complete, pending);
         }
         pending.epoch_of_run += 1;
         let Some(next) = complete.next else {
+            self.control.progress.epoch_ended(None);
             return Ok(());
         };
         self.sync_outputs()?;
@@ -257,16 +265,18 @@ impl Committer {
     }
 
     /// Makes what sinks and recordings have written for an epoch survive a loss of power.
-    pub(super) fn sync_outputs(&self) -> Result<(), FlowError> {
+    pub(super) fn sync_outputs(&mut self) -> Result<(), FlowError> {
         if !self.options.sync {
             return Ok(());
         }
+        let begun_ns = now_ns();
         self.sinks.sync(&self.nodes)?;
         for (node, recording) in &self.recordings {
             recording
                 .sync()
                 .map_err(|cause| open_error(&self.nodes[*node], cause))?;
         }
+        self.timer.synced(begun_ns);
         Ok(())
     }
 
@@ -275,7 +285,11 @@ impl Committer {
         self.sinks.commit(&self.nodes, &self.commit)?;
         notify_sources(&self.recordings, &self.nodes, &self.commit)?;
         self.crash(Crash::After(pending.commits))?;
-        self.confirm_end()
+        self.confirm_end()?;
+        let cost = self.timer.committed(self.store.take_cost());
+        let epoch = self.commit.epoch;
+        self.control.progress.epoch_ended(Some((epoch, cost)));
+        Ok(())
     }
 
     /// Ends the run here if a test asks for it.

@@ -110,6 +110,7 @@ impl Committer {
             shared.prepared = Some(Prepared { epoch, next });
             shared.member.prepared(epoch, is_changed, is_last);
         }
+        self.timer.prepared();
         Ok(())
     }
 
@@ -208,8 +209,14 @@ impl Committer {
     ) -> Option<Commit> {
         let shared = self.shared.as_mut()?;
         shared.is_over |= is_last;
-        let prepared = shared.prepared.take_if(|prepared| prepared.epoch == epoch)?;
+        let prepared = shared
+            .prepared
+            .take_if(|prepared| prepared.epoch == epoch)?;
         pending.epoch_of_run += 1;
+        self.timer.decided();
+        if prepared.next.is_none() {
+            self.control.progress.epoch_ended(None);
+        }
         prepared.next
     }
 }

@@ -19,7 +19,9 @@ use millstream_journal::{
 };
 
 use super::record::{self, Commit, Entries, Entry, Record};
+use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
+use crate::run::progress::CommitCost;
 use crate::state::changes::{Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
 
@@ -368,6 +370,8 @@ pub(crate) struct Store {
     sync: bool,
     /// The records of the epoch that is prepared, and the number of the first.
     prepared: Option<(u64, Vec<Vec<u8>>)>,
+    /// What was appended since the cost was taken last.
+    cost: CommitCost,
 }
 
 impl Store {
@@ -395,6 +399,7 @@ impl Store {
             },
             sync,
             prepared: None,
+            cost: CommitCost::default(),
         })
     }
 
@@ -427,11 +432,11 @@ impl Store {
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let mut done = || -> Result<(), Cause> {
+        let done = || -> Result<(), Cause> {
             let mut bodies = self.with_bases(changes)?;
             bodies.push(record::commit(commit)?);
             // The commit point: the last body is the commit record.
-            let first = self.writer.append_many(&bodies)?.start;
+            let first = self.write(&bodies)?;
             self.sync()?;
             self.add(first, &bodies)?;
             self.prune()
@@ -447,10 +452,10 @@ impl Store {
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let mut done = || -> Result<(), Cause> {
+        let done = || -> Result<(), Cause> {
             let mut bodies = self.with_bases(changes)?;
             bodies.push(record::prepared(commit)?);
-            let first = self.writer.append_many(&bodies)?.start;
+            let first = self.write(&bodies)?;
             self.sync()?;
             // The commit record before these is durable only now, in a process that does not sync it.
             self.prune()?;
@@ -471,14 +476,15 @@ impl Store {
     ) -> Result<(), FlowError> {
         let mut done = || -> Result<(), Cause> {
             let body = record::commit(commit)?;
-            let sequence = self.writer.append(&body)?;
+            let bodies = [body];
+            let sequence = self.write(&bodies)?;
             if durable {
                 self.sync()?;
             }
             if let Some((first, bodies)) = self.prepared.take() {
                 self.add(first, &bodies)?;
             }
-            self.add(sequence, &[body])?;
+            self.add(sequence, &bodies)?;
             match durable {
                 true => self.prune(),
                 false => Ok(()),
@@ -499,11 +505,24 @@ impl Store {
         Ok(bodies)
     }
 
-    fn sync(&self) -> Result<(), Cause> {
+    /// Appends records; returns the number of the first.
+    fn write(&mut self, bodies: &[Vec<u8>]) -> Result<u64, Cause> {
+        self.cost.bytes += bodies.iter().map(|body| body.len() as u64).sum::<u64>();
+        Ok(self.writer.append_many(bodies)?.start)
+    }
+
+    fn sync(&mut self) -> Result<(), Cause> {
         if self.sync {
+            let begun_ns = now_ns();
             self.writer.sync()?;
+            self.cost.sync_ns += now_ns().saturating_sub(begun_ns);
         }
         Ok(())
+    }
+
+    /// Returns the bytes and syncs since the last call.
+    pub(crate) fn take_cost(&mut self) -> CommitCost {
+        std::mem::take(&mut self.cost)
     }
 
     /// Adds records that were appended from number `first` on to the index.

@@ -163,10 +163,7 @@ impl Plan {
             &old.join(format!("p{process}.stopped")),
         )?;
         for name in names(&next)? {
-            rename(
-                &own.join(&name),
-                &old.join(format!("p{process}.{name}")),
-            )?;
+            rename(&own.join(&name), &old.join(format!("p{process}.{name}")))?;
             rename(&next.join(&name), &own.join(&name))?;
         }
         File::open(&own)?.sync_all()?;
@@ -191,7 +188,8 @@ fn move_undivided(from: &Path, to: &Path) -> Result<(), Cause> {
         return Ok(());
     }
     for name in names(from)? {
-        let is_process = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let is_process =
+            |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let is_other = name == SCALING || name.strip_prefix('p').is_some_and(is_process);
         if !is_other && !DIVIDED.contains(&&*name) {
             rename(&from.join(&name), &to.join(&name))?;

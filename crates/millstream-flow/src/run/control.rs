@@ -11,8 +11,9 @@ use crate::clock::now_ns;
 use crate::error::FlowError;
 use crate::run::in_flight::{Peer, Processed, load, parts};
 use crate::run::lag::{PartitionLag, WatchedLag};
-use crate::run::metrics::{OutboxMetrics, StepMetrics};
+use crate::run::metrics::{OutboxMetrics, StepMetrics, WorkerMetrics};
 use crate::run::pace::Slow;
+use crate::run::progress::Progress;
 use crate::run::remote::Others;
 
 mod others;
@@ -94,6 +95,7 @@ pub struct Control {
     last_epoch: AtomicU64,
     /// Whether a source has read anything in this run.
     has_input: AtomicBool,
+    pub(crate) progress: Progress,
 }
 
 /// The phase of a run with recovery.
@@ -133,6 +135,7 @@ impl Control {
             warns_of_late: true,
             last_epoch: AtomicU64::new(u64::MAX),
             has_input: AtomicBool::new(false),
+            progress: Progress::default(),
         }
     }
 
@@ -512,13 +515,34 @@ impl Control {
     }
 
     pub(crate) fn publish(&self, worker: usize, metrics: &[StepMetrics]) {
-        *lock(&self.peers[worker].snapshot) = metrics.to_vec();
+        let published = (now_ns(), Arc::new(metrics.to_vec()));
+        let old = std::mem::replace(&mut *lock(&self.peers[worker].snapshot), published);
+        // A reader does not wait while this is freed.
+        drop(old);
     }
 
     pub(crate) fn snapshots(&self) -> Vec<Vec<StepMetrics>> {
+        let published = self.published();
+        published
+            .iter()
+            .map(|worker| worker.steps.to_vec())
+            .collect()
+    }
+
+    /// Returns what each worker published last.
+    pub(crate) fn published(&self) -> Vec<WorkerMetrics> {
+        let published = |peer: &Peer| {
+            let (published_ns, steps) = lock(&peer.snapshot).clone();
+            let in_flight_items = parts(peer.in_flight.load(Ordering::Relaxed)).1;
+            WorkerMetrics {
+                published_ns,
+                steps,
+                in_flight_items,
+            }
+        };
         self.peers[self.local.clone()]
             .iter()
-            .map(|peer| lock(&peer.snapshot).clone())
+            .map(published)
             .collect()
     }
 

@@ -35,7 +35,8 @@ pub(super) struct Peer {
     slow_at_ns: AtomicU64,
     /// The number of packets that were sent to it.
     pub(super) deliveries: AtomicU64,
-    pub(super) snapshot: Mutex<Vec<StepMetrics>>,
+    /// What it published last, and when.
+    pub(super) snapshot: Mutex<(u64, Arc<Vec<StepMetrics>>)>,
 }
 
 impl Default for Peer {

@@ -5,6 +5,7 @@
 //! hdrhistogram.org). Every item of a batch counts with the age of the batch at the end of the step, which is
 //! never less than its own age.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::run::lag::summaries;
 pub use crate::run::lag::{Lag, LagGauge, PartitionLag};
+pub use crate::run::progress::{EpochMetrics, PartitionWatermark};
 
 /// The largest latency of a histogram, four hours. A longer one counts as this.
 const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
@@ -89,6 +91,17 @@ impl StepMetrics {
                 "p99.99": us(0.9999), "max": self.latency_ns.max() as f64 / 1000.0},
         })
     }
+}
+
+/// The metrics of one worker as it published them last.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerMetrics {
+    /// When it published them: nanoseconds of the [clock of the engine](crate::clock::now_ns), or 0 if it has not yet.
+    pub published_ns: u64,
+    /// Its steps, in the order of the flow.
+    pub steps: Arc<Vec<StepMetrics>>,
+    /// The number of items on their way to it.
+    pub in_flight_items: usize,
 }
 
 /// The metrics of an [outbox](crate::outbox).

@@ -59,6 +59,8 @@ pub struct Options {
     pub spin: bool,
     /// Call back with the metrics at this interval.
     pub on_metrics: Option<(Duration, OnMetrics)>,
+    /// Publish the metrics at this interval for a [`Watch`](crate::run::watch::Watch), and without a call back.
+    pub publish: Option<Duration>,
     /// Wraps each worker thread.
     pub around: Option<Wrapper>,
     /// Wraps each turn of an operator: the Python package holds its interpreter during it.
@@ -86,6 +88,7 @@ impl Default for Options {
             workers: 1,
             spin: false,
             on_metrics: None,
+            publish: None,
             around: None,
             hold: None,
             release: None,
@@ -137,6 +140,12 @@ impl Options {
             return wrong("a rehearsal, a replay and a trial run on one process".to_owned());
         }
         Ok(())
+    }
+
+    /// Returns the interval at which workers publish their metrics.
+    pub(crate) fn publish_interval(&self) -> Option<Duration> {
+        let called = self.on_metrics.as_ref().map(|(interval, _)| *interval);
+        [called, self.publish].into_iter().flatten().min()
     }
 
     /// Checks the options of a run on the calling thread, which is its only worker.

@@ -10,6 +10,7 @@ use crate::run::control::Control;
 use crate::run::metrics::Report;
 use crate::run::options::Options;
 use crate::run::signals::Signals;
+use crate::run::watch::Watch;
 
 /// The interval at which a handle that is dropped checks whether its run has ended.
 const LONG: Duration = Duration::from_secs(1);
@@ -72,6 +73,16 @@ impl Running {
             outboxes: self.control.outboxes(),
             lags: self.control.lags(),
             links: self.control.links(),
+        }
+    }
+
+    /// Returns a view of the run for another thread.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch {
+            flow: self.name.clone(),
+            started: self.started,
+            control: Arc::clone(&self.control),
         }
     }
 

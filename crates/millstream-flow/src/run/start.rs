@@ -24,6 +24,7 @@ use crate::run::members;
 use crate::run::metrics::Report;
 use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
+use crate::run::progress::CommitTimer;
 use crate::run::remote::Others;
 use crate::run::running::Running;
 use crate::run::signals::Signals;
@@ -294,6 +295,7 @@ fn begin_checkpoints(
         store: resumed.store,
         base: resumed.base,
         commit,
+        timer: CommitTimer::default(),
         shared: shared_commits(joined.as_ref(), membership),
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),

@@ -298,7 +298,7 @@ impl Cycle<'_> {
             self.activate_sources();
         }
         self.activate_due();
-        if let Some((interval, _)) = &self.options.on_metrics {
+        if let Some(interval) = self.options.publish_interval() {
             let now = now_ns();
             if now >= self.next_report {
                 self.next_report = now + interval.as_nanos() as u64;

@@ -19,8 +19,9 @@ use crate::error::{Failure, FlowError};
 use crate::push::Push;
 use crate::run::build::Outlet;
 use crate::run::context::WorkerContext;
-use crate::run::control::lock;
+use crate::run::control::{Control, lock};
 use crate::run::dead_letters::DeadLetterSinks;
+use crate::run::progress::WatermarkGauge;
 use crate::step::Context;
 use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
 
@@ -47,9 +48,18 @@ pub struct PartitionTime {
     /// The processing time of its last item; before all times until the first turn.
     heard: i64,
     sender: Sender,
+    /// Where the watermark is published, from the first turn on.
+    gauge: Option<Arc<WatermarkGauge>>,
 }
 
 impl PartitionTime {
+    /// Publishes the watermark.
+    fn publish(&mut self, source: &str, control: &Control) {
+        let watch = || control.progress.watch_watermark(source, &self.name);
+        let gauge = self.gauge.get_or_insert_with(watch);
+        gauge.set(self.watermark, self.sender == Sender::Live);
+    }
+
     /// Advances the watermark past an item with this time; returns the watermark just before it.
     pub fn pass(&mut self, time: i64) -> i64 {
         let before = self.watermark;
@@ -163,6 +173,7 @@ impl<O, A> Assigner<O, A> {
                     watermark: BEFORE_ALL,
                     heard: BEFORE_ALL,
                     sender: Sender::Live,
+                    gauge: None,
                 };
                 self.partitions.insert(at, found);
             }
@@ -198,6 +209,10 @@ impl<O, A> Assigner<O, A> {
         if matches!(self.source, TimeSource::Processing | TimeSource::Clock) {
             let next = cx.now.saturating_add(nanos(TICK));
             cx.wake_at(next);
+        }
+        let source = &cx.step.metrics[self.origin].name;
+        for partition in &mut self.partitions {
+            partition.publish(source, &cx.step.control);
         }
         let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
         joined.at = joined.at.max(self.joined.at);
@@ -375,6 +390,7 @@ impl<B: Batch> Pipe<B> {
                     name,
                     heard: BEFORE_ALL,
                     sender: Sender::Live,
+                    gauge: None,
                 }
             });
             let partitions = partitions.collect();

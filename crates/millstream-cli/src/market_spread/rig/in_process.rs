@@ -215,7 +215,12 @@ pub fn run(rig: &Rig<'_>) -> Result<(Report, Sent), String> {
         recovery: state.recovery(),
         ..Options::default()
     };
+    let observer = plan.observer.as_deref();
+    let options = observer.map_or(options.clone(), |observer| observer.options(options));
     let running = flow.start(options).map_err(|error| error.to_string())?;
+    if let Some(observer) = observer {
+        observer.watch(flow.describe(), running.watch());
+    }
     let probe_of_run = Arc::clone(&probe);
     let mut subject = InProcess {
         plan,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use millstream_observe::Observer;
+
 use crate::failure::Failure;
 
 /// What to measure.
@@ -22,6 +24,8 @@ pub struct Plan {
     pub seconds: f64,
     /// The seed of the data.
     pub seed: u64,
+    /// The server of the page that shows the flow.
+    pub observer: Option<Arc<Observer>>,
     /// Raised to end the run early: what has been sent is handled and reported.
     pub stop: Arc<AtomicBool>,
 }

@@ -1,0 +1,74 @@
+//! A view of a running flow for another thread: a page, a collector of metrics.
+//!
+//! It reads what the run publishes. Nothing on the path of a message knows that it is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::now_ns;
+use crate::run::control::Control;
+use crate::run::lag::PartitionLag;
+use crate::run::metrics::{OutboxMetrics, WorkerMetrics};
+use crate::run::progress::{EpochMetrics, PartitionWatermark};
+
+/// A view of a running flow. [`Running::watch`](crate::Running::watch) returns it.
+#[derive(Clone)]
+pub struct Watch {
+    pub(super) flow: String,
+    pub(super) started: u64,
+    pub(super) control: Arc<Control>,
+}
+
+/// The state of a run at one moment.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// The time of the moment: nanoseconds of the [clock of the engine](crate::clock::now_ns).
+    pub now_ns: u64,
+    /// The time since the start.
+    pub elapsed: Duration,
+    /// Each worker.
+    pub workers: Vec<WorkerMetrics>,
+    /// The outboxes of the sinks that have one.
+    pub outboxes: Vec<OutboxMetrics>,
+    /// The lag of partitions whose source reports one, sorted by source and partition.
+    pub lags: Vec<PartitionLag>,
+    /// The watermarks of partitions that have event time, and that steps wait for.
+    pub watermarks: Vec<PartitionWatermark>,
+    /// The commits of a run with a state directory.
+    pub epochs: Option<EpochMetrics>,
+    /// Whether sources pause because too much is in flight, or an outbox is full.
+    pub sources_paused: bool,
+    /// Whether an outbox is so full that sources pause until it has delivered.
+    pub outbox_full: bool,
+    /// Whether every worker has opened its connectors.
+    pub open: bool,
+    /// Whether the flow was asked to end, or has failed.
+    pub ending: bool,
+}
+
+impl Watch {
+    /// Returns the name of the flow.
+    #[must_use]
+    pub fn flow(&self) -> &str {
+        &self.flow
+    }
+
+    /// Returns the state of the run now. Steps are as last published: see [`Options::publish`](crate::Options::publish).
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let now = now_ns();
+        Moment {
+            now_ns: now,
+            elapsed: Duration::from_nanos(now.saturating_sub(self.started)),
+            workers: self.control.published(),
+            outboxes: self.control.outboxes(),
+            lags: self.control.lags(),
+            watermarks: self.control.progress.watermarks(),
+            epochs: self.control.progress.epochs(),
+            sources_paused: self.control.congested(),
+            outbox_full: self.control.waits_for_delivery(),
+            open: self.control.all_built() && !self.control.aborted(),
+            ending: self.control.stopping() || self.control.aborted(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A server of pages and figures that are in memory: GET requests, and server-sent events that carry the newest figures only.
+//!
+//! It has the checks of the other servers of this crate: a token, the origin of a page, the name of the host against DNS rebinding, limits
+//! for headers, connections and time. A client that does not read misses events, and is disconnected after the time limit.
+
+mod latest;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{Either, Full};
+pub use hyper::body::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use millstream_flow::error::Cause;
+use tokio::sync::watch;
+
+use crate::address::Bound;
+use crate::connection::{HalfClosed, serve};
+use crate::refusal::Refusal;
+use crate::rules::ServerRules;
+use crate::server::{Server, Stopped};
+use crate::stream::Socket;
+use crate::url;
+
+use latest::Latest;
+
+/// The default for the number of simultaneous connections.
+const CONNECTIONS_MAX: usize = 64;
+/// The default for the time in which a client sends a header, or reads.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A server of pages that is not bound yet. See [`pages`].
+#[derive(Clone, Debug)]
+pub struct Pages {
+    address: String,
+    rules: ServerRules,
+    open: bool,
+}
+
+/// A server of pages that is bound, and does not answer yet.
+pub struct BoundPages {
+    bound: Bound,
+    rules: ServerRules,
+}
+
+/// A server of pages at work. It stops when it is dropped.
+pub struct PagesServer(#[expect(dead_code, reason = "the server stops when it is dropped")] Server);
+
+/// A request that passed the checks of the server.
+pub struct PageRequest<'a>(&'a Parts);
+
+/// The answer to a request.
+pub struct Page(Response<Either<Full<Bytes>, Latest>>);
+
+/// Answers requests, from memory and at once: one thread serves all clients.
+pub trait PageHandler: Send + Sync + 'static {
+    /// The name of the server in the log, and of its thread.
+    const NAME: &'static str;
+
+    /// Whether a path needs no token, because its answer has no data of the user.
+    fn is_public(&self, path: &str) -> bool;
+
+    /// Answers a request; `None` for a path that there is not.
+    fn answer(&self, request: &PageRequest<'_>) -> Option<Page>;
+}
+
+/// Serves pages on `address`, `host:port` or `unix:PATH`. An address that other machines can reach needs a token, or [`Pages::open`].
+#[must_use]
+pub fn pages(address: &str) -> Pages {
+    let mut rules = ServerRules::default();
+    rules.timeout = TIMEOUT;
+    rules.set_connections_max(CONNECTIONS_MAX);
+    Pages {
+        address: address.to_owned(),
+        rules,
+        open: false,
+    }
+}
+
+impl Pages {
+    /// Requires the header `Authorization: Bearer TOKEN`, or the parameter `token` of the query.
+    #[must_use]
+    pub fn token(mut self, token: &str) -> Self {
+        self.rules.token = Some(token.to_owned());
+        self
+    }
+
+    /// Lets other machines read without a token.
+    #[must_use]
+    pub fn open(mut self, open: bool) -> Self {
+        self.open = open;
+        self
+    }
+
+    /// Sets the time in which a client sends a header, or reads; a slower one is disconnected. The default is 15 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.rules.timeout = timeout;
+        self
+    }
+
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// An address that is in use, or none; one that other machines can reach, without a token; a token that no header can have.
+    pub fn bind(mut self) -> Result<BoundPages, Cause> {
+        self.rules.check()?;
+        let bound = Bound::bind(&self.address)?;
+        self.rules.set_bound(&bound);
+        let reachable = matches!(bound, Bound::Tcp(_)) && !bound.is_loopback();
+        if reachable && self.rules.token.is_none() && !self.open {
+            return Err(format!(
+                "{}: other machines can reach this address: it needs a token, or to be declared open",
+                self.address
+            )
+            .into());
+        }
+        Ok(BoundPages {
+            bound,
+            rules: self.rules,
+        })
+    }
+}
+
+impl BoundPages {
+    /// Returns the address, with the port that the system has chosen if it was 0.
+    ///
+    /// # Errors
+    /// The system does not report it.
+    pub fn address(&self) -> std::io::Result<String> {
+        self.bound.address()
+    }
+
+    /// Starts the thread that answers requests, and runs `background`.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn serve<H: PageHandler>(
+        self,
+        handler: Arc<H>,
+        background: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<PagesServer, Cause> {
+        let connections_max = self.rules.connections_max();
+        let rules = Arc::new(self.rules);
+        let server = Server::start(
+            H::NAME,
+            self.bound,
+            connections_max,
+            background,
+            move |socket, stopped| {
+                connection(socket, Arc::clone(&rules), Arc::clone(&handler), stopped)
+            },
+        )?;
+        Ok(PagesServer(server))
+    }
+}
+
+impl PageRequest<'_> {
+    /// Returns the path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.0.uri.path()
+    }
+
+    /// Returns the first parameter of the query with this name, decoded; `None` also for one that cannot be decoded.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let query = self.0.uri.query().unwrap_or_default();
+        let found = url::parameter(query, name).ok().flatten();
+        found.map(|value| value.into_owned())
+    }
+
+    /// Whether a header contains a text.
+    #[must_use]
+    pub fn header_contains(&self, name: &str, text: &str) -> bool {
+        let mut values = self.0.headers.get_all(name).iter();
+        values.any(|value| value.to_str().is_ok_and(|value| value.contains(text)))
+    }
+}
+
+impl Page {
+    /// An answer of the media type `kind`.
+    #[must_use]
+    pub fn new(kind: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut response = Response::new(Either::Left(Full::new(body.into())));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        Page(response).with("cache-control", "no-store")
+    }
+
+    /// The answer 503: what is asked for is not ready.
+    #[must_use]
+    pub fn unavailable(line: &str) -> Self {
+        let mut page = Page::new("text/plain; charset=utf-8", format!("{line}\n"));
+        *page.0.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        page
+    }
+
+    /// Server-sent events: each new value of `newest`, which is the whole text of an event. A client that does not keep up misses values.
+    #[must_use]
+    pub fn events(newest: watch::Receiver<Bytes>) -> Self {
+        let mut response = Response::new(Either::Right(Latest::new(newest)));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Page(response)
+    }
+
+    /// Sets a header.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        let name = HeaderName::from_static(name);
+        let value = HeaderValue::from_static(value);
+        self.0.headers_mut().insert(name, value);
+        self
+    }
+}
+
+async fn connection<H: PageHandler>(
+    socket: Socket,
+    rules: Arc<ServerRules>,
+    handler: Arc<H>,
+    stopped: Stopped,
+) {
+    let timeout = rules.timeout;
+    let answer = |request: Request<Incoming>| {
+        let (parts, _) = request.into_parts();
+        let answer = match checked(&rules, &*handler, &parts) {
+            Ok(page) => page.0,
+            Err(refusal) => refusal.answer().map(Either::Left),
+        };
+        std::future::ready(answer)
+    };
+    serve(H::NAME, socket, timeout, HalfClosed::Gone, answer, stopped).await;
+}
+
+fn checked<H: PageHandler>(
+    rules: &ServerRules,
+    handler: &H,
+    parts: &Parts,
+) -> Result<Page, Refusal> {
+    // The answer to a browser that asks whether another page may read is the refusal of that page.
+    rules.check_page(parts, "GET")?;
+    let path = parts.uri.path();
+    match handler.is_public(path) {
+        true => rules.check_name(parts)?,
+        false => rules.check_reader(parts)?,
+    }
+    if parts.method != Method::GET {
+        return Err(Refusal::method("GET", &parts.method));
+    }
+    let page = handler.answer(&PageRequest(parts));
+    page.ok_or_else(|| Refusal::path(path))
+}

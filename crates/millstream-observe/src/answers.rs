@@ -1,0 +1,152 @@
+//! The answers of the server, each made at most once for a snapshot: a flood of requests costs no more than their bytes.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use millstream_flow::graph::Description;
+use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest};
+use tokio::sync::watch;
+
+use crate::assets;
+use crate::drawing::graph_json;
+use crate::history::History;
+use crate::lock;
+use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
+use crate::snapshot::{Snapshot, State};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+/// The number of epochs without an end after which a flow is not ready.
+const EPOCHS_MAX: f64 = 3.0;
+/// The least seconds without an end after which it is not.
+const EPOCH_AGE_MIN: f64 = 3.0;
+
+/// The newest snapshot, with its text in each format.
+struct Newest {
+    snapshot: Arc<Snapshot>,
+    json: Bytes,
+    metrics: OnceLock<(Bytes, Bytes)>,
+}
+
+impl Newest {
+    fn new(snapshot: Snapshot) -> Self {
+        let json = serde_json::to_string(&snapshot).unwrap_or_default();
+        Newest {
+            snapshot: Arc::new(snapshot),
+            json: json.into(),
+            metrics: OnceLock::new(),
+        }
+    }
+
+    /// Returns the metrics in OpenMetrics, and in the older format.
+    fn metrics(&self) -> &(Bytes, Bytes) {
+        self.metrics.get_or_init(|| {
+            let text = open_metrics(&self.snapshot).unwrap_or_default();
+            let older = prometheus(&text);
+            (text.into(), older.into())
+        })
+    }
+}
+
+/// What the server answers.
+pub(crate) struct Answers {
+    newest: Mutex<Arc<Newest>>,
+    graph: Mutex<Bytes>,
+    history: Mutex<History>,
+    /// None after the end.
+    events: Mutex<Option<watch::Sender<Bytes>>>,
+}
+
+impl Answers {
+    pub(crate) fn new() -> Self {
+        Answers {
+            newest: Mutex::new(Arc::new(Newest::new(Snapshot::default()))),
+            graph: Mutex::new(Bytes::from_static(b"null")),
+            history: Mutex::default(),
+            events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
+        }
+    }
+
+    /// Begins to show another run.
+    pub(crate) fn begin(&self, graph: &Description, run: &str) {
+        *lock(&self.graph) = graph_json(graph, run).to_string().into();
+        *lock(&self.history) = History::default();
+    }
+
+    /// Shows a snapshot.
+    pub(crate) fn set(&self, snapshot: Snapshot) {
+        lock(&self.history).add(&snapshot);
+        let newest = Arc::new(Newest::new(snapshot));
+        let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
+        *lock(&self.newest) = newest;
+        if let Some(events) = &*lock(&self.events) {
+            events.send_replace(event.into());
+        }
+    }
+
+    /// Ends the events of all clients, so that the server does not wait for them.
+    pub(crate) fn end(&self) {
+        lock(&self.events).take();
+    }
+
+    fn newest(&self) -> Arc<Newest> {
+        Arc::clone(&lock(&self.newest))
+    }
+
+    fn ready(&self) -> Page {
+        let newest = self.newest();
+        let snapshot = &newest.snapshot;
+        let late = snapshot.epochs.is_some_and(|epochs| {
+            epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
+        });
+        match (snapshot.state, late) {
+            (State::Running, false) => Page::new(TEXT, "ready\n"),
+            (State::Running, true) => {
+                Page::unavailable("the last commit is older than three epochs")
+            }
+            (State::Starting, _) => {
+                Page::unavailable("the flow starts: not every connector is open")
+            }
+            (State::Ending, _) => Page::unavailable("the flow ends"),
+        }
+    }
+
+    fn history(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let of = request.parameter("of")?;
+        let name = request.parameter("name").unwrap_or_default();
+        let newest = self.newest();
+        let history = lock(&self.history).of(&newest.snapshot, &of, &name)?;
+        Some(Page::new(JSON, history.to_string()))
+    }
+}
+
+impl PageHandler for Answers {
+    const NAME: &'static str = "page";
+
+    fn is_public(&self, path: &str) -> bool {
+        assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
+    }
+
+    fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let page = match request.path() {
+            "/api/graph.json" => Page::new(JSON, lock(&self.graph).clone()),
+            "/api/snapshot.json" => Page::new(JSON, self.newest().json.clone()),
+            "/api/history.json" => return self.history(request),
+            "/events" => match &*lock(&self.events) {
+                Some(events) => Page::events(events.subscribe()),
+                None => Page::unavailable("the server ends"),
+            },
+            "/metrics" => {
+                let newest = self.newest();
+                let (open, older) = newest.metrics();
+                match request.header_contains("accept", "application/openmetrics-text") {
+                    true => Page::new(OPEN_METRICS, open.clone()),
+                    false => Page::new(PROMETHEUS, older.clone()),
+                }
+            }
+            "/healthz" => Page::new(TEXT, "alive\n"),
+            "/readyz" => self.ready(),
+            path => assets::find(path)?,
+        };
+        Some(page.with("x-content-type-options", "nosniff"))
+    }
+}

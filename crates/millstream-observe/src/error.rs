@@ -1,0 +1,16 @@
+//! The errors of an observer.
+
+use millstream_flow::FlowError;
+use millstream_flow::error::Cause;
+
+/// An error of an observer, or of the flow that it runs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObserveError {
+    /// The address cannot be bound, or may not be bound without a token.
+    #[error("the page cannot be served: {0}")]
+    Bind(Cause),
+    /// The flow could not start, or has failed.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+}

@@ -1,0 +1,68 @@
+//! A live page, metrics for Prometheus and JSON of a running flow.
+//!
+//! [`http()`] binds an address; [`Observer::run`] runs a flow that the server shows. The server has a thread of its own. Once a second it reads what
+//! the workers publish anyway, and makes one [`Snapshot`] of it, from which every answer comes: nothing on the path of a message changes.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/` | the page |
+//! | `/api/graph.json` | the steps of the flow, and where the page draws them |
+//! | `/api/snapshot.json` | the [`Snapshot`] |
+//! | `/api/history.json?of=step&name=NAME` | the last 15 minutes of a `step`, `source`, `sink`, `worker`, or of `epochs` |
+//! | `/events` | each new snapshot, as server-sent events |
+//! | `/metrics` | the [metrics](list::METRICS) in the format of Prometheus |
+//! | `/healthz` | 200 while the process lives |
+//! | `/readyz` | 200 while all sources are open and the last commit is younger than three epochs, otherwise 503 |
+//!
+//! ```
+//! use std::io::{Read, Write};
+//!
+//! use millstream_flow::{Flow, Options, testing};
+//!
+//! let flow = Flow::new("words");
+//! flow.source("words", testing::items(["to", "be"])).sink("out", testing::Collected::new().sink());
+//!
+//! let observer = millstream_observe::http("127.0.0.1:0").bind()?;
+//! let report = observer.run(&flow, Options::default())?;
+//! assert_eq!(report.step("out").unwrap().items_in, 2);
+//!
+//! let mut client = std::net::TcpStream::connect(observer.address()).unwrap();
+//! client.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+//! let mut answer = String::new();
+//! client.read_to_string(&mut answer).unwrap();
+//! assert!(answer.contains("200 OK"));
+//! # Ok::<(), millstream_observe::ObserveError>(())
+//! ```
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod ages;
+mod answers;
+mod assets;
+mod drawing;
+mod error;
+mod history;
+mod judge;
+mod layout;
+pub mod list;
+mod metrics_text;
+mod observer;
+mod process;
+mod sampler;
+mod snapshot;
+
+pub use ages::Ages;
+pub use drawing::svg;
+pub use error::ObserveError;
+pub use observer::{Http, Observer, http};
+pub use snapshot::{
+    Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot,
+    State, StepSnapshot, WorkerSnapshot,
+};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex whose poisoning does not matter: each value in it is consistent at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

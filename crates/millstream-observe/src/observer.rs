@@ -1,0 +1,186 @@
+//! The server of a flow, and the thread that samples it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millstream_flow::clock::{Clock, WallClock};
+use millstream_flow::graph::Description;
+use millstream_flow::metrics::Report;
+use millstream_flow::watch::Watch;
+use millstream_flow::{Flow, Options};
+use millstream_http::pages::{Pages, PagesServer, pages};
+
+use crate::answers::Answers;
+use crate::error::ObserveError;
+use crate::lock;
+use crate::sampler::Sampler;
+
+/// The time between two snapshots, and between two publications of a worker.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The address of a page, and its readers. See [`http`].
+#[derive(Clone, Debug)]
+pub struct Http(Pages);
+
+/// Serves the page of a flow at `address`, `host:port` or `unix:PATH`. With port 0 the system chooses the port.
+///
+/// Without a token only this machine may read: another address than a loopback one is refused.
+#[must_use]
+pub fn http(address: &str) -> Http {
+    Http(pages(address))
+}
+
+impl Http {
+    /// Requires a token for everything but the page itself, `/healthz` and `/readyz`: the header `Authorization: Bearer TOKEN`, or the page as `/#token=TOKEN`.
+    #[must_use]
+    pub fn token(self, token: &str) -> Self {
+        Http(self.0.token(token))
+    }
+
+    /// Lets other machines read without a token.
+    #[must_use]
+    pub fn open(self, open: bool) -> Self {
+        Http(self.0.open(open))
+    }
+
+    /// Sets the time in which a client sends a header, or reads; a slower one is disconnected. The default is 15 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Http(self.0.timeout(timeout))
+    }
+
+    /// Binds the address and starts to answer. There is no flow to show before [`Observer::watch`].
+    ///
+    /// # Errors
+    /// [`ObserveError::Bind`]: the address is in use, is none, or may not be bound without a token.
+    pub fn bind(self) -> Result<Observer, ObserveError> {
+        let bound = self.0.bind().map_err(ObserveError::Bind)?;
+        let address = bound
+            .address()
+            .map_err(|error| ObserveError::Bind(error.into()))?;
+        let answers = Arc::new(Answers::new());
+        let subject = Arc::new(Mutex::new(None));
+        let sampling = sample(Arc::clone(&subject), Arc::clone(&answers));
+        let server = bound
+            .serve(Arc::clone(&answers), sampling)
+            .map_err(ObserveError::Bind)?;
+        let url = match address.starts_with("unix:") {
+            true => address.clone(),
+            false => format!("http://{address}/"),
+        };
+        tracing::info!(address = address.as_str(), "page: {url}");
+        Ok(Observer {
+            address,
+            subject,
+            answers,
+            server: Mutex::new(Some(server)),
+        })
+    }
+}
+
+/// What is sampled.
+struct Subject {
+    sampler: Sampler,
+    watch: Watch,
+    clock: WallClock,
+}
+
+/// A server that shows a flow. It stops when it is dropped.
+pub struct Observer {
+    address: String,
+    subject: Arc<Mutex<Option<Subject>>>,
+    answers: Arc<Answers>,
+    server: Mutex<Option<PagesServer>>,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Observer({})", self.address)
+    }
+}
+
+impl Observer {
+    /// Returns the address, with the port that the system has chosen if it was 0.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the options of a run that this observer watches: its workers publish their metrics once a second.
+    #[must_use]
+    pub fn options(&self, options: Options) -> Options {
+        let publish = options.publish.map_or(INTERVAL, |at| at.min(INTERVAL));
+        Options {
+            publish: Some(publish),
+            ..options
+        }
+    }
+
+    /// Shows a run, which has the [options](Self::options) of this observer, from now on.
+    pub fn watch(&self, graph: Description, watch: Watch) {
+        let clock = WallClock::default();
+        let run = format!("{:x}-{:x}", clock.time_ns(), std::process::id());
+        self.answers.begin(&graph, &run);
+        let subject = Subject {
+            sampler: Sampler::new(graph, run),
+            watch,
+            clock,
+        };
+        let mut current = lock(&self.subject);
+        let subject = current.insert(subject);
+        subject.take(&self.answers);
+    }
+
+    /// Runs a flow to its end and shows it.
+    ///
+    /// # Errors
+    /// [`ObserveError::Flow`]: the flow cannot start, or has failed.
+    pub fn run(&self, flow: &Flow, options: Options) -> Result<Report, ObserveError> {
+        let running = flow.start(self.options(options))?;
+        self.watch(flow.describe(), running.watch());
+        let report = running.wait()?;
+        self.refresh();
+        Ok(report)
+    }
+
+    /// Stops the server and waits for its thread, as dropping it does.
+    pub fn stop(&self) {
+        self.answers.end();
+        let server = lock(&self.server).take();
+        drop(server);
+    }
+
+    /// Makes a snapshot now, for instance of a run that has ended.
+    pub fn refresh(&self) {
+        if let Some(subject) = &mut *lock(&self.subject) {
+            subject.take(&self.answers);
+        }
+    }
+}
+
+impl Subject {
+    fn take(&mut self, answers: &Answers) {
+        let snapshot = self
+            .sampler
+            .sample(&self.watch.moment(), self.clock.time_ns());
+        answers.set(snapshot);
+    }
+}
+
+/// Makes a snapshot each second.
+async fn sample(subject: Arc<Mutex<Option<Subject>>>, answers: Arc<Answers>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Some(subject) = &mut *lock(&subject) {
+            subject.take(&answers);
+        }
+    }
+}

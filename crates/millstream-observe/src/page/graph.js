@@ -1,0 +1,99 @@
+// The graph of the flow: nodes and edges where the server has placed them.
+"use strict";
+
+const SVG = "http://www.w3.org/2000/svg";
+const TEXT_MAX = 25;
+const NAME_MAX = 22;
+
+// An element of SVG. Text and names come from users: they are set as text and attributes, never as markup.
+function svg(kind, attributes, text) {
+  const element = document.createElementNS(SVG, kind);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function shortened(text, limit = TEXT_MAX) {
+  const characters = Array.from(text);
+  return characters.length > limit ? characters.slice(0, limit - 1).join("") + "…" : text;
+}
+
+function stripes() {
+  const definitions = svg("defs", {});
+  const pattern = svg("pattern", { id: "stripes", width: 10, height: 10, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+  pattern.append(svg("rect", { class: "stripe-back", width: 10, height: 10 }));
+  pattern.append(svg("line", { class: "stripe-line", x1: 2, y1: 0, x2: 2, y2: 10, "stroke-width": 4 }));
+  definitions.append(pattern);
+  return definitions;
+}
+
+const MARKS = { none: "", cause: "limits the flow", waiting: "waits" };
+
+class Graph {
+  // `choose` is called with the index of a node that was chosen.
+  constructor(place, graph, choose) {
+    this.nodes = [];
+    this.place = place;
+    this.cause = -1;
+    const picture = svg("svg", { width: graph.width, height: graph.height, viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
+    picture.append(stripes());
+    for (const edge of graph.edges) picture.append(svg("path", { class: edge.exchanged ? "edge exchanged" : "edge", d: edge.path }));
+    graph.nodes.forEach((node, index) => picture.append(this.node(graph, node, () => choose(index))));
+    place.replaceChildren(picture);
+  }
+
+  node(graph, node, choose) {
+    const { width, height } = graph.node;
+    const group = svg("g", { class: "node", transform: `translate(${node.x},${node.y})`, tabindex: 0, role: "button" });
+    const title = svg("title", {}, node.detail ? `${node.name}: ${node.kind}, ${node.detail}` : `${node.name}: ${node.kind}`);
+    group.append(title);
+    group.append(svg("rect", { class: "box", width, height, rx: 6 }));
+    group.append(svg("rect", { class: "stripes", width, height, rx: 6, fill: "url(#stripes)" }));
+    const parts = {
+      kind: svg("text", { class: "quiet", x: 10, y: 38 }, node.kind),
+      rates: svg("text", { x: 10, y: 56 }, ""),
+      load: svg("text", { x: 10, y: 73 }, ""),
+      bar: svg("rect", { class: "bar", x: 0, y: height - 4, width: 0, height: 4 }),
+    };
+    group.append(svg("text", { class: "name", x: 10, y: 20 }, shortened(node.name, NAME_MAX)));
+    for (const part of Object.values(parts)) group.append(part);
+    group.addEventListener("click", choose);
+    group.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        choose();
+      }
+    });
+    this.nodes.push({ group, parts, node, width });
+    return group;
+  }
+
+  // Brings the step that limits the flow into view, once for each such step.
+  follow(cause) {
+    if (cause === this.cause) return;
+    this.cause = cause;
+    if (cause < 0) return;
+    const { node, width } = this.nodes[cause];
+    this.place.scrollTo({ left: node.x + width / 2 - this.place.clientWidth / 2, top: node.y - this.place.clientHeight / 2 });
+  }
+
+  // Shows the figures of the steps, and which one was chosen.
+  show(steps, chosen) {
+    this.follow(steps.findIndex((step) => step.mark === "cause"));
+    this.nodes.forEach(({ group, parts, node, width }, index) => {
+      const step = steps[index];
+      if (!step) return;
+      const mark = step.mark === "none" ? "" : ` ${step.mark}`;
+      group.setAttribute("class", `node${mark}${index === chosen ? " chosen" : ""}`);
+      const words = MARKS[step.mark];
+      parts.kind.textContent = shortened(words ? `${node.kind} · ${words}` : node.kind);
+      parts.rates.textContent = node.kind === "source" ? `${shown("rate", step.out_rate)} out`
+        : node.kind === "sink" ? `${shown("rate", step.in_rate)} in`
+        : `${shown("rate", step.in_rate)} → ${shown("rate", step.out_rate)}`;
+      const age = step.ages ? ` · p99 ${duration(step.ages.p99)}` : "";
+      parts.load.textContent = `busy ${shown("share", step.busy)}${age}`;
+      parts.bar.setAttribute("width", (width * Math.min(step.busy, 1)).toFixed(1));
+      group.setAttribute("aria-label", `${node.name}, ${node.kind}, ${words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
+    });
+  }
+}

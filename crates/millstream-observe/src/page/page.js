@@ -1,0 +1,310 @@
+// The page: it follows the server's events, and begins anew with each run of the flow.
+"use strict";
+
+const RETRY_MS = 1000;
+const SILENT_MS = 4000;
+
+// Columns of text are at the left.
+const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by"]);
+
+const element = (id) => document.getElementById(id);
+const token = new URLSearchParams(location.hash.slice(1)).get("token");
+
+const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false };
+
+async function read(path) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(path, { headers, cache: "no-store" });
+  if (!answer.ok) throw new Error(answer.status === 401 || answer.status === 403 ? "token" : `${answer.status}`);
+  return answer.json();
+}
+
+function state(text, kind) {
+  const place = element("state");
+  if (place.textContent !== text) place.textContent = text;
+  place.className = `state ${kind}`;
+}
+
+// A cell: `value` is shown as `text`, and kept exactly beside it.
+function cell(text, value) {
+  const place = document.createElement("td");
+  place.textContent = text;
+  if (value !== undefined && value !== null) place.dataset.value = value;
+  return place;
+}
+
+function textCell(text) {
+  const place = cell(text);
+  place.className = "text";
+  return place;
+}
+
+function unit(name, value) {
+  return cell(shown(name, value), value);
+}
+
+// Fills a table. Rows are `{key, mark, cells, choose}`; those that are there keep their buttons, so that the focus stays.
+function table(id, head, rows) {
+  const place = element(id);
+  if (!place.tHead) {
+    const row = place.createTHead().insertRow();
+    for (const title of head) {
+      const column = document.createElement("th");
+      column.scope = "col";
+      column.textContent = title;
+      if (TEXT_COLUMNS.has(title)) column.className = "text";
+      row.append(column);
+    }
+    place.createTBody();
+  }
+  const body = place.tBodies[0];
+  const keys = rows.map((row) => row.key).join("\n");
+  if (body.dataset.keys !== keys) {
+    body.dataset.keys = keys;
+    body.replaceChildren(...rows.map(({ key, choose }) => {
+      const row = document.createElement("tr");
+      const first = document.createElement("th");
+      first.scope = "row";
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = key;
+      button.title = key;
+      button.addEventListener("click", choose);
+      first.append(button);
+      row.append(first);
+      return row;
+    }));
+  }
+  rows.forEach(({ mark, cells }, index) => {
+    const row = body.rows[index];
+    row.className = mark ?? "";
+    row.replaceChildren(row.firstChild, ...cells);
+  });
+}
+
+function choose(things, title) {
+  for (const charts of page.charts) charts.end();
+  page.charts = [];
+  page.chosen = { things, title };
+  element("detail").hidden = false;
+  element("detail-title").textContent = title;
+  for (const { kind, name } of things) {
+    const charts = new Charts(element("charts"), kind, name);
+    page.charts.push(charts);
+    read(`api/history.json?of=${kind}&name=${encodeURIComponent(name)}`)
+      .then((history) => { if (page.charts.includes(charts)) charts.begin(history); })
+      .catch(() => {});
+  }
+  element("detail").scrollIntoView({ block: "nearest" });
+  show();
+}
+
+function close() {
+  for (const charts of page.charts) charts.end();
+  page.charts = [];
+  page.chosen = null;
+  element("detail").hidden = true;
+  show();
+}
+
+// Everything that is known of a step: its own series, those of its input and of its output.
+function chooseStep(index) {
+  const step = page.snapshot?.steps[index];
+  if (!step) return;
+  const things = [{ kind: "step", name: step.name }];
+  if (step.kind === "source") things.push({ kind: "source", name: step.name });
+  if (page.snapshot.sinks.some((sink) => sink.name === step.name)) things.push({ kind: "sink", name: step.name });
+  choose(things, step.name);
+}
+
+// The values of the series of a thing, as the history has them.
+function values(snapshot, { kind, name }) {
+  const named = (list) => list.find((one) => one.name === name) ?? {};
+  if (kind === "step") {
+    const step = named(snapshot.steps);
+    return { ...step, ...(step.ages ?? {}) };
+  }
+  if (kind === "source") return named(snapshot.sources);
+  if (kind === "sink") return named(snapshot.sinks);
+  if (kind === "worker") return snapshot.workers[Number(name)] ?? {};
+  const epochs = snapshot.epochs ?? { last_seconds: [] };
+  const [waiting, saving, syncing] = epochs.last_seconds;
+  return { waiting, saving, syncing, bytes: epochs.last_bytes, age: epochs.age_seconds };
+}
+
+function showFacts(snapshot) {
+  const sources = snapshot.steps.filter((step) => step.kind === "source");
+  const busiest = Math.max(0, ...snapshot.workers.map((worker) => worker.busy));
+  const facts = [
+    ["running for", duration(snapshot.seconds)],
+    ["read", shown("rate", sources.reduce((sum, step) => sum + step.out_rate, 0))],
+    ["workers", String(snapshot.workers.length)],
+    ["busiest worker", shown("share", busiest)],
+  ];
+  element("facts").replaceChildren(...facts.map(([name, value]) => {
+    const group = document.createElement("div");
+    const term = document.createElement("dt");
+    const description = document.createElement("dd");
+    term.textContent = name;
+    description.textContent = value;
+    group.append(term, description);
+    return group;
+  }));
+}
+
+function verdict(snapshot) {
+  if (snapshot.bottleneck) return [snapshot.bottleneck.words, "cause"];
+  if (snapshot.state === "starting") return ["The flow starts: not every connector is open.", ""];
+  if (snapshot.state === "ending") return ["The flow ends.", ""];
+  if (snapshot.sources_paused) return ["Sources pause at the moment: much is in flight.", ""];
+  return ["No step limits this flow: it processes what its sources deliver.", "good"];
+}
+
+function showVerdict(snapshot) {
+  const [text, kind] = verdict(snapshot);
+  const place = element("verdict");
+  if (place.textContent !== text) place.textContent = text;
+  place.className = `verdict ${kind}`;
+}
+
+function showSteps(snapshot) {
+  const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "skipped", "late", "faults", "items in", "items out"];
+  table("steps", head, snapshot.steps.map((step, index) => ({
+    key: step.name,
+    mark: step.mark === "none" ? "" : step.mark,
+    choose: () => chooseStep(index),
+    cells: [
+      textCell(step.kind), textCell(MARKS[step.mark]), unit("rate", step.in_rate), unit("rate", step.out_rate), unit("share", step.busy),
+      cell(step.skew.toFixed(1), step.skew), unit("seconds", step.ages?.p50), unit("seconds", step.ages?.p99), unit("seconds", step.ages?.p999),
+      unit("count", step.skipped), unit("count", step.late), unit("count", step.faults), unit("count", step.items_in), unit("count", step.items_out),
+    ],
+  })));
+}
+
+function showSources(snapshot) {
+  const head = ["source", "lag, records", "lag, bytes", "lag, time", "watermark lag", "held back by", "partitions"];
+  table("sources", head, snapshot.sources.map((source) => ({
+    key: source.name,
+    choose: () => choose([{ kind: "source", name: source.name }], source.name),
+    cells: [
+      unit("count", source.lag_records), unit("bytes", source.lag_bytes), unit("seconds", source.lag_seconds),
+      unit("seconds", source.watermark_lag_seconds), textCell(source.held_by ?? "–"), unit("count", source.partitions.length || null),
+    ],
+  })));
+}
+
+function showSinks(snapshot) {
+  element("sinks-section").hidden = snapshot.sinks.length === 0;
+  const head = ["sink", "destination", "waiting, records", "waiting, bytes", "oldest", "delivered", "retries", "last delivery"];
+  table("sinks", head, snapshot.sinks.map((sink) => ({
+    key: sink.name,
+    choose: () => choose([{ kind: "sink", name: sink.name }], sink.name),
+    cells: [
+      textCell(sink.address), unit("count", sink.waiting_records), unit("bytes", sink.waiting_bytes), unit("seconds", sink.waiting_seconds),
+      unit("count", sink.delivered_records), unit("count", sink.retries), unit("seconds", sink.since_delivery_seconds),
+    ],
+  })));
+}
+
+function showEpochs(snapshot) {
+  const epochs = snapshot.epochs;
+  element("epochs-section").hidden = !epochs;
+  if (!epochs) return;
+  const head = ["epoch", "commits", "last commit: waiting", "saving", "syncing", "bytes", "since the last", "length"];
+  const [waiting, saving, syncing] = epochs.last_seconds;
+  table("epochs", head, [{
+    key: "epochs",
+    choose: () => choose([{ kind: "epochs", name: "epochs" }], "Epochs"),
+    cells: [
+      unit("count", epochs.commits), unit("seconds", waiting), unit("seconds", saving), unit("seconds", syncing),
+      unit("bytes", epochs.last_bytes), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
+    ],
+  }]);
+}
+
+function showWorkers(snapshot) {
+  const head = ["worker", "busy", "items in flight", "last news"];
+  table("workers", head, snapshot.workers.map((worker) => ({
+    key: String(worker.worker),
+    choose: () => choose([{ kind: "worker", name: String(worker.worker) }], `Worker ${worker.worker}`),
+    cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds)],
+  })));
+}
+
+function detailText(snapshot) {
+  const things = page.chosen?.things ?? [];
+  const step = things.length > 0 && things[0].kind === "step" ? snapshot.steps.find((one) => one.name === things[0].name) : null;
+  if (!step) return "";
+  const node = page.graph?.nodes.find((one) => one.name === step.name);
+  const detail = node?.detail ? `, ${node.detail}` : "";
+  return `${step.kind}${detail}. Busy ${shown("share", step.busy)}; the busiest worker has ${step.skew.toFixed(1)} times the load of the mean. ${human(step.items_in)} items in and ${human(step.items_out)} out since the start.`;
+}
+
+function show() {
+  const snapshot = page.snapshot;
+  if (!snapshot) return;
+  const title = snapshot.flow || "Millstream";
+  element("flow").textContent = title;
+  document.title = snapshot.bottleneck?.step ? `${title}: ${snapshot.bottleneck.step} limits it` : title;
+  showFacts(snapshot);
+  showVerdict(snapshot);
+  const first = page.chosen?.things[0];
+  const chosen = first && first.kind !== "worker" && first.kind !== "epochs" ? snapshot.steps.findIndex((step) => step.name === first.name) : -1;
+  page.graph?.drawn.show(snapshot.steps, chosen);
+  showSteps(snapshot);
+  showSources(snapshot);
+  showSinks(snapshot);
+  showEpochs(snapshot);
+  showWorkers(snapshot);
+  element("detail-text").textContent = detailText(snapshot);
+  document.body.dataset.time = snapshot.time_ms;
+}
+
+// Another run: its graph may have changed, and its history has begun anew.
+async function beginRun(run) {
+  page.run = run;
+  const graph = await read("api/graph.json");
+  if (!graph || page.run !== run) return;
+  const drawn = new Graph(element("graph"), graph, chooseStep);
+  page.graph = { nodes: graph.nodes, drawn };
+  if (page.chosen) {
+    const { things, title } = page.chosen;
+    const known = things.every(({ kind, name }) => kind === "worker" || kind === "epochs" || graph.nodes.some((node) => node.name === name));
+    if (known) choose(things, title);
+    else close();
+  }
+  show();
+}
+
+function hear(event) {
+  const snapshot = JSON.parse(event.data);
+  page.heard = Date.now();
+  page.snapshot = snapshot;
+  state(snapshot.state, snapshot.state);
+  if (snapshot.run !== page.run && snapshot.run) beginRun(snapshot.run).catch(() => { page.run = null; });
+  for (const charts of page.charts) charts.add(snapshot.time_ms, values(snapshot, charts));
+  show();
+}
+
+function connect() {
+  const events = new EventSource(token ? `events?token=${encodeURIComponent(token)}` : "events");
+  events.onmessage = hear;
+  events.onerror = () => {
+    events.close();
+    state("no connection: retrying", "lost");
+    read("api/snapshot.json").catch((error) => {
+      if (error.message === "token") state("a token is needed: open this page as /#token=TOKEN", "lost");
+    });
+    setTimeout(connect, RETRY_MS);
+  };
+}
+
+element("detail-close").addEventListener("click", close);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape" && page.chosen) close(); });
+addEventListener("resize", () => { for (const charts of page.charts) charts.resize(); });
+setInterval(() => {
+  if (page.heard && Date.now() - page.heard > SILENT_MS && element("state").textContent !== "no connection: retrying") {
+    state(`no news for ${Math.round((Date.now() - page.heard) / 1000)} s`, "lost");
+  }
+}, 1000);
+connect();

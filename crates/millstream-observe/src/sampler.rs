@@ -1,0 +1,301 @@
+//! Makes a snapshot of what the workers have published, and of what they had published before.
+//!
+//! A worker publishes about once a second, and so does the sampler, at other moments. Rates are therefore those between two publications of the same
+//! worker; if there is no new one, the last rates remain.
+
+use std::sync::Arc;
+
+use millstream_flow::graph::Description;
+use millstream_flow::metrics::{Lag, PartitionWatermark, StepMetrics, WorkerMetrics};
+use millstream_flow::watch::Moment;
+
+use crate::ages::Recorded;
+use crate::judge::judge;
+use crate::list::PARTITIONS_MAX;
+use crate::snapshot::{
+    EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State,
+    StepSnapshot, WorkerSnapshot,
+};
+
+/// What a step did on one worker between two publications.
+#[derive(Clone, Default)]
+struct Pace {
+    in_rate: f64,
+    out_rate: f64,
+    busy: f64,
+    /// The ages of that time, and of all time.
+    recent: Recorded,
+    all: Recorded,
+}
+
+/// One worker as it published last.
+#[derive(Default)]
+struct WorkerPace {
+    published_ns: u64,
+    steps: Arc<Vec<StepMetrics>>,
+    paces: Vec<Pace>,
+}
+
+/// The sampler of one run.
+pub(crate) struct Sampler {
+    graph: Description,
+    run: String,
+    workers: Vec<WorkerPace>,
+    epochs: Option<EpochSnapshot>,
+}
+
+impl Sampler {
+    pub(crate) fn new(graph: Description, run: String) -> Self {
+        Sampler {
+            graph,
+            run,
+            workers: Vec::new(),
+            epochs: None,
+        }
+    }
+
+    /// Makes the snapshot of a moment, at `time_ns` since the epoch.
+    pub(crate) fn sample(&mut self, moment: &Moment, time_ns: i64) -> Snapshot {
+        self.workers
+            .resize_with(moment.workers.len(), WorkerPace::default);
+        let started_ns = moment
+            .now_ns
+            .saturating_sub(moment.elapsed.as_nanos() as u64);
+        for (worker, published) in self.workers.iter_mut().zip(&moment.workers) {
+            worker.advance(published, started_ns);
+        }
+        let workers: Vec<WorkerSnapshot> = (0..self.workers.len())
+            .map(|worker| self.worker(worker, moment))
+            .collect();
+        let mut steps: Vec<StepSnapshot> = (0..self.graph.nodes.len())
+            .map(|node| self.step(node))
+            .collect();
+        let busy: Vec<Vec<f64>> = self
+            .workers
+            .iter()
+            .map(|worker| worker.paces.iter().map(|pace| pace.busy).collect())
+            .collect();
+        let state = match (moment.ending, moment.open) {
+            (true, _) => State::Ending,
+            (false, true) => State::Running,
+            (false, false) => State::Starting,
+        };
+        let bottleneck = match state {
+            State::Running => judge(&self.graph, moment, &mut steps, &workers, &busy),
+            _ => None,
+        };
+        let epochs = self.epochs(moment);
+        self.epochs = epochs;
+        Snapshot {
+            flow: self.graph.flow.clone(),
+            run: self.run.clone(),
+            time_ms: (time_ns / 1_000_000).max(0) as u64,
+            seconds: moment.elapsed.as_secs_f64(),
+            state,
+            sources_paused: moment.sources_paused,
+            bottleneck,
+            steps,
+            workers,
+            sources: self.sources(moment, time_ns),
+            sinks: sinks(moment),
+            epochs,
+        }
+    }
+
+    fn worker(&self, index: usize, moment: &Moment) -> WorkerSnapshot {
+        let worker = &self.workers[index];
+        let busy_ns: u64 = worker.steps.iter().map(|step| step.busy_ns).sum();
+        let silent = match worker.published_ns {
+            0 => 0,
+            at => moment.now_ns.saturating_sub(at),
+        };
+        WorkerSnapshot {
+            worker: index,
+            busy: worker
+                .paces
+                .iter()
+                .map(|pace| pace.busy)
+                .sum::<f64>()
+                .min(1.0),
+            busy_seconds: busy_ns as f64 / 1e9,
+            in_flight_items: moment.workers[index].in_flight_items as u64,
+            silent_seconds: silent as f64 / 1e9,
+        }
+    }
+
+    fn step(&self, node: usize) -> StepSnapshot {
+        let described = &self.graph.nodes[node];
+        let mut step = StepSnapshot {
+            name: described.name.clone(),
+            kind: described.kind,
+            skew: 1.0,
+            mark: Mark::None,
+            ..StepSnapshot::default()
+        };
+        let (mut recent, mut busy_sum) = (Recorded::default(), 0.0);
+        for worker in &self.workers {
+            let (Some(metrics), Some(pace)) = (worker.steps.get(node), worker.paces.get(node))
+            else {
+                continue;
+            };
+            step.items_in += metrics.items_in;
+            step.items_out += metrics.items_out;
+            step.skipped += metrics.skipped;
+            step.late += metrics.late;
+            step.faults += metrics.faults;
+            step.busy_seconds += metrics.busy_ns as f64 / 1e9;
+            step.in_rate += pace.in_rate;
+            step.out_rate += pace.out_rate;
+            step.busy = step.busy.max(pace.busy);
+            busy_sum += pace.busy;
+            recent.add(&pace.recent);
+            let (sum, counts) = pace.all.buckets();
+            step.age_buckets.0 += sum;
+            for (total, count) in step.age_buckets.1.iter_mut().zip(counts) {
+                *total += count;
+            }
+        }
+        if busy_sum > 0.0 {
+            step.skew = step.busy * self.workers.len() as f64 / busy_sum;
+        }
+        step.ages = recent.ages();
+        step
+    }
+
+    fn sources(&self, moment: &Moment, time_ns: i64) -> Vec<SourceSnapshot> {
+        let nodes = self.graph.nodes.iter().filter(|node| node.kind == "source");
+        nodes
+            .map(|node| source(&node.name, moment, time_ns))
+            .collect()
+    }
+
+    fn epochs(&self, moment: &Moment) -> Option<EpochSnapshot> {
+        let now = moment.epochs?;
+        let before = self.epochs.unwrap_or_default();
+        let mut epochs = EpochSnapshot {
+            epoch: now.epoch,
+            commits: now.commits,
+            bytes: now.bytes,
+            waiting_seconds: now.waiting.as_secs_f64(),
+            saving_seconds: now.saving.as_secs_f64(),
+            syncing_seconds: now.syncing.as_secs_f64(),
+            age_seconds: now.age.as_secs_f64(),
+            length_seconds: now.length.as_secs_f64(),
+            last_seconds: before.last_seconds,
+            last_bytes: before.last_bytes,
+        };
+        let commits = now.commits.saturating_sub(before.commits) as f64;
+        if commits > 0.0 {
+            epochs.last_seconds = [
+                epochs.waiting_seconds - before.waiting_seconds,
+                epochs.saving_seconds - before.saving_seconds,
+                epochs.syncing_seconds - before.syncing_seconds,
+            ]
+            .map(|seconds| seconds / commits);
+            epochs.last_bytes = now.bytes.saturating_sub(before.bytes) as f64 / commits;
+        }
+        Some(epochs)
+    }
+}
+
+impl WorkerPace {
+    /// Takes a publication, if it is a new one. The first one is compared with the start of the run.
+    fn advance(&mut self, published: &WorkerMetrics, started_ns: u64) {
+        if published.published_ns <= self.published_ns {
+            return;
+        }
+        let since = match self.published_ns {
+            0 => started_ns,
+            before => before,
+        };
+        let seconds = published.published_ns.saturating_sub(since).max(1) as f64 / 1e9;
+        self.paces.resize_with(published.steps.len(), Pace::default);
+        for (index, (pace, now)) in self.paces.iter_mut().zip(&*published.steps).enumerate() {
+            let before = self.steps.get(index);
+            let since = |of: fn(&StepMetrics) -> u64| {
+                of(now).saturating_sub(before.map_or(0, of)) as f64 / seconds
+            };
+            pace.in_rate = since(|step| step.items_in);
+            pace.out_rate = since(|step| step.items_out);
+            pace.busy = (since(|step| step.busy_ns) / 1e9).min(1.0);
+            let same = before.is_some_and(|before| before.latency_ns.len() == now.latency_ns.len());
+            if same {
+                pace.recent = Recorded::default();
+            } else {
+                let all = Recorded::of(now);
+                pace.recent = all.since(&pace.all);
+                pace.all = all;
+            }
+        }
+        self.published_ns = published.published_ns;
+        self.steps = Arc::clone(&published.steps);
+    }
+}
+
+fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
+    let lags = || moment.lags.iter().filter(|lag| lag.source == name);
+    let sum = |of: fn(&Lag) -> Option<u64>| {
+        lags()
+            .filter_map(|lag| of(&lag.lag))
+            .reduce(u64::saturating_add)
+    };
+    let watermarks: Vec<&PartitionWatermark> = moment
+        .watermarks
+        .iter()
+        .filter(|mark| mark.source == name)
+        .collect();
+    let lag_of =
+        |mark: &PartitionWatermark| time_ns.saturating_sub(mark.watermark_ns).max(0) as f64 / 1e9;
+    let lowest = watermarks.iter().min_by_key(|mark| mark.watermark_ns);
+    let mut partitions: Vec<PartitionSnapshot> = lags()
+        .map(|lag| PartitionSnapshot {
+            name: lag.partition.clone(),
+            lag_records: lag.lag.records,
+            lag_bytes: lag.lag.bytes,
+            lag_seconds: lag.lag.age.map(|age| age.as_secs_f64()),
+            watermark_lag_seconds: None,
+        })
+        .collect();
+    for mark in &watermarks {
+        let lag = Some(lag_of(mark));
+        match partitions
+            .iter_mut()
+            .find(|known| known.name == mark.partition)
+        {
+            Some(known) => known.watermark_lag_seconds = lag,
+            None => partitions.push(PartitionSnapshot {
+                name: mark.partition.clone(),
+                watermark_lag_seconds: lag,
+                ..PartitionSnapshot::default()
+            }),
+        }
+    }
+    if partitions.len() > PARTITIONS_MAX {
+        partitions.clear();
+    }
+    let age = lags().filter_map(|lag| lag.lag.age).max();
+    SourceSnapshot {
+        name: name.to_owned(),
+        lag_records: sum(|lag| lag.records),
+        lag_bytes: sum(|lag| lag.bytes),
+        lag_seconds: age.map(|age| age.as_secs_f64()),
+        watermark_lag_seconds: lowest.map(|mark| lag_of(mark)),
+        held_by: lowest.map(|mark| mark.partition.clone()),
+        partitions,
+    }
+}
+
+fn sinks(moment: &Moment) -> Vec<SinkSnapshot> {
+    let sinks = moment.outboxes.iter().map(|outbox| SinkSnapshot {
+        name: outbox.sink.clone(),
+        address: outbox.address.clone(),
+        waiting_records: outbox.waiting_records,
+        waiting_bytes: outbox.waiting_bytes,
+        waiting_seconds: outbox.waiting.as_secs_f64(),
+        delivered_records: outbox.delivered_records,
+        deliveries: outbox.deliveries,
+        retries: outbox.retries,
+        since_delivery_seconds: outbox.since_delivery.map(|since| since.as_secs_f64()),
+    });
+    sinks.collect()
+}

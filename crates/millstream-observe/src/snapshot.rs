@@ -1,0 +1,202 @@
+//! The state of a flow at one moment, as the page, the JSON and the metrics show it.
+
+use serde::Serialize;
+
+use crate::ages::{Ages, BUCKETS};
+
+/// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// The name of the flow.
+    pub flow: String,
+    /// Identifies the run: another run of the same flow has another.
+    pub run: String,
+    /// The time of the moment, milliseconds since the epoch.
+    pub time_ms: u64,
+    /// Seconds since the flow was started.
+    pub seconds: f64,
+    /// What the flow is doing.
+    pub state: State,
+    /// Whether sources pause, because too much is in flight or an outbox is full.
+    pub sources_paused: bool,
+    /// What limits the flow, if anything in it does.
+    pub bottleneck: Option<Bottleneck>,
+    /// The sources, steps and sinks, in the order of the flow.
+    pub steps: Vec<StepSnapshot>,
+    /// The workers.
+    pub workers: Vec<WorkerSnapshot>,
+    /// The sources.
+    pub sources: Vec<SourceSnapshot>,
+    /// The sinks that have an outbox.
+    pub sinks: Vec<SinkSnapshot>,
+    /// The commits of a flow with a state directory.
+    pub epochs: Option<EpochSnapshot>,
+}
+
+/// What a flow is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Not every worker has opened its connectors.
+    #[default]
+    Starting,
+    /// It reads its sources.
+    Running,
+    /// It was asked to end, or has failed.
+    Ending,
+}
+
+/// What limits a flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// The name of the step, if one step does.
+    pub step: Option<String>,
+    /// One sentence for people.
+    pub words: String,
+}
+
+/// The part of a step in what limits the flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    /// None.
+    #[default]
+    None,
+    /// It limits the flow.
+    Cause,
+    /// It could do more, and waits for the step that limits the flow.
+    Waiting,
+}
+
+/// A source, step or sink.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StepSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Items that went in since the start.
+    pub items_in: u64,
+    /// Items that came out since the start.
+    pub items_out: u64,
+    /// Items that went in, per second.
+    pub in_rate: f64,
+    /// Items that came out, per second.
+    pub out_rate: f64,
+    /// The share of its time that the busiest worker spent in the step, from 0 to 1.
+    pub busy: f64,
+    /// How much busier that worker is than the mean of all: 1 if the load is even.
+    pub skew: f64,
+    /// Seconds that all workers spent in the step since the start.
+    pub busy_seconds: f64,
+    /// The ages of the items of the last second; none without items.
+    pub ages: Option<Ages>,
+    /// Items skipped by the error policies skip and dead letter, since the start.
+    pub skipped: u64,
+    /// Items that were too late for their windows, since the start.
+    pub late: u64,
+    /// Connections or inputs that were closed because of invalid data, since the start.
+    pub faults: u64,
+    /// Its part in what limits the flow.
+    pub mark: Mark,
+    /// The ages of all items since the start: their sum in seconds, and their number in each bucket.
+    #[serde(skip)]
+    pub(crate) age_buckets: (f64, [u64; BUCKETS.len() + 1]),
+}
+
+/// A worker thread.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WorkerSnapshot {
+    /// Its number.
+    pub worker: usize,
+    /// The share of its time that it spent in steps, from 0 to 1.
+    pub busy: f64,
+    /// Seconds that it spent in steps since the start.
+    pub busy_seconds: f64,
+    /// Items on their way to it.
+    pub in_flight_items: u64,
+    /// Seconds since it published its metrics: more than a few when it is inside a long call.
+    pub silent_seconds: f64,
+}
+
+/// A source, with the input that it has not read.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SourceSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Records that were not read, over all partitions; none if the source does not know.
+    pub lag_records: Option<u64>,
+    /// Bytes that were not read, over all partitions.
+    pub lag_bytes: Option<u64>,
+    /// The largest age of input that was not read, in seconds.
+    pub lag_seconds: Option<f64>,
+    /// Seconds from the lowest watermark of its partitions to now; none without event time.
+    pub watermark_lag_seconds: Option<f64>,
+    /// The partition that holds the watermark back.
+    pub held_by: Option<String>,
+    /// Each partition of which something is known, at most [`PARTITIONS_MAX`](crate::list::PARTITIONS_MAX); none if there are more.
+    pub partitions: Vec<PartitionSnapshot>,
+}
+
+/// A partition of a source.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PartitionSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Records that were not read.
+    pub lag_records: Option<u64>,
+    /// Bytes that were not read.
+    pub lag_bytes: Option<u64>,
+    /// The age of input that was not read, in seconds.
+    pub lag_seconds: Option<f64>,
+    /// Seconds from its watermark to now.
+    pub watermark_lag_seconds: Option<f64>,
+}
+
+/// The outbox of a sink.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SinkSnapshot {
+    /// The name of the sink.
+    pub name: String,
+    /// The destination.
+    pub address: String,
+    /// Records that are not delivered.
+    pub waiting_records: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// The age of the oldest of them, in seconds.
+    pub waiting_seconds: f64,
+    /// Records that were delivered since the start.
+    pub delivered_records: u64,
+    /// Deliveries that succeeded since the start.
+    pub deliveries: u64,
+    /// Attempts that failed since the start.
+    pub retries: u64,
+    /// Seconds since the last delivery.
+    pub since_delivery_seconds: Option<f64>,
+}
+
+/// The commits of a flow: sums since the start, and the times of the last commit.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct EpochSnapshot {
+    /// The number of the last epoch that was committed.
+    pub epoch: u64,
+    /// Commits since the start.
+    pub commits: u64,
+    /// Bytes of state that they appended since the start.
+    pub bytes: u64,
+    /// Seconds that commits waited for all operators since the start.
+    pub waiting_seconds: f64,
+    /// Seconds that they appended changes since the start.
+    pub saving_seconds: f64,
+    /// Seconds that they waited for the disk since the start.
+    pub syncing_seconds: f64,
+    /// Seconds since the last epoch ended.
+    pub age_seconds: f64,
+    /// The configured length of an epoch, in seconds.
+    pub length_seconds: f64,
+    /// Of the last commits of the last second, the mean: seconds of waiting, saving, syncing.
+    pub last_seconds: [f64; 3],
+    /// Of the last commits of the last second, the mean of their bytes.
+    pub last_bytes: f64,
+}

@@ -1,0 +1,199 @@
+//! The table of the guide, the dashboard and the alert rules are those of the list of metrics. `MILLSTREAM_WRITE=1` writes them.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use millstream_observe::list::{Alert, Kind, METRICS, Metric};
+use serde_json::{Value, json};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn compare(path: &str, expected: &str) {
+    let file = Path::new(ROOT).join(path);
+    if std::env::var_os("MILLSTREAM_WRITE").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        found == expected,
+        "{path} is not that of the list of metrics: run this test with MILLSTREAM_WRITE=1"
+    );
+}
+
+fn kind(metric: &Metric) -> &'static str {
+    match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    }
+}
+
+fn alerts() -> impl Iterator<Item = &'static Alert> {
+    METRICS.iter().filter_map(|metric| metric.alert.as_ref())
+}
+
+#[test]
+fn names_have_units_and_suffixes() {
+    for metric in METRICS {
+        let name = metric.name;
+        assert_eq!(
+            name.ends_with("_total"),
+            metric.kind == Kind::Counter,
+            "{name}"
+        );
+        assert!(name.starts_with("millstream_") || name.starts_with("process_"));
+        assert!(
+            !metric.help.is_empty() && !metric.help.ends_with('.'),
+            "{name}"
+        );
+        assert_eq!(METRICS.iter().filter(|other| other.name == name).count(), 1);
+    }
+    assert!(millstream_observe::list::buckets().len() < 12);
+    for alert in alerts() {
+        let metrics = METRICS
+            .iter()
+            .filter(|metric| alert.expr.contains(metric.name));
+        assert!(metrics.count() > 0, "{}", alert.name);
+    }
+}
+
+#[test]
+fn the_tables_of_the_guide_are_those_of_the_list() {
+    let mut metrics = String::from("| metric | type | labels | what it is |\n|---|---|---|---|\n");
+    for metric in METRICS {
+        let labels: Vec<String> = metric
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        let (name, kind, labels) = (metric.name, kind(metric), labels.join(", "));
+        writeln!(
+            metrics,
+            "| `{name}` | {kind} | {labels} | {} |",
+            metric.help
+        )
+        .unwrap();
+    }
+    let mut rules =
+        String::from("| alert | severity | what has happened | what to do |\n|---|---|---|---|\n");
+    for alert in alerts() {
+        let Alert {
+            name,
+            severity,
+            summary,
+            action,
+            ..
+        } = alert;
+        writeln!(rules, "| `{name}` | {severity} | {summary} | {action} |").unwrap();
+    }
+    let guide = "docs/guide/operating.md";
+    let mut text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
+    for (name, table) in [("metrics", metrics), ("alerts", rules)] {
+        let (begin, end) = (
+            format!("<!-- {name} -->\n"),
+            format!("<!-- end of {name} -->\n"),
+        );
+        let (before, rest) = text.split_once(&begin).expect("the mark of the table");
+        let (_, after) = rest.split_once(&end).expect("the mark of its end");
+        text = format!("{before}{begin}{table}{end}{after}");
+    }
+    compare(guide, &text);
+}
+
+#[test]
+fn the_alert_rules_are_those_of_the_list() {
+    let mut text = String::from(
+        "# Alert rules of Millstream for Prometheus. Generated from crates/millstream-observe/src/list.rs; a test compares them.\ngroups:\n- name: millstream\n  rules:\n",
+    );
+    for alert in alerts() {
+        let quoted = |text: &str| Value::from(text).to_string();
+        writeln!(
+            text,
+            "  - alert: {}\n    expr: {}\n    for: {}\n    labels:\n      severity: {}\n    annotations:\n      summary: {}\n      description: {}",
+            alert.name, quoted(alert.expr), alert.after, alert.severity, quoted(alert.summary), quoted(alert.action)
+        )
+        .unwrap();
+    }
+    compare("contrib/prometheus/millstream.rules.yml", &text);
+}
+
+/// The expression of a panel, and its legend.
+fn query(metric: &Metric) -> (String, String) {
+    let labels = metric.labels.iter().filter(|label| **label != "flow");
+    let legend: Vec<String> = labels.map(|label| format!("{{{{{label}}}}}")).collect();
+    let name = metric.name;
+    let filter = match metric.labels.contains(&"flow") {
+        true => "{flow=~\"$flow\"}",
+        false => "{job=~\"$job\"}",
+    };
+    let expr = match metric.kind {
+        Kind::Counter => format!("rate({name}{filter}[$__rate_interval])"),
+        Kind::Gauge => format!("{name}{filter}"),
+        Kind::Histogram => format!(
+            "histogram_quantile(0.99, sum by (le, step) (rate({name}_bucket{filter}[$__rate_interval])))"
+        ),
+    };
+    let legend = match legend.is_empty() {
+        true => "{{flow}}{{job}}".to_owned(),
+        false => legend.join(" "),
+    };
+    (expr, legend)
+}
+
+fn unit(metric: &Metric) -> &'static str {
+    let name = metric.name.trim_end_matches("_total");
+    match (metric.kind, name) {
+        // Seconds per second.
+        (Kind::Counter, name) if name.ends_with("_seconds") => "percentunit",
+        (Kind::Counter, name) if name.ends_with("_bytes") => "Bps",
+        (Kind::Counter, _) => "ops",
+        (_, name) if name.ends_with("_seconds") => "s",
+        (_, name) if name.ends_with("_bytes") => "bytes",
+        (_, name) if name.ends_with("_ratio") => "percentunit",
+        _ => "short",
+    }
+}
+
+#[test]
+fn the_dashboard_is_that_of_the_list() {
+    let panels: Vec<Value> = METRICS
+        .iter()
+        .enumerate()
+        .map(|(index, metric)| {
+            let (expr, legend) = query(metric);
+            json!({
+                "id": index + 1,
+                "type": "timeseries",
+                "title": metric.help,
+                "description": metric.name,
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "gridPos": {"h": 8, "w": 8, "x": index % 3 * 8, "y": index / 3 * 8},
+                "fieldConfig": {"defaults": {"unit": unit(metric), "min": 0}, "overrides": []},
+                "targets": [{"refId": "A", "expr": expr, "legendFormat": legend}],
+            })
+        })
+        .collect();
+    let variable = |name: &str, query: &str| {
+        json!({
+            "name": name, "type": "query", "query": query, "refresh": 2, "includeAll": true, "multi": true,
+            "datasource": {"type": "prometheus", "uid": "${datasource}"}, "current": {"text": "All", "value": "$__all"},
+        })
+    };
+    let dashboard = json!({
+        "title": "Millstream",
+        "uid": "millstream",
+        "tags": ["millstream"],
+        "schemaVersion": 39,
+        "refresh": "10s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": [
+            {"name": "datasource", "type": "datasource", "query": "prometheus"},
+            variable("flow", "label_values(millstream_flow_running, flow)"),
+            variable("job", "label_values(millstream_flow_running, job)"),
+        ]},
+        "panels": panels,
+    });
+    let text = serde_json::to_string_pretty(&dashboard).unwrap() + "\n";
+    compare("contrib/grafana/millstream.json", &text);
+}

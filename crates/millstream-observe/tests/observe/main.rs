@@ -1,0 +1,4 @@
+//! The integration tests of the crate.
+
+mod generated;
+mod server;

@@ -1,0 +1,57 @@
+//! The server of the page of a flow.
+
+use millstream_observe::{ObserveError, Observer as Engine, http};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+use crate::error::{to_python, usage};
+use crate::{gil, logs};
+
+/// A server that is bound, and shows the flow that runs with it.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Observer {
+    pub(crate) engine: Engine,
+}
+
+#[pymethods]
+impl Observer {
+    #[new]
+    fn new(py: Python<'_>, address: &str, token: Option<&str>, open: bool) -> PyResult<Self> {
+        logs::refresh(py)?;
+        let mut http = http(address).open(open);
+        if let Some(token) = token {
+            http = http.token(token);
+        }
+        let bound = logs::flushed(|| http.bind());
+        match bound {
+            Ok(engine) => Ok(Observer { engine }),
+            Err(ObserveError::Flow(error)) => Err(to_python(py, error)),
+            Err(error) => match is_io(&error) {
+                true => Err(PyOSError::new_err(error.to_string())),
+                false => Err(usage(py, &error.to_string())),
+            },
+        }
+    }
+
+    /// The address, with the port that the system has chosen if it was 0.
+    #[getter]
+    fn address(&self) -> &str {
+        self.engine.address()
+    }
+
+    /// Stops the server.
+    fn stop(&self) {
+        // The thread that is waited for may write to the log of Python.
+        gil::unlocked(|| self.engine.stop());
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn is_io(error: &ObserveError) -> bool {
+    matches!(error, ObserveError::Bind(cause) if cause.is::<std::io::Error>())
+}

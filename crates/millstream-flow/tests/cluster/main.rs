@@ -11,10 +11,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod commits;
 mod hub;
 
 mod deaths;
 mod pressure;
 mod results;
+mod scale;
+mod state;
 mod starts;
 mod stops;

@@ -48,7 +48,13 @@ impl Commits {
         }
     }
 
-    pub fn prepared(&self, process: usize, prepared: (u64, bool), last: bool, zero: &Sender<Event>) {
+    pub fn prepared(
+        &self,
+        process: usize,
+        prepared: (u64, bool),
+        last: bool,
+        zero: &Sender<Event>,
+    ) {
         let mut state = self.0.lock().unwrap();
         state.prepared[process].push(prepared);
         state.last[process] = last.then_some(prepared.0);
@@ -77,11 +83,15 @@ impl State {
     /// Asks process 0 to commit the next epoch, once all have prepared it.
     fn ask(&mut self, zero: &Sender<Event>) {
         let epoch = self.next;
-        let changed = self.prepared.iter().zip(&self.last).map(|(prepared, last)| {
-            let found = prepared.iter().find(|(of, _)| *of == epoch);
-            let ended = last.is_some_and(|last| last < epoch).then_some(false);
-            found.map(|(_, changed)| *changed).or(ended)
-        });
+        let changed = self
+            .prepared
+            .iter()
+            .zip(&self.last)
+            .map(|(prepared, last)| {
+                let found = prepared.iter().find(|(of, _)| *of == epoch);
+                let ended = last.is_some_and(|last| last < epoch).then_some(false);
+                found.map(|(_, changed)| *changed).or(ended)
+            });
         let changed: Option<Vec<bool>> = changed.collect();
         if let Some(changed) = changed.filter(|_| !self.is_asked && !self.is_over(epoch - 1)) {
             self.is_asked = true;
@@ -99,9 +109,8 @@ impl State {
 pub fn keeps_prepared(offers: &[StateOffer], process: usize) -> bool {
     let (zero, offer) = (&offers[0], &offers[process]);
     let member = zero.members.get(process).copied();
-    let has_member = |(epoch, run): (u64, u64)| {
-        member == Some(epoch) && zero.committed_run == Some(run)
-    };
+    let has_member =
+        |(epoch, run): (u64, u64)| member == Some(epoch) && zero.committed_run == Some(run);
     let keeps = process > 0 && offer.prepared.is_some_and(has_member);
     let has = offer.committed.unwrap_or(0);
     assert!(

@@ -172,7 +172,12 @@ impl Cluster for Place {
             ..offer.clone()
         };
         let this = stateless(&offer);
-        if let Some(other) = offers.iter().flatten().map(stateless).find(|other| *other != this) {
+        if let Some(other) = offers
+            .iter()
+            .flatten()
+            .map(stateless)
+            .find(|other| *other != this)
+        {
             return Err(format!("another process offers {other:?}, this one {offer:?}").into());
         }
         let states = offers.iter().flatten().map(|offer| offer.state.clone());

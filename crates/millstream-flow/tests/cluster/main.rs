@@ -18,6 +18,6 @@ mod deaths;
 mod pressure;
 mod results;
 mod scale;
-mod state;
 mod starts;
+mod state;
 mod stops;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use millstream_flow::checkpoint::{Saved, process_dir, rescale};
-use millstream_flow::{FlowError, Options};
+use millstream_flow::{Flow, FlowError, Options};
 
 use super::hub::{Hub, finish, start_with, until};
-use super::state::{expected, flow, outputs, recovery, write_input};
+use super::state::{durable_flow, expected, flow, outputs, recovery, write_input};
 
 /// The epoch of the last commit of a state.
 fn epoch(dir: &Path, processes: usize) -> u64 {
@@ -17,11 +17,22 @@ fn epoch(dir: &Path, processes: usize) -> u64 {
         _ => process_dir(&state, 0),
     };
     let saved = Saved::open(&state).ok();
-    saved.and_then(|saved| saved.commit().map(|commit| commit.epoch)).unwrap_or(0)
+    saved
+        .and_then(|saved| saved.commit().map(|commit| commit.epoch))
+        .unwrap_or(0)
 }
 
 /// Runs until `epochs` more epochs are committed, or the flow has ended; `epochs` of 0 means to its end.
 fn run(dir: &Path, processes: usize, workers: usize, epochs: u64) {
+    run_flow(flow, dir, (processes, workers), epochs);
+}
+
+fn run_flow(
+    flow: fn(&Path) -> Flow,
+    dir: &Path,
+    (processes, workers): (usize, usize),
+    epochs: u64,
+) {
     let wanted = match epochs {
         0 => u64::MAX,
         epochs => epoch(dir, processes) + epochs,
@@ -58,7 +69,10 @@ fn a_flow_continues_on_another_number_of_processes() {
     run(dir.path(), 1, 1, 4);
     for (to, workers) in [(4, 1), (2, 2), (3, 1), (1, 2), (2, 1)] {
         let done = rescale(&state, to, Some(workers)).unwrap();
-        assert_eq!((done.from, done.processes, done.workers), (from, to, workers));
+        assert_eq!(
+            (done.from, done.processes, done.workers),
+            (from, to, workers)
+        );
         assert!(done.keys > 0);
         run(dir.path(), to, workers, 4);
         from = to;
@@ -66,6 +80,20 @@ fn a_flow_continues_on_another_number_of_processes() {
     let saved = Saved::open(&process_dir(&state, 0)).unwrap();
     assert!(!saved.commit().unwrap().finished, "the input was too short");
     run(dir.path(), 2, 1, 0);
+    assert_eq!(outputs(dir.path()), expected());
+}
+
+#[test]
+fn the_partitions_of_a_durable_source_move() {
+    let dir = tempfile::tempdir().unwrap();
+    write_input(dir.path());
+    let state = dir.path().join("state");
+    run_flow(durable_flow, dir.path(), (1, 1), 4);
+    for to in [3, 2] {
+        rescale(&state, to, None).unwrap();
+        run_flow(durable_flow, dir.path(), (to, 1), 4);
+    }
+    run_flow(durable_flow, dir.path(), (2, 1), 0);
     assert_eq!(outputs(dir.path()), expected());
 }
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use millstream_flow::checkpoint::{Crash, Saved, process_dir};
 use millstream_flow::join::{Join, JoinKind, Pairs};
+use millstream_flow::source::Source;
 use millstream_flow::window::{Outcome, Windowed};
 use millstream_flow::{
-    EventTime, Flow, FlowError, Options, Recovery, SourceExt, Stream, Timed, Window, codec, files,
+    EventTime, Flow, FlowError, Frames, Options, Recovery, SourceExt, Stream, Timed, Window, codec,
+    files,
 };
 
 use super::hub::{Hub, Outcomes, finish, start_with};
@@ -42,13 +44,26 @@ fn parse(line: &[u8]) -> Result<Item, String> {
     Ok((word()? as u64, word()?, word()?))
 }
 
-/// Sums, windows and joins by key, each into a file.
+/// Windows and joins by key, each into a file.
 pub fn flow(dir: &Path) -> Flow {
+    described(dir, false)
+}
+
+/// The same, with a source that is durable.
+pub fn durable_flow(dir: &Path) -> Flow {
+    described(dir, true)
+}
+
+fn described(dir: &Path, is_durable: bool) -> Flow {
     let flow = Flow::new("all");
     flow.saves::<Item>();
     let source = |name: &str| {
         let paths = (0..FILES).map(|file| dir.join(format!("{name}{file}")));
-        let source = codec::decode(files::read(paths), parse).batch_size(3);
+        let lines: Arc<dyn Source<Frames>> = match is_durable && name == "left" {
+            true => Arc::new(files::read(paths).durable()),
+            false => Arc::new(files::read(paths)),
+        };
+        let source = codec::decode(lines, parse).batch_size(3);
         flow.source(name, source)
             .event_time(|item: &Item| item.1, EventTime::default())
     };
@@ -66,11 +81,8 @@ pub fn flow(dir: &Path) -> Flow {
     windows
         .map(|(key, window)| format!("{key} {} {}", window.time, window.value.value))
         .sink("windows", sink("windows.txt"));
-    let joined: Pairs<u64, i64, i64> = keyed(&left).join(
-        "joined",
-        &keyed(&right),
-        Join::latest().how(JoinKind::Full),
-    );
+    let joined: Pairs<u64, i64, i64> =
+        keyed(&left).join("joined", &keyed(&right), Join::latest().how(JoinKind::Full));
     let results: Stream<(u64, Timed<(Option<i64>, Option<i64>)>)> = joined.results.items();
     results
         .map(|(key, pair)| format!("{key} {} {:?}", pair.time, pair.value))
@@ -106,7 +118,9 @@ pub fn outputs(dir: &Path) -> [Vec<String>; 2] {
 }
 
 pub fn recovery(dir: &Path) -> Recovery {
-    Recovery::new(dir.join("state")).epoch(Duration::ZERO).sync(false)
+    Recovery::new(dir.join("state"))
+        .epoch(Duration::ZERO)
+        .sync(false)
 }
 
 /// Runs on several processes until all have ended, one of them by `crash` if there is one.
@@ -144,7 +158,12 @@ fn a_crash_at_any_point_of_a_commit_changes_no_output() {
             for outcome in run(dir.path(), 2, workers, None) {
                 outcome.unwrap();
             }
-            assert_eq!(outputs(dir.path()), expected, "process {process}, {}", moment(1));
+            assert_eq!(
+                outputs(dir.path()),
+                expected,
+                "process {process}, {}",
+                moment(1)
+            );
         }
     }
 }

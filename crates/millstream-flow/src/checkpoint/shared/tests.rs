@@ -120,7 +120,7 @@ impl Member for InHub {
     fn ended(&self) {}
 }
 
-/// What a process that starts is told by process 0 about its state.
+/// What a process that starts learns from process 0 about its state.
 fn keeps_prepared(zero: &StateOffer, process: usize, offer: &StateOffer) -> bool {
     let member = zero.members.get(process).copied();
     let is_kept = process > 0

@@ -14,7 +14,7 @@ use std::time::Duration;
 use millstream_journal::{Journal, Options};
 
 use super::division::{
-    Division, OutputMarks, check_layout, has_stopped, process_dir, processes_in,
+    Division, OutputMarks, check_layout, has_stopped, process_dir, processes_in, write_stopped,
 };
 use super::durable::unescape;
 use super::moved_sources::{self, Moved};
@@ -57,7 +57,7 @@ struct Old {
 }
 
 /// The number of processes of a division that was interrupted in `dir`.
-pub(super) fn interrupted(dir: &Path) -> Option<usize> {
+pub(in crate::checkpoint) fn interrupted(dir: &Path) -> Option<usize> {
     Plan::of(dir).map(|plan| plan.to.processes())
 }
 
@@ -285,6 +285,9 @@ fn write(
             });
         }
         store.commit(Vec::new(), &commit)?;
+        if processes > 1 {
+            write_stopped(store.dir(), commit.epoch)?;
+        }
         moved
             .write_files(&process_dir(&next, process))
             .map_err(|cause| failed(dir, cause))?;

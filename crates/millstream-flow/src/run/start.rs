@@ -1,6 +1,6 @@
 //! Starts a run: other processes, state directory, committer, worker threads.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -331,18 +331,26 @@ fn begin_checkpoints(
         workers: running.options.workers,
         roots: plan.roots.len(),
     };
-    let thread = std::thread::Builder::new()
-        .name("millstream-epochs".to_owned())
-        .spawn(move || committer.run(&notices))
-        .inspect_err(|_| plan.sinks.finish())
-        .map_err(|cause| FlowError::State {
-            path: recovery.dir.clone(),
-            cause: cause.into(),
-        })?;
+    let thread = start_committer(committer, notices, recovery);
+    let thread = thread.inspect_err(|_| plan.sinks.finish())?;
     Ok(Begun {
         checkpoints: Some((Arc::new(resume), Mutex::new(sender))),
         committer: Some(thread),
         joined,
+    })
+}
+
+/// Starts the thread that commits epochs.
+fn start_committer(
+    committer: Committer,
+    notices: Receiver<CommitNotice>,
+    recovery: &Recovery,
+) -> Result<JoinHandle<()>, FlowError> {
+    let thread = std::thread::Builder::new().name("millstream-epochs".to_owned());
+    let started = thread.spawn(move || committer.run(&notices));
+    started.map_err(|cause| FlowError::State {
+        path: recovery.dir.clone(),
+        cause: cause.into(),
     })
 }
 

@@ -16,6 +16,7 @@ use super::super::{
 use super::SharedCommits;
 use crate::clock::WallClock;
 use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer};
+use crate::describe::node::Node;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
 use crate::run::progress::CommitTimer;
@@ -120,7 +121,7 @@ impl Member for InHub {
     fn ended(&self) {}
 }
 
-/// What a process that starts is told by process 0 about its state.
+/// What a process that starts learns from process 0 about its state.
 fn keeps_prepared(zero: &StateOffer, process: usize, offer: &StateOffer) -> bool {
     let member = zero.members.get(process).copied();
     let is_kept = process > 0
@@ -252,6 +253,17 @@ impl Trial {
     }
 }
 
+/// The step whose key is put.
+fn nodes() -> Vec<Node> {
+    vec![Node {
+        name: STEP.to_owned(),
+        kind: "stateful",
+        detail: String::new(),
+        inputs: Vec::new(),
+        exchanged: true,
+    }]
+}
+
 fn membership(process: usize) -> Membership {
     Membership {
         process,
@@ -324,7 +336,7 @@ impl Process<'_> {
             stop: &|| {},
         };
         let parts = FlowParts {
-            nodes: &[],
+            nodes: &nodes(),
             sources: &Sources::default(),
             sinks: &Sinks::default(),
             codecs: &Codecs::default(),
@@ -348,7 +360,7 @@ impl Process<'_> {
             base: resumed.base,
             commit: resumed.commit,
             flow: "test".to_owned(),
-            nodes: Vec::new(),
+            nodes: nodes(),
             sinks: Sinks::default(),
             recordings: Vec::new(),
             options: recovery.clone(),
@@ -443,6 +455,8 @@ fn a_crash_at_any_point_leaves_one_epoch_in_all_processes() {
                 }
                 trial.run(3, None, ends);
                 trial.run(0, None, false);
+                let found: Vec<usize> = trial.written.iter().map(BTreeSet::len).collect();
+                assert!(found.iter().all(|epochs| *epochs >= 2), "{found:?}");
             }
         }
     }

@@ -103,9 +103,6 @@ impl Running {
         self.report_forwarders();
         self.report_unfinished();
         self.join_threads();
-        // The last epoch is committed by now, or its failure is in `control`.
-        let _ = self.committer.take().map(|committer| committer.join());
-        self.leave();
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {
@@ -115,10 +112,15 @@ impl Running {
         }
     }
 
-    /// Joins the threads of the workers, which have ended, and of the connections to other processes, if they have.
+    /// Joins the committer, and the threads of the workers, which have ended, and of the connections to other processes, if
+    /// they end.
     fn join_threads(&mut self) {
+        // The last epoch is committed by now, or its failure is in `control`.
+        let _ = self.committer.take().map(|committer| committer.join());
+        // The other processes keep their ends of the connections open until they know that this one has ended.
+        self.leave();
         let threads = self.threads.take();
-        if self.control.links_ended() {
+        if self.control.wait_links() {
             // A panic was caught inside the worker, and its error is in `control`.
             let _ = threads.map(|threads| threads.join());
         } else {
@@ -127,9 +129,11 @@ impl Running {
         }
     }
 
-    /// Notifies the other processes that this one has ended.
+    /// Notifies the other processes that this one has ended, if it has not failed: of that they are notified at once.
     fn leave(&self) {
-        if let Some(member) = self.control.member() {
+        if let Some(member) = self.control.member()
+            && !self.control.has_failed()
+        {
             member.ended();
         }
         if let Some(others) = self.control.others() {
@@ -197,7 +201,6 @@ impl Drop for Running {
             if self.control.others().is_some() {
                 while !self.control.wait_ended(LONG) {}
                 self.join_threads();
-                self.leave();
             }
         }
     }

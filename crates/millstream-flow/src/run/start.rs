@@ -16,7 +16,7 @@ use crate::checkpoint::{
     SharedCommits,
 };
 use crate::clock::{Clock, WallClock, now_ns};
-use crate::cluster::{Joined, Link, Membership};
+use crate::cluster::{JoinStopped, Joined, Link, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
@@ -50,7 +50,7 @@ pub(crate) fn start(
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
     let (name, asked) = (plan.name.clone(), options.clone());
     let (mut running, links, life) = match prepare(plan, options, &stopping) {
-        Err(error) if error.is_stop() => return Ok(Running::stopped(name, asked)),
+        Err(error) if is_stop(&error) => return Ok(Running::stopped(name, asked)),
         prepared => prepared?,
     };
     running.signals = signals;
@@ -67,6 +67,11 @@ pub(crate) fn start(
     };
     running.threads = Some(threads.inspect_err(|error| running.control.end_start(error))?);
     Ok(running)
+}
+
+/// Whether the wait for other processes was stopped.
+fn is_stop(error: &FlowError) -> bool {
+    matches!(error, FlowError::Cluster { cause, .. } if cause.is::<JoinStopped>())
 }
 
 /// Starts the workers of a run of one process.
@@ -98,7 +103,10 @@ fn execute_linked(
     };
     let links = links.into_iter().enumerate().map(|(other, link)| {
         let wire = link.map(|link| Wire::begin(link, other, control));
-        wire.transpose().map_err(unusable)
+        wire.transpose().map_err(|cause| FlowError::Lost {
+            process: other,
+            cause: cause.to_string(),
+        })
     });
     let links: Vec<Option<Wire>> = links.collect::<Result<_, _>>()?;
     control.links_begin(links.iter().flatten().count());
@@ -159,10 +167,9 @@ fn prepare(
         Some(rehearsal) => rehearsal.begin(&name, &plan.nodes, operators)?,
         None => None,
     };
-    let (clock, replaying): (Arc<dyn Clock>, _) = match (replaying, &options.clock) {
-        (Some((clock, conductor)), _) => (clock, Some(conductor)),
-        (None, Some(clock)) => (Arc::clone(clock), None),
-        (None, None) => (Arc::new(WallClock::default()), None),
+    let (clock, replaying) = match replaying {
+        Some((clock, conductor)) => (clock, Some(conductor)),
+        None => (clock(&options), None),
     };
     let mut running = Running {
         name,
@@ -180,13 +187,7 @@ fn prepare(
         committer,
         joined,
     } = begun.inspect_err(|error| shared.end_start(error))?;
-    let links = joined.map(|joined| {
-        let notices = checkpoints.as_ref();
-        let notices = notices.map(|(_, committer)| lock(committer).clone());
-        members::attend(&shared, joined.events, notices)?;
-        Ok(joined.links)
-    });
-    let links = links.transpose();
+    let links = attend(&shared, joined, &checkpoints);
     let links = links.inspect_err(|error| shared.end_start(error))?;
     if checkpoints
         .as_ref()
@@ -209,6 +210,29 @@ fn prepare(
         shared.worker_ended();
     };
     Ok((running, links, Some(life)))
+}
+
+/// Returns the clock of processing time of a run that is no replay.
+fn clock(options: &Options) -> Arc<dyn Clock> {
+    match &options.clock {
+        Some(clock) => Arc::clone(clock),
+        None => Arc::new(WallClock::default()),
+    }
+}
+
+/// Attends to the events of a run that this process has joined; returns the connections to the other processes.
+fn attend(
+    control: &Arc<Control>,
+    joined: Option<Joined>,
+    checkpoints: &Checkpoints,
+) -> Result<Option<Links>, FlowError> {
+    let Some(joined) = joined else {
+        return Ok(None);
+    };
+    let notices = checkpoints.as_ref();
+    let notices = notices.map(|(_, committer)| lock(committer).clone());
+    members::attend(control, joined.events, notices)?;
+    Ok(Some(joined.links))
 }
 
 /// Creates the state that the workers of this process share.

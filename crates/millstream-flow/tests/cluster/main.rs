@@ -14,6 +14,7 @@
 mod hub;
 
 mod deaths;
+mod found;
 mod pressure;
 mod results;
 mod starts;

@@ -173,8 +173,7 @@ impl NamedSink {
 
 impl Transactional for NamedSink {
     fn scope(&self) -> Scope {
-        self.of_engine()
-            .map_or(Scope::Path, Transactional::scope)
+        self.of_engine().map_or(Scope::Path, Transactional::scope)
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         match &self.sink {

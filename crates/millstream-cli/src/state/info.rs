@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use millstream_flow::checkpoint::Commit;
+use millstream_flow::checkpoint::{Commit, Saved};
 use millstream_flow::source::Position;
 use serde::{Serialize, Serializer};
 
@@ -35,9 +35,23 @@ struct Report {
     finished: bool,
     /// Of the records that count.
     bytes: u64,
+    /// The part of each process, in the state of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    processes: Vec<Process>,
     steps: Vec<Step>,
     sources: Vec<Source>,
     sinks: Vec<Sink>,
+}
+
+/// The part of a process in the state of several.
+#[derive(Debug, Serialize)]
+struct Process {
+    process: usize,
+    /// The last epoch in which it had changes.
+    epoch: u64,
+    /// An epoch that it has prepared since, which counts if process 0 has committed it.
+    prepared: Option<u64>,
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,7 +90,7 @@ fn number_or_text<S: Serializer>(position: &Position, to: S) -> Result<S::Ok, S:
 /// Tell.
 pub(super) fn run(args: &Args) -> Outcome {
     let mut state = SavedState::open(&args.dir)?;
-    let Some(commit) = state.saved.commit().cloned() else {
+    let Some(commit) = merged(&state.parts) else {
         let dir = args.dir.display();
         return Err(format!("state in {dir}: the flow has committed nothing yet").into());
     };
@@ -97,6 +111,43 @@ pub(super) fn run(args: &Args) -> Outcome {
     Ok(report::print(&report, &report.to_string(), args.json)?)
 }
 
+/// The last commit, with the sources and sinks of all processes. Process 0 has the last epoch.
+fn merged(parts: &[Saved]) -> Option<Commit> {
+    let mut commit = parts.first()?.commit()?.clone();
+    let division = commit.division.clone();
+    for (process, part) in parts.iter().enumerate().skip(1) {
+        let Some(other) = part.commit() else {
+            continue;
+        };
+        for mark in &other.sources {
+            let reader = division.as_ref();
+            let reader = reader.and_then(|division| division.reader(&mark.source, &mark.partition));
+            let mut known = commit.sources.iter_mut();
+            let known = known
+                .find(|known| known.source == mark.source && known.partition == mark.partition);
+            match known {
+                Some(known) if reader == Some(process) => *known = mark.clone(),
+                Some(_) => {}
+                None => commit.sources.push(mark.clone()),
+            }
+        }
+        commit.sinks.extend(other.sinks.iter().cloned());
+    }
+    Some(commit)
+}
+
+impl Process {
+    fn of(part: &Saved) -> Option<Self> {
+        let commit = part.commit().or(part.prepared())?;
+        Some(Process {
+            process: commit.division.as_ref()?.process,
+            epoch: part.commit().map_or(0, |commit| commit.epoch),
+            prepared: part.prepared().map(|prepared| prepared.epoch),
+            bytes: part.bytes(),
+        })
+    }
+}
+
 impl Report {
     fn of(state: &SavedState, commit: Commit, steps: Vec<Step>) -> Self {
         let sources = commit.sources.into_iter().map(|mark| Source {
@@ -115,7 +166,8 @@ impl Report {
             committed: moment::show(commit.time_ns.max(0) as u64),
             workers: commit.workers,
             finished: commit.finished,
-            bytes: state.saved.bytes(),
+            bytes: state.parts.iter().map(Saved::bytes).sum(),
+            processes: state.parts.iter().filter_map(Process::of).collect(),
             steps,
             sources: sources.collect(),
             sinks: sinks.collect(),
@@ -141,6 +193,22 @@ impl std::fmt::Display for Report {
             "size       {} of records that count",
             ByteSize(self.bytes)
         )?;
+        for process in &self.processes {
+            let Process {
+                process,
+                epoch,
+                prepared,
+                bytes,
+            } = process;
+            write!(
+                f,
+                "\nprocess    {process}: epoch {epoch}, {}",
+                ByteSize(*bytes)
+            )?;
+            if let Some(prepared) = prepared {
+                write!(f, ", epoch {prepared} prepared")?;
+            }
+        }
         for step in &self.steps {
             let (name, keys, bytes) = (&step.name, step.keys, ByteSize(step.bytes as u64));
             write!(f, "\nstep       {name}: {keys} key(s), {bytes}")?;

@@ -1,9 +1,11 @@
-//! A state directory that is read: its steps and their keys, as of the last commit.
+//! A state directory that is read: its steps and their keys, as of the last commit. A directory that is divided among
+//! processes is read as one.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use millstream_flow::checkpoint::{Saved, SavedKey};
+use millstream_flow::checkpoint::{Saved, SavedKey, process_dir, processes_in};
 
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -11,15 +13,28 @@ use crate::progress::Progress;
 /// A state directory that is looked into.
 pub(super) struct SavedState {
     pub(super) dir: PathBuf,
-    pub(super) saved: Saved,
+    /// The part of each process, in order; only one without a cluster.
+    pub(super) parts: Vec<Saved>,
     pub(super) progress: Option<Progress>,
 }
 
 impl SavedState {
     pub(super) fn open(dir: &Path) -> Outcome<Self> {
+        let processes = match dir.join("epochs").exists() {
+            true => Vec::new(),
+            false => processes_in(dir)?,
+        };
+        let parts = match &processes[..] {
+            [] => vec![Saved::open(dir)?],
+            processes => {
+                let parts = processes.iter();
+                let parts = parts.map(|process| Saved::open(&process_dir(dir, *process)));
+                parts.collect::<Result<_, _>>()?
+            }
+        };
         Ok(SavedState {
             dir: dir.to_owned(),
-            saved: Saved::open(dir)?,
+            parts,
             progress: None,
         })
     }
@@ -27,14 +42,15 @@ impl SavedState {
     /// Shows the progress of reading so many steps on a terminal, unless lines go there.
     pub(super) fn expect(&mut self, steps: usize, lines_to_file: bool) {
         if lines_to_file || !std::io::stdout().is_terminal() {
-            let parts = steps * Saved::PARTS;
+            let parts = steps * Saved::PARTS * self.parts.len();
             self.progress = Some(Progress::new(parts as u64, "parts"));
         }
     }
 
     /// The names of the steps that have state, or of the one that is asked for.
     pub(super) fn steps(&self, only: Option<&str>) -> Outcome<Vec<String>> {
-        let all: Vec<String> = self.saved.steps().map(str::to_owned).collect();
+        let all: BTreeSet<&str> = self.parts.iter().flat_map(Saved::steps).collect();
+        let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
         let Some(only) = only else {
             return Ok(all);
         };
@@ -52,9 +68,11 @@ impl SavedState {
     /// All keys of a step, in the order in which the step met them.
     pub(super) fn keys(&mut self, step: &str) -> Outcome<Vec<SavedKey>> {
         let mut keys = Vec::new();
-        for part in 0..Saved::PARTS {
-            keys.extend(self.saved.part(step, part, |_| true)?);
-            self.progress.iter_mut().for_each(Progress::next);
+        for saved in &self.parts {
+            for part in 0..Saved::PARTS {
+                keys.extend(saved.part(step, part, |_| true)?);
+                self.progress.iter_mut().for_each(Progress::next);
+            }
         }
         keys.sort_by(|a: &SavedKey, b| (a.born, &a.key).cmp(&(b.born, &b.key)));
         Ok(keys)

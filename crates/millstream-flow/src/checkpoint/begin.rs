@@ -87,9 +87,14 @@ pub(crate) fn resume(
     }
     start.adopt(flow, parts, options)?;
     let division = match (membership, &joined) {
-        (Some(membership), Some(joined)) => {
-            Some(divide(parts, &start.commit, options, membership, workers, joined)?)
-        }
+        (Some(membership), Some(joined)) => Some(divide(
+            parts,
+            &start.commit,
+            options,
+            membership,
+            workers,
+            joined,
+        )?),
         _ => None,
     };
     start.has_changes |= match (&division, &start.commit.division) {
@@ -120,7 +125,9 @@ pub(crate) fn resume(
     }
     let codecs = parts.codecs.clone();
     let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
-    let base = joined.as_ref().map_or(commit.epoch, |joined| joined.epoch + 1);
+    let base = joined
+        .as_ref()
+        .map_or(commit.epoch, |joined| joined.epoch + 1);
     resume.epoch = base;
     resume.ends_here = ends_here;
     resume.moved = moved;

@@ -161,8 +161,9 @@ impl Committer {
         match &mut self.shared {
             _ if !may_raise => None,
             Some(shared) => shared.take_drained(),
-            None => std::mem::take(&mut pending.drained)
-                .then(|| self.control.has_input() || !had_ended),
+            None => {
+                std::mem::take(&mut pending.drained).then(|| self.control.has_input() || !had_ended)
+            }
         }
     }
 

@@ -43,7 +43,8 @@ pub struct Division {
 
 impl Division {
     /// The process that reads the partition with this number.
-    pub(crate) fn reader_of(&self, partition: usize) -> usize {
+    #[must_use]
+    pub fn reader_of(&self, partition: usize) -> usize {
         partition % (self.processes * self.workers).max(1) / self.workers.max(1)
     }
 
@@ -54,7 +55,8 @@ impl Division {
     }
 
     /// The process that read a partition; `None` if the run did not begin with it.
-    pub(crate) fn reader(&self, source: &str, partition: &str) -> Option<usize> {
+    #[must_use]
+    pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
         let mut names = self.partitions_of(source).iter();
         let number = names.position(|name| name == partition)?;
         Some(self.reader_of(number))

@@ -96,7 +96,9 @@ impl Moved {
             sources.insert(mark.source.as_str());
             let key = (mark.source.clone(), mark.partition.clone());
             if self.converted.contains_key(&key)
-                || self.reader(mark).is_some_and(|reader| Some(reader) != number)
+                || self
+                    .reader(mark)
+                    .is_some_and(|reader| Some(reader) != number)
             {
                 continue;
             }
@@ -185,9 +187,9 @@ impl Moved {
             }
         }
         let lists = lists.into_iter();
-        self.files.extend(lists.map(|(name, text)| {
-            (Path::new("files").join(name), Contents::Text(text))
-        }));
+        self.files.extend(
+            lists.map(|(name, text)| (Path::new("files").join(name), Contents::Text(text))),
+        );
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use millstream_journal::{Journal, Options};
 
 use super::division::{
-    Division, OutputMarks, check_layout, has_stopped, process_dir, processes_in,
+    Division, OutputMarks, check_layout, has_stopped, process_dir, processes_in, write_stopped,
 };
 use super::durable::unescape;
 use super::moved_sources::{self, Moved};
@@ -57,7 +57,7 @@ struct Old {
 }
 
 /// The number of processes of a division that was interrupted in `dir`.
-pub(super) fn interrupted(dir: &Path) -> Option<usize> {
+pub(in crate::checkpoint) fn interrupted(dir: &Path) -> Option<usize> {
     Plan::of(dir).map(|plan| plan.to.processes())
 }
 
@@ -93,7 +93,10 @@ pub fn rescale(
     let first = &old[0].commit;
     let before = first.division.as_ref();
     let workers = workers.unwrap_or(before.map_or(first.workers.max(1), |before| before.workers));
-    let (from, to) = (Layout::of(old[0].process, old.len()), Layout::among(processes));
+    let (from, to) = (
+        Layout::of(old[0].process, old.len()),
+        Layout::among(processes),
+    );
     for old in &old {
         check_delivered(old)?;
     }
@@ -136,7 +139,8 @@ fn open(dir: &Path) -> Result<Vec<Old>, FlowError> {
         (true, []) => vec![None],
         (true, _) => {
             return Err(refuse(
-                "it has the state of one process and that of several; move one of them away".to_owned(),
+                "it has the state of one process and that of several; move one of them away"
+                    .to_owned(),
             ));
         }
         (false, found) => found.iter().copied().map(Some).collect(),
@@ -154,7 +158,8 @@ fn open(dir: &Path) -> Result<Vec<Old>, FlowError> {
             None => !commit.notify_pending,
         };
         if !is_stopped {
-            let cause = format!("the process was killed or has failed since its last start; {again}");
+            let cause =
+                format!("the process was killed or has failed since its last start; {again}");
             return Err(failed(&own, cause));
         }
         let store = opened.truncate()?;
@@ -280,6 +285,9 @@ fn write(
             });
         }
         store.commit(Vec::new(), &commit)?;
+        if processes > 1 {
+            write_stopped(store.dir(), commit.epoch)?;
+        }
         moved
             .write_files(&process_dir(&next, process))
             .map_err(|cause| failed(dir, cause))?;

@@ -208,7 +208,9 @@ impl Committer {
     ) -> Option<Commit> {
         let shared = self.shared.as_mut()?;
         shared.is_over |= is_last;
-        let prepared = shared.prepared.take_if(|prepared| prepared.epoch == epoch)?;
+        let prepared = shared
+            .prepared
+            .take_if(|prepared| prepared.epoch == epoch)?;
         pending.epoch_of_run += 1;
         prepared.next
     }

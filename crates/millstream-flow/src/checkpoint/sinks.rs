@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::Recovery;
 use super::record::{Commit, SinkMark};
+use crate::cluster::Membership;
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
 use crate::run::control::Control;
-use crate::cluster::Membership;
 use crate::sink::{OutputRun, Scope, Sink, Token};
 
 /// A writer of a sink: the node that ends a stream, or a step with dead letters.

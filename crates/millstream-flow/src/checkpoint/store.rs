@@ -427,7 +427,7 @@ impl Store {
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let mut done = || -> Result<(), Cause> {
+        let done = || -> Result<(), Cause> {
             let mut bodies = self.with_bases(changes)?;
             bodies.push(record::commit(commit)?);
             // The commit point: the last body is the commit record.
@@ -447,7 +447,7 @@ impl Store {
         changes: Vec<Vec<u8>>,
         commit: &Commit,
     ) -> Result<(), FlowError> {
-        let mut done = || -> Result<(), Cause> {
+        let done = || -> Result<(), Cause> {
             let mut bodies = self.with_bases(changes)?;
             bodies.push(record::prepared(commit)?);
             let first = self.writer.append_many(&bodies)?.start;

@@ -158,15 +158,8 @@ impl Plan {
         if process == 0 && before != own {
             move_undivided(&before, &own)?;
         }
-        rename(
-            &own.join("stopped"),
-            &old.join(format!("p{process}.stopped")),
-        )?;
         for name in names(&next)? {
-            rename(
-                &own.join(&name),
-                &old.join(format!("p{process}.{name}")),
-            )?;
+            rename(&own.join(&name), &old.join(format!("p{process}.{name}")))?;
             rename(&next.join(&name), &own.join(&name))?;
         }
         File::open(&own)?.sync_all()?;
@@ -191,7 +184,8 @@ fn move_undivided(from: &Path, to: &Path) -> Result<(), Cause> {
         return Ok(());
     }
     for name in names(from)? {
-        let is_process = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let is_process =
+            |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let is_other = name == SCALING || name.strip_prefix('p').is_some_and(is_process);
         if !is_other && !DIVIDED.contains(&&*name) {
             rename(&from.join(&name), &to.join(&name))?;
@@ -203,9 +197,169 @@ fn move_undivided(from: &Path, to: &Path) -> Result<(), Cause> {
 
 /// Renames, unless it was done before.
 fn rename(from: &Path, to: &Path) -> Result<(), Cause> {
+    #[cfg(test)]
+    tests::count()?;
     match fs::rename(from, to) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !from.exists() => Ok(()),
         Err(error) => Err(format!("{} to {}: {error}", from.display(), to.display()).into()),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+
+    use super::super::opened::Opened;
+    use super::super::record::{SourceMark, TimeMark};
+    use super::super::rescale::{interrupted, rescale};
+    use super::super::store::Saved;
+    use super::super::{Changes, Commit, Recovery, processes_in};
+    use super::*;
+
+    thread_local! {
+        /// The number of renames until the process dies.
+        static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+
+    /// Counts a rename.
+    pub(super) fn count() -> Result<(), Cause> {
+        match LEFT.get().checked_sub(1) {
+            Some(left) => {
+                LEFT.set(left);
+                Ok(())
+            }
+            None => Err("the process dies".into()),
+        }
+    }
+
+    /// A state of one process with keys in all shards.
+    fn state(dir: &Path) {
+        let mut store = Opened::open(dir, false)
+            .and_then(Opened::truncate)
+            .expect("it opens");
+        let mut changes = Changes::new("count");
+        for key in 0..600usize {
+            let put: Result<(), Infallible> = changes.put(
+                key % crate::key::SHARDS,
+                key as u64,
+                |out| out.extend(key.to_le_bytes()),
+                |out| {
+                    out.extend((key * 3).to_le_bytes());
+                    Ok(1)
+                },
+            );
+            put.expect("it is memory");
+        }
+        let commit = Commit {
+            epoch: 5,
+            workers: 2,
+            flow: "test".to_owned(),
+            sources: vec![SourceMark {
+                source: "in".to_owned(),
+                partition: "a".to_owned(),
+                position: 70.into(),
+                recorded: false,
+            }],
+            watermarks: vec![TimeMark::of_step("count".to_owned(), 9)],
+            ..Commit::default()
+        };
+        store
+            .commit(changes.records().collect(), &commit)
+            .expect("it commits");
+        std::fs::create_dir_all(dir.join("outputs/none")).expect("a folder");
+        std::fs::remove_dir(dir.join("outputs/none")).expect("a folder");
+        std::fs::create_dir_all(dir.join("http")).expect("a folder");
+        std::fs::write(dir.join("http/kept"), "by process 0").expect("a file");
+    }
+
+    /// The keys of all processes with their states, and the place of each by the rule.
+    fn keys(dir: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let found = processes_in(dir).expect("it is read");
+        let dirs: Vec<PathBuf> = match found.is_empty() {
+            true => vec![dir.to_owned()],
+            false => found
+                .iter()
+                .map(|process| process_dir(dir, *process))
+                .collect(),
+        };
+        let mut keys = BTreeMap::new();
+        for (process, dir) in dirs.iter().enumerate() {
+            let saved = Saved::open(dir).expect("it is read");
+            let commit = saved.commit().expect("it is committed");
+            assert_eq!((commit.epoch, commit.sources.len()), (5, 1));
+            assert_eq!(commit.watermarks[0].at, 9);
+            for key in saved.keys("count", |_| true).expect("it is read") {
+                if let Some(division) = &commit.division {
+                    let workers = division.processes * division.workers;
+                    let worker = crate::key::worker_of(key.shard, workers);
+                    assert_eq!(worker / division.workers, process);
+                }
+                assert_eq!(keys.insert(key.key, key.state), None);
+            }
+        }
+        assert!(dirs[0].join("http/kept").exists());
+        keys
+    }
+
+    #[test]
+    fn keys_move_to_the_processes_of_their_shards() {
+        let dir = tempfile::tempdir().expect("a folder");
+        state(dir.path());
+        let before = keys(dir.path());
+        assert_eq!(before.len(), 600);
+        for (processes, workers) in [(4, 1), (2, 3), (3, 2), (1, 2), (1, 4)] {
+            let done = rescale(dir.path(), processes, Some(workers)).expect("it is divided");
+            assert_eq!((done.keys, done.epoch), (600, 5));
+            assert_eq!(keys(dir.path()), before);
+            assert_eq!(dir.path().join("epochs").exists(), processes == 1);
+            assert!(!dir.path().join(SCALING).exists());
+        }
+    }
+
+    #[test]
+    fn a_division_that_is_interrupted_anywhere_is_the_old_one_or_is_completed() {
+        let shapes = [1, 4, 2, 3, 1];
+        for shape in shapes.windows(2) {
+            let mut renames = 0;
+            loop {
+                let dir = tempfile::tempdir().expect("a folder");
+                state(dir.path());
+                let before = keys(dir.path());
+                rescale(dir.path(), shape[0], None).expect("it is divided");
+                LEFT.set(renames);
+                let outcome = rescale(dir.path(), shape[1], None);
+                LEFT.set(usize::MAX);
+                if outcome.is_ok() {
+                    break;
+                }
+                // The decision is made; a run waits until it is carried out.
+                assert_eq!(interrupted(dir.path()), Some(shape[1]));
+                let run = Recovery::new(dir.path()).of_process(None);
+                let error = run.expect_err("it is interrupted").to_string();
+                assert!(error.contains("interrupted"), "{error}");
+                rescale(dir.path(), shape[1], None).expect("it is divided");
+                assert_eq!(keys(dir.path()), before, "{shape:?} after {renames}");
+                renames += 1;
+            }
+            assert!(renames > 1);
+        }
+    }
+
+    #[test]
+    fn what_was_written_before_the_decision_is_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        state(dir.path());
+        let before = keys(dir.path());
+        let next = begin(dir.path()).expect("it begins");
+        Opened::open(&process_dir(&next, 0), false).expect("it opens");
+        assert_eq!(interrupted(dir.path()), None);
+        Recovery::new(dir.path())
+            .of_process(None)
+            .expect("a run may begin");
+        rescale(dir.path(), 2, None).expect("it is divided");
+        assert_eq!(keys(dir.path()), before);
     }
 }

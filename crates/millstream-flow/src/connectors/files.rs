@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex};
 
 use millstream_journal::storage::sync_entry;
 
+use crate::cluster::Membership;
 use crate::compression::{Compression, Contents};
 use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
-use crate::cluster::Membership;
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
 use crate::run::control::{Control, lock};

@@ -25,9 +25,9 @@ use std::sync::{Arc, Mutex, Weak};
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Sync, Writer as Appender};
 
 use crate::clock::now_ns;
+use crate::cluster::Membership;
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
-use crate::cluster::Membership;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};

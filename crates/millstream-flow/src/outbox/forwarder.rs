@@ -28,7 +28,9 @@ pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {
     let cursors = journal.info()?.cursors;
     let delivered = cursors.iter().find(|cursor| cursor.name == DELIVERED);
     let delivered = delivered.map_or(0, |cursor| cursor.position);
-    Ok(journal.next()?.saturating_sub(delivered.max(journal.first()?)))
+    Ok(journal
+        .next()?
+        .saturating_sub(delivered.max(journal.first()?)))
 }
 
 /// The parts of a forwarder.

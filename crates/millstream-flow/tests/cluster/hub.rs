@@ -3,20 +3,26 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_flow::cluster::{
-    Cluster, Event, HandledLoad, Joined, Link, Member, Membership, Offer, Raise,
+    Cluster, Event, HandledLoad, Joined, Link, Member, Membership, Offer, Raise, StateOffer,
 };
 use millstream_flow::error::Cause;
 use millstream_flow::metrics::Report;
-use millstream_flow::{Flow, FlowError, Options};
+use millstream_flow::{Flow, FlowError, Options, Recovery};
+
+use super::commits::{Commits, keeps_prepared};
 
 /// Far longer than any test takes.
 pub const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// The number of runs so far: each has another id.
+static RUNS: AtomicU64 = AtomicU64::new(1);
 
 struct Pipe(UnixStream);
 
@@ -59,7 +65,9 @@ pub struct Hub {
     events: Vec<Sender<Event>>,
     all: Barrier,
     built: Mutex<usize>,
-    offers: Mutex<Vec<Offer>>,
+    offers: Mutex<Vec<Option<Offer>>>,
+    commits: Commits,
+    runs: u64,
     /// The processes that have ended without a failure.
     pub ended: Mutex<Vec<usize>>,
     /// Reports of handled loads are kept back while this is set.
@@ -95,7 +103,9 @@ impl Hub {
             events: senders,
             all: Barrier::new(processes),
             built: Mutex::new(0),
-            offers: Mutex::default(),
+            offers: Mutex::new(vec![None; processes]),
+            commits: Commits::new(processes),
+            runs: RUNS.fetch_add(1, Ordering::Relaxed),
             ended: Mutex::default(),
             withholds: Mutex::new(false),
         })
@@ -106,6 +116,11 @@ impl Hub {
         let mut options = Options::workers(workers);
         options.cluster = Some(Arc::new(Place(Arc::clone(self), process)));
         options
+    }
+
+    /// Asks all processes to stop.
+    pub fn stop(&self) {
+        self.send_all(&Event::Stop);
     }
 
     fn send_all(&self, event: &Event) {
@@ -149,19 +164,33 @@ impl Cluster for Place {
     fn join(&self, offer: Offer, _: &dyn Fn() -> bool) -> Result<Joined, Cause> {
         let hub = &self.0;
         let seat = hub.seats[self.1].lock().unwrap().take().unwrap();
-        hub.offers.lock().unwrap().push(offer.clone());
+        hub.offers.lock().unwrap()[self.1] = Some(offer.clone());
         hub.all.wait();
         let offers = hub.offers.lock().unwrap();
-        if let Some(other) = offers.iter().find(|other| **other != offer) {
+        let stateless = |offer: &Offer| Offer {
+            state: None,
+            ..offer.clone()
+        };
+        let this = stateless(&offer);
+        if let Some(other) = offers
+            .iter()
+            .flatten()
+            .map(stateless)
+            .find(|other| *other != this)
+        {
             return Err(format!("another process offers {other:?}, this one {offer:?}").into());
         }
+        let states = offers.iter().flatten().map(|offer| offer.state.clone());
+        let states: Vec<StateOffer> = states.map(Option::unwrap_or_default).collect();
+        let epoch = states[0].committed.unwrap_or(0);
+        hub.commits.begin(epoch);
         let link = |link: UnixStream| Box::new(Pipe(link)) as Box<dyn Link>;
         Ok(Joined {
-            run: 7,
+            run: hub.runs,
             links: seat.links.into_iter().map(|own| own.map(link)).collect(),
-            cluster: 8,
-            keeps_prepared: false,
-            epoch: 0,
+            cluster: states[0].cluster.unwrap_or(8),
+            keeps_prepared: keeps_prepared(&states, self.1),
+            epoch,
             member: Arc::new(Place(Arc::clone(hub), self.1)),
             events: seat.events,
         })
@@ -176,10 +205,21 @@ impl Member for Place {
             self.0.send_all(&Event::Go);
         }
     }
-    fn drained(&self, _: bool) {}
-    fn raise(&self, _: Raise) {}
-    fn prepared(&self, _: u64, _: bool, _: bool) {}
-    fn committed(&self, _: u64) {}
+    fn drained(&self, has_input: bool) {
+        let hub = &self.0;
+        hub.commits.drained(self.1, has_input, &hub.events[0]);
+    }
+    fn raise(&self, raise: Raise) {
+        self.0.send_all(&Event::Raise(raise));
+    }
+    fn prepared(&self, epoch: u64, changed: bool, last: bool) {
+        let hub = &self.0;
+        hub.commits
+            .prepared(self.1, (epoch, changed), last, &hub.events[0]);
+    }
+    fn committed(&self, epoch: u64) {
+        self.0.commits.committed(epoch, &self.0.events);
+    }
     fn handled(&self, handled: &[HandledLoad]) {
         while *self.0.withholds.lock().unwrap() {
             std::thread::sleep(Duration::from_millis(1));
@@ -209,9 +249,20 @@ pub fn start(
     workers: usize,
     flow: impl Fn(usize) -> Flow + Send + Sync + 'static,
 ) -> Vec<JoinHandle<Result<Report, FlowError>>> {
+    start_with(hub, workers, |_| None, flow)
+}
+
+/// The same, with the state that `recovery(process)` returns.
+pub fn start_with(
+    hub: &Arc<Hub>,
+    workers: usize,
+    recovery: impl Fn(usize) -> Option<Recovery>,
+    flow: impl Fn(usize) -> Flow + Send + Sync + 'static,
+) -> Vec<JoinHandle<Result<Report, FlowError>>> {
     let flow = Arc::new(flow);
     let processes = (0..hub.processes).map(|process| {
-        let (flow, options) = (Arc::clone(&flow), hub.options(process, workers));
+        let (flow, mut options) = (Arc::clone(&flow), hub.options(process, workers));
+        options.recovery = recovery(process);
         std::thread::spawn(move || {
             let running = flow(process).start(options)?;
             if !running.ended_within(WATCHDOG) {

@@ -11,11 +11,14 @@
     reason = "a test fails by panicking"
 )]
 
+mod commits;
 mod hub;
 
 mod deaths;
 mod found;
 mod pressure;
 mod results;
+mod scale;
 mod starts;
+mod state;
 mod stops;

@@ -15,9 +15,8 @@ use super::super::{
 };
 use super::SharedCommits;
 use crate::clock::WallClock;
-use crate::cluster::{
-    Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer,
-};
+use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer};
+use crate::describe::node::Node;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
 
@@ -56,10 +55,16 @@ impl Hub {
             }
         };
         let all: Option<Vec<bool>> = (0..PROCESSES).map(has).collect();
-        let is_over = state.last.iter().all(|last| last.is_some_and(|last| last < epoch));
+        let is_over = state
+            .last
+            .iter()
+            .all(|last| last.is_some_and(|last| last < epoch));
         if let Some(changed) = all.filter(|_| !is_over) {
             state.asked = Some(epoch);
-            let last = state.last.iter().all(|last| last.is_some_and(|last| last <= epoch));
+            let last = state
+                .last
+                .iter()
+                .all(|last| last.is_some_and(|last| last <= epoch));
             let _ = self.events[0].send(Event::AllPrepared {
                 epoch,
                 changed,
@@ -100,7 +105,10 @@ impl Member for InHub {
     }
     fn committed(&self, epoch: u64) {
         let mut state = lock(&self.hub.state);
-        let last = state.last.iter().all(|last| last.is_some_and(|last| last <= epoch));
+        let last = state
+            .last
+            .iter()
+            .all(|last| last.is_some_and(|last| last <= epoch));
         for events in &self.hub.events[1..] {
             let _ = events.send(Event::Committed { epoch, last });
         }
@@ -162,7 +170,9 @@ impl Trial {
         for written in &mut self.written {
             written.retain(|epoch| *epoch <= base);
         }
-        let controls: Vec<_> = (0..PROCESSES).map(|_| Arc::new(Control::new(1, None))).collect();
+        let controls: Vec<_> = (0..PROCESSES)
+            .map(|_| Arc::new(Control::new(1, None)))
+            .collect();
         let written = thread::scope(|scope| {
             let threads: Vec<_> = starts
                 .into_iter()
@@ -205,7 +215,9 @@ impl Trial {
             }),
             events: senders,
         });
-        let recovery = Recovery::new(self.dir.path()).epoch(Duration::ZERO).sync(false);
+        let recovery = Recovery::new(self.dir.path())
+            .epoch(Duration::ZERO)
+            .sync(false);
         let starts = receivers.into_iter().enumerate().map(|(process, events)| {
             let membership = membership(process);
             let recovery = recovery.of_process(Some(membership));
@@ -238,6 +250,17 @@ impl Trial {
         let key = keys.into_iter().next()?;
         Some(u64::from_le_bytes(key.state.try_into().expect("8 bytes")))
     }
+}
+
+/// The step whose key is put.
+fn nodes() -> Vec<Node> {
+    vec![Node {
+        name: STEP.to_owned(),
+        kind: "stateful",
+        detail: String::new(),
+        inputs: Vec::new(),
+        exchanged: true,
+    }]
 }
 
 fn membership(process: usize) -> Membership {
@@ -312,7 +335,7 @@ impl Process<'_> {
             stop: &|| {},
         };
         let parts = FlowParts {
-            nodes: &[],
+            nodes: &nodes(),
             sources: &Sources::default(),
             sinks: &Sinks::default(),
             codecs: &Codecs::default(),
@@ -336,7 +359,7 @@ impl Process<'_> {
             base: resumed.base,
             commit: resumed.commit,
             flow: "test".to_owned(),
-            nodes: Vec::new(),
+            nodes: nodes(),
             sinks: Sinks::default(),
             recordings: Vec::new(),
             options: recovery.clone(),
@@ -430,6 +453,8 @@ fn a_crash_at_any_point_leaves_one_epoch_in_all_processes() {
                 }
                 trial.run(3, None, ends);
                 trial.run(0, None, false);
+                let found: Vec<usize> = trial.written.iter().map(BTreeSet::len).collect();
+                assert!(found.iter().all(|epochs| *epochs >= 2), "{found:?}");
             }
         }
     }
@@ -450,7 +475,9 @@ fn lose_commit(dir: &Path) {
         }
     }
     drop(reader);
-    journal.cut(last.expect("there is a commit")).expect("it is cut");
+    journal
+        .cut(last.expect("there is a commit"))
+        .expect("it is cut");
 }
 
 #[test]
@@ -473,7 +500,10 @@ fn a_flow_that_has_ended_has_finished_in_all_processes() {
         let dir = super::super::process_dir(trial.dir.path(), process);
         let saved = Saved::open(&dir).expect("it is read");
         let commit = saved.commit().expect("it has committed");
-        assert!(commit.finished && !commit.notify_pending, "process {process}");
+        assert!(
+            commit.finished && !commit.notify_pending,
+            "process {process}"
+        );
         assert!(super::super::division::has_stopped(&dir, commit.epoch));
         assert_eq!(saved.prepared(), None);
     }
@@ -499,6 +529,9 @@ fn a_directory_of_another_division_is_refused_and_stays_as_it_is() {
     assert!(after.prepared().is_some());
     assert_eq!(before.prepared(), after.prepared());
     let whole = Recovery::new(trial.dir.path());
-    let error = whole.of_process(None).expect_err("it is refused").to_string();
+    let error = whole
+        .of_process(None)
+        .expect_err("it is refused")
+        .to_string();
     assert!(error.contains("millstream scale"), "{error}");
 }

@@ -118,7 +118,7 @@ crates:  ## package the published crates into target/package/
 # The crate millstream has all its features on docs.rs too; the others need none that is off.
 docs: $(READY)  ## build the Rust documentation into target/doc/
 	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" \
-		cargo doc --no-deps --workspace --features millstream/http,millstream/kafka,millstream/observe,millstream/queue-server,millstream/replication
+		cargo doc --no-deps --workspace --features millstream/cluster,millstream/http,millstream/kafka,millstream/observe,millstream/queue-server,millstream/replication
 
 clean:  ## remove everything that was built
 	cargo clean

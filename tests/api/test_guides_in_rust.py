@@ -22,6 +22,7 @@ BEFORE = {
         readings.filter(|reading| *reading > 90.0).sink("alarms", alarms.sink());""",
     "replay.md": f"{FLOW} let start_ns = 0;",
     "services.md": "",
+    "several-machines.md": FLOW,
     "systems.md": "",
     "two-machines.md": "",
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
-use millstream_flow::Cause;
+use millstream_flow::error::Cause;
 use millstream_flow::cluster::{Cluster, Joined, Membership, Offer};
 use pyo3::prelude::*;
 

@@ -1,13 +1,14 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
 //! This crate re-exports the others for users in Rust. Journals and records are always there; the rest are features, all on by default
-//! but the last five:
+//! but `cluster` and the last five:
 //!
 //! | feature | module | what it is |
 //! |---|---|---|
 //! | | [`journal`] | a durable, memory-mapped log |
 //! | | [`wire`] | typed values and method calls as records |
 //! | `flow` | [`flow`] | dataflows on `timely` |
+//! | `cluster` | [`cluster`] | one flow on several processes, with TLS |
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
 //! | `http` | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |
@@ -33,6 +34,8 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "cluster")]
+pub use millstream_cluster as cluster;
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
 #[cfg(feature = "http")]

@@ -1,9 +1,12 @@
 """The server of the page: its answers and refusals, and clients that must not disturb the flow."""
 
+import json
+import re
 import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -24,8 +27,8 @@ def test_the_figures_of_a_flow(tmp_path: Path) -> None:
     with Observed(tmp_path, HEALTHY, "--state", str(tmp_path / "state"), "--epoch", "200ms") as flow:
         flow.wait_running()
         until("commits", lambda: (flow.snapshot()["epochs"] or {}).get("commits", 0) > 2)
-        snapshot = flow.snapshot()
-        assert snapshot["flow"] == "healthy" and snapshot["bottleneck"] is None
+        assert flow.snapshot()["flow"] == "healthy"
+        until("no bottleneck", lambda: flow.snapshot()["bottleneck"] is None)
         until("a rate", lambda: 100 < flow.step("one more")["in_rate"] < 2000)
         until("ages", lambda: flow.step("one more")["ages"])
         assert flow.get("/healthz") == (200, "alive\n")
@@ -135,3 +138,34 @@ def test_clients_that_abuse_the_server_do_not_disturb_the_flow(tmp_path: Path) -
             if line.startswith(("out ", "numbers "))
         }
         assert counts["out"][0] == str(ITEMS), errors
+
+
+def test_the_demo_has_a_page() -> None:
+    command = [sys.executable, "-m", "millstream", "demo", "--http", "127.0.0.1:0", "--rate", "20000"]
+    demo = subprocess.Popen(
+        [*command, "--seconds", "3", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert demo.stdout is not None and demo.stderr is not None
+    try:
+        line = demo.stderr.readline()
+        found = re.search(r"http://([\d.:]+)/", line)
+        assert found, line
+        seen = 0
+        while demo.poll() is None:
+            try:
+                with urllib.request.urlopen(
+                    f"http://{found[1]}/api/snapshot.json", timeout=PATIENCE
+                ) as answer:
+                    snapshot = json.load(answer)
+            except OSError:
+                break  # the demo has ended
+            if snapshot["steps"]:
+                assert snapshot["flow"] == "market-spread"
+                steps = {step["name"]: step for step in snapshot["steps"]}
+                seen = max(seen, steps["spread"]["items_in"])
+        report = json.loads(demo.communicate(timeout=PATIENCE)[0])
+    finally:
+        demo.kill()
+        demo.wait()
+    # The quotes before the run are processed too, and not counted.
+    assert demo.returncode == 0 and 0 < seen <= report["messages"] + 350

@@ -78,7 +78,7 @@ def test_a_scrape_has_the_figures_of_the_flow(tmp_path: Path) -> None:
             until("a rate", lambda: ask(port, f"rate({items}[10s]) > 0"))
             ages = 'rate(millstream_step_age_seconds_bucket{step="one more"}[10s])'
             until("an age", lambda: ask(port, f"histogram_quantile(0.99, {ages}) > 0"))
-            assert ask(port, "millstream_flow_running == 1")
+            until("the state", lambda: ask(port, "millstream_flow_running == 1"))
             until("commits", lambda: ask(port, "millstream_epoch_commits_total > 1"))
             dashboard = json.loads((ROOT / "contrib" / "grafana" / "millstream.json").read_text())
             for panel in dashboard["panels"]:

@@ -34,6 +34,7 @@ mod send;
 mod service;
 mod state;
 pub mod stop;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -59,6 +60,8 @@ enum Verb {
     Bench(bench::Args),
     /// Run a flow that is written in Python.
     Run(run::Args),
+    /// Show a running flow in the terminal.
+    Top(top::Args),
     /// Compare what two flows make of the same recorded input.
     Diff(diff::Args),
     /// Run, test and replay services that are written in Python.
@@ -85,6 +88,7 @@ impl Verb {
             Self::Demo(args) => ("demo", demo::run(&args)),
             Self::Bench(args) => ("bench", Err(bench::run(&args))),
             Self::Run(args) => ("run", Err(run::run(&args))),
+            Self::Top(args) => ("top", top::run(&args)),
             Self::Diff(args) => ("diff", Err(diff::run(&args))),
             Self::Service(args) => ("service", Err(service::run(&args))),
             Self::Send(args) => ("send", send::run(args)),

@@ -103,3 +103,89 @@ fn before(graph: &Description, node: usize) -> Vec<usize> {
     }
     (0..found.len()).filter(|node| found[*node]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millstream_flow::{Flow, testing};
+
+    use super::*;
+
+    /// Two sources, merged; a step on each, one after them, and a sink.
+    fn graph() -> Description {
+        let flow = Flow::new("f");
+        let one = flow.source("one", testing::items([1])).map(|n| n).named("a");
+        let two = flow.source("two", testing::items([1])).map(|n| n).named("b");
+        one.merge(&[two])
+            .map(|n| n)
+            .named("after")
+            .sink("out", testing::Collected::new().sink());
+        flow.describe()
+    }
+
+    /// Judges busy shares by the names of steps, on each worker.
+    fn marks(busy: &[&[(&str, f64)]]) -> (Vec<(String, Mark)>, Option<Bottleneck>) {
+        let graph = graph();
+        let moment = Moment {
+            now_ns: 0,
+            elapsed: Duration::ZERO,
+            workers: Vec::new(),
+            outboxes: Vec::new(),
+            lags: Vec::new(),
+            watermarks: Vec::new(),
+            epochs: None,
+            sources_paused: false,
+            outbox_full: false,
+            open: true,
+            ending: false,
+        };
+        let mut steps: Vec<StepSnapshot> = graph
+            .nodes
+            .iter()
+            .map(|node| StepSnapshot {
+                name: node.name.clone(),
+                ..StepSnapshot::default()
+            })
+            .collect();
+        let share = |worker: &&[(&str, f64)]| -> Vec<f64> {
+            let of = |name: &String| worker.iter().find(|one| one.0 == name).map_or(0.0, |one| one.1);
+            graph.nodes.iter().map(|node| of(&node.name)).collect()
+        };
+        let busy: Vec<Vec<f64>> = busy.iter().map(share).collect();
+        let workers: Vec<WorkerSnapshot> = busy
+            .iter()
+            .enumerate()
+            .map(|(worker, shares)| WorkerSnapshot {
+                worker,
+                busy: shares.iter().sum(),
+                ..WorkerSnapshot::default()
+            })
+            .collect();
+        let found = judge(&graph, &moment, &mut steps, &workers, &busy);
+        let marked = steps.into_iter().filter(|step| step.mark != Mark::None);
+        (marked.map(|step| (step.name, step.mark)).collect(), found)
+    }
+
+    #[test]
+    fn only_the_steps_before_the_cause_wait() {
+        let (marks, found) = marks(&[&[("a", 0.7), ("after", 0.2)]]);
+        let expected = [("one", Mark::Waiting), ("a", Mark::Cause)];
+        assert_eq!(marks, expected.map(|(name, mark)| (name.to_owned(), mark)));
+        assert!(found.unwrap().words.contains("70% of the time of the worker"));
+    }
+
+    #[test]
+    fn the_cause_is_on_the_worker_that_has_no_time_left() {
+        let (marks, found) = marks(&[&[("a", 0.5)], &[("a", 0.1), ("after", 0.8)]]);
+        assert_eq!(found.unwrap().step.as_deref(), Some("after"));
+        assert_eq!(marks.iter().filter(|one| one.1 == Mark::Waiting).count(), marks.len() - 1);
+        assert!(marks.iter().any(|one| one.0 == "two"));
+    }
+
+    #[test]
+    fn a_flow_whose_workers_have_time_has_no_cause() {
+        let (marks, found) = marks(&[&[("a", 0.4), ("after", 0.4)], &[]]);
+        assert_eq!((marks, found), (Vec::new(), None));
+    }
+}

@@ -299,3 +299,135 @@ fn sinks(moment: &Moment) -> Vec<SinkSnapshot> {
     });
     sinks.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use millstream_flow::metrics::{EpochMetrics, PartitionLag};
+
+    use super::*;
+
+    fn moment() -> Moment {
+        Moment {
+            now_ns: 0,
+            elapsed: Duration::ZERO,
+            workers: Vec::new(),
+            outboxes: Vec::new(),
+            lags: Vec::new(),
+            watermarks: Vec::new(),
+            epochs: None,
+            sources_paused: false,
+            outbox_full: false,
+            open: true,
+            ending: false,
+        }
+    }
+
+    fn lag(partition: usize, records: u64) -> PartitionLag {
+        PartitionLag {
+            source: "in".to_owned(),
+            partition: partition.to_string(),
+            lag: Lag {
+                records: Some(records),
+                ..Lag::default()
+            },
+        }
+    }
+
+    #[test]
+    fn the_partition_with_the_lowest_watermark_holds_it_back() {
+        let mark = |partition: &str, seconds: i64| PartitionWatermark {
+            source: "in".to_owned(),
+            partition: partition.to_owned(),
+            watermark_ns: seconds * 1_000_000_000,
+        };
+        let moment = Moment {
+            watermarks: vec![mark("0", 90), mark("1", 40), mark("2", 100)],
+            lags: vec![lag(0, 5), lag(1, 6)],
+            ..moment()
+        };
+        let source = source("in", &moment, 100_000_000_000);
+        assert_eq!(source.watermark_lag_seconds, Some(60.0));
+        assert_eq!(source.held_by.as_deref(), Some("1"));
+        assert_eq!(source.lag_records, Some(11));
+        let lags: Vec<_> = source
+            .partitions
+            .iter()
+            .map(|one| (one.lag_records, one.watermark_lag_seconds))
+            .collect();
+        let expected = [
+            (Some(5), Some(10.0)),
+            (Some(6), Some(60.0)),
+            (None, Some(0.0)),
+        ];
+        assert_eq!(lags, expected);
+    }
+
+    #[test]
+    fn a_source_with_too_many_partitions_has_sums_only() {
+        let lags = |count: usize| Moment {
+            lags: (0..count).map(|partition| lag(partition, 2)).collect(),
+            ..moment()
+        };
+        let most = source("in", &lags(PARTITIONS_MAX), 0);
+        assert_eq!(most.partitions.len(), PARTITIONS_MAX);
+        let more = source("in", &lags(PARTITIONS_MAX + 1), 0);
+        assert_eq!((more.partitions.len(), more.lag_records), (0, Some(130)));
+    }
+
+    #[test]
+    fn the_times_of_a_commit_are_the_mean_of_those_since_the_last_moment() {
+        let flow = millstream_flow::Flow::new("f");
+        let mut sampler = Sampler::new(flow.describe(), "r".to_owned());
+        let mut sample = |commits: u64, waiting_ms: u64| {
+            let epochs = EpochMetrics {
+                commits,
+                waiting: Duration::from_millis(waiting_ms),
+                bytes: commits * 10,
+                ..EpochMetrics::default()
+            };
+            let moment = Moment {
+                epochs: Some(epochs),
+                ..moment()
+            };
+            let epochs = sampler.sample(&moment, 0).epochs.unwrap();
+            (epochs.last_seconds[0], epochs.last_bytes)
+        };
+        assert_eq!(sample(0, 0), (0.0, 0.0));
+        assert_eq!(sample(2, 1000), (0.5, 10.0));
+        assert_eq!(sample(3, 1250), (0.25, 10.0));
+        assert_eq!(sample(3, 1250), (0.25, 10.0));
+    }
+
+    #[test]
+    fn rates_are_those_between_two_publications() {
+        let step = |items: u64, busy_ms: u64| {
+            let flow = millstream_flow::Flow::new("f");
+            flow.source("in", millstream_flow::testing::items(0..items))
+                .sink("out", millstream_flow::testing::Collected::new().sink());
+            let mut step = flow
+                .run(millstream_flow::Options::default())
+                .unwrap()
+                .step("out")
+                .unwrap();
+            step.busy_ns = busy_ms * 1_000_000;
+            Arc::new(vec![step])
+        };
+        let mut worker = WorkerPace::default();
+        let mut publish = |published_ns: u64, steps: Arc<Vec<StepMetrics>>| {
+            let metrics = WorkerMetrics {
+                published_ns,
+                steps,
+                in_flight_items: 0,
+            };
+            worker.advance(&metrics, 1_000_000_000);
+            (worker.paces[0].in_rate, worker.paces[0].busy)
+        };
+        assert_eq!(publish(3_000_000_000, step(10, 1000)), (5.0, 0.5));
+        assert_eq!(publish(3_500_000_000, step(40, 1250)), (60.0, 0.5));
+        // The same publication again changes nothing.
+        assert_eq!(publish(3_500_000_000, step(99, 9999)), (60.0, 0.5));
+        assert_eq!(publish(4_500_000_000, step(40, 1250)), (0.0, 0.0));
+    }
+}

@@ -27,6 +27,15 @@ function stripes() {
   return definitions;
 }
 
+// Only what has changed is written: a graph of 200 steps is drawn once.
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function setAttribute(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
 const MARKS = { none: "", cause: "limits the flow", waiting: "waits" };
 
 class Graph {
@@ -84,16 +93,17 @@ class Graph {
       const step = steps[index];
       if (!step) return;
       const mark = step.mark === "none" ? "" : ` ${step.mark}`;
-      group.setAttribute("class", `node${mark}${index === chosen ? " chosen" : ""}`);
+      setAttribute(group, "class", `node${mark}${index === chosen ? " chosen" : ""}`);
       const words = MARKS[step.mark];
-      parts.kind.textContent = shortened(words ? `${node.kind} · ${words}` : node.kind);
-      parts.rates.textContent = node.kind === "source" ? `${shown("rate", step.out_rate)} out`
+      setText(parts.kind, shortened(words ? `${node.kind} · ${words}` : node.kind));
+      const rates = node.kind === "source" ? `${shown("rate", step.out_rate)} out`
         : node.kind === "sink" ? `${shown("rate", step.in_rate)} in`
         : `${shown("rate", step.in_rate)} → ${shown("rate", step.out_rate)}`;
       const age = step.ages ? ` · p99 ${duration(step.ages.p99)}` : "";
-      parts.load.textContent = `busy ${shown("share", step.busy)}${age}`;
-      parts.bar.setAttribute("width", (width * Math.min(step.busy, 1)).toFixed(1));
-      group.setAttribute("aria-label", `${node.name}, ${node.kind}, ${words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
+      setText(parts.rates, rates);
+      setText(parts.load, `busy ${shown("share", step.busy)}${age}`);
+      setAttribute(parts.bar, "width", (width * Math.min(step.busy, 1)).toFixed(1));
+      setAttribute(group, "aria-label", `${node.name}, ${node.kind}, ${words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
     });
   }
 }

@@ -25,22 +25,29 @@ function state(text, kind) {
   place.className = `state ${kind}`;
 }
 
-// A cell: `value` is shown as `text`, and kept exactly beside it.
+// A cell of a table: `text` is shown, `value` is kept exactly beside it.
 function cell(text, value) {
-  const place = document.createElement("td");
-  place.textContent = text;
-  if (value !== undefined && value !== null) place.dataset.value = value;
-  return place;
+  return { text, value: value ?? "", kind: "" };
 }
 
 function textCell(text) {
-  const place = cell(text);
-  place.className = "text";
-  return place;
+  return { text, value: "", kind: "text" };
 }
 
 function unit(name, value) {
   return cell(shown(name, value), value);
+}
+
+// Shows cells in a row after its first one. Only what has changed is written: the browser lays out no more than that.
+function fill(row, cells) {
+  while (row.cells.length <= cells.length) row.insertCell();
+  cells.forEach(({ text, value, kind }, index) => {
+    const place = row.cells[index + 1];
+    if (place.textContent !== text) place.textContent = text;
+    if (place.className !== kind) place.className = kind;
+    if (value === "") delete place.dataset.value;
+    else place.dataset.value = value;
+  });
 }
 
 // Fills a table. Rows are `{key, mark, cells, choose}`; those that are there keep their buttons, so that the focus stays.
@@ -77,8 +84,8 @@ function table(id, head, rows) {
   }
   rows.forEach(({ mark, cells }, index) => {
     const row = body.rows[index];
-    row.className = mark ?? "";
-    row.replaceChildren(row.firstChild, ...cells);
+    if (row.className !== (mark ?? "")) row.className = mark ?? "";
+    fill(row, cells);
   });
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use millstream_flow::{Flow, Options, generator, testing};
+use millstream_flow::clock::{Clock, WallClock};
+use millstream_flow::{EventTime, Flow, Options, Recovery, generator, testing};
 use millstream_observe::{Observer, http};
 use serde_json::Value;
 
@@ -109,6 +110,41 @@ fn a_slow_step_is_the_cause_and_the_steps_before_it_wait() {
         assert_eq!(shown["items_in"], step.items_in);
         assert_eq!(shown["items_out"], step.items_out);
     }
+}
+
+#[test]
+fn a_source_shows_its_watermark_lag_and_a_run_its_epochs() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let clock = WallClock::default();
+    let numbers = generator::from_fn(move |n| (!stopped.load(Ordering::Relaxed)).then_some(n));
+    let flow = Flow::new("late");
+    flow.source("numbers", numbers.rate(100.0).partitions(2))
+        .event_time(move |_| clock.time_ns() - 3_600_000_000_000, EventTime::default())
+        .named("times")
+        .sink("out", testing::Collected::new().sink());
+    let state = tempfile::tempdir().unwrap();
+    let options = Options {
+        recovery: Some(Recovery::new(state.path()).epoch(Duration::from_millis(50))),
+        ..Options::default()
+    };
+    let observer = http("127.0.0.1:0").bind().unwrap();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| observer.run(&flow, options).unwrap());
+        until("a watermark and commits", || {
+            let snapshot = json(&observer, "/api/snapshot.json");
+            let source = &snapshot["sources"][0];
+            let lag = source["watermark_lag_seconds"].as_f64().unwrap_or(0.0);
+            let held_by = source["held_by"].as_str().unwrap_or_default();
+            let commits = snapshot["epochs"]["commits"].as_u64().unwrap_or(0);
+            lag > 3599.0 && ["0", "1"].contains(&held_by) && commits > 2
+        });
+        let metrics = get(&observer, "/metrics", "").1;
+        let watermark = "millstream_source_watermark_lag_seconds{flow=\"late\",source=\"numbers\",partition=\"1\"} 36";
+        assert!(metrics.contains(watermark), "{metrics}");
+        stop.store(true, Ordering::Relaxed);
+        running.join().unwrap();
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A run of several processes, as the flow sees it: who meets the others, the connections for data, and the events of the run.
+//! A run of several processes, as the flow sees it: the meeting of the processes, the connections for data, and the events of the run.
 //!
 //! Each process builds the same flow and runs the same number of workers. `timely` carries packets between them, over
 //! connections that a [`Cluster`] has made and authenticated. The epochs of all processes are committed together: each

@@ -5,8 +5,6 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::cluster::JoinStopped;
-
 /// The cause of a failure: any error that can cross threads.
 pub type Cause = Box<dyn StdError + Send + Sync>;
 
@@ -217,11 +215,6 @@ impl FlowError {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         matches!(self, FlowError::Lost { .. })
-    }
-
-    /// Whether the wait for other processes was stopped.
-    pub(crate) fn is_stop(&self) -> bool {
-        matches!(self, FlowError::Cluster { cause, .. } if cause.is::<JoinStopped>())
     }
 
     /// Creates the error of a panic in `step` from the panic's payload.

@@ -357,6 +357,10 @@ impl Control {
         first
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+
     pub(crate) fn take_failure(&self) -> Option<FlowError> {
         lock(&self.failure).take()
     }
@@ -572,7 +576,7 @@ impl Control {
     }
 
     fn has_ended(&self, ended: &mut Ended) -> bool {
-        if ended.workers < self.local.len() || (ended.halves > 0 && !self.aborted()) {
+        if ended.workers < self.local.len() {
             return false;
         }
         if ended.forwarders == 0 {

@@ -168,7 +168,7 @@ pub struct Report {
     pub flow: String,
     /// Time since the start.
     pub elapsed: Duration,
-    /// One list of steps for each worker, in the order of the flow.
+    /// One list of steps for each worker of this process, in the order of the flow.
     pub workers: Vec<Vec<StepMetrics>>,
     /// The outboxes of the sinks that have one.
     pub outboxes: Vec<OutboxMetrics>,

@@ -1,4 +1,4 @@
-//! The other processes of a run, as the workers of this one see them: what is in flight between them, and whom to notify.
+//! The other processes of a run, as the workers of this one see them: what is in flight between them, and where notices go.
 //!
 //! A sender counts what it has sent to each worker, also to those of other processes. A receiver counts what it has
 //! processed of each sending process, as sums that only grow; a thread reports them while they change. Sources pause by the same limits

@@ -5,11 +5,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::now_ns;
+use crate::cluster::Link;
 use crate::error::FlowError;
 use crate::run::control::Control;
 use crate::run::metrics::Report;
 use crate::run::options::Options;
 use crate::run::signals::Signals;
+
+/// The connections for data, by the number of the other process; `None` at this one's.
+pub(super) type Links = Vec<Option<Box<dyn Link>>>;
 
 /// The interval at which a handle that is dropped checks whether its run has ended.
 const LONG: Duration = Duration::from_secs(1);
@@ -22,6 +26,8 @@ pub struct Running {
     pub(super) threads: Option<timely::communication::WorkerGuards<()>>,
     pub(super) committer: Option<JoinHandle<()>>,
     pub(super) signals: Option<Signals>,
+    /// The connections to other processes, until the workers start.
+    pub(super) links: Option<Links>,
     pub(super) options: Options,
 }
 
@@ -37,6 +43,7 @@ impl Running {
             threads: None,
             committer: None,
             signals: None,
+            links: None,
             options,
         }
     }
@@ -103,9 +110,6 @@ impl Running {
         self.report_forwarders();
         self.report_unfinished();
         self.join_threads();
-        // The last epoch is committed by now, or its failure is in `control`.
-        let _ = self.committer.take().map(|committer| committer.join());
-        self.leave();
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {
@@ -115,10 +119,15 @@ impl Running {
         }
     }
 
-    /// Joins the threads of the workers, which have ended, and of the connections to other processes, if they have.
+    /// Joins the committer, and the threads of the workers, which have ended, and of the connections to other processes, if
+    /// they end.
     fn join_threads(&mut self) {
+        // The last epoch is committed by now, or its failure is in `control`.
+        let _ = self.committer.take().map(|committer| committer.join());
+        // The other processes keep their ends of the connections open until they know that this one has ended.
+        self.leave();
         let threads = self.threads.take();
-        if self.control.links_ended() {
+        if self.control.wait_links() {
             // A panic was caught inside the worker, and its error is in `control`.
             let _ = threads.map(|threads| threads.join());
         } else {
@@ -127,9 +136,11 @@ impl Running {
         }
     }
 
-    /// Notifies the other processes that this one has ended.
+    /// Notifies the other processes that this one has ended, if it has not failed: of that they are notified at once.
     fn leave(&self) {
-        if let Some(member) = self.control.member() {
+        if let Some(member) = self.control.member()
+            && !self.control.has_failed()
+        {
             member.ended();
         }
         if let Some(others) = self.control.others() {
@@ -197,7 +208,6 @@ impl Drop for Running {
             if self.control.others().is_some() {
                 while !self.control.wait_ended(LONG) {}
                 self.join_threads();
-                self.leave();
             }
         }
     }

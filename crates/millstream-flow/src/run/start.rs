@@ -16,7 +16,7 @@ use crate::checkpoint::{
     SharedCommits,
 };
 use crate::clock::{Clock, WallClock, now_ns};
-use crate::cluster::{Joined, Link, Membership};
+use crate::cluster::{JoinStopped, Joined, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
@@ -25,14 +25,11 @@ use crate::run::metrics::Report;
 use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
 use crate::run::remote::Others;
-use crate::run::running::Running;
+use crate::run::running::{Links, Running};
 use crate::run::signals::Signals;
 use crate::run::wire::Wire;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
-
-/// The connections for data, by the number of the other process; `None` at this one's.
-type Links = Vec<Option<Box<dyn Link>>>;
 
 /// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
@@ -49,8 +46,8 @@ pub(crate) fn start(
     let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
     let (name, asked) = (plan.name.clone(), options.clone());
-    let (mut running, links, life) = match prepare(plan, options, &stopping) {
-        Err(error) if error.is_stop() => return Ok(Running::stopped(name, asked)),
+    let (mut running, life) = match prepare(plan, options, &stopping) {
+        Err(error) if is_stop(&error) => return Ok(Running::stopped(name, asked)),
         prepared => prepared?,
     };
     running.signals = signals;
@@ -61,12 +58,17 @@ pub(crate) fn start(
     if running.options.signals && running.signals.is_none() {
         running.signals = Some(Signals::hook());
     }
-    let threads = match links {
+    let threads = match running.links.take() {
         Some(links) => execute_linked(&running, links, life),
         None => execute(&running, life),
     };
     running.threads = Some(threads.inspect_err(|error| running.control.end_start(error))?);
     Ok(running)
+}
+
+/// Whether the wait for other processes was stopped.
+fn is_stop(error: &FlowError) -> bool {
+    matches!(error, FlowError::Cluster { cause, .. } if cause.is::<JoinStopped>())
 }
 
 /// Starts the workers of a run of one process.
@@ -98,7 +100,10 @@ fn execute_linked(
     };
     let links = links.into_iter().enumerate().map(|(other, link)| {
         let wire = link.map(|link| Wire::begin(link, other, control));
-        wire.transpose().map_err(unusable)
+        wire.transpose().map_err(|cause| FlowError::Lost {
+            process: other,
+            cause: cause.to_string(),
+        })
     });
     let links: Vec<Option<Wire>> = links.collect::<Result<_, _>>()?;
     control.links_begin(links.iter().flatten().count());
@@ -123,15 +128,14 @@ pub(crate) fn run_here(
 ) -> Result<Report, FlowError> {
     options.check_single()?;
     let plan = plan(&options)?;
-    let (running, _, life) = prepare(plan, options, &|| false)?;
+    let (running, life) = prepare(plan, options, &|| false)?;
     if let Some(life) = life {
         timely::execute_directly(life);
     }
     running.wait()
 }
 
-/// Prepares a run: returns it with the connections to other processes, and with the function of each of its workers, if the
-/// flow has operators.
+/// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
     plan: Plan,
     mut options: Options,
@@ -139,7 +143,6 @@ fn prepare(
 ) -> Result<
     (
         Running,
-        Option<Links>,
         Option<impl Fn(&mut Worker) + Send + Sync + 'static>,
     ),
     FlowError,
@@ -159,10 +162,9 @@ fn prepare(
         Some(rehearsal) => rehearsal.begin(&name, &plan.nodes, operators)?,
         None => None,
     };
-    let (clock, replaying): (Arc<dyn Clock>, _) = match (replaying, &options.clock) {
-        (Some((clock, conductor)), _) => (clock, Some(conductor)),
-        (None, Some(clock)) => (Arc::clone(clock), None),
-        (None, None) => (Arc::new(WallClock::default()), None),
+    let (clock, replaying) = match replaying {
+        Some((clock, conductor)) => (clock, Some(conductor)),
+        None => (clock(&options), None),
     };
     let mut running = Running {
         name,
@@ -171,6 +173,7 @@ fn prepare(
         threads: None,
         committer: None,
         signals: None,
+        links: None,
         options,
     };
     let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
@@ -180,20 +183,14 @@ fn prepare(
         committer,
         joined,
     } = begun.inspect_err(|error| shared.end_start(error))?;
-    let links = joined.map(|joined| {
-        let notices = checkpoints.as_ref();
-        let notices = notices.map(|(_, committer)| lock(committer).clone());
-        members::attend(&shared, joined.events, notices)?;
-        Ok(joined.links)
-    });
-    let links = links.transpose();
-    let links = links.inspect_err(|error| shared.end_start(error))?;
+    let links = attend(&shared, joined, &checkpoints);
+    running.links = links.inspect_err(|error| shared.end_start(error))?;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
     {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
-        return Ok((running, links, None));
+        return Ok((running, None));
     }
     running.committer = committer;
     let life = move |worker: &mut Worker| {
@@ -208,7 +205,30 @@ fn prepare(
         }
         shared.worker_ended();
     };
-    Ok((running, links, Some(life)))
+    Ok((running, Some(life)))
+}
+
+/// Returns the clock of processing time of a run that is no replay.
+fn clock(options: &Options) -> Arc<dyn Clock> {
+    match &options.clock {
+        Some(clock) => Arc::clone(clock),
+        None => Arc::new(WallClock::default()),
+    }
+}
+
+/// Attends to the events of a run that this process has joined; returns the connections to the other processes.
+fn attend(
+    control: &Arc<Control>,
+    joined: Option<Joined>,
+    checkpoints: &Checkpoints,
+) -> Result<Option<Links>, FlowError> {
+    let Some(joined) = joined else {
+        return Ok(None);
+    };
+    let notices = checkpoints.as_ref();
+    let notices = notices.map(|(_, committer)| lock(committer).clone());
+    members::attend(control, joined.events, notices)?;
+    Ok(Some(joined.links))
 }
 
 /// Creates the state that the workers of this process share.

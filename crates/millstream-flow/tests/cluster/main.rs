@@ -15,6 +15,7 @@ mod commits;
 mod hub;
 
 mod deaths;
+mod found;
 mod pressure;
 mod results;
 mod scale;

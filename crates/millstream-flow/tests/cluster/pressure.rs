@@ -208,8 +208,10 @@ fn an_item_wakes_a_process_that_sleeps() {
         let flow = Flow::new("hops");
         flow.source("numbers", Hops(Arc::clone(&arrived), Arc::clone(&wake)))
             .key_by(|n| n % 16)
+            .stateful("there", |_| (), |(), _, n| [n])
             .values()
             .key_by(|n| n / 16 % 16)
+            .stateful("back", |_| (), |(), _, n| [n])
             .values()
             .inspect(move |_| {
                 counted.fetch_add(1, Ordering::SeqCst);

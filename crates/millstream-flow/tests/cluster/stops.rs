@@ -27,6 +27,7 @@ fn a_stop_of_one_process_stops_all_and_loses_nothing() {
                 });
                 flow.source("numbers", source.rate(20_000.0).partitions(3))
                     .key_by(|n| n % 31)
+                    .stateful("same", |_| (), |(), _, n| [n])
                     .values()
                     .sink("out", out.sink());
                 let running = flow.start(options).unwrap();

@@ -1,10 +1,11 @@
 //! The state that the workers share, in a run of several processes: what concerns the others.
 
 use std::ops::Range;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Control, lock};
+use super::{Control, ENDED_TICK, lock};
 use crate::clock::now_ns;
 use crate::cluster::{HandledLoad, Member};
 use crate::error::FlowError;
@@ -14,6 +15,8 @@ use crate::run::remote::{Others, Pauses};
 
 /// The time that a lost connection for data waits for the death of its process to be reported with its cause.
 const CAUSE_NS: u64 = 1_000_000_000;
+/// The time that a process which has ended waits for the ends of its connections: longer than a death goes unnoticed.
+const LINKS_NS: u64 = 15_000_000_000;
 /// The interval at which it checks whether that was reported.
 const CAUSE_TICK: Duration = Duration::from_millis(10);
 
@@ -121,9 +124,16 @@ impl Control {
         self.all_ended.notify_all();
     }
 
-    /// Whether all connections for data have ended, so that their threads end.
-    pub(crate) fn links_ended(&self) -> bool {
-        lock(&self.ended).halves == 0
+    /// Waits until all connections for data have ended, so that their threads end; false if one of them is lost, or does
+    /// not end.
+    pub(crate) fn wait_links(&self) -> bool {
+        let until = now_ns() + LINKS_NS;
+        let mut ended = lock(&self.ended);
+        while ended.halves > 0 && !self.aborted() && now_ns() < until {
+            let waited = self.all_ended.wait_timeout(ended, ENDED_TICK);
+            ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        ended.halves == 0
     }
 
     /// Ends the run because the connection for data to a process is lost, if the death of that process is not reported

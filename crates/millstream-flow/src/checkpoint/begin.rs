@@ -63,28 +63,8 @@ pub(crate) fn resume(
     cluster: Option<&ClusterStart<'_>>,
 ) -> Result<ResumedRun, FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
-    let opened = Opened::open(&options.dir, options.sync)?;
-    for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
-        check_division(&options.dir, commit, membership, workers)?;
-    }
-    let joined = match cluster {
-        Some(cluster) => (cluster.join)(opened.offer())?,
-        None => None,
-    };
-    let store = match &joined {
-        Some(joined) if joined.keeps_prepared => opened.keep()?,
-        _ => opened.truncate()?,
-    };
-    let mut start = Start {
-        commit: store.saved().commit().cloned().unwrap_or_default(),
-        is_first: store.saved().commit().is_none(),
-        has_changes: store.saved().commit().is_none(),
-        changes: Vec::new(),
-        store,
-    };
-    if membership.is_some() {
-        clear_stopped(&options.dir)?;
-    }
+    let (store, joined) = open(options, workers, cluster)?;
+    let mut start = Start::new(store);
     start.adopt(flow, parts, options)?;
     let division = match (membership, &joined) {
         (Some(membership), Some(joined)) => Some(divide(
@@ -128,9 +108,7 @@ pub(crate) fn resume(
     let base = joined
         .as_ref()
         .map_or(commit.epoch, |joined| joined.epoch + 1);
-    resume.epoch = base;
-    resume.ends_here = ends_here;
-    resume.moved = moved;
+    (resume.epoch, resume.ends_here, resume.moved) = (base, ends_here, moved);
     resume.lockstep = options.epoch.is_zero();
     Ok(ResumedRun {
         store,
@@ -140,6 +118,30 @@ pub(crate) fn resume(
         base,
         joined,
     })
+}
+
+/// Opens the state directory and meets the other processes, if there are some: only then it is known whether what is
+/// prepared was committed. Nothing in a directory of another division is changed.
+fn open(
+    options: &Recovery,
+    workers: usize,
+    cluster: Option<&ClusterStart<'_>>,
+) -> Result<(Store, Option<Joined>), FlowError> {
+    let membership = cluster.map(|cluster| cluster.membership);
+    let opened = Opened::open(&options.dir, options.sync)?;
+    for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
+        check_division(&options.dir, commit, membership, workers)?;
+    }
+    let Some(cluster) = cluster else {
+        return Ok((opened.truncate()?, None));
+    };
+    let joined = (cluster.join)(opened.offer())?;
+    let store = match &joined {
+        Some(joined) if joined.keeps_prepared => opened.keep()?,
+        _ => opened.truncate()?,
+    };
+    clear_stopped(&options.dir)?;
+    Ok((store, joined))
 }
 
 /// A run before its first commit.
@@ -153,6 +155,18 @@ struct Start {
 }
 
 impl Start {
+    fn new(store: Store) -> Self {
+        let commit = store.saved().commit().cloned();
+        let is_first = commit.is_none();
+        Start {
+            commit: commit.unwrap_or_default(),
+            is_first,
+            has_changes: is_first,
+            changes: Vec::new(),
+            store,
+        }
+    }
+
     /// Makes the state that of this flow: checks it, takes up what was divided anew, and removes what the options say.
     fn adopt(
         &mut self,

@@ -103,11 +103,12 @@ impl Moved {
                 continue;
             }
             let path = recorded_input_dir(dir, &mark.source);
-            let own = match path.exists() {
-                true => own_position(&path, &mark.partition, &mark.position)?,
-                // Another process has recorded it, or none since the state was divided.
-                false => continue,
-            };
+            if !path.exists() {
+                // No run has begun since the state was divided last.
+                self.converted.insert(key, Some(mark.clone()));
+                continue;
+            }
+            let own = own_position(&path, &mark.partition, &mark.position)?;
             let (position, recorded) = match own.has_ended && !commit.finished {
                 true => (Some(ended()), true),
                 false => (own.position, false),

@@ -1,6 +1,6 @@
 //! Starts a run: other processes, state directory, committer, worker threads.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -16,7 +16,7 @@ use crate::checkpoint::{
     SharedCommits,
 };
 use crate::clock::{Clock, WallClock, now_ns};
-use crate::cluster::{JoinStopped, Joined, Link, Membership};
+use crate::cluster::{JoinStopped, Joined, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
@@ -25,14 +25,11 @@ use crate::run::metrics::Report;
 use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
 use crate::run::remote::Others;
-use crate::run::running::Running;
+use crate::run::running::{Links, Running};
 use crate::run::signals::Signals;
 use crate::run::wire::Wire;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
-
-/// The connections for data, by the number of the other process; `None` at this one's.
-type Links = Vec<Option<Box<dyn Link>>>;
 
 /// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
@@ -49,7 +46,7 @@ pub(crate) fn start(
     let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
     let (name, asked) = (plan.name.clone(), options.clone());
-    let (mut running, links, life) = match prepare(plan, options, &stopping) {
+    let (mut running, life) = match prepare(plan, options, &stopping) {
         Err(error) if is_stop(&error) => return Ok(Running::stopped(name, asked)),
         prepared => prepared?,
     };
@@ -61,7 +58,7 @@ pub(crate) fn start(
     if running.options.signals && running.signals.is_none() {
         running.signals = Some(Signals::hook());
     }
-    let threads = match links {
+    let threads = match running.links.take() {
         Some(links) => execute_linked(&running, links, life),
         None => execute(&running, life),
     };
@@ -131,15 +128,14 @@ pub(crate) fn run_here(
 ) -> Result<Report, FlowError> {
     options.check_single()?;
     let plan = plan(&options)?;
-    let (running, _, life) = prepare(plan, options, &|| false)?;
+    let (running, life) = prepare(plan, options, &|| false)?;
     if let Some(life) = life {
         timely::execute_directly(life);
     }
     running.wait()
 }
 
-/// Prepares a run: returns it with the connections to other processes, and with the function of each of its workers, if the
-/// flow has operators.
+/// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
     plan: Plan,
     mut options: Options,
@@ -147,7 +143,6 @@ fn prepare(
 ) -> Result<
     (
         Running,
-        Option<Links>,
         Option<impl Fn(&mut Worker) + Send + Sync + 'static>,
     ),
     FlowError,
@@ -178,6 +173,7 @@ fn prepare(
         threads: None,
         committer: None,
         signals: None,
+        links: None,
         options,
     };
     let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
@@ -188,13 +184,13 @@ fn prepare(
         joined,
     } = begun.inspect_err(|error| shared.end_start(error))?;
     let links = attend(&shared, joined, &checkpoints);
-    let links = links.inspect_err(|error| shared.end_start(error))?;
+    running.links = links.inspect_err(|error| shared.end_start(error))?;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
     {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
-        return Ok((running, links, None));
+        return Ok((running, None));
     }
     running.committer = committer;
     let life = move |worker: &mut Worker| {
@@ -209,7 +205,7 @@ fn prepare(
         }
         shared.worker_ended();
     };
-    Ok((running, links, Some(life)))
+    Ok((running, Some(life)))
 }
 
 /// Returns the clock of processing time of a run that is no replay.
@@ -329,18 +325,26 @@ fn begin_checkpoints(
         workers: running.options.workers,
         roots: plan.roots.len(),
     };
-    let thread = std::thread::Builder::new()
-        .name("millstream-epochs".to_owned())
-        .spawn(move || committer.run(&notices))
-        .inspect_err(|_| plan.sinks.finish())
-        .map_err(|cause| FlowError::State {
-            path: recovery.dir.clone(),
-            cause: cause.into(),
-        })?;
+    let thread = start_committer(committer, notices, recovery);
+    let thread = thread.inspect_err(|_| plan.sinks.finish())?;
     Ok(Begun {
         checkpoints: Some((Arc::new(resume), Mutex::new(sender))),
         committer: Some(thread),
         joined,
+    })
+}
+
+/// Starts the thread that commits epochs.
+fn start_committer(
+    committer: Committer,
+    notices: Receiver<CommitNotice>,
+    recovery: &Recovery,
+) -> Result<JoinHandle<()>, FlowError> {
+    let thread = std::thread::Builder::new().name("millstream-epochs".to_owned());
+    let started = thread.spawn(move || committer.run(&notices));
+    started.map_err(|cause| FlowError::State {
+        path: recovery.dir.clone(),
+        cause: cause.into(),
     })
 }
 

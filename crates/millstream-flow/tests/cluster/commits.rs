@@ -1,4 +1,4 @@
-//! The commits of a cluster in memory, as process 0 sees them: who has prepared which epoch, and what a process that starts
+//! The commits of a cluster in memory, as process 0 sees them: which process has prepared which epoch, and what a process that starts
 //! keeps of its state.
 
 use std::sync::Mutex;

@@ -330,6 +330,8 @@ fn put_load(out: &mut Writer, load: &HandledLoad) {
     out.u64(load.sender as u64).u64(load.worker as u64);
     out.u64(load.weight).u64(load.items);
     out.u64(load.turn_items).u64(load.in_flight_items_max);
+    out.u8(u8::from(load.congested))
+        .u8(u8::from(load.outbox_full));
 }
 
 fn get_load(fields: &mut Fields<'_>) -> Result<HandledLoad, LinkError> {
@@ -340,6 +342,8 @@ fn get_load(fields: &mut Fields<'_>) -> Result<HandledLoad, LinkError> {
         items: fields.u64()?,
         turn_items: fields.u64()?,
         in_flight_items_max: fields.u64()?,
+        congested: fields.flag()?,
+        outbox_full: fields.flag()?,
     })
 }
 
@@ -398,6 +402,8 @@ mod tests {
             items: 10,
             turn_items: u64::MAX,
             in_flight_items_max: 4,
+            congested: true,
+            outbox_full: false,
         };
         let cause = || "äöü".to_owned();
         vec![

@@ -31,7 +31,7 @@ impl Judge {
         epoch: u64,
         run: u64,
         changed: &[bool],
-        disks: &[Disk],
+        disks: &[&Disk],
         values: impl Fn(usize) -> Option<u64>,
     ) -> Result<(), Broken> {
         if epoch <= self.last() {

@@ -227,6 +227,9 @@ impl World {
         }
         self.lives[process] += 1;
         self.disks[process].open();
+        if process == 0 {
+            self.decide_what_was_written()?;
+        }
         let (offer, times) = (self.offer(process), Times::default());
         let machine = match process {
             0 => {
@@ -585,22 +588,45 @@ impl World {
             }
             Then::Prepared { epoch, changed } => self.say_prepared(process, epoch, changed),
             Then::Committed { epoch, changed } => {
-                let run = self.nodes[0]
-                    .as_ref()
-                    .and_then(|node| node.start)
-                    .map_or(0, |start| start.run);
-                let own = self.disks[0].committed();
-                let disks = &self.disks;
-                let values = |process: usize| match process {
-                    0 => own.last().map(|(_, value)| *value),
-                    _ => value_of(&disks[process], epoch, run),
-                };
-                self.judge.decide(epoch, run, &changed, disks, values)?;
-                self.tally.commits += 1;
+                let start = self.nodes[0].as_ref().and_then(|node| node.start);
+                self.decide(epoch, start.map_or(0, |start| start.run), &changed)?;
                 self.committed(epoch)?;
             }
         }
         self.perform(process)
+    }
+
+    /// The commit record of process 0 is durable.
+    fn decide(&mut self, epoch: u64, run: u64, changed: &[bool]) -> Result<(), Broken> {
+        self.tally.commits += 1;
+        // The directory of a process may have been replaced by an older copy meanwhile.
+        let own = self.replaced.iter().zip(&self.disks);
+        let disks: Vec<&Disk> = own
+            .map(|(own, disk)| own.as_ref().unwrap_or(disk))
+            .collect();
+        let last = disks[0].committed().last().map(|(_, value)| *value);
+        let values = |process: usize| match process {
+            0 => last,
+            _ => value_of(disks[process], epoch, run),
+        };
+        self.judge.decide(epoch, run, changed, &disks, values)
+    }
+
+    /// Process 0 was killed after it had written a commit record, and before it knew that the record is durable.
+    fn decide_what_was_written(&mut self) -> Result<(), Broken> {
+        let offer = self.disks[0].offer(self.disks.len());
+        let (Some(epoch), Some(run)) = (offer.committed, offer.committed_run) else {
+            return Ok(());
+        };
+        if epoch <= self.judge.last() {
+            return Ok(());
+        }
+        let changed: Vec<_> = offer
+            .members
+            .iter()
+            .map(|member| *member == epoch)
+            .collect();
+        self.decide(epoch, run, &changed)
     }
 
     /// Process 0 goes on to the next epoch.

@@ -65,6 +65,7 @@ test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of w
 	MILLSTREAM_PACKETS=bytes $(BIN)/pytest $(SEVERAL) $(FLOWS)
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
 	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
+	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim cluster --seed $(SEED) --seconds $$(( $(SECONDS) / 4 ))
 	fuzz/run $(SECONDS)
 
 lint: $(READY) docs  ## check format, lints, types, prose and the documentation of the crates
@@ -96,9 +97,10 @@ bench: package  ## measure this machine
 	$(BENCH) flow
 	$(BENCH) queue
 
-sim:  ## crash journals and queues in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one of each
+sim:  ## crash journals, queues and processes in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one of each
 	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
 	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- queues --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
+	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- cluster --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 4 )))
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
 	fuzz/run $(SECONDS)

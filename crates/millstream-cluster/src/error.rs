@@ -43,12 +43,6 @@ pub enum ClusterError {
         /// Its address.
         address: Address,
     },
-    /// The wait was stopped.
-    #[error("stopped while waiting for the other processes: {missing}")]
-    Stopped {
-        /// What was missing.
-        missing: String,
-    },
     /// A process has died before the run began.
     #[error("process {process} has died: {cause}")]
     Died {

@@ -35,6 +35,8 @@ pub mod planted;
 mod resolve;
 mod silence;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 pub use coordinator::Coordinator;
 pub use message::{Body, Kind, Message, PAYLOAD_MAX, Start, VERSION};

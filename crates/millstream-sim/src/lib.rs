@@ -1,4 +1,4 @@
-//! Seeded worlds that crash, damage and starve a journal or a server of queues, and check the result.
+//! Seeded worlds that crash, damage and starve a journal, a server of queues or the processes of a flow, and check the result.
 //!
 //! A seed repeats a world exactly: the machine, its disk, its clock and its random numbers are simulated
 //! (`millstream_journal::storage::simulated`), and one thread plays all processes. The code under test is the journal's own.
@@ -10,6 +10,7 @@
 //! assert_eq!(tally.failure, None);
 //! ```
 
+pub mod cluster;
 pub mod crash;
 pub mod queues;
 pub mod random;

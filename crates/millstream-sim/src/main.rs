@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use millstream_journal::planted::Bug;
+use millstream_sim::cluster;
 use millstream_sim::crash::{self, Broken, Kind, Tally};
 use millstream_sim::queues;
 use millstream_sim::report::{ReportLine, commit};
@@ -25,6 +26,18 @@ enum Proof {
     Crash(Worlds),
     /// A server of queues that is killed, on a machine that loses power; then planted faults, which must be found.
     Queues(Worlds),
+    /// Processes of one flow that crash and are cut off around the commit of epochs; then planted bugs, which must be found.
+    Cluster(ClusterArguments),
+}
+
+/// What is done with the processes of a flow.
+#[derive(Args)]
+struct ClusterArguments {
+    #[command(flatten)]
+    worlds: Worlds,
+    /// Print how long commits of 4, 64 and 512 processes take, instead.
+    #[arg(long)]
+    latency: bool,
 }
 
 /// Which worlds are played.
@@ -56,6 +69,15 @@ fn main() -> ExitCode {
         Proof::Queues(worlds) => {
             let sound = queues_hold(&worlds);
             queues_found_out(worlds.seed) && sound
+        }
+        Proof::Cluster(arguments) if arguments.latency => {
+            print_latency(arguments.worlds.seed);
+            true
+        }
+        Proof::Cluster(ClusterArguments { worlds, .. }) => {
+            let sound = cluster_holds(&worlds);
+            let found = |kind| cluster::first_found(worlds.seed, PATIENCE, kind);
+            found_out(9, worlds.seed, &cluster::Kind::WRONG, found) && sound
         }
     };
     if proved {
@@ -165,6 +187,42 @@ fn queues_hold(worlds: &Worlds) -> bool {
         total.acknowledged, total.repeated
     );
     failed.is_empty()
+}
+
+fn cluster_holds(worlds: &Worlds) -> bool {
+    let mut total = cluster::Tally::default();
+    let failed = play(worlds, |seed| {
+        let tally = cluster::world(seed, cluster::Kind::Sound);
+        total.add(&tally);
+        tally.failure
+    });
+    let line = ReportLine {
+        promise: 9,
+        test: "processes of a flow killed, paused and cut off",
+        runs: total.kills,
+        failures: failed.len() as u64,
+        first_seed: failed.first().map_or(worlds.seed, |(seed, _)| *seed),
+        commit: commit(),
+    };
+    println!("{}", line.json());
+    eprintln!(
+        "{} joins, {} commits; of prepared epochs {} were kept and {} aborted; {} older copies were refused",
+        total.joins, total.commits, total.kept, total.aborted, total.copies_refused
+    );
+    failed.is_empty()
+}
+
+/// A table of the latency of commits.
+fn print_latency(seed: u64) {
+    println!("| processes | p50, ms | p99, ms | messages at process 0 | its processor time, us |");
+    println!("|---|---|---|---|---|");
+    for processes in [4, 64, 512] {
+        let latency = cluster::latency::measure(seed, processes, 2_000);
+        println!(
+            "| {processes} | {:.1} | {:.1} | {:.0} | {:.0} |",
+            latency.p50_ms, latency.p99_ms, latency.messages, latency.processor_us
+        );
+    }
 }
 
 /// Whether everything that is done wrong on purpose is found, and in how many worlds.

@@ -22,7 +22,7 @@ impl SavedState {
     pub(super) fn open(dir: &Path) -> Outcome<Self> {
         let processes = match dir.join("epochs").exists() {
             true => Vec::new(),
-            false => processes_in(dir)?,
+            false => processes_in(dir).map_err(|error| error.to_string())?,
         };
         let parts = match &processes[..] {
             [] => vec![Saved::open(dir)?],

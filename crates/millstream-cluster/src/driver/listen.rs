@@ -6,6 +6,8 @@ use std::net::{IpAddr, Shutdown};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream_flow::cluster::JoinStopped;
+use millstream_flow::error::Cause;
 use millstream_link::{Address, Deadline, LinkError, Listener, Socket};
 use tracing::debug;
 
@@ -40,7 +42,7 @@ impl Unknown {
 }
 
 /// Listens at the address of this process, until the hub stops.
-pub(super) fn begin(hub: &Arc<Hub>, stopping: &dyn Fn() -> bool) -> Result<(), ClusterError> {
+pub(super) fn begin(hub: &Arc<Hub>, stopping: &dyn Fn() -> bool) -> Result<(), Cause> {
     let listener = bind(hub, stopping)?;
     let hub = Arc::clone(hub);
     spawn("cluster-listen", move || {
@@ -68,7 +70,7 @@ pub(super) fn begin(hub: &Arc<Hub>, stopping: &dyn Fn() -> bool) -> Result<(), C
 }
 
 /// A process that was killed may have the address for a moment yet.
-fn bind(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Listener, ClusterError> {
+fn bind(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Listener, Cause> {
     let process = hub.settings.process;
     let address = &hub.settings.hosts[process];
     let deadline = Deadline::after(hub.settings.dead_after + Duration::from_secs(5));
@@ -77,14 +79,17 @@ fn bind(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Listener, ClusterError
             Ok(listener) => return Ok(listener),
             Err(error) => error,
         };
-        let passes = source.kind() == ErrorKind::AddrInUse && deadline.left().is_some();
-        if !passes || stopping() {
+        if source.kind() != ErrorKind::AddrInUse || deadline.left().is_none() {
             let address = address.clone();
-            return Err(ClusterError::Listen {
+            let error = ClusterError::Listen {
                 process,
                 address,
                 source,
-            });
+            };
+            return Err(error.into());
+        }
+        if stopping() {
+            return Err(JoinStopped.into());
         }
         hub.warn_once("bind", &format!("{address} is in use yet; waiting for it"));
         pause(STOP_CHECK);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an epoch is reported as prepared by all only when each process has said so in this run, and [`Event::Died`] is the last event.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use millstream_flow::cluster::{Event, HandledLoad, Offer};
 
@@ -197,6 +197,9 @@ impl Coordinator {
 
     /// Time has passed.
     pub fn tick(&mut self, now_ms: u64) {
+        if self.phase == Phase::Over {
+            return;
+        }
         let lines = self.peers.iter_mut().filter_map(|peer| peer.line.as_mut());
         self.pause.tick(now_ms, &self.times, lines);
         if let Some(suspect) = self.suspect.take_if(|suspect| now_ms >= suspect.until_ms) {
@@ -395,15 +398,17 @@ impl Coordinator {
 
     /// Passes on what workers have handled to the processes that sent it.
     fn relay(&mut self, loads: Vec<HandledLoad>) {
-        for sender in 1..self.peers.len() {
-            let of_sender = loads.iter().filter(|load| load.sender == sender);
-            let of_sender: Vec<_> = of_sender.copied().collect();
-            if !of_sender.is_empty() {
-                self.send(sender, Body::Handled(of_sender));
-            }
+        let mut by_sender: BTreeMap<usize, Vec<HandledLoad>> = BTreeMap::new();
+        for load in loads {
+            by_sender.entry(load.sender).or_default().push(load);
         }
-        for load in loads.into_iter().filter(|load| load.sender == 0) {
+        for load in by_sender.remove(&0).unwrap_or_default() {
             self.event(Event::Handled(load));
+        }
+        for (sender, loads) in by_sender {
+            if sender < self.peers.len() {
+                self.send(sender, Body::Handled(loads));
+            }
         }
     }
 

@@ -330,7 +330,8 @@ fn put_load(out: &mut Writer, load: &HandledLoad) {
     out.u64(load.sender as u64).u64(load.worker as u64);
     out.u64(load.weight).u64(load.items);
     out.u64(load.turn_items).u64(load.in_flight_items_max);
-    out.u8(load.congested.into()).u8(load.outbox_full.into());
+    out.u8(u8::from(load.congested))
+        .u8(u8::from(load.outbox_full));
 }
 
 fn get_load(fields: &mut Fields<'_>) -> Result<HandledLoad, LinkError> {

@@ -133,9 +133,6 @@ impl Options {
                 "process {process} of {processes}: processes are counted from 0"
             ));
         }
-        if self.recovery.is_some() {
-            return wrong("a run of several processes keeps no state".to_owned());
-        }
         if self.rehearsal.is_some() {
             return wrong("a rehearsal, a replay and a trial run on one process".to_owned());
         }

@@ -5,12 +5,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::now_ns;
+use crate::cluster::Link;
 use crate::error::FlowError;
 use crate::run::control::Control;
 use crate::run::metrics::Report;
 use crate::run::options::Options;
 use crate::run::signals::Signals;
 use crate::run::watch::Watch;
+
+/// The connections for data, by the number of the other process; `None` at this one's.
+pub(super) type Links = Vec<Option<Box<dyn Link>>>;
 
 /// The interval at which a handle that is dropped checks whether its run has ended.
 const LONG: Duration = Duration::from_secs(1);
@@ -23,6 +27,8 @@ pub struct Running {
     pub(super) threads: Option<timely::communication::WorkerGuards<()>>,
     pub(super) committer: Option<JoinHandle<()>>,
     pub(super) signals: Option<Signals>,
+    /// The connections to other processes, until the workers start.
+    pub(super) links: Option<Links>,
     pub(super) options: Options,
 }
 
@@ -38,6 +44,7 @@ impl Running {
             threads: None,
             committer: None,
             signals: None,
+            links: None,
             options,
         }
     }

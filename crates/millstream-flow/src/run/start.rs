@@ -16,7 +16,7 @@ use crate::checkpoint::{
     SharedCommits,
 };
 use crate::clock::{Clock, WallClock, now_ns};
-use crate::cluster::{JoinStopped, Joined, Link, Membership};
+use crate::cluster::{JoinStopped, Joined, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
 use crate::run::control::{Control, lock};
@@ -26,14 +26,11 @@ use crate::run::options::{Options, Packets};
 use crate::run::plan::Plan;
 use crate::run::progress::CommitTimer;
 use crate::run::remote::Others;
-use crate::run::running::Running;
+use crate::run::running::{Links, Running};
 use crate::run::signals::Signals;
 use crate::run::wire::Wire;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
-
-/// The connections for data, by the number of the other process; `None` at this one's.
-type Links = Vec<Option<Box<dyn Link>>>;
 
 /// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
@@ -50,7 +47,7 @@ pub(crate) fn start(
     let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
     let (name, asked) = (plan.name.clone(), options.clone());
-    let (mut running, links, life) = match prepare(plan, options, &stopping) {
+    let (mut running, life) = match prepare(plan, options, &stopping) {
         Err(error) if is_stop(&error) => return Ok(Running::stopped(name, asked)),
         prepared => prepared?,
     };
@@ -62,7 +59,7 @@ pub(crate) fn start(
     if running.options.signals && running.signals.is_none() {
         running.signals = Some(Signals::hook());
     }
-    let threads = match links {
+    let threads = match running.links.take() {
         Some(links) => execute_linked(&running, links, life),
         None => execute(&running, life),
     };
@@ -132,15 +129,14 @@ pub(crate) fn run_here(
 ) -> Result<Report, FlowError> {
     options.check_single()?;
     let plan = plan(&options)?;
-    let (running, _, life) = prepare(plan, options, &|| false)?;
+    let (running, life) = prepare(plan, options, &|| false)?;
     if let Some(life) = life {
         timely::execute_directly(life);
     }
     running.wait()
 }
 
-/// Prepares a run: returns it with the connections to other processes, and with the function of each of its workers, if the
-/// flow has operators.
+/// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
     plan: Plan,
     mut options: Options,
@@ -148,7 +144,6 @@ fn prepare(
 ) -> Result<
     (
         Running,
-        Option<Links>,
         Option<impl Fn(&mut Worker) + Send + Sync + 'static>,
     ),
     FlowError,
@@ -179,6 +174,7 @@ fn prepare(
         threads: None,
         committer: None,
         signals: None,
+        links: None,
         options,
     };
     let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
@@ -189,13 +185,13 @@ fn prepare(
         joined,
     } = begun.inspect_err(|error| shared.end_start(error))?;
     let links = attend(&shared, joined, &checkpoints);
-    let links = links.inspect_err(|error| shared.end_start(error))?;
+    running.links = links.inspect_err(|error| shared.end_start(error))?;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
     {
         (0..running.options.workers).for_each(|_| shared.worker_ended());
-        return Ok((running, links, None));
+        return Ok((running, None));
     }
     running.committer = committer;
     let life = move |worker: &mut Worker| {
@@ -210,7 +206,7 @@ fn prepare(
         }
         shared.worker_ended();
     };
-    Ok((running, links, Some(life)))
+    Ok((running, Some(life)))
 }
 
 /// Returns the clock of processing time of a run that is no replay.

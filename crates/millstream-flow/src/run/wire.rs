@@ -225,8 +225,8 @@ mod tests {
         let all = [message(100), message(1), message(56), message(0)].concat();
         for size in 1..=all.len() {
             let mut messages = Messages::default();
-            let (mut left, mut parts) = (all.len(), all.chunks(size).peekable());
-            while let Some(part) = parts.next() {
+            let mut left = all.len();
+            for part in all.chunks(size) {
                 assert!(!messages.ended, "{left} bytes before the end");
                 messages.advance(part);
                 left -= part.len();

@@ -79,12 +79,11 @@ impl Hub {
         let mut links: Vec<Vec<Option<UnixStream>>> = (0..processes)
             .map(|_| (0..processes).map(|_| None).collect())
             .collect();
-        for one in 0..processes {
-            for other in 0..one {
-                let (a, b) = UnixStream::pair().unwrap();
-                links[one][other] = Some(a);
-                links[other][one] = Some(b);
-            }
+        let pairs = (0..processes).flat_map(|one| (0..one).map(move |other| (one, other)));
+        for (one, other) in pairs {
+            let (a, b) = UnixStream::pair().unwrap();
+            links[one][other] = Some(a);
+            links[other][one] = Some(b);
         }
         let again = |link: &UnixStream| link.try_clone().unwrap();
         let wires = links.iter();

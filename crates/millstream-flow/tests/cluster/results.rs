@@ -160,6 +160,9 @@ fn windows_close_by_the_watermark_of_all_processes() {
     });
 }
 
+/// A key, and what a join has made of its values.
+type Pair = (u32, Timed<(Option<i64>, Option<i64>)>);
+
 #[test]
 fn streams_are_joined() {
     judge(true, |flow, out| {
@@ -178,7 +181,7 @@ fn streams_are_joined() {
             &stream("right", 2),
             Join::latest().how(JoinKind::Full),
         );
-        let results: Stream<(u32, Timed<(Option<i64>, Option<i64>)>)> = joined.results.items();
+        let results: Stream<Pair> = joined.results.items();
         results
             .map(|(key, pair)| (key, (pair.time, pair.value)))
             .sink("out", out.sink());

@@ -80,13 +80,13 @@ fn described(dir: &Path, is_durable: bool) -> Flow {
     let windows = closed.results.items();
     windows
         .map(|(key, window)| format!("{key} {} {}", window.time, window.value.value))
-        .sink("windows", sink("windows.txt"));
+        .sink("windows-out", sink("windows.txt"));
     let joined: Pairs<u64, i64, i64> =
         keyed(&left).join("joined", &keyed(&right), Join::latest().how(JoinKind::Full));
     let results: Stream<(u64, Timed<(Option<i64>, Option<i64>)>)> = joined.results.items();
     results
         .map(|(key, pair)| format!("{key} {} {:?}", pair.time, pair.value))
-        .sink("joined", sink("joined.txt"));
+        .sink("joined-out", sink("joined.txt"));
     flow
 }
 

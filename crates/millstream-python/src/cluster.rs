@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
-use millstream_flow::error::Cause;
 use millstream_flow::cluster::{Cluster, Joined, Membership, Offer};
+use millstream_flow::error::Cause;
 use pyo3::prelude::*;
 
 use crate::error::usage;

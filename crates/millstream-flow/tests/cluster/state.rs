@@ -20,7 +20,7 @@ use super::hub::{Hub, Outcomes, finish, start_with};
 /// The files of each source, which are its partitions.
 const FILES: usize = 3;
 /// The lines of each key.
-const LINES: i64 = 24;
+const LINES: i64 = 40;
 
 type Item = (u64, i64, i64);
 

@@ -16,7 +16,7 @@ use super::settings::PROTOCOL;
 use crate::error::ClusterError;
 use crate::protocol::{Participant, Start};
 
-/// How often a wait says for whom.
+/// How often a wait reports which processes are missing.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// The pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(10);

@@ -70,7 +70,7 @@ pub(super) struct World {
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
     happenings: Vec<Option<Happening>>,
     nodes: Vec<Option<Node>>,
-    /// Counts the lives of each process: no process goes on with what a dead one wrote.
+    /// Counts the lives of each process: a later one does not complete the writes of a dead one.
     lives: Vec<u64>,
     disks: Vec<Disk>,
     /// An older copy of each disk, and the disk that a copy has replaced.

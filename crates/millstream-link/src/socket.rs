@@ -295,6 +295,8 @@ mod tests {
         let live = Listener::bind(&address).unwrap();
         let refused = Listener::bind(&address).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AddrInUse);
+        // The second listener has looked whether the first one lives.
+        live.accept(Duration::from_secs(10)).unwrap().unwrap();
         let socket = Socket::connect(&address, Duration::from_secs(10)).unwrap();
         let (accepted, _) = live.accept(Duration::from_secs(10)).unwrap().unwrap();
         (&socket).write_all(b"ab").unwrap();

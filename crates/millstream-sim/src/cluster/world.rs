@@ -12,7 +12,8 @@ use super::disk::{Disk, Record};
 use super::judge::{Judge, broken};
 use super::network::{Direction, Network, Straggler};
 use super::node::{Machine, Node};
-use super::{Broken, Kind, Tally};
+use super::tally::{Kind, Tally};
+use crate::crash::Broken;
 use crate::random::Random;
 
 /// The time in which things go wrong, and the time after it in which an epoch must be committed.
@@ -69,7 +70,7 @@ pub(super) struct World {
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
     happenings: Vec<Option<Happening>>,
     nodes: Vec<Option<Node>>,
-    /// Counts the lives of each process: what a dead one wrote is done by nobody.
+    /// Counts the lives of each process: a later one does not complete the writes of a dead one.
     lives: Vec<u64>,
     disks: Vec<Disk>,
     /// An older copy of each disk, and the disk that a copy has replaced.
@@ -497,26 +498,29 @@ impl World {
                     self.committed(epoch)?;
                 }
             }
-            Event::Committed { epoch, .. } => {
-                if self.disks[process]
-                    .prepared()
-                    .is_some_and(|(prepared, ..)| prepared == epoch)
-                {
-                    self.append_commit(process, epoch, None);
-                    let of = self.judge.of(process);
-                    let last = self.disks[process].committed().last().copied();
-                    if of.last().copied() != last {
-                        return Err(broken(format!(
-                            "process {process} commits {last:?}, and {:?} was decided",
-                            of.last()
-                        )));
-                    }
-                    self.sync(process, Then::Nothing);
-                }
-            }
+            Event::Committed { epoch, .. } => self.learn(process, epoch)?,
             Event::Died { .. } => self.end(process),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A process learns that the epoch is committed.
+    fn learn(&mut self, process: usize, epoch: u64) -> Result<(), Broken> {
+        let prepared = self.disks[process].prepared();
+        if prepared.is_none_or(|(prepared, ..)| prepared != epoch) {
+            return Ok(());
+        }
+        self.append_commit(process, epoch, None);
+        let of = self.judge.of(process);
+        let last = self.disks[process].committed().last().copied();
+        if of.last().copied() != last {
+            return Err(broken(format!(
+                "process {process} commits {last:?}, and {:?} was decided",
+                of.last()
+            )));
+        }
+        self.sync(process, Then::Nothing);
         Ok(())
     }
 

@@ -12,6 +12,8 @@ mod meet;
 mod outbox;
 mod reader;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use settings::{Auth, Settings, Tls};
 

@@ -1,4 +1,4 @@
-//! One flow on several processes: who meets whom, what is committed, and how a death ends the run.
+//! One flow on several processes: how they meet, what is committed, and how a death ends the run.
 //!
 //! Process 0 coordinates. Each other process has a *control link* to it, over which it joins, learns of raised and committed epochs, and
 //! reports its failure. Each pair of processes has a *data link*, which `timely` uses.

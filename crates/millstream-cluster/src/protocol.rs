@@ -118,7 +118,7 @@ pub enum Notice {
     Ended,
 }
 
-/// What a machine wants done. Outputs are to be done in order.
+/// What a machine wants done. Outputs must be done in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send a message.

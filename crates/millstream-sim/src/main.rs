@@ -26,7 +26,7 @@ enum Proof {
     Crash(Worlds),
     /// A server of queues that is killed, on a machine that loses power; then planted faults, which must be found.
     Queues(Worlds),
-    /// Processes of one flow that crash and are cut off around the commit of epochs; then planted bugs, which must be found.
+    /// Processes of one flow that crash and are disconnected around the commit of epochs; then planted bugs, which must be found.
     Cluster(ClusterArguments),
 }
 

@@ -167,7 +167,7 @@ impl Hub {
         self.lock().died.is_some()
     }
 
-    /// Waits until all that was said is sent.
+    /// Waits until all messages are sent.
     pub(super) fn flush(&self, wait: Duration) {
         let outboxes: Vec<_> = self.lock().outboxes.values().cloned().collect();
         let deadline = Deadline::after(wait);
@@ -267,7 +267,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends all threads, after what was said is sent.
+    /// Ends all threads, after all messages are sent.
     pub(super) fn close(&self) {
         self.flush(Duration::from_millis(500));
         self.stop.store(true, Ordering::Relaxed);
@@ -312,7 +312,7 @@ impl State {
                 if let Event::Died { process, cause } = &event {
                     self.died = Some((*process, cause.clone()));
                 }
-                // The flow may have ended: then nobody receives events any more.
+                // The flow may have ended, and receives no events any more.
                 let _ended = self.events.send(event);
             }
             Output::Note(line) => warn!("{line}"),

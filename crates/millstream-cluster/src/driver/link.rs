@@ -142,7 +142,7 @@ impl Link for DataLink {
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match how {
             Shutdown::Write => {
-                // The other side may have closed the connection already: it has ended, or the control links tell of its death.
+                // The other side may have closed the connection already: it has ended, or the control links report its death.
                 let _gone_already = self.stream.finish();
             }
             Shutdown::Read | Shutdown::Both => self.stream.close(),

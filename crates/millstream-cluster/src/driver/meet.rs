@@ -16,7 +16,7 @@ use super::settings::PROTOCOL;
 use crate::error::ClusterError;
 use crate::protocol::{Participant, Start};
 
-/// How often a wait says for whom.
+/// How often a wait reports which processes are missing.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 /// The pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -230,7 +230,7 @@ fn no_link(hub: &Hub, process: usize, waited: Duration, cause: String) -> Cause 
 }
 
 /// Returns an authenticated connection to a process.
-fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader, CallError> {
+pub(super) fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader, CallError> {
     let address = &hub.settings.hosts[process];
     let (greeting, patience) = (hub.settings.greeting, hub.settings.dead_after);
     let socket = Socket::connect(address, CONNECT_WAIT.min(greeting));

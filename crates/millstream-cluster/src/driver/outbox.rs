@@ -1,4 +1,4 @@
-//! What is to be sent on a control link. A thread of its own sends it, so that no caller waits for the network.
+//! The messages that wait for a control link. A thread of its own sends it, so that no caller waits for the network.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -37,7 +37,7 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authorities that sign for processes of this cluster, and for nothing else: whoever has a certificate of theirs may join.
+    /// The authorities that sign for processes of this cluster, and for nothing else: a process with any certificate of theirs may join.
     pub authorities: PathBuf,
     /// The name in the certificates of the others; the host of each address when there is none.
     pub name: Option<String>,

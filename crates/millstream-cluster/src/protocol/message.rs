@@ -92,7 +92,7 @@ impl FrameKind for Kind {
 pub struct Message {
     /// The run; 0 before it begins.
     pub run: u64,
-    /// What is said.
+    /// The content.
     pub body: Body,
 }
 

@@ -48,7 +48,7 @@ fn running() -> Coordinator {
     zero
 }
 
-/// The death that was reported here, and to whom it was sent.
+/// The death that was reported here, and the connections to which it was sent.
 fn death(zero: &mut Coordinator) -> Option<(usize, String, Vec<u64>)> {
     let (mut died, mut told) = (None, Vec::new());
     for output in outputs(zero) {

@@ -9,7 +9,7 @@ use millstream_flow::cluster::{
 };
 
 use super::{
-    Stopping, certificates, error_of, free, join, meet, next, offer, paths, secret, settings,
+    StopAtEnd, Stopping, certificates, error_of, free, join, meet, next, offer, paths, secret, settings,
 };
 
 /// Each process sends a text to each other one, and reads what the others send, until the ends.
@@ -209,13 +209,14 @@ fn other_secrets_certificates_and_numbers_of_processes_are_refused() {
         let processes = Processes::new(settings(0, &hosts, &zero)).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| processes.join(offer(), &|| stop.is_raised()));
+            let at_end = StopAtEnd(&stop);
             let error = error_of(
                 join(scope, settings(1, &hosts, &one), offer())
                     .join()
                     .unwrap(),
             );
             assert!(error.contains(says), "{error}");
-            stop.stop();
+            drop(at_end);
             let stopped = waiting.join().unwrap().err().unwrap();
             assert!(stopped.is::<JoinStopped>(), "{stopped}");
         });
@@ -224,13 +225,14 @@ fn other_secrets_certificates_and_numbers_of_processes_are_refused() {
     let processes = Processes::new(settings(0, &hosts[..2], &secret())).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| processes.join(offer(), &|| stop.is_raised()));
+        let at_end = StopAtEnd(&stop);
         let error = error_of(
             join(scope, settings(1, &hosts, &secret()), offer())
                 .join()
                 .unwrap(),
         );
         assert!(error.contains("one of 3 processes"), "{error}");
-        stop.stop();
+        drop(at_end);
         waiting.join().unwrap().err().unwrap();
     });
 }

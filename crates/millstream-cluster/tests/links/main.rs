@@ -109,6 +109,15 @@ fn error_of(outcome: Result<Joined, Cause>) -> String {
 /// A flag that a join looks at.
 struct Stopping(AtomicBool);
 
+/// Stops a join also when the test fails meanwhile.
+struct StopAtEnd<'a>(&'a Stopping);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 impl Stopping {
     fn new() -> Self {
         Stopping(AtomicBool::new(false))
@@ -129,7 +138,7 @@ fn certificates(folder: &std::path::Path) -> impl Fn(&str) -> PathBuf {
         new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2'
         printf 'subjectAltName=IP:127.0.0.1,DNS:localhost' > names
         for name in right other; do
-            $new -x509 -subj /CN=authority -keyout ca-$name.key -out ca-$name.pem
+            $new -x509 -subj /CN=authority-$name -keyout ca-$name.key -out ca-$name.pem
             $new -subj /CN=process -keyout $name.key -out request.pem
             openssl x509 -req -CA ca-$name.pem -CAkey ca-$name.key -CAcreateserial -days 2 -in request.pem -extfile names -out $name.pem
         done";

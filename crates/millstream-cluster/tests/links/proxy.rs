@@ -36,7 +36,7 @@ impl Proxy {
                 if relay.ends.load(Ordering::Relaxed) {
                     return;
                 }
-                // Nobody listens there yet: the caller tries again.
+                // No process listens there yet: the caller tries again.
                 let Ok(far) = TcpStream::connect(target) else {
                     continue;
                 };

@@ -1,7 +1,7 @@
 //! What process 0 has decided, from outside: the judge of what each process has committed.
 
-use super::Broken;
 use super::disk::{Disk, Record};
+use crate::crash::Broken;
 
 /// A flow continues after a crash as if there had been none.
 const PROMISE: u32 = 9;

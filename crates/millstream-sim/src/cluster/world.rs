@@ -12,7 +12,8 @@ use super::disk::{Disk, Record};
 use super::judge::{Judge, broken};
 use super::network::{Direction, Network, Straggler};
 use super::node::{Machine, Node};
-use super::{Broken, Kind, Tally};
+use super::tally::{Kind, Tally};
+use crate::crash::Broken;
 use crate::random::Random;
 
 /// The time in which things go wrong, and the time after it in which an epoch must be committed.
@@ -69,7 +70,7 @@ pub(super) struct World {
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
     happenings: Vec<Option<Happening>>,
     nodes: Vec<Option<Node>>,
-    /// Counts the lives of each process: what a dead one wrote is done by nobody.
+    /// Counts the lives of each process: no process goes on with what a dead one wrote.
     lives: Vec<u64>,
     disks: Vec<Disk>,
     /// An older copy of each disk, and the disk that a copy has replaced.

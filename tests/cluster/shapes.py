@@ -68,7 +68,7 @@ def check(state, line):
 
 
 orders = lines("market").key_by(lambda line: line.split(",")[1])
-checked = orders.stateful("check", check).items().filter(lambda pair: pair[1] is not None)
+checked = orders.stateful_map("check", check).items().filter(lambda pair: pair[1] is not None)
 checked.sink("out", ms.files.write(OUT))
 """
 

@@ -1,5 +1,5 @@
 """The network between two machines fails: packets are dropped both ways or one way, connections are reset,
-round trips take 200 ms. The run starts again when the network is back, and its output is that of one process."""
+round trips take 200 ms. The run starts again when the network is back; its output is that of one process."""
 
 from __future__ import annotations
 

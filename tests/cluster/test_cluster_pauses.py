@@ -1,4 +1,4 @@
-"""A process is stopped for longer than the others wait: they start again; when it wakes, it commits nothing."""
+"""A process is stopped for longer than the others wait: they start again, and it commits nothing later."""
 
 from __future__ import annotations
 

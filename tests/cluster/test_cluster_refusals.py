@@ -51,7 +51,7 @@ def test_another_secret_is_refused(start: Start, shape: Shape, tmp_path: Path) -
 
 def test_another_flow_is_refused(start: Start, shape: Shape, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
-    other.write_text(shape.flow.read_text().replace('count("each"', 'count("every"'))
+    other.write_text(shape.flow.read_text().replace('name="each"', 'name="every"'))
     first, stranger = start(0), start(1, flow=other)
     text = stranger.end(1)
     assert "each" in text and "every" in text, text
@@ -66,8 +66,9 @@ def test_another_number_of_workers_is_refused(start: Start) -> None:
     first.process.kill()
 
 
-def test_an_address_that_others_reach_needs_a_secret(shape: Shape) -> None:
-    text = Supervised(command(shape.flow, "--process", 0, "--hosts", "192.0.2.1:7700,192.0.2.2:7700")).end(2)
+def test_an_address_that_others_reach_needs_a_secret(shape: Shape, tmp_path: Path) -> None:
+    place = ["--process", 0, "--hosts", "192.0.2.1:7700,192.0.2.2:7700"]
+    text = Supervised(command(shape.flow, *place), shape.environment(tmp_path / "out" / "out.txt")).end(2)
     assert "--secret-file" in text
 
 

@@ -25,8 +25,14 @@ def numbers():
     return range(3)
 
 
+def seen(pair):
+    if "SEEN" in os.environ:
+        open(os.environ["SEEN"], "w").close()
+    return pair
+
+
 keyed = flow.source("numbers", ms.generate(numbers)).key_by(str)
-keyed.count("each", name="counts").sink("out", ms.testing.discard())
+keyed.count("each", name="counts").items().map(seen).sink("out", ms.testing.discard())
 """
 
 
@@ -115,9 +121,10 @@ def test_a_mistake_in_the_file_is_reported_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_drains_all(endless: Path, tmp_path: Path, number: int) -> None:
-    ready = tmp_path / "ready"
-    running = Supervised(command(endless, "--processes", 2, "--ready-file", ready, "--metrics"))
-    wait_for(ready.exists, "the flow")
+    seen = tmp_path / "seen"
+    environment = os.environ | {"SEEN": str(seen)}
+    running = Supervised(command(endless, "--processes", 2, "--metrics"), environment)
+    wait_for(seen.exists, "output")
     running.process.send_signal(number)
     text = running.end(0)
     assert "on 2 processes x 1 workers" in text
@@ -215,16 +222,20 @@ def test_lines_of_json_name_their_process(tmp_path: Path) -> None:
     assert {line[:5] for line in text.splitlines() if "item" in line} == {"p0 | ", "p1 | "}
 
 
-def test_ms_run_of_a_lost_member_ends_with_75(endless: Path) -> None:
+def test_ms_run_of_a_lost_member_ends_with_75(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of the user's own: the exception says which process was lost."""
     program = endless.with_name("program.py")
     program.write_text(
         "import sys\nimport millstream as ms\nfrom endless import flow\n"
-        "try:\n    ms.run(flow, cluster=ms.Cluster(int(sys.argv[1]), sys.argv[2].split(',')))\n"
+        "def note(report):\n    open(f'running{sys.argv[1]}', 'w').close()\n"
+        "cluster = ms.Cluster(int(sys.argv[1]), sys.argv[2].split(','))\n"
+        "try:\n    ms.run(flow, on_metrics=note, metrics_interval=0.05, cluster=cluster)\n"
         "except ms.MemberLostError as error:\n    print(error, file=sys.stderr)\n    sys.exit(75)\n"
     )
     hosts = f"{endless.parent}/p0,{endless.parent}/p1"
+    monkeypatch.chdir(endless.parent)
     run = [Supervised([sys.executable, str(program), str(number), hosts]) for number in range(2)]
-    wait_for(lambda: all((endless.parent / f"p{n}").exists() for n in range(2)), "the sockets")
+    for number in range(2):
+        wait_for((endless.parent / f"running{number}").exists, "the flow")
     run[1].process.kill()
     assert "process 1" in run[0].end(75)

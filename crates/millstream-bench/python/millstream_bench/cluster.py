@@ -40,7 +40,7 @@ def work(total, number):
 
 
 numbers = flow.source("numbers", ms.files.lines(sorted(glob(os.environ["IN"] + "/*")))).map(int)
-numbers.key_by(lambda number: number % 1000).stateful("work", work).sink("out", ms.testing.discard())
+numbers.key_by(lambda number: number % 1000).stateful_map("work", work).sink("out", ms.testing.discard())
 """
 
 ENDLESS = """

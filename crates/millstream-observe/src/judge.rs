@@ -115,8 +115,14 @@ mod tests {
     /// Two sources, merged; a step on each, one after them, and a sink.
     fn graph() -> Description {
         let flow = Flow::new("f");
-        let one = flow.source("one", testing::items([1])).map(|n| n).named("a");
-        let two = flow.source("two", testing::items([1])).map(|n| n).named("b");
+        let one = flow
+            .source("one", testing::items([1]))
+            .map(|n| n)
+            .named("a");
+        let two = flow
+            .source("two", testing::items([1]))
+            .map(|n| n)
+            .named("b");
         one.merge(&[two])
             .map(|n| n)
             .named("after")
@@ -149,7 +155,12 @@ mod tests {
             })
             .collect();
         let share = |worker: &&[(&str, f64)]| -> Vec<f64> {
-            let of = |name: &String| worker.iter().find(|one| one.0 == name).map_or(0.0, |one| one.1);
+            let of = |name: &String| {
+                worker
+                    .iter()
+                    .find(|one| one.0 == name)
+                    .map_or(0.0, |one| one.1)
+            };
             graph.nodes.iter().map(|node| of(&node.name)).collect()
         };
         let busy: Vec<Vec<f64>> = busy.iter().map(share).collect();
@@ -172,14 +183,22 @@ mod tests {
         let (marks, found) = marks(&[&[("a", 0.7), ("after", 0.2)]]);
         let expected = [("one", Mark::Waiting), ("a", Mark::Cause)];
         assert_eq!(marks, expected.map(|(name, mark)| (name.to_owned(), mark)));
-        assert!(found.unwrap().words.contains("70% of the time of the worker"));
+        assert!(
+            found
+                .unwrap()
+                .words
+                .contains("70% of the time of the worker")
+        );
     }
 
     #[test]
     fn the_cause_is_on_the_worker_that_has_no_time_left() {
         let (marks, found) = marks(&[&[("a", 0.5)], &[("a", 0.1), ("after", 0.8)]]);
         assert_eq!(found.unwrap().step.as_deref(), Some("after"));
-        assert_eq!(marks.iter().filter(|one| one.1 == Mark::Waiting).count(), marks.len() - 1);
+        assert_eq!(
+            marks.iter().filter(|one| one.1 == Mark::Waiting).count(),
+            marks.len() - 1
+        );
         assert!(marks.iter().any(|one| one.0 == "two"));
     }
 

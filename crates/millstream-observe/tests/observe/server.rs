@@ -120,7 +120,10 @@ fn a_source_shows_its_watermark_lag_and_a_run_its_epochs() {
     let numbers = generator::from_fn(move |n| (!stopped.load(Ordering::Relaxed)).then_some(n));
     let flow = Flow::new("late");
     flow.source("numbers", numbers.rate(100.0).partitions(2))
-        .event_time(move |_| clock.time_ns() - 3_600_000_000_000, EventTime::default())
+        .event_time(
+            move |_| clock.time_ns() - 3_600_000_000_000,
+            EventTime::default(),
+        )
         .named("times")
         .sink("out", testing::Collected::new().sink());
     let state = tempfile::tempdir().unwrap();

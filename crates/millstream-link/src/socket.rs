@@ -280,3 +280,40 @@ impl fmt::Display for Listener {
         self.address.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_dead_listener_is_replaced_and_that_of_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.sock");
+        let address = Address::Unix(path.clone());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let live = Listener::bind(&address).unwrap();
+        let refused = Listener::bind(&address).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AddrInUse);
+        // The second listener has looked whether the first one lives.
+        live.accept(Duration::from_secs(10)).unwrap().unwrap();
+        let socket = Socket::connect(&address, Duration::from_secs(10)).unwrap();
+        let (accepted, _) = live.accept(Duration::from_secs(10)).unwrap().unwrap();
+        (&socket).write_all(b"ab").unwrap();
+        let mut bytes = [0; 2];
+        assert_eq!(accepted.peek(&mut bytes[..1]).unwrap(), 1);
+        (&accepted).read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"ab");
+        drop(live);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn another_file_at_the_path_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes");
+        std::fs::write(&path, "of the user").unwrap();
+        assert!(Listener::bind(&Address::Unix(path.clone())).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"of the user");
+    }
+}

@@ -9,7 +9,8 @@ use millstream_flow::cluster::{
 };
 
 use super::{
-    StopAtEnd, Stopping, certificates, error_of, free, join, meet, next, offer, paths, secret, settings,
+    StopAtEnd, Stopping, certificates, error_of, free, join, meet, next, offer, paths, secret,
+    settings,
 };
 
 /// Each process sends a text to each other one, and reads what the others send, until the ends.

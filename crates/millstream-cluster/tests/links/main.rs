@@ -1,5 +1,11 @@
 //! Processes that meet over real sockets, each on a thread of its own: joins, deaths, partitions, and peers that are no processes.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a relay has threads of its own, and a slow peer waits"
+)]
+
 mod deaths;
 mod joins;
 mod peers;

@@ -70,7 +70,7 @@ pub(super) struct World {
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
     happenings: Vec<Option<Happening>>,
     nodes: Vec<Option<Node>>,
-    /// Counts the lives of each process: no process goes on with what a dead one wrote.
+    /// Counts the lives of each process: a later one does not complete the writes of a dead one.
     lives: Vec<u64>,
     disks: Vec<Disk>,
     /// An older copy of each disk, and the disk that a copy has replaced.
@@ -498,26 +498,29 @@ impl World {
                     self.committed(epoch)?;
                 }
             }
-            Event::Committed { epoch, .. } => {
-                if self.disks[process]
-                    .prepared()
-                    .is_some_and(|(prepared, ..)| prepared == epoch)
-                {
-                    self.append_commit(process, epoch, None);
-                    let of = self.judge.of(process);
-                    let last = self.disks[process].committed().last().copied();
-                    if of.last().copied() != last {
-                        return Err(broken(format!(
-                            "process {process} commits {last:?}, and {:?} was decided",
-                            of.last()
-                        )));
-                    }
-                    self.sync(process, Then::Nothing);
-                }
-            }
+            Event::Committed { epoch, .. } => self.learn(process, epoch)?,
             Event::Died { .. } => self.end(process),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A process learns that the epoch is committed.
+    fn learn(&mut self, process: usize, epoch: u64) -> Result<(), Broken> {
+        let prepared = self.disks[process].prepared();
+        if prepared.is_none_or(|(prepared, ..)| prepared != epoch) {
+            return Ok(());
+        }
+        self.append_commit(process, epoch, None);
+        let of = self.judge.of(process);
+        let last = self.disks[process].committed().last().copied();
+        if of.last().copied() != last {
+            return Err(broken(format!(
+                "process {process} commits {last:?}, and {:?} was decided",
+                of.last()
+            )));
+        }
+        self.sync(process, Then::Nothing);
         Ok(())
     }
 

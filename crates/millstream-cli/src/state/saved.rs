@@ -22,7 +22,9 @@ impl SavedState {
     pub(super) fn open(dir: &Path) -> Outcome<Self> {
         let processes = match dir.join("epochs").exists() {
             true => Vec::new(),
-            false => processes_in(dir).map_err(|error| error.to_string())?,
+            false => {
+                processes_in(dir).map_err(|error| format!("state in {}: {error}", dir.display()))?
+            }
         };
         let parts = match &processes[..] {
             [] => vec![Saved::open(dir)?],

@@ -386,6 +386,10 @@ impl Process<'_> {
             let written = self.steps(&notices, resumed.base);
             let _ = notices.send(CommitNotice::WorkerEnded);
             committer.join().expect("no panic");
+            if self.control().aborted() {
+                // It may have died after its worker had ended.
+                self.die();
+            }
             let _ = self.hub.events[self.process].send(Event::Died {
                 process: self.process,
                 cause: "it has ended".to_owned(),

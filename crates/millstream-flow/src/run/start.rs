@@ -177,14 +177,10 @@ fn prepare(
         options,
     };
     let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
+    let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
-    let Begun {
-        checkpoints,
-        committer,
-        joined,
-    } = begun.inspect_err(|error| shared.end_start(error))?;
-    let links = attend(&shared, joined, &checkpoints);
-    running.links = links.inspect_err(|error| shared.end_start(error))?;
+    let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
+    running.links = links;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
@@ -217,19 +213,19 @@ fn clock(options: &Options) -> Arc<dyn Clock> {
 }
 
 /// Attends to the events of a run that this process has joined; returns the connections to the other processes.
-fn attend(
-    control: &Arc<Control>,
-    joined: Option<Joined>,
-    checkpoints: &Checkpoints,
-) -> Result<Option<Links>, FlowError> {
-    let Some(joined) = joined else {
-        return Ok(None);
+fn attend(control: &Arc<Control>, begun: Begun) -> Result<Attended, FlowError> {
+    let (checkpoints, committer) = (begun.checkpoints, begun.committer);
+    let Some(joined) = begun.joined else {
+        return Ok((checkpoints, committer, None));
     };
     let notices = checkpoints.as_ref();
     let notices = notices.map(|(_, committer)| lock(committer).clone());
     members::attend(control, joined.events, notices)?;
-    Ok(Some(joined.links))
+    Ok((checkpoints, committer, Some(joined.links)))
 }
+
+/// The checkpoints of a run, the thread that commits them, and the connections to other processes.
+type Attended = (Checkpoints, Option<JoinHandle<()>>, Option<Links>);
 
 /// Creates the state that the workers of this process share.
 fn control(options: &Options) -> Control {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
-use millstream_flow::error::Cause;
 use millstream_flow::cluster::{Cluster, Joined, Membership, Offer};
+use millstream_flow::error::Cause;
 use pyo3::prelude::*;
 
 use crate::error::usage;
-use crate::run::Stopper;
+use crate::stopper::Stopper;
 
 /// The place of this process among several, whose options are checked.
 #[derive(FromPyObject)]
@@ -44,7 +44,9 @@ impl Place {
     /// The cluster that this place is in; the wait for the others ends when `stopper` is asked to stop.
     pub(crate) fn cluster(self, stopper: &Bound<'_, Stopper>) -> PyResult<Arc<dyn Cluster>> {
         let py = stopper.py();
-        let settings = self.settings().map_err(|error| usage(py, &error.to_string()))?;
+        let settings = self
+            .settings()
+            .map_err(|error| usage(py, &error.to_string()))?;
         let processes = Processes::new(settings).map_err(|error| usage(py, &error.to_string()))?;
         Ok(Arc::new(Attentive {
             processes,

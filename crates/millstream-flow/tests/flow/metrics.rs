@@ -94,7 +94,10 @@ fn a_report_as_json_and_as_text() {
         keys.sort();
         keys.join(" ")
     };
-    assert_eq!(keys(&json), "flow lags links outboxes seconds steps workers");
+    assert_eq!(
+        keys(&json),
+        "flow lags links outboxes seconds steps workers"
+    );
     assert_eq!(json["flow"], "shape");
     assert!(json["seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(json["workers"].as_array().unwrap().len(), 2);

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Whether a process has the state open.
 fn is_in_use(cause: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(cause.downcast_ref(), Some(Error::Busy { .. }))
+    matches!(cause.downcast_ref(), Some(Error::Locked { .. }))
 }
 
 /// What was moved.

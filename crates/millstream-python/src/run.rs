@@ -120,9 +120,7 @@ pub(crate) fn run(
     }
     let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
     stopper.get().watch(running.control());
-    if let Some(call) = &stopper.get().on_start {
-        call.call0(py)?;
-    }
+    stopper.get().note_start(py)?;
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 #[derive(Default)]
 pub(crate) struct Stopper {
     control: Mutex<(bool, Option<Arc<Control>>)>,
-    pub(crate) on_start: Option<Py<PyAny>>,
+    on_start: Option<Py<PyAny>>,
 }
 
 impl Stopper {
@@ -19,6 +19,12 @@ impl Stopper {
     pub(crate) fn is_stopped(&self) -> bool {
         let held = self.control.lock();
         held.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Calls `on_start`: the flow runs.
+    pub(crate) fn note_start(&self, py: Python<'_>) -> PyResult<()> {
+        let call = self.on_start.as_ref().map(|call| call.call0(py));
+        call.transpose().map(drop)
     }
 
     /// Stops this run when it is asked to, from now on.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use millstream_flow::FlowError;
 use millstream_flow::checkpoint::{Rescaled, rescale};
+use millstream_journal::Error;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -40,12 +41,20 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let workers = args.workers.map(usize::from);
     let done = rescale(&args.dir, usize::from(args.processes), workers);
-    let done = done.map_err(|error| match error {
+    let done = done.map_err(|error| match &error {
         FlowError::Usage(message) => Failure::usage(message),
-        error => Failure::failed(error),
+        FlowError::State { cause, .. } if is_in_use(&**cause) => Failure::failed(format!(
+            "{error}; stop the flow first, by Ctrl-C or SIGTERM"
+        )),
+        _ => Failure::failed(error),
     })?;
     let report = Report::of(&done);
     report::print(&report, &report.to_string(), args.json)
+}
+
+/// Whether a process has the state open.
+fn is_in_use(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(cause.downcast_ref(), Some(Error::Locked { .. }))
 }
 
 /// What was moved.

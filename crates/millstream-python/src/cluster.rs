@@ -10,7 +10,7 @@ use millstream_flow::error::Cause;
 use pyo3::prelude::*;
 
 use crate::error::usage;
-use crate::run::Stopper;
+use crate::stopper::Stopper;
 
 /// The place of this process among several, whose options are checked.
 #[derive(FromPyObject)]

@@ -45,6 +45,7 @@ mod show;
 mod sink;
 mod source;
 mod step;
+mod stopper;
 mod time;
 mod window;
 
@@ -87,7 +88,7 @@ mod _millstream {
     #[pymodule_export]
     use crate::route::key_hash;
     #[pymodule_export]
-    use crate::run::{Handle, Stopper, run, start};
+    use crate::run::{Handle, run, start};
     #[pymodule_export]
     use crate::service::{
         Clock, Gateway, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
@@ -109,4 +110,6 @@ mod _millstream {
         ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,
         directory_read, file_read, http_listen, journal_read, queue_read, tcp_connect, tcp_listen,
     };
+    #[pymodule_export]
+    use crate::stopper::Stopper;
 }

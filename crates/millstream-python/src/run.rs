@@ -23,68 +23,10 @@ use crate::logs;
 use crate::observer::Observer;
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
+use crate::stopper::Stopper;
 
 /// How often the waiting thread checks for signals.
 const TICK: Duration = Duration::from_millis(50);
-
-/// Stops a running flow or service, and calls `on_start` when it runs.
-#[pyclass(frozen, module = "millstream._millstream")]
-#[derive(Default)]
-pub(crate) struct Stopper {
-    control: Mutex<(bool, Option<Arc<Control>>)>,
-    on_start: Option<Py<PyAny>>,
-}
-
-impl Stopper {
-    /// Whether a stop was requested.
-    pub(crate) fn is_stopped(&self) -> bool {
-        let held = self.control.lock();
-        held.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn watch(&self, control: Arc<Control>) {
-        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.0 {
-            control.stop();
-        }
-        held.1 = Some(control);
-    }
-}
-
-#[pymethods]
-impl Stopper {
-    #[new]
-    #[pyo3(signature = (on_start = None))]
-    fn new(on_start: Option<Py<PyAny>>) -> Self {
-        Stopper {
-            control: Mutex::default(),
-            on_start,
-        }
-    }
-
-    /// Whether a stop was requested.
-    #[getter]
-    fn stopped(&self) -> bool {
-        self.is_stopped()
-    }
-
-    /// Whether no thread of the flow is left; true where there was none.
-    #[getter]
-    fn ended(&self) -> bool {
-        let held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let control = held.1.as_ref();
-        control.is_none_or(|control| control.ended_within(Duration::ZERO))
-    }
-
-    /// Requests a drain and an end.
-    fn stop(&self) {
-        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        held.0 = true;
-        if let Some(control) = &held.1 {
-            control.stop();
-        }
-    }
-}
 
 /// The state directory of a run, and its options.
 #[derive(FromPyObject)]
@@ -181,9 +123,7 @@ pub(crate) fn run(
     }
     let running = begin(py, &engine, options, observer)?;
     stopper.get().watch(running.control());
-    if let Some(call) = &stopper.get().on_start {
-        call.call0(py)?;
-    }
+    stopper.get().note_start(py)?;
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {

@@ -11,10 +11,8 @@ use millstream_link::{LinkError, ReadOutcome, Stream};
 use super::hub::{Hub, MadeLink};
 use crate::protocol::Notice;
 
-/// How long the end of a data link waits for the news that its process has ended, before it counts as lost.
-const END_WAIT: Duration = Duration::from_secs(1);
-/// How long the end waits at most for the end of this process.
-const OWN_END_WAIT: Duration = Duration::from_secs(30);
+/// How often a data link whose other side has ended is checked, beside each event.
+const END_CHECK: Duration = Duration::from_secs(1);
 /// How long the last words of this process may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -54,17 +52,17 @@ impl DataLink {
         count
     }
 
-    /// Whether the connection has ended because the run has; it does not return after a death.
+    /// Waits until the run has ended; it does not return after a death.
+    ///
+    /// The workers of the other process have ended. Its last commit and its last deliveries may take any time, during which its
+    /// control link tells that it lives; a death is reported by the control links.
     fn wait_for_end(&self) {
-        let ended = |wait| {
-            self.hub.wait(wait, |state| {
+        let ended = || {
+            self.hub.wait(END_CHECK, |state| {
                 (state.died.is_some() || state.is_ended(self.process)).then_some(())
             })
         };
-        if ended(END_WAIT).is_none() {
-            self.report_lost("it has ended");
-            ended(OWN_END_WAIT);
-        }
+        while ended().is_none() {}
         if self.hub.has_died() {
             park();
         }

@@ -17,7 +17,7 @@ use super::outlet::{Outlet, PublisherTransport};
 use crate::error::{cause, interrupts, service_cause, service_error, service_failed};
 use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
-use crate::run::Stopper;
+use crate::stopper::Stopper;
 
 /// How many calls are made between two checks for signals.
 const CALLS: u32 = 256;

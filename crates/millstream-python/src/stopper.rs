@@ -1,0 +1,73 @@
+//! What stops a running flow or service from another thread, or from the handler of a signal.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use millstream_flow::control::Control;
+use pyo3::prelude::*;
+
+/// Stops a running flow or service, and calls `on_start` when it runs.
+#[pyclass(frozen, module = "millstream._millstream")]
+#[derive(Default)]
+pub(crate) struct Stopper {
+    control: Mutex<(bool, Option<Arc<Control>>)>,
+    on_start: Option<Py<PyAny>>,
+}
+
+impl Stopper {
+    /// Whether a stop was requested.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let held = self.control.lock();
+        held.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Calls `on_start`: the flow runs.
+    pub(crate) fn note_start(&self, py: Python<'_>) -> PyResult<()> {
+        let call = self.on_start.as_ref().map(|call| call.call0(py));
+        call.transpose().map(drop)
+    }
+
+    /// Stops this run when it is asked to, from now on.
+    pub(crate) fn watch(&self, control: Arc<Control>) {
+        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.0 {
+            control.stop();
+        }
+        held.1 = Some(control);
+    }
+}
+
+#[pymethods]
+impl Stopper {
+    #[new]
+    #[pyo3(signature = (on_start = None))]
+    fn new(on_start: Option<Py<PyAny>>) -> Self {
+        Stopper {
+            control: Mutex::default(),
+            on_start,
+        }
+    }
+
+    /// Whether a stop was requested.
+    #[getter]
+    fn stopped(&self) -> bool {
+        self.is_stopped()
+    }
+
+    /// Whether no thread of the flow is left; true where there was none.
+    #[getter]
+    fn ended(&self) -> bool {
+        let held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let control = held.1.as_ref();
+        control.is_none_or(|control| control.ended_within(Duration::ZERO))
+    }
+
+    /// Requests a drain and an end.
+    fn stop(&self) {
+        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        held.0 = true;
+        if let Some(control) = &held.1 {
+            control.stop();
+        }
+    }
+}

@@ -38,7 +38,10 @@ def check_http(options: argparse.Namespace) -> None:
 
 
 def observer_of(options: argparse.Namespace) -> Observer | None:
-    """Binds the address of the page, if there is one. A process of several on one machine adds its number to the port."""
+    """Binds the address of the page, if there is one.
+
+    A process of several on one machine adds its number to the port.
+    """
     from ._run import observed
 
     address = options.http

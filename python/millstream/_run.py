@@ -103,7 +103,8 @@ def run(
         raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
     observer = observed(http, http_token, http_open)
     try:
-        return run_saving(flow, workers, saving, spin, on_metrics, metrics_interval, clock, cluster=cluster, observer=observer)
+        options = (flow, workers, saving, spin, on_metrics, metrics_interval, clock)
+        return run_saving(*options, cluster=cluster, observer=observer)
     finally:
         if observer is not None:
             observer.stop()

@@ -148,7 +148,10 @@ def test_a_flow_that_is_killed_leaves_each_row_once_in_the_file_of_its_key(tmp_p
 
 
 def progress(out: Path) -> int:
-    """The bytes in the files. A file whose first row was not committed may be removed meanwhile, by the start of the flow."""
+    """The bytes in the files.
+
+    A file whose first row was not committed may be removed meanwhile, by the start of the flow.
+    """
     total = 0
     for path in (out / "rows").glob("*.csv"):
         with contextlib.suppress(FileNotFoundError):

@@ -36,6 +36,7 @@
 
 mod begin;
 mod commit;
+mod directories;
 mod division;
 pub mod durable;
 pub mod json;
@@ -48,15 +49,14 @@ mod record;
 mod recovery;
 mod rescale;
 mod resume;
-mod shared;
 mod sinks;
 mod sources;
 mod store;
 mod stored_position;
 mod switch;
 
-pub use division::{Division, OutputMarks, process_dir, processes_in};
-pub use record::{Commit, SinkMark, SourceMark, TimeMark};
+pub use directories::{process_dir, processes_in};
+pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, TimeMark};
 pub use rescale::{Rescaled, rescale};
 pub use store::Saved;
 
@@ -64,11 +64,10 @@ pub use crate::state::changes::{Changes, REMOVED};
 pub use crate::state::codec::{BoxedCodec, Codec, Codecs, StateCodec};
 pub use crate::state::restore::{Restore, SavedKey};
 pub(crate) use begin::{ClusterStart, FlowParts, ResumedRun, resume};
-pub(crate) use commit::Committer;
+pub(crate) use commit::{Committer, SharedCommits};
 pub(crate) use part::{CommitNotice, EpochPart, PartitionPosition, WorkerCheckpoint};
 pub use per_worker::PerWorker;
 pub use recovery::{Crash, Recovery};
 pub(crate) use resume::Resume;
-pub(crate) use shared::SharedCommits;
 pub(crate) use sinks::{ErasedSink, SinkOf, Sinks, WriterId, dead_letters_of, erased_sink};
 pub(crate) use sources::{Sources, erased_source};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Recovery;
-use super::division::{Division, check_division, clear_stopped};
+use super::division::{check_division, clear_stopped};
 use super::opened::Opened;
-use super::record::{self, Commit, SinkMark, SourceMark};
+use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
 use super::record::{Commit, SinkMark, SourceMark};
-use super::shared::SharedCommits;
+
 use super::sinks::Sinks;
 use super::store::Store;
 use super::{CommitNotice, Crash, EpochPart, Recovery};
@@ -24,6 +24,10 @@ use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
 use crate::run::progress::CommitTimer;
+
+mod shared;
+
+pub(crate) use shared::SharedCommits;
 
 /// The length of an epoch if the configured length is zero.
 const PACE_NS: u64 = 100_000;

@@ -7,79 +7,17 @@
 //! Invariant: the commit records of process 0 have the last epoch in which each process had changes. A directory whose
 //! last epoch is another one is an older copy, or not of this state.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use millstream_journal::storage::sync_entry;
-use serde::{Deserialize, Serialize};
 
+use super::directories::processes_in;
 use super::record::{Commit, SinkMark};
-use super::rescale::interrupted;
 use super::store;
+use super::switch::interrupted;
 use crate::cluster::Membership;
 use crate::error::FlowError;
 use crate::sink::Scope;
-
-/// The part of a state directory in the state of several processes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Division {
-    /// The id of the divided state, which all its directories have.
-    pub cluster: u64,
-    /// The run that appended the commit; each start of all processes has another one.
-    pub run: u64,
-    /// The number of the process.
-    pub process: usize,
-    /// The number of processes.
-    pub processes: usize,
-    /// The workers of each process.
-    pub workers: usize,
-    /// Process 0 only: the last epoch in which each process had changes.
-    #[serde(default)]
-    pub members: Vec<u64>,
-    /// The sources with the names of their partitions in this run, in the order in which workers read them; empty until
-    /// the first run on a divided state, in which each directory has the positions of all partitions.
-    #[serde(default)]
-    pub partitions: Vec<(String, Vec<String>)>,
-}
-
-impl Division {
-    /// The process that reads the partition with this number.
-    #[must_use]
-    pub fn reader_of(&self, partition: usize) -> usize {
-        partition % (self.processes * self.workers).max(1) / self.workers.max(1)
-    }
-
-    /// The partitions of a source in this run.
-    pub(crate) fn partitions_of(&self, source: &str) -> &[String] {
-        let found = self.partitions.iter().find(|(of, _)| of == source);
-        found.map_or(&[], |(_, names)| names)
-    }
-
-    /// The process that read a partition; `None` if the run did not begin with it.
-    #[must_use]
-    pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
-        let mut names = self.partitions_of(source).iter();
-        let number = names.position(|name| name == partition)?;
-        Some(self.reader_of(number))
-    }
-}
-
-/// The tokens that the sinks of a process had when a state was divided anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputMarks {
-    /// The number of the process; `None` for a run of one process, without a cluster.
-    pub process: Option<usize>,
-    /// Whether its state directory is one of this division, until the first run on it.
-    pub kept: bool,
-    /// The tokens.
-    pub sinks: Vec<SinkMark>,
-}
-
-impl OutputMarks {
-    /// Whether a process has the state directory of this one.
-    fn is_at(&self, process: Option<usize>) -> bool {
-        self.kept && self.process.unwrap_or(0) == process.unwrap_or(0)
-    }
-}
 
 impl Commit {
     /// Process 0: records that the processes with changes have them in this epoch.
@@ -124,36 +62,6 @@ impl Commit {
             outputs.kept = false;
         }
     }
-}
-
-/// The state directory of process `process` of a flow whose state is in `dir`.
-#[must_use]
-pub fn process_dir(dir: impl AsRef<Path>, process: usize) -> PathBuf {
-    dir.as_ref().join(format!("p{process}"))
-}
-
-/// The numbers of the processes whose state directories are in `dir`, in order.
-///
-/// # Errors
-/// The directory cannot be read. One that does not exist has none.
-pub fn processes_in(dir: impl AsRef<Path>) -> std::io::Result<Vec<usize>> {
-    let entries = match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix('p'));
-        let number = number.and_then(|digits| digits.parse::<usize>().ok());
-        let number = number.filter(|number| name.to_str() == Some(&format!("p{number}")));
-        if entry.path().join("epochs").is_dir() {
-            found.extend(number);
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
 }
 
 /// Checks that the state in `dir` is divided among as many processes as the run has: of one process without a cluster in

@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 
 use millstream_journal::storage::create_dir_durably;
 
-use super::division::Division;
+use super::directories::{Layout, names};
 use super::durable::handed_on::{ended, own_position};
 use super::durable::{escape, recorded_input_dir, unescape};
-use super::record::{Commit, SourceMark};
+use super::record::{Commit, Division, SourceMark};
 use super::store::failed;
-use super::switch::Layout;
 use crate::error::{Cause, FlowError};
 
 /// What moves of the sources.
@@ -243,16 +242,4 @@ fn copy(from: &Path, to: &Path) -> Result<(), Cause> {
     }
     File::open(to)?.sync_all()?;
     Ok(())
-}
-
-/// The names of the entries of a directory, in order; none if it does not exist.
-pub(super) fn names(dir: &Path) -> std::io::Result<Vec<String>> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    let mut names: Vec<String> = names.collect::<std::io::Result<_>>()?;
-    names.sort();
-    Ok(names)
 }

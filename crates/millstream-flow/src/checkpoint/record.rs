@@ -23,7 +23,6 @@ use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
-use super::division::{Division, OutputMarks};
 use super::stored_position;
 use crate::source::Position;
 use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE};
@@ -109,6 +108,68 @@ impl TimeMark {
             partition: String::new(),
             at,
         }
+    }
+}
+
+/// The part of a state directory in the state of several processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Division {
+    /// The id of the divided state, which all its directories have.
+    pub cluster: u64,
+    /// The run that appended the commit; each start of all processes has another one.
+    pub run: u64,
+    /// The number of the process.
+    pub process: usize,
+    /// The number of processes.
+    pub processes: usize,
+    /// The workers of each process.
+    pub workers: usize,
+    /// Process 0 only: the last epoch in which each process had changes.
+    #[serde(default)]
+    pub members: Vec<u64>,
+    /// The sources with the names of their partitions in this run, in the order in which workers read them; empty until
+    /// the first run on a divided state, in which each directory has the positions of all partitions.
+    #[serde(default)]
+    pub partitions: Vec<(String, Vec<String>)>,
+}
+
+impl Division {
+    /// The process that reads the partition with this number.
+    #[must_use]
+    pub fn reader_of(&self, partition: usize) -> usize {
+        partition % (self.processes * self.workers).max(1) / self.workers.max(1)
+    }
+
+    /// The partitions of a source in this run.
+    pub(crate) fn partitions_of(&self, source: &str) -> &[String] {
+        let found = self.partitions.iter().find(|(of, _)| of == source);
+        found.map_or(&[], |(_, names)| names)
+    }
+
+    /// The process that read a partition; `None` if the run did not begin with it.
+    #[must_use]
+    pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
+        let mut names = self.partitions_of(source).iter();
+        let number = names.position(|name| name == partition)?;
+        Some(self.reader_of(number))
+    }
+}
+
+/// The tokens that the sinks of a process had when a state was divided anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputMarks {
+    /// The number of the process; `None` for a run of one process, without a cluster.
+    pub process: Option<usize>,
+    /// Whether its state directory is one of this division, until the first run on it.
+    pub kept: bool,
+    /// The tokens.
+    pub sinks: Vec<SinkMark>,
+}
+
+impl OutputMarks {
+    /// Whether a process has the state directory of this one.
+    pub(super) fn is_at(&self, process: Option<usize>) -> bool {
+        self.kept && self.process.unwrap_or(0) == process.unwrap_or(0)
     }
 }
 

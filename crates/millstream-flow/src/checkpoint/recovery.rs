@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::division::{check_layout, process_dir};
+use super::directories::process_dir;
+use super::division::check_layout;
 use crate::cluster::Membership;
 use crate::error::FlowError;
 

@@ -13,15 +13,14 @@ use std::time::Duration;
 
 use millstream_journal::{Journal, Options};
 
-use super::division::{
-    Division, OutputMarks, check_layout, has_stopped, process_dir, processes_in, write_stopped,
-};
+use super::directories::{Layout, process_dir, processes_in};
+use super::division::{check_layout, has_stopped, write_stopped};
 use super::durable::unescape;
 use super::moved_sources::{self, Moved};
 use super::opened::Opened;
-use super::record::{Commit, SourceMark};
+use super::record::{Commit, Division, OutputMarks, SourceMark};
 use super::store::{Saved, Store, failed};
-use super::switch::{self, Layout, Plan};
+use super::switch::{self, Plan};
 use crate::clock::now_ns;
 use crate::cluster::Membership;
 use crate::error::{Cause, FlowError};
@@ -54,11 +53,6 @@ struct Old {
     process: Option<usize>,
     store: Store,
     commit: Commit,
-}
-
-/// The number of processes of a division that was interrupted in `dir`.
-pub(in crate::checkpoint) fn interrupted(dir: &Path) -> Option<usize> {
-    Plan::of(dir).map(|plan| plan.to.processes())
 }
 
 /// Divides the state in `dir`, the directory that runs were given, among `processes` processes with `workers` workers each

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_journal::storage::{create_dir_durably, sync_entry};
 
-use super::division::process_dir;
-use super::moved_sources::names;
+use super::directories::{Layout, names, process_dir};
 use crate::error::Cause;
 
 /// The directory of a division that is being prepared or made.
@@ -18,57 +17,9 @@ const SCALING: &str = "scaling";
 /// The entries of a state directory that a division writes anew. All others stay with the process of the same number.
 const DIVIDED: [&str; 4] = ["epochs", "files", "queues", "stopped"];
 
-/// How a state is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
-    /// A run without a cluster: all is in `DIR`.
-    Single,
-    /// So many processes: all is in `DIR/p0`, `DIR/p1`, ...
-    Processes(usize),
-}
-
-impl Layout {
-    /// The layout among so many processes.
-    pub(super) fn among(processes: usize) -> Self {
-        match processes {
-            1 => Layout::Single,
-            processes => Layout::Processes(processes),
-        }
-    }
-
-    /// The layout of so many directories, the first of which is of `process`.
-    pub(super) fn of(process: Option<usize>, count: usize) -> Self {
-        process.map_or(Layout::Single, |_| Layout::Processes(count))
-    }
-
-    pub(super) fn processes(self) -> usize {
-        match self {
-            Layout::Single => 1,
-            Layout::Processes(processes) => processes,
-        }
-    }
-
-    fn dir(self, dir: &Path, process: usize) -> PathBuf {
-        match self {
-            Layout::Single => dir.to_owned(),
-            Layout::Processes(_) => process_dir(dir, process),
-        }
-    }
-
-    /// As it is written in a plan: 0 for a run without a cluster.
-    fn number(self) -> usize {
-        match self {
-            Layout::Single => 0,
-            Layout::Processes(processes) => processes,
-        }
-    }
-
-    fn of_number(number: usize) -> Self {
-        match number {
-            0 => Layout::Single,
-            processes => Layout::Processes(processes),
-        }
-    }
+/// The number of processes of a division that was interrupted in `dir`.
+pub(super) fn interrupted(dir: &Path) -> Option<usize> {
+    Plan::of(dir).map(|plan| plan.to.processes())
 }
 
 /// A division that was decided on.
@@ -214,7 +165,7 @@ mod tests {
 
     use super::super::opened::Opened;
     use super::super::record::{SourceMark, TimeMark};
-    use super::super::rescale::{interrupted, rescale};
+    use super::super::rescale::rescale;
     use super::super::store::Saved;
     use super::super::{Changes, Commit, Recovery, processes_in};
     use super::*;

@@ -279,16 +279,15 @@ fn begin_checkpoints(
     let cluster = running.options.cluster.as_ref();
     let membership = cluster.map(|cluster| cluster.membership());
     plan.sinks.join(&plan.nodes, membership);
+    let (name, control) = (&running.name, &running.control);
     let Some(recovery) = &running.options.recovery else {
         begin_without(plan, running.options.all_workers(), clock)?;
-        let (name, control) = (&running.name, &running.control);
         plan.sinks.begin(name, &plan.nodes, None, control)?;
         let joined = members::join(running, plan, None, stopping)?;
         return Ok(Begun::without(None, joined));
     };
     let recovery = &recovery.of_process(membership)?;
-    running.control.keep_state();
-    let (name, control) = (&running.name, &running.control);
+    control.keep_state();
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
     let resumed = resume(running, plan, recovery, clock, stopping);

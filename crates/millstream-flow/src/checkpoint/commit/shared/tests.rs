@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::super::begin::{ClusterStart, FlowParts, ResumedRun, resume};
-use super::super::store::{self, Saved};
-use super::super::{
+use super::SharedCommits;
+use crate::checkpoint::begin::{ClusterStart, FlowParts, ResumedRun, resume};
+use crate::checkpoint::store::{self, Saved};
+use crate::checkpoint::{
     Changes, Codecs, CommitNotice, Committer, Crash, EpochPart, Recovery, Sinks, Sources,
 };
-use super::SharedCommits;
 use crate::clock::WallClock;
 use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer};
 use crate::describe::node::Node;
@@ -245,7 +245,7 @@ impl Trial {
 
     /// The value of the key of a process, as of its last commit.
     fn saved(&self, process: usize) -> Option<u64> {
-        let dir = super::super::process_dir(self.dir.path(), process);
+        let dir = crate::checkpoint::process_dir(self.dir.path(), process);
         let saved = Saved::open(&dir).ok()?;
         let keys = saved.keys(STEP, |_| true).expect("it is read");
         let key = keys.into_iter().next()?;
@@ -273,7 +273,7 @@ fn membership(process: usize) -> Membership {
 
 /// What a directory has, which is none of a process that never began.
 fn offer(recovery: &Recovery) -> StateOffer {
-    let opened = super::super::opened::Opened::open(recovery.dir(), false);
+    let opened = crate::checkpoint::opened::Opened::open(recovery.dir(), false);
     opened.expect("it opens").offer()
 }
 
@@ -474,7 +474,7 @@ fn lose_commit(dir: &Path) {
     let mut reader = journal.reader().expect("it opens");
     let mut last = None;
     while let Some(record) = reader.next().expect("it is read") {
-        if super::super::record::is_commit(record.body) {
+        if crate::checkpoint::record::is_commit(record.body) {
             last = Some(record.sequence);
         }
     }
@@ -490,7 +490,7 @@ fn a_commit_record_that_a_loss_of_power_takes_is_restored() {
     for _ in 0..4 {
         trial.run(5, None, false);
         for process in 1..PROCESSES {
-            lose_commit(&super::super::process_dir(trial.dir.path(), process));
+            lose_commit(&crate::checkpoint::process_dir(trial.dir.path(), process));
         }
     }
     trial.run(0, None, false);
@@ -501,14 +501,14 @@ fn a_flow_that_has_ended_has_finished_in_all_processes() {
     let mut trial = Trial::new();
     trial.run(3, None, true);
     for process in 0..PROCESSES {
-        let dir = super::super::process_dir(trial.dir.path(), process);
+        let dir = crate::checkpoint::process_dir(trial.dir.path(), process);
         let saved = Saved::open(&dir).expect("it is read");
         let commit = saved.commit().expect("it has committed");
         assert!(
             commit.finished && !commit.notify_pending,
             "process {process}"
         );
-        assert!(super::super::division::has_stopped(&dir, commit.epoch));
+        assert!(crate::checkpoint::division::has_stopped(&dir, commit.epoch));
         assert_eq!(saved.prepared(), None);
     }
 }
@@ -517,7 +517,7 @@ fn a_flow_that_has_ended_has_finished_in_all_processes() {
 fn a_directory_of_another_division_is_refused_and_stays_as_it_is() {
     let mut trial = Trial::new();
     trial.run(3, None, false);
-    let dir = super::super::process_dir(trial.dir.path(), 1);
+    let dir = crate::checkpoint::process_dir(trial.dir.path(), 1);
     lose_commit(&dir);
     let before = Saved::open(&dir).expect("it is read");
     let parts = FlowParts {

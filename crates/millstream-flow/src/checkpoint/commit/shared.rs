@@ -9,9 +9,10 @@
 
 use std::sync::Arc;
 
-use super::Crash;
-use super::commit::{Committer, CompleteEpoch, PendingParts};
-use super::record::Commit;
+use super::{Committer, CompleteEpoch, PendingParts};
+use crate::checkpoint::Crash;
+use crate::checkpoint::record::Commit;
+
 use crate::cluster::{Event, Member, Raise};
 use crate::error::FlowError;
 

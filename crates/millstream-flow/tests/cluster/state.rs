@@ -39,6 +39,9 @@ pub fn write_input(dir: &Path) {
     }
 }
 
+/// A pair of an outer join.
+type Outer = (Option<i64>, Option<i64>);
+
 fn parse(line: &[u8]) -> Result<Item, String> {
     let line = std::str::from_utf8(line).map_err(|error| error.to_string())?;
     let mut words = line.split(' ').map(str::parse::<i64>);
@@ -85,7 +88,7 @@ fn described(dir: &Path, is_durable: bool) -> Flow {
         .sink("windows-out", sink("windows.txt"));
     let joined: Pairs<u64, i64, i64> =
         keyed(&left).join("joined", &keyed(&right), Join::latest().how(JoinKind::Full));
-    let results: Stream<(u64, Timed<(Option<i64>, Option<i64>)>)> = joined.results.items();
+    let results: Stream<(u64, Timed<Outer>)> = joined.results.items();
     results
         .map(|(key, pair)| format!("{key} {} {:?}", pair.time, pair.value))
         .sink("joined-out", sink("joined.txt"));

@@ -1,4 +1,10 @@
 //! The integration tests of the crate.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod generated;
 mod server;

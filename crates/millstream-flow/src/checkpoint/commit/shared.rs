@@ -223,4 +223,8 @@ impl Committer {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process is a thread that waits for the others"
+)]
 mod tests;

@@ -1,10 +1,13 @@
 """``millstream top``: the figures of a flow in a terminal."""
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -44,7 +47,8 @@ def test_a_terminal_shows_the_flow_until_q(tmp_path: Path) -> None:
         until("the flow", lambda: flow.snapshot()["steps"])
         ours, theirs = pty.openpty()
         os.set_blocking(ours, False)
-        size = os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        size = os.environ | {"TERM": "xterm"}
         process = subprocess.Popen(
             [*TOP, flow.url], stdin=theirs, stdout=theirs, stderr=theirs, env=size, start_new_session=True
         )

@@ -92,6 +92,11 @@ impl Read for Wire {
         if std::mem::take(&mut self.delivered) {
             self.control.wake_receivers();
         }
+        if self.messages.ended {
+            // The engine reads once more before it passes on what has arrived with the end, and its workers need that to end.
+            self.control.half_ended();
+            return Ok(0);
+        }
         if !self.met
             && let Err(error) = self.meet()
         {
@@ -100,10 +105,6 @@ impl Read for Wire {
         loop {
             match self.link.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) if self.messages.ended => {
-                    self.control.half_ended();
-                    return Ok(0);
-                }
                 Ok(0) => self.lost("it has closed the connection for data"),
                 Err(error) => self.lost(&format!("the connection for data: {error}")),
                 Ok(read) => {
@@ -240,6 +241,48 @@ mod tests {
         let mut messages = Messages::default();
         messages.advance(&message(96)[..HEADER + 60]);
         assert!(!messages.ended);
+    }
+
+    /// A connection that has so many bytes, and whose next read would wait for the end of the other process.
+    struct Waits(Vec<u8>);
+
+    impl Read for Waits {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            assert!(!self.0.is_empty(), "it waits");
+            let count = self.0.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0.drain(..count);
+            Ok(count)
+        }
+    }
+
+    impl Write for Waits {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Link for Waits {
+        fn try_clone(&self) -> io::Result<Box<dyn Link>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn shutdown(&self, _: Shutdown) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The engine reads once more when it finds the end, before it passes on the messages that arrived with it.
+    #[test]
+    fn a_read_after_the_end_does_not_wait() {
+        let sent = [vec![0; 16], message(100), message(0)].concat();
+        let control = Arc::new(Control::new(1, None));
+        let mut wire = Wire::over(Box::new(Waits(sent)), 1, &control);
+        let mut buffer = [0; 1024];
+        assert_eq!(wire.read(&mut buffer).unwrap(), 2 * HEADER + 100);
+        assert_eq!(wire.read(&mut buffer).unwrap(), 0);
     }
 
     #[test]

@@ -21,8 +21,9 @@ flow = ms.Flow("endless")
 
 
 def numbers():
-    time.sleep(0.01)
-    return range(3)
+    while True:
+        time.sleep(0.01)
+        yield from range(3)
 
 
 def seen(pair):

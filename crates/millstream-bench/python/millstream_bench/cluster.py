@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,8 +20,6 @@ __all__ = ["main"]
 REPEATS = 5
 LINES = 600_000
 """In each of two partitions."""
-KEYS = 100_000
-KILLS = 9
 
 STEP = """
 import os
@@ -43,27 +39,6 @@ numbers = flow.source("numbers", ms.files.lines(sorted(glob(os.environ["IN"] + "
 numbers.key_by(lambda number: number % 1000).stateful_map("work", work).sink("out", ms.testing.discard())
 """
 
-ENDLESS = """
-import os
-import time
-import millstream as ms
-
-flow = ms.Flow("endless")
-at = 0
-
-
-def numbers():
-    global at
-    time.sleep(0.01)
-    at += 1000
-    return range(at, at + 1000)
-
-
-keyed = flow.source("numbers", ms.generate(numbers)).key_by(lambda number: number % KEYS)
-counts = keyed.count("each", name="counts").items().map(str)
-counts.sink("out", ms.files.write(os.environ["OUT"]))
-"""
-
 
 def command(flow: Path, processes: int, *options: object) -> list[str]:
     program = [sys.executable, "-m", "millstream", "run", str(flow), "--processes", str(processes)]
@@ -77,7 +52,9 @@ def seconds(flow: Path, folder: Path, processes: int) -> float:
         command(flow, processes, "--metrics"), env=environment, capture_output=True, text=True, check=True
     )
     found = re.search(r" ran ([\d.]+) s", done.stderr)
-    assert found is not None, done.stderr
+    handled = re.findall(r"^work +(?:all +)?(\d+)", done.stderr, re.MULTILINE)
+    assert found is not None and handled, done.stderr
+    assert int(handled[-1]) == 2 * LINES, done.stderr
     return float(found[1])
 
 
@@ -98,41 +75,6 @@ def measure_step(folder: Path) -> None:
     show("two processes against one", median(ratios), "times")
 
 
-def measure_kills(folder: Path) -> None:
-    """Seconds from a kill -9 of a process to new output, with states of many keys."""
-    flow, out = folder / "endless.py", folder / "out.txt"
-    flow.write_text(ENDLESS.replace("KEYS", str(KEYS)))
-    environment = os.environ | {"OUT": str(out)}
-    options = ["--state", folder / "state", "--epoch", "100ms", "--restarts", "1000/1m"]
-    running = subprocess.Popen(command(flow, 2, *options), env=environment, stderr=subprocess.DEVNULL)
-    times = []
-    try:
-        for _ in range(KILLS):
-            grown(folder, 4 * 1000)
-            time.sleep(12)  # healthy: the pause before a start is the shortest one
-            children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-            began = time.perf_counter()
-            os.kill(int(children[-1]), signal.SIGKILL)
-            grown(folder, 1)
-            times.append(time.perf_counter() - began)
-    finally:
-        running.terminate()
-        running.wait()
-    show(f"kill -9 to new output, {KEYS} keys", median(times), "s")
-
-
-def grown(folder: Path, size: int) -> None:
-    """Waits until the output has grown by so many bytes."""
-    before = None
-    while before is None or output_bytes(folder) < before + size:
-        before = output_bytes(folder) if before is None else min(before, output_bytes(folder))
-        time.sleep(0.005)
-
-
-def output_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.glob("out*"))
-
-
 def show(name: str, value: float, unit: str) -> None:
     print(json.dumps({"name": name, "value": round(value, 3), "unit": unit}), flush=True)
 
@@ -140,9 +82,6 @@ def show(name: str, value: float, unit: str) -> None:
 def main() -> int:
     with TemporaryDirectory() as folder:
         measure_step(Path(folder))
-    if "--kills" in sys.argv:
-        with TemporaryDirectory() as folder:
-            measure_kills(Path(folder))
     return 0
 
 

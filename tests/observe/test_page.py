@@ -71,7 +71,8 @@ def test_a_slow_step_is_seen_at_one_glance(tab: "Tab", tmp_path: Path) -> None:
         reported = next(line.split() for line in errors.splitlines() if line.startswith("enrich "))
         items, busy_seconds = int(reported[1]), float(reported[3]) / 1e3
         assert last["items_in"] <= items
-        assert last["busy_seconds"] / last["items_in"] == pytest.approx(busy_seconds / items, rel=0.1)
+        # An item takes the millisecond that the step sleeps, or more on a busy machine.
+        assert 0.001 * last["items_in"] <= last["busy_seconds"] <= busy_seconds
         assert tab.errors == []
 
 

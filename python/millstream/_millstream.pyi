@@ -32,7 +32,7 @@ from ._millstream_stores import (
 __all__ = [
     "ByteSink", "ByteSource", "Clock", "CsvSource", "Decompressor", "DurableSource", "Field", "Flow",
     "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
-    "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "OpenItem", "Outlet",
+    "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem", "Outlet",
     "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
     "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
     "directory_read", "file_read", "file_write", "file_write_by_key", "http_feed", "http_listen",

@@ -32,8 +32,8 @@ from ._millstream_stores import (
 __all__ = [
     "ByteSink", "ByteSource", "Clock", "CsvSource", "Decompressor", "DurableSource", "Field", "Flow",
     "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
-    "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem", "Outlet",
-    "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
+    "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem",
+    "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
     "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
     "directory_read", "file_read", "file_write", "file_write_by_key", "http_feed", "http_listen",
     "http_post", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",

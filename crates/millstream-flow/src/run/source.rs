@@ -241,8 +241,9 @@ impl<B: Batch> Reader<B> {
 
     /// Passes on as much of the held batch as fits into a turn.
     fn pass_held(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        // A full outbox does not stop it: no epoch ends within the batch, and nothing is delivered before that.
-        if cx.control.workers_congested() {
+        // No epoch ends within the batch, and other sources may have begun the next one: their items wait at the workers until
+        // this one ends too, and would hold it up for ever. Nor does a full outbox stop it: nothing is delivered before that.
+        if cx.control.workers_congested() && cx.control.epoch() <= self.epoch {
             self.wake_at(now_ns() + CONGESTED_NS);
             return self.flush(cx);
         }

@@ -217,7 +217,7 @@ fn a_read_that_takes_many_turns_passes_a_full_outbox() {
     let table = Table::new(true);
     let flow = Flow::new("slow");
     // One batch has all items; no epoch ends within it, and a turn has one item.
-    flow.source("numbers", Greedy)
+    flow.source("numbers", Greedy(LINES))
         .inspect(|_| support::wait(1))
         .sink(
             "out",

@@ -30,9 +30,12 @@ fn lines(path: &Path, count: usize) {
 }
 
 /// A source that returns all its items at once, whatever the limit is.
-pub struct Greedy;
+pub struct Greedy(usize);
 
-struct AllAtOnce(bool);
+struct AllAtOnce {
+    count: usize,
+    done: bool,
+}
 
 impl Source<Vec<String>> for Greedy {
     fn describe(&self) -> String {
@@ -44,7 +47,10 @@ impl Source<Vec<String>> for Greedy {
         resume: Option<&Position>,
         _: &Io,
     ) -> Result<Box<dyn Partition<Vec<String>>>, Cause> {
-        Ok(Box::new(AllAtOnce(resume == Some(&Position::from(1)))))
+        Ok(Box::new(AllAtOnce {
+            count: self.0,
+            done: resume == Some(&Position::from(1)),
+        }))
     }
 }
 
@@ -55,14 +61,14 @@ impl Partition<Vec<String>> for AllAtOnce {
         events: &mut Events<'_>,
     ) -> Result<Next, Cause> {
         assert!(events.limit() >= 1);
-        if std::mem::replace(&mut self.0, true) {
+        if std::mem::replace(&mut self.done, true) {
             return Ok(Next::End);
         }
-        batch.extend((0..LINES).map(|n| n.to_string()));
+        batch.extend((0..self.count).map(|n| n.to_string()));
         Ok(Next::Batch)
     }
     fn position(&self) -> Result<Position, Cause> {
-        Ok(u64::from(self.0).into())
+        Ok(u64::from(self.done).into())
     }
 }
 
@@ -98,7 +104,7 @@ const SOURCES: [Named; 5] = [
             items((0..LINES).map(|n| n.to_string())).batch_size(LINES),
         )
     }),
-    ("greedy", |flow, _| flow.source("in", Greedy)),
+    ("greedy", |flow, _| flow.source("in", Greedy(LINES))),
 ];
 
 /// The position of the slow step in the flow: fused to its source, and after an exchange.
@@ -217,6 +223,27 @@ fn a_commit_waits_for_a_few_items_and_a_flow_killed_after_each_makes_progress() 
         let expected: String = (0..SHORT).map(|n| format!("{n}\n")).collect();
         let found = std::fs::read_to_string(&output).expect("it is there");
         assert_eq!(found, expected, "durable {durable}");
+    }
+}
+
+/// Items of a source that has begun the next epoch wait for a source that still passes on a batch of this one.
+#[test]
+fn an_epoch_ends_within_a_large_batch_beside_another_source() {
+    const COUNT: usize = 300;
+    let folder = tempfile::tempdir().expect("a folder");
+    for workers in [1, 2] {
+        let flow = Flow::new("two sources");
+        let (handled, out) = (Arc::new(AtomicUsize::new(0)), Collected::new());
+        let count = COUNT as u64;
+        let single = generator::from_fn(move |n| (n < count).then(|| n.to_string()));
+        let both = flow.source("greedy", Greedy(COUNT));
+        let both = both.merge(flow.source("single", single));
+        slow(&both, PLACES[1], &handled, &out);
+        let mut options = Options::workers(workers);
+        let recovery = Recovery::new(folder.path().join(format!("state-{workers}")));
+        options.recovery = Some(recovery.epoch(Duration::from_millis(1)).sync(false));
+        finish(flow.start(options).expect("it starts")).expect("it ends well");
+        assert_eq!(out.take().len(), 2 * COUNT, "{workers} workers");
     }
 }
 

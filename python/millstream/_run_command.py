@@ -152,6 +152,7 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
             cluster=options.cluster,
             on_start=on_start,
             observer=observer,
+            shards=options.shards,
         )
     finally:
         if observer is not None:

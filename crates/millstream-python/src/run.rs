@@ -11,6 +11,7 @@ use std::time::Duration;
 use millstream_flow::checkpoint::Crash;
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
+use millstream_flow::key::Shards;
 use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
@@ -90,7 +91,7 @@ impl Saving {
 
 /// Runs `flow` to its end.
 #[pyfunction]
-#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None))]
+#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None, shards=None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "they are those of ms.run, which checks and names them"
@@ -107,12 +108,17 @@ pub(crate) fn run(
     rehearsal: Option<&Bound<'_, Rehearsal>>,
     cluster: Option<Place>,
     observer: Option<&Bound<'_, Observer>>,
+    shards: Option<usize>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
         cluster: cluster.map(|place| place.cluster(stopper)).transpose()?,
+        shards: shards
+            .map(Shards::new)
+            .transpose()
+            .map_err(|error| to_python(py, error))?,
         ..options(
             py,
             (workers, spin),

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use super::Recovery;
-use super::division::{check_division, clear_stopped};
+use super::division::{check_division, clear_stopped, write_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::replica::Replicated;
-use super::resume::{Resume, rename_saved};
+use super::resume::{Dealt, Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
 use super::store::Store;
 use crate::cluster::{Event, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
+use crate::key::{Key, Shards};
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
 
@@ -27,6 +28,8 @@ pub(crate) struct FlowParts<'a> {
     pub(crate) sources: &'a Sources,
     pub(crate) sinks: &'a Sinks,
     pub(crate) codecs: &'a Codecs,
+    /// The number of shards that the run was asked for.
+    pub(crate) shards: Option<Shards>,
 }
 
 /// The state with which a run with a state directory begins.
@@ -47,7 +50,7 @@ pub(crate) struct ResumedRun {
 pub(crate) struct ClusterStart<'a> {
     pub(crate) membership: Membership,
     /// Meets the other processes.
-    pub(crate) join: &'a dyn Fn(StateOffer) -> Result<Option<Joined>, FlowError>,
+    pub(crate) join: &'a dyn Fn(StateOffer, Shards) -> Result<Option<Joined>, FlowError>,
     /// Stops this process, as another one was asked to stop.
     pub(crate) stop: &'a dyn Fn(),
 }
@@ -67,20 +70,18 @@ pub(crate) fn resume(
     cluster: Option<&ClusterStart<'_>>,
 ) -> Result<ResumedRun, FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
-    let (store, joined) = open(options, workers, cluster)?;
+    let (store, shards, joined) = open(options, parts.shards, workers, cluster)?;
     let mut start = Start::new(store);
+    start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
-    let division = match (membership, &joined) {
-        (Some(membership), Some(joined)) => Some(divide(
-            parts,
-            &start.commit,
-            options,
-            membership,
-            workers,
-            joined,
-        )?),
+    let divided = match (membership, &joined) {
+        (Some(membership), Some(joined)) => {
+            let commit = &start.commit;
+            Some(divide(parts, commit, options, membership, workers, joined)?)
+        }
         _ => None,
     };
+    let (division, dealt) = divided.unzip();
     start.has_changes |= match (&division, &start.commit.division) {
         (Some(now), Some(before)) => now.partitions != before.partitions,
         (now, before) => now.is_some() != before.is_some(),
@@ -109,6 +110,9 @@ pub(crate) fn resume(
         commit.notify_pending = false;
         store.commit(Vec::new(), &commit)?;
     }
+    if ends_here {
+        write_stopped(&options.dir, commit.epoch)?;
+    }
     let codecs = parts.codecs.clone();
     let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
     let base = joined
@@ -116,6 +120,7 @@ pub(crate) fn resume(
         .map_or(commit.epoch, |joined| joined.epoch + 1);
     (resume.epoch, resume.ends_here, resume.moved) = (base, ends_here, moved);
     resume.lockstep = options.epoch.is_zero();
+    resume.dealt = dealt.unwrap_or_default();
     Ok(ResumedRun {
         store,
         resume,
@@ -131,24 +136,52 @@ pub(crate) fn resume(
 /// prepared was committed. Nothing in a directory of another division is changed.
 fn open(
     options: &Recovery,
+    shards: Option<Shards>,
     workers: usize,
     cluster: Option<&ClusterStart<'_>>,
-) -> Result<(Store, Option<Joined>), FlowError> {
+) -> Result<(Store, Shards, Option<Joined>), FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
     let opened = Opened::open(&options.dir, options.sync)?;
     for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
         check_division(&options.dir, commit, membership, workers)?;
     }
+    let kept = opened.commit().or(opened.prepared());
+    let shards = choose(options, kept.map(|commit| commit.shards), shards)?;
+    shards.check_workers(workers * membership.map_or(1, |membership| membership.processes))?;
     let Some(cluster) = cluster else {
-        return Ok((opened.truncate()?, None));
+        let store = opened.truncate()?;
+        clear_stopped(&options.dir)?;
+        return Ok((store, shards, None));
     };
-    let joined = (cluster.join)(opened.offer())?;
+    let joined = (cluster.join)(opened.offer(), shards)?;
     let store = match &joined {
         Some(joined) if joined.keeps_prepared => opened.keep()?,
         _ => opened.truncate()?,
     };
     clear_stopped(&options.dir)?;
-    Ok((store, joined))
+    Ok((store, shards, joined))
+}
+
+/// The number of shards: that of the state, or for a state that begins the one that was asked for.
+fn choose(
+    options: &Recovery,
+    kept: Option<Shards>,
+    asked: Option<Shards>,
+) -> Result<Shards, FlowError> {
+    match (kept, asked) {
+        (Some(kept), Some(asked)) if kept != asked && !options.fresh => Err(FlowError::State {
+            path: options.dir.clone(),
+            cause: format!(
+                "its keys are divided into {} shards since its first start, and --shards {} asks for others; leave that out, or start \
+                 from scratch with --fresh",
+                kept.count(),
+                asked.count()
+            )
+            .into(),
+        }),
+        (Some(kept), None) => Ok(kept),
+        (_, asked) => Ok(asked.unwrap_or_default()),
+    }
 }
 
 /// A run before its first commit.
@@ -310,8 +343,9 @@ fn lost_coordinator() -> FlowError {
     }
 }
 
-/// Divides the partitions of all sources among the processes of the run. Where another process would read a partition than
-/// before, it does not have its position: that is an error.
+/// Divides the partitions of all sources among the workers of all processes: those that the run before has read stay with
+/// their workers, and others are dealt by their names, as during a run. In the first run on a division they are dealt in turn. All
+/// processes come to the same result. Returns the workers of each source's partitions as well.
 fn divide(
     parts: &FlowParts<'_>,
     commit: &Commit,
@@ -319,7 +353,7 @@ fn divide(
     membership: Membership,
     workers: usize,
     joined: &Joined,
-) -> Result<Division, FlowError> {
+) -> Result<(Division, Dealt), FlowError> {
     let before = commit.division.as_ref();
     let mut division = Division {
         cluster: joined.cluster,
@@ -330,34 +364,45 @@ fn divide(
         members: before.map_or_else(Vec::new, |before| before.members.clone()),
         partitions: Vec::new(),
     };
+    let before = before.filter(|before| !before.partitions.is_empty());
+    let all = workers * membership.processes;
+    let mut dealt = Dealt::new();
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
-        let names = source.partitions(workers * membership.processes);
+        let names = source.partitions(all);
         let mut names = names.map_err(|cause| open_error(this, cause))?;
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
-        let known = before.map_or(&[][..], |before| before.partitions_of(&this.name));
-        let mut saved: Vec<&str> = known.iter().map(String::as_str).collect();
+        let known = before.into_iter();
+        let mut saved: Vec<&str> = known
+            .flat_map(|before| before.partitions_of(&this.name))
+            .collect();
         saved.extend(&marks);
         rename_saved(&mut names, &saved, |name, saved| {
             source.is_same_partition(name, saved)
         });
-        if let Some(before) = before.filter(|before| !before.partitions.is_empty()) {
-            for (number, name) in names.iter().enumerate() {
-                let (reader, had) = (division.reader_of(number), before.reader(&this.name, name));
-                let is_moved = match had {
-                    Some(had) => had != reader,
-                    None => marks.contains(&&**name) && reader != membership.process,
-                };
-                if is_moved {
+        let worker = |(turn, name): (usize, &String)| match before {
+            None => turn % all,
+            Some(before) => before.worker(&this.name, name).unwrap_or_else(|| {
+                let hash = name.stable_hash();
+                commit.shards.worker(hash, all)
+            }),
+        };
+        let readers: Vec<usize> = names.iter().enumerate().map(worker).collect();
+        if before.is_some() {
+            for (name, worker) in names.iter().zip(&readers) {
+                let reader = worker / workers.max(1);
+                let is_known = before.is_some_and(|it| it.worker(&this.name, name).is_some());
+                if !is_known && reader != membership.process && marks.contains(&&**name) {
                     return Err(moved_partition(options, membership, &this.name, name));
                 }
             }
         }
-        division.partitions.push((this.name.clone(), names));
+        division.deal(&this.name, names, &readers);
+        dealt.insert(this.name.clone(), readers);
     }
-    Ok(division)
+    Ok((division, dealt))
 }
 
 fn moved_partition(

@@ -13,7 +13,8 @@
 //!
 //! position of a source in a commit: an integer, or in version 3 binary: Position::encode
 //! a commit of one process among several, or of a state that was divided anew, has version 4
-//! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
+//! commits and states with another number of shards than 256 have version 5
+//! entry: shard u8 (u16 in version 5, which states have with more than 256 shards), tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
 //! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else the encoding of the
@@ -24,8 +25,9 @@ use std::convert::Infallible;
 use serde::{Deserialize, Serialize};
 
 use super::stored_position;
+use crate::key::Shards;
 use crate::source::Position;
-use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE};
+use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, VERSION_OF_SHARDS, WHOLE};
 
 const REBASE: u8 = 2;
 const DROP: u8 = 3;
@@ -33,7 +35,7 @@ const COMMIT: u8 = 4;
 const PREPARED: u8 = 6;
 /// The version of a commit with a position that is not a number.
 const VERSION_OF_POSITIONS: u8 = 3;
-/// The version of a commit of one process among several, and the newest that this program reads.
+/// The version of a commit of one process among several.
 const VERSION_OF_DIVISION: u8 = 4;
 
 /// The position of a partition of a source.
@@ -127,31 +129,52 @@ pub struct Division {
     /// Process 0 only: the last epoch in which each process had changes.
     #[serde(default)]
     pub members: Vec<u64>,
-    /// The sources with the names of their partitions in this run, in the order in which workers read them; empty until
-    /// the first run on a divided state, in which each directory has the positions of all partitions.
+    /// The sources with the names of their partitions in this run, in the order in which they are dealt to the workers of all
+    /// processes; an empty name has the turn of a worker that gets none. Empty until the first run on a divided state, in
+    /// which each directory has the positions of all partitions.
     #[serde(default)]
     pub partitions: Vec<(String, Vec<String>)>,
 }
 
 impl Division {
-    /// The process that reads the partition with this number.
-    #[must_use]
-    pub fn reader_of(&self, partition: usize) -> usize {
-        partition % (self.processes * self.workers).max(1) / self.workers.max(1)
+    /// The partitions of a source in this run.
+    pub(crate) fn partitions_of(&self, source: &str) -> impl Iterator<Item = &str> {
+        let names = self.turns_of(source).iter();
+        names.filter(|name| !name.is_empty()).map(String::as_str)
     }
 
-    /// The partitions of a source in this run.
-    pub(crate) fn partitions_of(&self, source: &str) -> &[String] {
+    fn turns_of(&self, source: &str) -> &[String] {
         let found = self.partitions.iter().find(|(of, _)| of == source);
         found.map_or(&[], |(_, names)| names)
+    }
+
+    /// The worker, counted over all processes, that read a partition; `None` if the run did not begin with it.
+    pub(crate) fn worker(&self, source: &str, partition: &str) -> Option<usize> {
+        let mut names = self.turns_of(source).iter();
+        let turn = names.position(|name| name == partition)?;
+        Some(turn % (self.processes * self.workers).max(1))
     }
 
     /// The process that read a partition; `None` if the run did not begin with it.
     #[must_use]
     pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
-        let mut names = self.partitions_of(source).iter();
-        let number = names.position(|name| name == partition)?;
-        Some(self.reader_of(number))
+        let worker = self.worker(source, partition)?;
+        Some(worker / self.workers.max(1))
+    }
+
+    /// Deals the partitions of a source, which `workers` read.
+    pub(crate) fn deal(&mut self, source: &str, names: Vec<String>, workers: &[usize]) {
+        let all = (self.processes * self.workers).max(1);
+        let mut turns: Vec<String> = Vec::new();
+        for (name, worker) in names.into_iter().zip(workers) {
+            let is_free = |turn: &usize| turns.get(*turn).is_none_or(String::is_empty);
+            let turn = (*worker..).step_by(all).find(is_free).unwrap_or_default();
+            if turns.len() <= turn {
+                turns.resize(turn + 1, String::new());
+            }
+            turns[turn] = name;
+        }
+        self.partitions.push((source.to_owned(), turns));
     }
 }
 
@@ -208,6 +231,9 @@ pub struct Commit {
     /// The tokens of sinks from before the state was divided among other processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputMarks>,
+    /// The number of shards into which keys are divided; 256 in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Shards::is_default")]
+    pub shards: Shards,
 }
 
 impl Commit {
@@ -231,7 +257,7 @@ pub(crate) enum Record<'a> {
     State {
         group: usize,
         step: &'a str,
-        entries: &'a [u8],
+        entries: Entries<'a>,
         /// True if this record supersedes all earlier ones of the step in this group.
         whole: bool,
     },
@@ -294,9 +320,9 @@ impl<'a> Record<'a> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_DIVISION {
+        if version > VERSION_OF_SHARDS {
             return Err(format!(
-                "version {version}, this program reads up to {VERSION_OF_DIVISION}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION_OF_SHARDS}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
@@ -310,7 +336,10 @@ impl<'a> Record<'a> {
                     true => Ok(Record::State {
                         group,
                         step,
-                        entries: rest,
+                        entries: Entries {
+                            rest,
+                            is_wide: version == VERSION_OF_SHARDS,
+                        },
                         whole: kind == WHOLE,
                     }),
                     false => Err(format!("there is no group {group}")),
@@ -368,6 +397,7 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
     let mut marks = commit.sources.iter();
     let is_divided = commit.division.is_some() || !commit.outputs.is_empty();
     let version = match marks.all(|mark| mark.position.number().is_some()) {
+        _ if !commit.shards.is_default() => VERSION_OF_SHARDS,
         _ if is_divided => VERSION_OF_DIVISION,
         true => VERSION,
         false => VERSION_OF_POSITIONS,
@@ -377,7 +407,11 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
 
 /// Encodes a record that prepares the records before it: they count once a commit of the same epoch and run follows.
 pub(crate) fn prepared(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    end(VERSION_OF_DIVISION, PREPARED, commit)
+    let version = match commit.shards.is_default() {
+        true => VERSION_OF_DIVISION,
+        false => VERSION_OF_SHARDS,
+    };
+    end(version, PREPARED, commit)
 }
 
 /// Encodes the end of an epoch.
@@ -388,12 +422,19 @@ fn end(version: u8, kind: u8, commit: &Commit) -> Result<Vec<u8>, rmp_serde::enc
 }
 
 /// The entries of a state record.
-pub(crate) struct Entries<'a>(pub(crate) &'a [u8]);
+#[derive(Clone, Copy)]
+pub(crate) struct Entries<'a> {
+    rest: &'a [u8],
+    /// Whether the shard of an entry has two bytes.
+    is_wide: bool,
+}
 
 impl<'a> Entries<'a> {
     fn entry(&mut self) -> Option<Entry<'a>> {
-        let rest = &mut self.0;
-        let shard = take_u8(rest)? as usize;
+        let rest = &mut self.rest;
+        let low = take_u8(rest)? as usize;
+        let high = if self.is_wide { take_u8(rest)? } else { 0 };
+        let shard = low | (high as usize) << 8;
         let tag = take_u8(rest)?;
         let born = u64::from_le_bytes(take(rest, 8)?.try_into().ok()?);
         let length = take_u32(rest)?;
@@ -419,12 +460,12 @@ impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
+        if self.rest.is_empty() {
             return None;
         }
         let entry = self.entry();
         if entry.is_none() {
-            self.0 = &[];
+            self.rest = &[];
         }
         Some(entry.ok_or_else(|| "an entry is truncated".to_owned()))
     }
@@ -453,8 +494,16 @@ mod tests {
 
     #[test]
     fn entries_are_read_by_group() {
-        let mut changes = Changes::new("count");
-        for shard in [3usize, 19, 4] {
+        // More shards than 256 have longer entries.
+        for count in [256, Shards::MAX] {
+            entries_are_read(Shards::new(count).unwrap());
+        }
+    }
+
+    fn entries_are_read(shards: Shards) {
+        let far = shards.count() - 256 + 19;
+        let mut changes = Changes::new("count", shards);
+        for shard in [3usize, far, 4] {
             let put: Result<(), ()> = changes.put(
                 shard,
                 shard as u64,
@@ -482,25 +531,21 @@ mod tests {
             panic!("it is a record of state");
         };
         assert_eq!((group, step), (3, "count"));
-        let read: Vec<_> = Entries(entries)
-            .map(|entry| entry.expect("whole"))
-            .collect();
-        assert_eq!((read[0].shard, read[1].shard), (3, 19));
+        let read: Vec<_> = entries.map(|entry| entry.expect("whole")).collect();
+        assert_eq!((read[0].shard, read[1].shard), (3, far));
         assert_eq!(
             (read[1].key, read[1].state),
-            (&b"key 19"[..], &[7, 7, 7][..])
+            (format!("key {far}").as_bytes(), &[7, 7, 7][..])
         );
         let Ok(Record::State { entries, .. }) = Record::read(&records[1]) else {
             panic!("it is a record of state");
         };
-        let read: Vec<_> = Entries(entries)
-            .map(|entry| entry.expect("whole"))
-            .collect();
+        let read: Vec<_> = entries.map(|entry| entry.expect("whole")).collect();
         assert_eq!((read[1].tag, read[1].state), (REMOVED, &b""[..]));
         // Cut at any length, a record is an error or has fewer entries; nothing panics.
         for cut in 0..records[0].len() {
             if let Ok(Record::State { entries, .. }) = Record::read(&records[0][..cut]) {
-                assert!(Entries(entries).filter(Result::is_ok).count() < 2);
+                assert!(entries.filter(Result::is_ok).count() < 2);
             }
         }
     }

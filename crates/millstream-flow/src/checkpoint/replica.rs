@@ -170,7 +170,9 @@ fn journals(dir: &Path, open: &[Journal], prefix: &str) -> Result<Vec<(String, J
     let mut found = Vec::new();
     for area in names(dir)? {
         let path = dir.join(&area);
-        if area == "epochs" || !path.is_dir() {
+        // Recorded input that a rescale has put aside is kept for people.
+        let is_aside = area.starts_with("inputs-") || area == "scaling";
+        if area == "epochs" || is_aside || !path.is_dir() || names(&path)?.is_empty() {
             continue;
         }
         if !OF_JOURNALS.contains(&&*area) {

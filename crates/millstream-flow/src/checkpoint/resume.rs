@@ -5,10 +5,14 @@ use std::collections::HashMap;
 use super::record::{Commit, SourceMark};
 use super::store::Saved;
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::source::Position;
 use crate::state::codec::Codecs;
 use crate::state::restore::{SavedKey, SavedStates};
 use crate::time::BEFORE_ALL;
+
+/// The workers, counted over all processes, that read the partitions of each source that a run begins with.
+pub(crate) type Dealt = HashMap<String, Vec<usize>>;
 
 /// The point from which a run resumes.
 pub(crate) struct Resume {
@@ -28,6 +32,10 @@ pub(crate) struct Resume {
     pub(crate) lockstep: bool,
     /// The types whose values can be saved.
     pub(crate) codecs: Codecs,
+    /// The shards into which keys are divided.
+    pub(crate) shards: Shards,
+    /// The readers of partitions, in a run of several processes; in turn in others.
+    pub(crate) dealt: Dealt,
 }
 
 impl Resume {
@@ -43,6 +51,8 @@ impl Resume {
             moved: false,
             lockstep: true,
             codecs,
+            shards: Shards::default(),
+            dealt: Dealt::new(),
         }
     }
 
@@ -64,6 +74,8 @@ impl Resume {
             moved: false,
             lockstep: false,
             codecs,
+            shards: commit.shards,
+            dealt: Dealt::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
-use crate::key::{Key, shard, worker_of};
+use crate::key::Key;
 use crate::policy::Policy;
 use crate::run::build::{Feed, WorkerBuild};
 use crate::run::context::WorkerContext;
@@ -123,7 +123,12 @@ impl<B: Batch> Opener<B> {
             };
             checkpoint.resume.rename(&this.name, &mut names, is_same);
         }
-        let opened = self.open_own(names, cx, |_, index| index % cx.workers)?;
+        let checkpoint = cx.checkpoint.as_ref();
+        let dealt = checkpoint.and_then(|checkpoint| checkpoint.resume.dealt.get(&this.name));
+        let opened = self.open_own(names, cx, |_, index| {
+            let worker = dealt.and_then(|dealt| dealt.get(index).copied());
+            worker.unwrap_or(index % cx.workers)
+        })?;
         if cx.checkpoint.is_some() && !opened.is_empty() {
             cx.control.source_begins();
         }
@@ -138,7 +143,7 @@ impl<B: Batch> Opener<B> {
         };
         let by_name = cx.control.others().is_some();
         self.open_own(names, cx, |name, index| match by_name {
-            true => worker_of(shard(name.stable_hash()), cx.workers),
+            true => cx.shards.worker(name.stable_hash(), cx.workers),
             false => index % cx.workers,
         })
     }

@@ -8,6 +8,7 @@ use crate::checkpoint::Recovery;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, Membership};
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::run::control::Wrapper;
 use crate::run::metrics::Report;
 use crate::testing::rehearsal::Rehearsal;
@@ -80,6 +81,9 @@ pub struct Options {
     /// The other processes that run this flow; `None`: this process runs all of it. Each process has
     /// [`workers`](Self::workers) threads.
     pub cluster: Option<Arc<dyn Cluster>>,
+    /// The shards into which keys are divided, the same in all processes; `None`: those of the state, or 256. A state keeps the
+    /// number of its first run, and refuses another one.
+    pub shards: Option<Shards>,
 }
 
 impl Default for Options {
@@ -98,6 +102,7 @@ impl Default for Options {
             rehearsal: None,
             packets: None,
             cluster: None,
+            shards: None,
         }
     }
 }

@@ -281,9 +281,12 @@ fn begin_checkpoints(
     plan.sinks.join(&plan.nodes, membership);
     let (name, control) = (&running.name, &running.control);
     let Some(recovery) = &running.options.recovery else {
-        begin_without(plan, running.options.all_workers(), clock)?;
+        let (shards, workers) = (running.options.shards, running.options.all_workers());
+        let shards = shards.unwrap_or_default();
+        shards.check_workers(workers)?;
+        begin_without(plan, workers, clock)?;
         plan.sinks.begin(name, &plan.nodes, None, control)?;
-        let joined = members::join(running, plan, None, stopping)?;
+        let joined = members::join(running, plan, (None, shards), stopping)?;
         return Ok(Begun::without(None, joined));
     };
     let recovery = &recovery.of_process(membership)?;
@@ -359,8 +362,9 @@ fn resume(
         sources: &plan.sources,
         sinks: &plan.sinks,
         codecs: &plan.codecs,
+        shards: running.options.shards,
     };
-    let join = |offer| members::join(running, plan, Some(offer), stopping);
+    let join = |offer, shards| members::join(running, plan, (Some(offer), shards), stopping);
     let stop = || running.control.stop_here();
     let cluster = running.options.cluster.as_ref();
     let cluster = cluster.map(|cluster| ClusterStart {

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
-use crate::key::{Key, shard};
+use crate::key::Key;
 use crate::state::codec::MESSAGE_PACK;
 
 /// Tables with fewer slots than this do not shrink.
@@ -347,7 +347,8 @@ fn put<K: Key>(
         key.save(out);
         known = out.len() > before;
     };
-    let done = changes.put(shard(key.stable_hash()), born, write_key, state);
+    let shard = changes.shards().of(key.stable_hash());
+    let done = changes.put(shard, born, write_key, state);
     match (done, known) {
         (Ok(()), true) => Ok(()),
         (Ok(()), false) => Err((format!("{key:?}"), "such a key cannot be saved".into())),

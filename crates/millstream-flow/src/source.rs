@@ -82,6 +82,8 @@ pub struct SourceSettings {
     pub batch_size_max: Option<usize>,
     /// The policy for input from which no item can be made: see [`Events::poison`].
     pub on_error: OnError,
+    /// Whether what it reads can be open in one process only. In a run of several processes process 0 then reads all its partitions.
+    pub in_one_process: bool,
 }
 
 /// A source that keeps more across runs than the positions of its partitions: a list of files, a cursor, recorded input.

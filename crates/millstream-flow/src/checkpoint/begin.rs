@@ -78,12 +78,20 @@ pub(crate) fn resume(
         _ => None,
     };
     start.has_changes |= match (&division, &start.commit.division) {
-        (Some(now), Some(before)) => now.partitions != before.partitions,
+        (Some(now), Some(before)) => {
+            (&now.partitions, &now.read_by_first) != (&before.partitions, &before.read_by_first)
+        }
         (now, before) => now.is_some() != before.is_some(),
     };
     start.commit.division = division;
     let all_workers = workers * membership.map_or(1, |membership| membership.processes);
-    let recordings = begin(parts, &start.commit, options, (all_workers, time_ns))?;
+    let recordings = begin(
+        parts,
+        &start.commit,
+        options,
+        membership,
+        (all_workers, time_ns),
+    )?;
     // A sink that has resumed has one state, whatever each worker had prepared.
     let sinks = parts.sinks.resume(parts.nodes, &start.commit)?;
     // The initial state of a sink that is new in the flow must be committed before the sink is written to.
@@ -288,9 +296,13 @@ fn divide(
         workers,
         members: before.map_or_else(Vec::new, |before| before.members.clone()),
         partitions: Vec::new(),
+        read_by_first: Vec::new(),
     };
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
+        if source.in_one_process() {
+            division.read_by_first.push(this.name.clone());
+        }
         let names = source.partitions(workers * membership.processes);
         let mut names = names.map_err(|cause| open_error(this, cause))?;
         let marks = commit.sources.iter();
@@ -304,7 +316,10 @@ fn divide(
         });
         if let Some(before) = before.filter(|before| !before.partitions.is_empty()) {
             for (number, name) in names.iter().enumerate() {
-                let (reader, had) = (division.reader_of(number), before.reader(&this.name, name));
+                let (reader, had) = (
+                    division.reader_of(&this.name, number),
+                    before.reader(&this.name, name),
+                );
                 let is_moved = match had {
                     Some(had) => had != reader,
                     None => marks.contains(&&**name) && reader != membership.process,
@@ -380,16 +395,21 @@ pub(crate) fn notify_sources(
     Ok(())
 }
 
-/// Notifies the sources that a run begins.
+/// Notifies the sources that a run begins, those of one process in process 0 only.
 fn begin(
     parts: &FlowParts<'_>,
     commit: &Commit,
     options: &Recovery,
+    membership: Option<Membership>,
     (workers, time_ns): (usize, i64),
 ) -> Result<Recordings, FlowError> {
+    let is_first = membership.is_none_or(|membership| membership.process == 0);
     let mut recordings = Vec::new();
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
+        if !is_first && source.in_one_process() {
+            continue;
+        }
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);

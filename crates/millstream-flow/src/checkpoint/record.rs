@@ -131,13 +131,19 @@ pub struct Division {
     /// the first run on a divided state, in which each directory has the positions of all partitions.
     #[serde(default)]
     pub partitions: Vec<(String, Vec<String>)>,
+    /// The sources that process 0 alone reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_by_first: Vec<String>,
 }
 
 impl Division {
-    /// The process that reads the partition with this number.
+    /// The process that reads the partition with this number of a source.
     #[must_use]
-    pub fn reader_of(&self, partition: usize) -> usize {
-        partition % (self.processes * self.workers).max(1) / self.workers.max(1)
+    pub fn reader_of(&self, source: &str, partition: usize) -> usize {
+        match self.read_by_first.iter().any(|name| name == source) {
+            true => 0,
+            false => partition % (self.processes * self.workers).max(1) / self.workers.max(1),
+        }
     }
 
     /// The partitions of a source in this run.
@@ -151,7 +157,7 @@ impl Division {
     pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
         let mut names = self.partitions_of(source).iter();
         let number = names.position(|name| name == partition)?;
-        Some(self.reader_of(number))
+        Some(self.reader_of(source, number))
     }
 }
 

@@ -104,8 +104,13 @@ def run_process(options: Any, link: Link | None, report: Callable[[str, int], in
     finally:
         set_ready(options.ready_file, False)
     if options.metrics:
+        reports = [json.loads(ended.to_json()), *ended.others]
         if link is not None:
-            link.send(report=json.loads(ended.to_json()))
+            link.send(reports=reports)
+        elif len(reports) > 1:
+            from ._process_reports import merged
+
+            print(merged(reports), file=sys.stderr, end="")
         else:
             print(ended, file=sys.stderr, end="")
     return 0

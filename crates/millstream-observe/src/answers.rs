@@ -11,6 +11,7 @@ use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
+use crate::processes::{Shown, labelled};
 use crate::snapshot::{Snapshot, State};
 
 const JSON: &str = "application/json";
@@ -22,16 +23,16 @@ const EPOCH_AGE_MIN: f64 = 3.0;
 
 /// The newest snapshot, with its text in each format.
 struct Newest {
-    snapshot: Arc<Snapshot>,
+    shown: Shown,
     json: Bytes,
     metrics: OnceLock<(Bytes, Bytes)>,
 }
 
 impl Newest {
-    fn new(snapshot: Snapshot) -> Self {
-        let json = serde_json::to_string(&snapshot).unwrap_or_default();
+    fn new(shown: Shown) -> Self {
+        let json = serde_json::to_string(&*shown.all).unwrap_or_default();
         Newest {
-            snapshot: Arc::new(snapshot),
+            shown,
             json: json.into(),
             metrics: OnceLock::new(),
         }
@@ -40,7 +41,13 @@ impl Newest {
     /// Returns the metrics in OpenMetrics, and in the older format.
     fn metrics(&self) -> &(Bytes, Bytes) {
         self.metrics.get_or_init(|| {
-            let text = open_metrics(&self.snapshot).unwrap_or_default();
+            let mut text = open_metrics(&self.shown.own).unwrap_or_default();
+            if let Some(process) = self.shown.process {
+                let others = self.shown.others.iter();
+                let mut texts = vec![(process, &*text)];
+                texts.extend(others.map(|(process, text)| (*process, &**text)));
+                text = labelled(&texts);
+            }
             let older = prometheus(&text);
             (text.into(), older.into())
         })
@@ -59,7 +66,7 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn new() -> Self {
         Answers {
-            newest: Mutex::new(Arc::new(Newest::new(Snapshot::default()))),
+            newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
@@ -73,9 +80,9 @@ impl Answers {
     }
 
     /// Shows a snapshot.
-    pub(crate) fn set(&self, snapshot: Snapshot) {
-        lock(&self.history).add(&snapshot);
-        let newest = Arc::new(Newest::new(snapshot));
+    pub(crate) fn set(&self, shown: Shown) {
+        lock(&self.history).add(&shown.all);
+        let newest = Arc::new(Newest::new(shown));
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
         *lock(&self.newest) = newest;
         if let Some(events) = &*lock(&self.events) {
@@ -94,7 +101,7 @@ impl Answers {
 
     fn ready(&self) -> Page {
         let newest = self.newest();
-        let snapshot = &newest.snapshot;
+        let snapshot = &newest.shown.own;
         let late = snapshot.epochs.is_some_and(|epochs| {
             epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
         });
@@ -114,7 +121,7 @@ impl Answers {
         let of = request.parameter("of")?;
         let name = request.parameter("name").unwrap_or_default();
         let newest = self.newest();
-        let history = lock(&self.history).of(&newest.snapshot, &of, &name)?;
+        let history = lock(&self.history).of(&newest.shown.all, &of, &name)?;
         Some(Page::new(JSON, history.to_string()))
     }
 }

@@ -48,6 +48,7 @@ pub mod list;
 mod metrics_text;
 mod observer;
 mod process;
+mod processes;
 mod sampler;
 mod snapshot;
 
@@ -55,6 +56,7 @@ pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
+pub use processes::ProcessSnapshot;
 pub use snapshot::{
     Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot,
     State, StepSnapshot, WorkerSnapshot,

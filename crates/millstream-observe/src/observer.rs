@@ -13,7 +13,10 @@ use millstream_http::pages::{Pages, PagesServer, pages};
 use crate::answers::Answers;
 use crate::error::ObserveError;
 use crate::lock;
+use crate::metrics_text::open_metrics;
+use crate::processes::Shown;
 use crate::sampler::Sampler;
+use crate::snapshot::Snapshot;
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -169,7 +172,8 @@ impl Subject {
         let snapshot = self
             .sampler
             .sample(&self.watch.moment(), self.clock.time_ns());
-        answers.set(snapshot);
+        let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
+        answers.set(Shown::of(snapshot, &self.watch, metrics));
     }
 }
 

@@ -21,6 +21,8 @@ struct Pending {
     bytes: Vec<u8>,
     /// Sums that replace earlier ones: a link that stalls does not collect them.
     handled: BTreeMap<(usize, usize), HandledLoad>,
+    /// How this process is doing: the latest only, for the same reason.
+    status: Option<Message>,
     run: u64,
     /// The sender is in a write.
     sends: bool,
@@ -37,14 +39,16 @@ impl Outbox {
         if pending.closing || pending.ended {
             return;
         }
-        if let Body::Handled(loads) = message.body {
-            pending.run = message.run;
-            let loads = loads.into_iter();
-            pending
-                .handled
-                .extend(loads.map(|load| ((load.sender, load.worker), load)));
-        } else {
-            encode(&message, &mut pending.bytes);
+        match message.body {
+            Body::Handled(loads) => {
+                pending.run = message.run;
+                let loads = loads.into_iter();
+                pending
+                    .handled
+                    .extend(loads.map(|load| ((load.sender, load.worker), load)));
+            }
+            Body::Status(ref status) if !status.last => pending.status = Some(message),
+            _ => encode(&message, &mut pending.bytes),
         }
         self.changed.notify_all();
     }
@@ -107,11 +111,16 @@ impl Outbox {
 
 impl Pending {
     fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.handled.is_empty()
+        self.bytes.is_empty() && self.handled.is_empty() && self.status.is_none()
     }
 
     fn take(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        let mut bytes = Vec::new();
+        // It is older than the last messages of a process.
+        if let Some(status) = self.status.take() {
+            encode(&status, &mut bytes);
+        }
+        bytes.append(&mut self.bytes);
         if !self.handled.is_empty() {
             let loads = std::mem::take(&mut self.handled).into_values().collect();
             let body = Body::Handled(loads);

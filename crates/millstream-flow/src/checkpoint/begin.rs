@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::Recovery;
-use super::division::{check_division, clear_stopped};
+use super::division::{check_division, check_gathered, clear_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
-use super::store::Store;
+use super::store::{Store, failed};
 use crate::cluster::{Event, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
@@ -189,13 +189,18 @@ impl Start {
         if commit.is_new_division() {
             self.has_changes = true;
             let process = commit.division.as_ref().map(|division| division.process);
-            commit.take_outputs(process, |sink| parts.sinks.scope(parts.nodes, sink));
+            commit.take_outputs(process, |sink| parts.sinks.ownership(parts.nodes, sink));
         }
         for step in &options.drop {
             self.changes.push(record::drop_step(step));
             forget(commit, step);
         }
         check(flow, parts, &self.store, commit, options)?;
+        if commit.division.is_some() && !options.fresh {
+            let ownership = |sink: &str| parts.sinks.ownership(parts.nodes, sink);
+            let checked = check_gathered(commit, ownership);
+            checked.map_err(|cause| failed(&options.dir, cause))?;
+        }
         if options.fresh {
             let dropped = forget_all(commit, self.store.saved().steps());
             self.changes.extend(dropped);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
-use super::record::{Commit, SinkMark, SourceMark};
+use super::record::{Commit, SourceMark};
 
 use super::sinks::Sinks;
 use super::store::Store;
@@ -339,17 +339,12 @@ impl Committer {
             }
         }
         for (writer, token) in &part.tokens {
-            let name = writer.name(&self.nodes);
             let worker = part.worker;
-            let mark = SinkMark {
-                sink: name.clone(),
-                worker,
-                token: token.clone(),
-            };
+            let mark = self.sinks.mark(*writer, &self.nodes, worker, token.clone());
             match next
                 .sinks
                 .iter_mut()
-                .find(|mark| mark.sink == name && mark.worker == worker)
+                .find(|known| known.sink == mark.sink && known.worker == worker)
             {
                 Some(known) => *known = mark,
                 None => next.sinks.push(mark),

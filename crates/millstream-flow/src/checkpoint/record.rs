@@ -9,10 +9,10 @@
 //!              3     drop: name of the step; earlier records of it are superseded
 //!              4     commit: MessagePack; all before it counts
 //!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
-//!              6     prepared: as commit, in version 4; it counts once a commit of its epoch and run follows
+//!              6     prepared: as commit, in version 4 or 5; it counts once a commit of its epoch and run follows
 //!
 //! position of a source in a commit: an integer, or in version 3 binary: Position::encode
-//! a commit of one process among several, or of a state that was divided anew, has version 4
+//! a commit of one process among several, or of a state that was divided anew, has version 4, or 5 with a gathered sink
 //! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
@@ -33,8 +33,10 @@ const COMMIT: u8 = 4;
 const PREPARED: u8 = 6;
 /// The version of a commit with a position that is not a number.
 const VERSION_OF_POSITIONS: u8 = 3;
-/// The version of a commit of one process among several, and the newest that this program reads.
+/// The version of a commit of one process among several.
 const VERSION_OF_DIVISION: u8 = 4;
+/// The version of such a commit with the token of a gathered sink, and the newest that this program reads.
+const VERSION_OF_GATHERED: u8 = 5;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +88,9 @@ pub struct SinkMark {
     pub worker: usize,
     /// The token, in the sink's own format.
     pub token: Vec<u8>,
+    /// Whether process 0 writes the output of all processes. False in a run of one process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gathered: bool,
 }
 
 /// The event time of a step or of a partition of a source.
@@ -300,9 +305,9 @@ impl<'a> Record<'a> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_DIVISION {
+        if version > VERSION_OF_GATHERED {
             return Err(format!(
-                "version {version}, this program reads up to {VERSION_OF_DIVISION}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION_OF_GATHERED}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
@@ -366,7 +371,7 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
     let mut marks = commit.sources.iter();
     let is_divided = commit.division.is_some() || !commit.outputs.is_empty();
     let version = match marks.all(|mark| mark.position.number().is_some()) {
-        _ if is_divided => VERSION_OF_DIVISION,
+        _ if is_divided => version_of_division(commit),
         true => VERSION,
         false => VERSION_OF_POSITIONS,
     };
@@ -375,7 +380,16 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
 
 /// Encodes a record that prepares the records before it: they count once a commit of the same epoch and run follows.
 pub(crate) fn prepared(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    end(VERSION_OF_DIVISION, PREPARED, commit)
+    end(version_of_division(commit), PREPARED, commit)
+}
+
+/// The version of a commit of one process among several.
+fn version_of_division(commit: &Commit) -> u8 {
+    let before = commit.outputs.iter().flat_map(|outputs| &outputs.sinks);
+    match commit.sinks.iter().chain(before).any(|mark| mark.gathered) {
+        true => VERSION_OF_GATHERED,
+        false => VERSION_OF_DIVISION,
+    }
 }
 
 /// Encodes the end of an epoch.

@@ -138,7 +138,7 @@ pub(crate) fn run_here(
 
 /// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
-    plan: Plan,
+    mut plan: Plan,
     mut options: Options,
     stopping: &dyn Fn() -> bool,
 ) -> Result<
@@ -177,7 +177,7 @@ fn prepare(
         links: None,
         options,
     };
-    let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
+    let begun = begin_checkpoints(&running, &mut plan, &clock, replaying, stopping);
     let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
     let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
@@ -262,7 +262,7 @@ impl Begun {
 /// Opens the state directory, if the run has one, meets the other processes, and starts the thread that commits epochs.
 fn begin_checkpoints(
     running: &Running,
-    plan: &Plan,
+    plan: &mut Plan,
     clock: &Arc<dyn Clock>,
     replaying: Option<Sender<CommitNotice>>,
     stopping: &dyn Fn() -> bool,

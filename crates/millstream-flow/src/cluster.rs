@@ -200,7 +200,8 @@ pub struct HandledLoad {
     pub turn_items: u64,
     /// The number of items that may be in flight to the worker; `u64::MAX` if it is not slow.
     pub in_flight_items_max: u64,
-    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause.
+    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause. Of several loads of a
+    /// process the last one counts.
     pub congested: bool,
     /// Whether an outbox of that process is full, with the same effect.
     pub outbox_full: bool,

@@ -144,6 +144,8 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         options.sync == "always",
         options.drop_state,
         options.fresh,
+        options.replica,
+        options.commit_on_replica,
     )
     observer = observer_of(options)
     try:

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_journal::Journal;
+
 use crate::batch::Kind;
 use crate::clock::Clock;
 use crate::error::Cause;
@@ -182,6 +184,10 @@ pub struct Beginning<'a> {
 
 /// What a source keeps beside the state directory, as commits see it: recorded input, a cursor.
 pub trait Recording: Send + Sync {
+    /// The journal in the state directory to which the source records its input, if it has one: another machine may follow it.
+    fn journal(&self) -> Option<Journal> {
+        None
+    }
     /// Whether the positions of the source are those of records that it wrote itself.
     fn is_durable(&self) -> bool {
         false

@@ -1,11 +1,13 @@
 //! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back to it.
 
 use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
 
 use super::Recovery;
 use super::division::{check_division, check_gathered, clear_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
+use super::replica::Replicated;
 use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
@@ -37,6 +39,8 @@ pub(crate) struct ResumedRun {
     pub(crate) base: u64,
     /// The run of several processes, which has committed an epoch already.
     pub(crate) joined: Option<Joined>,
+    /// The state as it is served to other machines.
+    pub(crate) replicated: Option<Replicated>,
 }
 
 /// How a run of several processes begins.
@@ -99,10 +103,12 @@ pub(crate) fn resume(
     start.has_changes |= sinks.iter().any(is_new);
     start.commit.sinks = sinks;
     let moved = !start.is_first && workers != start.commit.workers;
+    start.replicated = Replicated::begin(options, membership, &start.store, &recordings)?;
     start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
     let Start {
         mut store,
         mut commit,
+        replicated,
         ..
     } = start;
     let ends_here = commit.notify_pending && joined.is_none();
@@ -125,6 +131,7 @@ pub(crate) fn resume(
         recordings,
         base,
         joined,
+        replicated,
     })
 }
 
@@ -160,6 +167,7 @@ struct Start {
     /// Whether something must be committed before any input is read.
     has_changes: bool,
     changes: Vec<Vec<u8>>,
+    replicated: Option<Replicated>,
 }
 
 impl Start {
@@ -171,6 +179,7 @@ impl Start {
             is_first,
             has_changes: is_first,
             changes: Vec::new(),
+            replicated: None,
             store,
         }
     }
@@ -228,6 +237,9 @@ impl Start {
             _ if self.has_changes => {
                 self.store.commit(changes, &next)?;
                 self.commit = next;
+                if let Some(replicated) = &mut self.replicated {
+                    replicated.wait_at_start(self.commit.epoch, 0, &mut || Ok(()))?;
+                }
             }
             _ => {}
         }
@@ -245,6 +257,7 @@ impl Start {
         let epoch = next.epoch;
         if self.has_changes {
             self.store.prepare(changes, &next)?;
+            self.await_replica(cluster, joined, epoch)?;
         }
         joined.member.prepared(epoch, self.has_changes, false);
         loop {
@@ -254,6 +267,7 @@ impl Start {
                         next.note_changes(&changed);
                         self.store.commit_prepared(&next, true)?;
                         self.commit = next;
+                        self.await_replica(cluster, joined, epoch)?;
                     }
                     joined.member.committed(epoch);
                     return Ok(());
@@ -265,20 +279,47 @@ impl Start {
                     }
                     return Ok(());
                 }
-                Ok(Event::Stop) => (cluster.stop)(),
-                Ok(Event::Died { process, cause }) => {
-                    return Err(FlowError::Lost { process, cause });
-                }
                 // Nothing else happens before the first epoch is committed.
-                Ok(_) => {}
-                Err(_) => {
-                    return Err(FlowError::Lost {
-                        process: 0,
-                        cause: "the connection to it is lost".to_owned(),
-                    });
-                }
+                Ok(event) => on_other(cluster, event)?,
+                Err(_) => return Err(lost_coordinator()),
             }
         }
+    }
+
+    /// Waits until a follower has the first epoch, if commits wait for one.
+    fn await_replica(
+        &mut self,
+        cluster: &ClusterStart<'_>,
+        joined: &Joined,
+        epoch: u64,
+    ) -> Result<(), FlowError> {
+        let Some(replicated) = &mut self.replicated else {
+            return Ok(());
+        };
+        replicated.wait_at_start(epoch, cluster.membership.process, &mut || loop {
+            match joined.events.try_recv() {
+                Ok(event) => on_other(cluster, event)?,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err(lost_coordinator()),
+            }
+        })
+    }
+}
+
+/// Handles an event that concerns no commit, before the first epoch is committed.
+fn on_other(cluster: &ClusterStart<'_>, event: Event) -> Result<(), FlowError> {
+    match event {
+        Event::Stop => (cluster.stop)(),
+        Event::Died { process, cause } => return Err(FlowError::Lost { process, cause }),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn lost_coordinator() -> FlowError {
+    FlowError::Lost {
+        process: 0,
+        cause: "the connection to it is lost".to_owned(),
     }
 }
 

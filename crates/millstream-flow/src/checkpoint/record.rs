@@ -356,6 +356,14 @@ pub(crate) fn is_prepared(body: &[u8]) -> bool {
     body.get(1) == Some(&PREPARED)
 }
 
+/// Whether a commit is one of process 0, or of the only process.
+pub(crate) fn is_of_process_0(body: &[u8]) -> Result<bool, String> {
+    match Record::read(body)? {
+        Record::Commit(commit) => Ok(commit.division.is_none_or(|division| division.process == 0)),
+        _ => Ok(false),
+    }
+}
+
 /// Encodes a record that supersedes the earlier records of a group.
 pub(crate) fn rebase(group: usize) -> Vec<u8> {
     vec![VERSION, REBASE, group as u8]

@@ -403,6 +403,11 @@ impl Store {
         })
     }
 
+    /// The journal.
+    pub(super) fn journal(&self) -> &Journal {
+        &self.saved.journal
+    }
+
     pub(crate) fn saved(&self) -> &Saved {
         &self.saved
     }

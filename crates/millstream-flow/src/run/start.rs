@@ -311,6 +311,7 @@ fn begin_checkpoints(
         base: resumed.base,
         commit,
         timer: CommitTimer::default(),
+        replicated: resumed.replicated,
         shared: shared_commits(joined.as_ref(), membership),
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),

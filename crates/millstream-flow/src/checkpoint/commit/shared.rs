@@ -106,6 +106,9 @@ impl Committer {
             self.crash(Crash::Before(pending.commits))?;
             self.store.prepare(changes, next)?;
             self.crash(Crash::Prepared(pending.commits))?;
+            if !self.await_replica(epoch)? {
+                return Ok(());
+            }
         }
         if let Some(shared) = &mut self.shared {
             shared.prepared = Some(Prepared { epoch, next });
@@ -176,6 +179,9 @@ impl Committer {
             self.commit = next;
             if is_own {
                 self.crash(Crash::Within(pending.commits))?;
+            }
+            if !self.await_replica(epoch)? {
+                return Ok(());
             }
         }
         if let Some(shared) = &self.shared {

@@ -39,12 +39,14 @@ pub enum Part {
     Kill,
     /// From the stop of two processes to the first output of three; only with --python.
     Rescale,
+    /// What a process, a link, a key and an epoch cost; only with --python.
+    Costs,
 }
 
 impl Part {
     /// Whether only Python measures it.
     pub fn is_of_python(self) -> bool {
-        matches!(self, Part::Kill | Part::Rescale)
+        matches!(self, Part::Kill | Part::Rescale | Part::Costs)
     }
 }
 
@@ -96,9 +98,9 @@ impl Plan {
         Played::new(outcomes, items)
     }
 
-    /// The items of a case that take the time of a run on one process.
-    fn items(&self, case: Case, trial: u64) -> Result<u64, Fault> {
-        let played = self.play(case, 1, trial, false)?;
+    /// The items of a case that take the time of a run.
+    fn items(&self, case: Case, processes: usize, trial: u64) -> Result<u64, Fault> {
+        let played = self.play(case, processes, trial, false)?;
         // An even number, for two processes.
         let items = trial as f64 / played.seconds * self.seconds;
         Ok((items as u64).max(2) / 2 * 2)
@@ -151,18 +153,26 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
     let mut figures = Figures::default();
     if plan.has(Part::Step) {
         let name = "keyed step of 1 us, two processes";
-        let items = plan.items(Case::Step, 200_000)?;
-        figures.rates.push(beside(plan, name, "one process", items, |processes| {
-            (Case::Step, processes)
-        })?);
+        let items = plan.items(Case::Step, 1, 200_000)?;
+        figures
+            .rates
+            .push(beside(plan, name, "one process", items, |processes| {
+                (Case::Step, processes)
+            })?);
     }
     if plan.has(Part::Exchange) {
-        let items = plan.items(Case::Exchange, 2_000_000)?;
+        let items = plan.items(Case::Exchange, 2, 2_000_000)?;
         let name = "exchange in batches of 1,000, two processes";
-        figures.rates.push(beside(plan, name, "timely alone", items, |which| match which {
-            1 => (Case::Timely, 2),
-            _ => (Case::Exchange, 2),
-        })?);
+        figures.rates.push(beside(
+            plan,
+            name,
+            "timely alone",
+            items,
+            |which| match which {
+                1 => (Case::Timely, 2),
+                _ => (Case::Exchange, 2),
+            },
+        )?);
     }
     if plan.has(Part::Hop) {
         figures.hop = Some(hop(plan)?);
@@ -225,10 +235,11 @@ fn hop(plan: &Plan) -> Result<Hop, Fault> {
 
 /// How much slower a run is that commits each second, in percent.
 fn commits(plan: &Plan, case: Case, keys: u64) -> Result<Commits, Fault> {
-    let items = plan.items(case, 1_000_000)?;
+    let of_one = plan.items(case, 1, 2_000_000)?;
+    let of_two = plan.items(case, 2, 2_000_000)?;
     let (mut one, mut two) = (Vec::new(), Vec::new());
     for _ in 0..plan.runs {
-        for (processes, costs) in [(1, &mut one), (2, &mut two)] {
+        for (processes, items, costs) in [(1, of_one, &mut one), (2, of_two, &mut two)] {
             let off = plan.play(case, processes, items, false)?.seconds;
             let on = plan.play(case, processes, items, true)?.seconds;
             costs.push(100.0 * (1.0 - off / on));
@@ -273,7 +284,9 @@ mod tests {
         let played = Played::new(vec![outcome(1, 3), outcome(2, 0)], 3).expect("equal counts");
         assert!((played.seconds - 2.0).abs() < 1e-9);
         for wrong in [outcome(2, 1), outcome(1, 2)] {
-            let error = Played::new(vec![outcome(1, 1), wrong], 2).err().map(|error| error.to_string());
+            let error = Played::new(vec![outcome(1, 1), wrong], 2)
+                .err()
+                .map(|error| error.to_string());
             assert!(error.is_some_and(|text| text.starts_with("the counts disagree: 2 ordered")));
         }
     }

@@ -1,8 +1,9 @@
 """``millstream-bench cluster --python``: flows in Python on several processes.
 
 A step on two processes beside the same step on one; the time from the death of a process, and from the stop
-of a flow whose number of processes changes, to its first new output; the CPU of processes without input. Each
-measurement compares what its flow was sent with what it has handled.
+of a flow whose number of processes changes, to its first new output; the CPU of processes without input; what
+a process, a link, a key and an epoch cost. Steps, kills and rescales compare what a flow was sent with what it
+has handled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
+from .cluster_costs import measure as measure_costs
 from .cluster_output import Output, children, cpu_seconds, wait_until
 
 TYPE_CHECKING = False
@@ -293,7 +295,13 @@ def measure_idle(folder: Path, runs: int) -> dict[str, float]:
     return {"an idle process of two, % of a core": median(found)}
 
 
-PARTS = {"step": measure_step, "kill": measure_kill, "rescale": measure_rescale, "idle": measure_idle}
+PARTS = {
+    "step": measure_step,
+    "kill": measure_kill,
+    "rescale": measure_rescale,
+    "idle": measure_idle,
+    "costs": measure_costs,
+}
 
 
 def main() -> int:

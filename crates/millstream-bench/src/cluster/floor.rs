@@ -45,8 +45,10 @@ fn connect(role: &Role) -> Result<UnixStream, Fault> {
         match UnixStream::connect(&path) {
             Ok(stream) => return Ok(stream),
             Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
-                    && monotonic_ns() < until =>
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                ) && monotonic_ns() < until =>
             {
                 sleep(Duration::from_millis(2));
             }
@@ -207,7 +209,9 @@ fn record(ages: &Mutex<Histogram<u64>>, made_ns: u64) {
 
 /// Adds what a process has received.
 fn received(outcome: Outcome, ages: &Mutex<Histogram<u64>>) -> Outcome {
-    let ages = ages.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let ages = ages
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     Outcome {
         handled: ages.len(),
         latency: (!ages.is_empty()).then(|| Latency::of(&ages)),

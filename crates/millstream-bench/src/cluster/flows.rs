@@ -13,8 +13,8 @@ use millstream_flow::metrics::{Report, latency_histogram};
 use millstream_flow::{Flow, Options, Recovery, Running, Stream, generator};
 use millstream_journal::clock::monotonic_ns;
 
-use super::role::{Case, Outcome, Role};
 use super::Fault;
+use super::role::{Case, Outcome, Role};
 use crate::flow::costly;
 
 /// The rate of items of which each waits for nothing: both processes sleep between two.

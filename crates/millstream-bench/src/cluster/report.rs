@@ -62,7 +62,10 @@ pub struct Figures {
 impl Display for Figures {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         for rate in &self.rates {
-            let (own, beside) = (rate.items_per_second / 1e6, rate.items_per_second_beside / 1e6);
+            let (own, beside) = (
+                rate.items_per_second / 1e6,
+                rate.items_per_second_beside / 1e6,
+            );
             writeln!(
                 f,
                 "{:<44} {own:>8.2} M items/s; {}: {beside:.2} M items/s; {:.2} times",
@@ -84,7 +87,11 @@ impl Display for Figures {
             )?;
         }
         if let Some(percent) = self.idle_percent {
-            writeln!(f, "{:<44} {percent:>8.2} % of a core", "an idle process of two")?;
+            writeln!(
+                f,
+                "{:<44} {percent:>8.2} % of a core",
+                "an idle process of two"
+            )?;
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 A step on two processes beside the same step on one; the time from the death of a process, and from the stop
 of a flow whose number of processes changes, to its first new output; the CPU of processes without input; what
-a process, a link, a key and an epoch cost. Steps, kills and rescales compare what a flow was sent with what it
-has handled.
+a process, a link, a key and an epoch cost. Steps, kills and rescales compare what a flow was sent with what
+it has handled.
 """
 
 from __future__ import annotations

@@ -42,14 +42,19 @@ def observer_of(options: argparse.Namespace) -> Observer | None:
 
     A process of several on one machine adds its number to the port.
     """
+    from ._restarted import show_restarts
     from ._run import observed
 
     address = options.http
     if address is not None and options.supervised is not None:
         host, colon, port = address.rpartition(":")
         if colon and port.isdecimal() and port != "0":
-            address = f"{host}:{int(port) + options.cluster.process}"
-    return observed(address, options.http_token_file, options.http_open)
+            number = options.cluster.process if options.cluster else 0
+            address = f"{host}:{int(port) + number}"
+    observer = observed(address, options.http_token_file, options.http_open)
+    if observer is not None:
+        show_restarts(observer, options.restarted)
+    return observer
 
 
 def token(path: str) -> str:

@@ -3,15 +3,17 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use millstream_flow::graph::Description;
+use millstream_flow::watch::Watch;
 use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest};
 use tokio::sync::watch;
 
+use crate::actions;
 use crate::assets;
 use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
-use crate::snapshot::{Snapshot, State};
+use crate::snapshot::{Restart, Snapshot, State};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -52,13 +54,22 @@ pub(crate) struct Answers {
     newest: Mutex<Arc<Newest>>,
     graph: Mutex<Bytes>,
     history: Mutex<History>,
+    /// The run that is shown, for actions.
+    watch: Mutex<Option<Watch>>,
+    /// Whether readers have a token, with which they may act.
+    has_token: bool,
+    /// The last restarts of the flow by its supervisor, and their number.
+    restarts: Mutex<(u64, Vec<Restart>)>,
     /// None after the end.
     events: Mutex<Option<watch::Sender<Bytes>>>,
 }
 
 impl Answers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(has_token: bool) -> Self {
         Answers {
+            watch: Mutex::default(),
+            has_token,
+            restarts: Mutex::default(),
             newest: Mutex::new(Arc::new(Newest::new(Snapshot::default()))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
@@ -67,13 +78,23 @@ impl Answers {
     }
 
     /// Begins to show another run.
-    pub(crate) fn begin(&self, graph: &Description, run: &str) {
+    pub(crate) fn begin(&self, graph: &Description, run: &str, watch: Watch) {
+        *lock(&self.watch) = Some(watch);
         *lock(&self.graph) = graph_json(graph, run).to_string().into();
         *lock(&self.history) = History::default();
     }
 
+    /// Shows the restarts of the flow, the newest first.
+    pub(crate) fn set_restarts(&self, count: u64, restarts: Vec<Restart>) {
+        *lock(&self.restarts) = (count, restarts);
+    }
+
     /// Shows a snapshot.
-    pub(crate) fn set(&self, snapshot: Snapshot) {
+    pub(crate) fn set(&self, mut snapshot: Snapshot) {
+        (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
+        if self.has_token {
+            snapshot.actions = actions::possible(&snapshot);
+        }
         lock(&self.history).add(&snapshot);
         let newest = Arc::new(Newest::new(snapshot));
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
@@ -124,6 +145,16 @@ impl PageHandler for Answers {
 
     fn is_public(&self, path: &str) -> bool {
         assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
+    }
+
+    fn is_action(&self, path: &str) -> bool {
+        actions::named(path).is_some()
+    }
+
+    fn act(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let name = actions::named(request.path())?;
+        let watch = lock(&self.watch).clone();
+        Some(actions::ask(name, watch.as_ref()))
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {

@@ -14,6 +14,7 @@ use crate::answers::Answers;
 use crate::error::ObserveError;
 use crate::lock;
 use crate::sampler::Sampler;
+use crate::snapshot::Restart;
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -54,11 +55,12 @@ impl Http {
     /// # Errors
     /// [`ObserveError::Bind`]: the address is in use, is none, or may not be bound without a token.
     pub fn bind(self) -> Result<Observer, ObserveError> {
+        let has_token = self.0.has_token();
         let bound = self.0.bind().map_err(ObserveError::Bind)?;
         let address = bound
             .address()
             .map_err(|error| ObserveError::Bind(error.into()))?;
-        let answers = Arc::new(Answers::new());
+        let answers = Arc::new(Answers::new(has_token));
         let subject = Arc::new(Mutex::new(None));
         let sampling = sample(Arc::clone(&subject), Arc::clone(&answers));
         let server = bound
@@ -126,7 +128,7 @@ impl Observer {
     pub fn watch(&self, graph: Description, watch: Watch) {
         let clock = WallClock::default();
         let run = format!("{:x}-{:x}", clock.time_ns(), std::process::id());
-        self.answers.begin(&graph, &run);
+        self.answers.begin(&graph, &run, watch.clone());
         let subject = Subject {
             sampler: Sampler::new(graph, run),
             watch,
@@ -135,6 +137,11 @@ impl Observer {
         let mut current = lock(&self.subject);
         let subject = current.insert(subject);
         subject.take(&self.answers);
+    }
+
+    /// Shows how often a supervisor has started the flow again, and why: the last `restarts`, the newest first.
+    pub fn show_restarts(&self, count: u64, restarts: Vec<Restart>) {
+        self.answers.set_restarts(count, restarts);
     }
 
     /// Runs a flow to its end and shows it.

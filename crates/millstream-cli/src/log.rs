@@ -110,9 +110,7 @@ fn level(text: &str) -> Result<LevelFilter, String> {
     let name = if text == "warning" { "warn" } else { text };
     let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&name);
     let level = name.parse().ok().filter(|_| known);
-    level.ok_or_else(|| {
-        format!("{text:?} is no level: error, warning, info, debug, trace or off")
-    })
+    level.ok_or_else(|| format!("{text:?} is no level: error, warning, info, debug, trace or off"))
 }
 
 /// The target of a module by its short name: `queue` or `queue.server`.

@@ -44,6 +44,10 @@ pub(crate) fn ask(name: &str, watch: Option<&Watch>) -> Page {
             );
         }
     }
-    tracing::info!(flow, action = name, "flow \"{flow}\": {name} was asked for on its page");
+    tracing::info!(
+        flow,
+        action = name,
+        "flow \"{flow}\": {name} was asked for on its page"
+    );
     Page::new("application/json", json!({"asked": name}).to_string())
 }

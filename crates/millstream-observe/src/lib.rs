@@ -49,6 +49,8 @@ mod layout;
 pub mod list;
 mod metrics_text;
 mod observer;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod process;
 mod sampler;
 mod snapshot;
@@ -58,8 +60,8 @@ pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
 pub use snapshot::{
-    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot,
-    State, StepSnapshot, WorkerSnapshot,
+    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, Restart,
+    SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

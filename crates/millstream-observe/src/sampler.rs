@@ -14,8 +14,8 @@ use crate::ages::Recorded;
 use crate::judge::judge;
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State,
-    StepSnapshot, WorkerSnapshot,
+    EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot,
+    SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 /// What a step did on one worker between two publications.

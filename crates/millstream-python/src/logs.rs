@@ -207,7 +207,12 @@ fn add_fields_of_spans(line: &mut LogRecord) {
         return;
     }
     let spans = SPANS.lock().unwrap_or_else(PoisonError::into_inner);
-    for (name, value) in entered.iter().rev().filter_map(|id| spans.fields.get(id)).flatten() {
+    for (name, value) in entered
+        .iter()
+        .rev()
+        .filter_map(|id| spans.fields.get(id))
+        .flatten()
+    {
         if line.fields.iter().all(|(known, _)| known != name) {
             line.fields.push((name, value.clone()));
         }

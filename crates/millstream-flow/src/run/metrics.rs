@@ -11,9 +11,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::run::lag::summaries;
 pub use crate::run::edge_counts::EdgeLoad;
 pub use crate::run::failures::{FailureNote, Outcome};
+use crate::run::lag::summaries;
 pub use crate::run::lag::{Lag, LagGauge, PartitionLag};
 pub use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
 use crate::step::StateSize;
@@ -114,10 +114,7 @@ fn sum(one: Option<StateSize>, other: Option<StateSize>) -> Option<StateSize> {
     };
     Some(StateSize {
         keys: one.keys + other.keys,
-        bytes: one
-            .bytes
-            .zip(other.bytes)
-            .map(|(one, other)| one + other),
+        bytes: one.bytes.zip(other.bytes).map(|(one, other)| one + other),
     })
 }
 

@@ -84,7 +84,10 @@ impl Watch {
             lags: self.control.lags(),
             watermarks: self.control.progress.watermarks(),
             epochs: self.control.progress.epochs(),
-            failures: self.control.failures().map_or_else(Vec::new, Failures::kept),
+            failures: self
+                .control
+                .failures()
+                .map_or_else(Vec::new, Failures::kept),
             edges: self.control.edge_counts().loads(),
             commits: self.control.progress.commits(),
             sources_paused: self.control.congested(),

@@ -31,9 +31,23 @@ LEVELS = {
 }
 """The values of ``--log-level``; ``off`` is above all of them."""
 
-MODULES = ("cluster", "flow", "http", "journal", "kafka", "link", "observe", "queue", "replication", "service", "wire")
+MODULES = (
+    "cluster",
+    "flow",
+    "http",
+    "journal",
+    "kafka",
+    "link",
+    "observe",
+    "queue",
+    "replication",
+    "service",
+    "wire",
+)
 """The modules that may have a level of their own, and modules within them as in ``flow.outbox``."""
-LOGGERS = {name: logging.getLogger(name) for name in ("millstream", *(f"millstream.{each}" for each in MODULES))}
+LOGGERS = {
+    name: logging.getLogger(name) for name in ("millstream", *(f"millstream.{each}" for each in MODULES))
+}
 """The loggers that are asked how much to log, by their names."""
 OWN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime"}
 
@@ -111,8 +125,8 @@ def configure(levels: dict[str, int], format: str, process: int | None = None) -
     """Configures the log of a command: lines on standard error, as text or as JSON, with the number of this
     process among several if it is given.
 
-    A level that the user's file has set itself stays, unless the log is off; so do the handlers of loggers that
-    have some already.
+    A level that the user's file has set itself stays, unless the log is off; so do the handlers of loggers
+    that have some already.
 
     Args:
         levels: the level of each logger, of :func:`read_levels`.

@@ -1,4 +1,4 @@
-"""Pictures of the metrics of a run: ``report.plot()`` with matplotlib, and the table of a running flow in a notebook."""
+"""Pictures of the metrics of a run: ``report.plot()``, and the table of a running flow in a notebook."""
 
 from __future__ import annotations
 

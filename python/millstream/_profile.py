@@ -1,8 +1,9 @@
 """The profile of a run: ``millstream run --profile FILE`` writes it for https://www.speedscope.app.
 
-It has three parts. *Steps*: the time that each worker spent in each step, as the engine measures it anyway. *Functions*:
-the stacks of Python on the threads of the workers, sampled 100 times a second; the lowest frame is the function of
-a step. *Waits*: the time of the collector of reference cycles, and the time that threads waited for the lock of the interpreter.
+It has three parts. *Steps*: the time that each worker spent in each step, as the engine measures it anyway.
+*Functions*: the stacks of Python on the threads of the workers, sampled 100 times a second; the lowest frame
+is the function of a step. *Waits*: the time of the collector of reference cycles, and the time that threads
+waited for the lock of the interpreter.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ def steps_of(report: _millstream.Report) -> list[tuple[list[Frame], float]]:
             seconds = step["busy_ms"] / 1e3
             busy += seconds
             stacks.append(([worker, (f"{step['name']} ({step['kind']})", "", 0)], seconds))
-        stacks.append(([worker, ("no step: waiting, or the engine itself", "", 0)], max(0.0, report.seconds - busy)))
+        stacks.append(
+            ([worker, ("no step: waiting, or the engine itself", "", 0)], max(0.0, report.seconds - busy))
+        )
     return stacks
 
 
@@ -153,7 +156,9 @@ class Written:
 
     def add(self, name: str, stacks: list[tuple[list[Frame], float]]) -> None:
         """Adds a profile of stacks and their seconds."""
-        numbers = [[self.frames.setdefault(frame, len(self.frames)) for frame in stack] for stack, _ in stacks]
+        numbers = [
+            [self.frames.setdefault(frame, len(self.frames)) for frame in stack] for stack, _ in stacks
+        ]
         weights = [seconds for _, seconds in stacks]
         self.profiles.append(
             {
@@ -169,7 +174,10 @@ class Written:
 
     def document(self, flow: str) -> dict[str, Any]:
         """The whole document."""
-        frames = [{"name": name, **({"file": file, "line": line} if file else {})} for name, file, line in self.frames]
+        frames = [
+            {"name": name, **({"file": file, "line": line} if file else {})}
+            for name, file, line in self.frames
+        ]
         return {
             "$schema": SCHEMA,
             "name": f"flow {flow}",

@@ -154,8 +154,8 @@ def add_log(parser: argparse.ArgumentParser) -> None:
         type=log_levels,
         default="info",
         metavar="LEVEL[,MODULE=LEVEL...]",
-        help="what is logged on standard error: error, warning, info, debug, trace or off (default info); and of "
-        "single modules, as in info,flow=debug",
+        help="what is logged on standard error: error, warning, info, debug, trace or off (default info); "
+        "and of single modules, as in info,flow=debug",
     )
     parser.add_argument(
         "--log",

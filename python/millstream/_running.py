@@ -48,7 +48,7 @@ class Running:
 
     @property
     def address(self) -> str | None:
-        """The address of its page, with the port that the system has chosen if it was 0; None without a page."""
+        """The address of its page, with the port that the system has chosen; None without a page."""
         return None if self._observer is None else self._observer.address
 
     def stop(self) -> None:

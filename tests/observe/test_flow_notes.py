@@ -1,4 +1,4 @@
-"""What has happened to a flow, on its page: state, lag, failures with their tracebacks, restarts, and actions by token."""
+"""What has happened to a flow, on its page: state, lag, failures, restarts, and actions by token."""
 
 import http.client
 import os
@@ -92,7 +92,12 @@ def test_failures_state_and_lag_are_on_the_page(tab: "Tab", tmp_path: Path) -> N
         assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
         status, metrics = flow.get("/metrics")
         assert status == 200
-        for name in ("step_dead_letters_total", "step_state_keys", "source_lag_bytes", "edge_in_flight_items"):
+        for name in (
+            "step_dead_letters_total",
+            "step_state_keys",
+            "source_lag_bytes",
+            "edge_in_flight_items",
+        ):
             assert f"millstream_{name}{{" in metrics, name
         assert tab.errors == []
 

@@ -212,8 +212,8 @@ pub trait Partition<B> {
     fn next_awake(&self) -> Option<u64> {
         None
     }
-    /// Returns how much of its input is not read yet, where that is known without waiting. It is asked for once a second while somebody
-    /// watches the run; a source that learns its lag from a server reports it with [`Io::lag_gauge`] instead.
+    /// Returns how much of its input is not read yet, where that is known without waiting. It is asked for once a second while a view
+    /// of the run is published; a source that learns its lag from a server reports it with [`Io::lag_gauge`] instead.
     fn lag(&self) -> Option<Lag> {
         None
     }

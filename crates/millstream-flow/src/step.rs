@@ -185,7 +185,7 @@ pub struct StateSize {
 
 /// The state of a step, as a run with a state directory saves and restores it.
 pub trait Stateful {
-    /// Returns the size of the state, where it is known without a search: it is asked for once a second while somebody watches the run.
+    /// Returns the size of the state, where it is known without a search: it is asked for once a second while metrics are published.
     fn size(&self) -> Option<StateSize> {
         None
     }

@@ -74,7 +74,7 @@ fn exception_in(py: Python<'_>, cause: &(dyn std::error::Error + 'static)) -> Op
 }
 
 /// The traceback of the exception that is the cause of a failure, as Python prints it.
-pub(crate) fn traceback(cause: &Box<dyn std::error::Error + Send + Sync>) -> Option<String> {
+pub(crate) fn traceback(cause: &Cause) -> Option<String> {
     locked(|py| {
         let raised = exception_in(py, cause.as_ref())?;
         let module = py.import("traceback").ok()?;

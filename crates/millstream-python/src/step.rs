@@ -12,7 +12,7 @@ use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyIterator, PyList, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;

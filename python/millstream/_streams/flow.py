@@ -185,7 +185,7 @@ class Flow(Verbs):
         return f"<flow {self.name}>"
 
     def _repr_html_(self) -> str:
-        """The picture of the flow in a notebook; while it runs after ``start``, with its counters at the moment."""
+        """The picture of the flow in a notebook; while it runs after ``start``, with its counters."""
         picture = self._flow.describe("svg")
         running = None if self._running is None else self._running()
         if running is None or running.has_ended:

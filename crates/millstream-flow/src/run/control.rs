@@ -93,7 +93,7 @@ pub struct Control {
     /// The steps for which a warning of late items was logged.
     late: Mutex<Vec<usize>>,
     warns_of_late: bool,
-    /// Whether the running epoch is to be committed now.
+    /// Whether a commit of the running epoch was asked for.
     commit_asked: AtomicBool,
     /// The last failures, in a run that is watched.
     failures: Option<Failures>,
@@ -158,7 +158,7 @@ impl Control {
         }
     }
 
-    /// Adds what those who watch the run see beside the metrics.
+    /// Adds what a view of the run shows beside the metrics.
     pub(crate) fn watched(self, traceback: Option<Traceback>, edges: &[DescribedEdge]) -> Self {
         Control {
             failures: Some(Failures::new(traceback)),

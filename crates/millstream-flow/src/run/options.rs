@@ -70,7 +70,7 @@ pub struct Options {
     pub release: Option<Wrapper>,
     /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the signal.
     pub signals: bool,
-    /// Returns the tracebacks of errors, for those who watch the run.
+    /// Returns the tracebacks of errors, for a view of the run.
     pub traceback: Option<Traceback>,
     /// The state directory, to resume after a crash.
     pub recovery: Option<Recovery>,

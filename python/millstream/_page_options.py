@@ -43,6 +43,7 @@ def observer_of(options: argparse.Namespace) -> Observer | None:
     The page of process 0 shows all processes. On one machine the others have theirs at a Unix socket beside
     that at which they meet.
     """
+    from ._restarted import show_restarts
     from ._run import observed
 
     address = options.http
@@ -51,7 +52,10 @@ def observer_of(options: argparse.Namespace) -> Observer | None:
         own = cluster.hosts[cluster.process]
         if "/" in own:
             address = f"unix:{own}.http"
-    return observed(address, options.http_token_file, options.http_open)
+    observer = observed(address, options.http_token_file, options.http_open)
+    if observer is not None:
+        show_restarts(observer, options.restarted)
+    return observer
 
 
 def token(path: str) -> str:

@@ -20,6 +20,7 @@ from ._command_errors import INTERRUPTED, LOST, report_error
 from ._member import Member
 from ._process_reports import merged
 from ._ready_file import set_ready
+from ._restarted import Restarted
 from ._restarts import Restart, Restarts
 
 __all__ = ["Supervisor"]
@@ -78,6 +79,7 @@ class Supervisor:
     def run(self) -> int:
         """Runs until the flow has ended; returns the exit code."""
         self.folder = socket_folder()
+        self.restarted = Restarted(os.path.join(self.folder, "restarted"))
         wake, self.woken = socket.socketpair()
         for end in (wake, self.woken):
             end.setblocking(False)
@@ -139,6 +141,7 @@ class Supervisor:
             return report_error(f"{first.describe()}; the flow has died {often} (--restarts)", LOST)
         again = f"all are started again from the last commit in {pause_s:g} s"
         report_error(f"{first.describe()}; {again}", LOST)
+        self.restarted.note(first.describe())
         due = time.monotonic() + pause_s
         while not self.signals and time.monotonic() < due:
             self.wait(due - time.monotonic())
@@ -167,6 +170,7 @@ class Supervisor:
         place = ["--process", str(number), "--hosts", hosts] if self.meet else []
         if self.ready_file is not None and not self.members:
             place += ["--ready-file", self.ready_file]
+        place += self.restarted.arguments()
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
         return Member(number, command, raw_lines=self.json_log)
 

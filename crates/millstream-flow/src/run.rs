@@ -12,6 +12,8 @@ pub mod control;
 pub(crate) mod dead_letters;
 mod departure;
 mod edge;
+pub(crate) mod edge_counts;
+pub(crate) mod failures;
 mod in_flight;
 pub(crate) mod lag;
 pub(crate) mod making;
@@ -38,6 +40,7 @@ mod wire;
 mod worker;
 
 pub use control::Wrapper;
+pub use failures::Traceback;
 pub use options::{OnMetrics, Options, Packets, WORKERS_MAX};
 pub use running::Running;
 pub(crate) use start::{run_here, start};

@@ -114,6 +114,11 @@ impl Context {
         self.metrics[self.current].late += items as u64;
     }
 
+    /// Counts an item that step `node` skipped and passed on as a dead letter.
+    pub(crate) fn dead_letter(&mut self, node: usize) {
+        self.metrics[node].dead_letters += 1;
+    }
+
     /// Counts an item that step `node` skipped.
     pub(crate) fn skipped(&mut self, node: usize) {
         self.metrics[node].skipped += 1;
@@ -169,8 +174,22 @@ pub trait Step<I, O>: 'static {
     }
 }
 
+/// The size of the state of a step on one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateSize {
+    /// The number of keys.
+    pub keys: u64,
+    /// The bytes of keys and states as the state directory has them since the last epoch; `None` without one.
+    pub bytes: Option<u64>,
+}
+
 /// The state of a step, as a run with a state directory saves and restores it.
 pub trait Stateful {
+    /// Returns the size of the state, where it is known without a search: it is asked for once a second while metrics are published.
+    fn size(&self) -> Option<StateSize> {
+        None
+    }
+
     /// Writes the keys whose state has changed since the last epoch.
     ///
     /// # Errors

@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use millstream_flow::graph::Description;
+use millstream_flow::watch::Watch;
 use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest};
 use tokio::sync::watch;
 
+use crate::actions;
 use crate::assets;
 use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
 use crate::processes::{Shown, labelled};
-use crate::snapshot::{Snapshot, State};
+use crate::snapshot::{Restart, Snapshot, State};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -59,13 +61,22 @@ pub(crate) struct Answers {
     newest: Mutex<Arc<Newest>>,
     graph: Mutex<Bytes>,
     history: Mutex<History>,
+    /// The run that is shown, for actions.
+    watch: Mutex<Option<Watch>>,
+    /// Whether readers have a token, with which they may act.
+    has_token: bool,
+    /// The last restarts of the flow by its supervisor, and their number.
+    restarts: Mutex<(u64, Vec<Restart>)>,
     /// None after the end.
     events: Mutex<Option<watch::Sender<Bytes>>>,
 }
 
 impl Answers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(has_token: bool) -> Self {
         Answers {
+            watch: Mutex::default(),
+            has_token,
+            restarts: Mutex::default(),
             newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
@@ -74,9 +85,23 @@ impl Answers {
     }
 
     /// Begins to show another run.
-    pub(crate) fn begin(&self, graph: &Description, run: &str) {
+    pub(crate) fn begin(&self, graph: &Description, run: &str, watch: Watch) {
+        *lock(&self.watch) = Some(watch);
         *lock(&self.graph) = graph_json(graph, run).to_string().into();
         *lock(&self.history) = History::default();
+    }
+
+    /// Shows the restarts of the flow, the newest first.
+    pub(crate) fn set_restarts(&self, count: u64, restarts: Vec<Restart>) {
+        *lock(&self.restarts) = (count, restarts);
+    }
+
+    /// Adds to a snapshot what is known here: restarts, and what a reader may ask for.
+    pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
+        (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
+        if self.has_token {
+            snapshot.actions = actions::possible(snapshot);
+        }
     }
 
     /// Shows a snapshot.
@@ -131,6 +156,16 @@ impl PageHandler for Answers {
 
     fn is_public(&self, path: &str) -> bool {
         assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
+    }
+
+    fn is_action(&self, path: &str) -> bool {
+        actions::named(path).is_some()
+    }
+
+    fn act(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let name = actions::named(request.path())?;
+        let watch = lock(&self.watch).clone();
+        Some(actions::ask(name, watch.as_ref()))
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {

@@ -125,6 +125,18 @@ impl Report {
         self.report.to_json().to_string()
     }
 
+    /// Draws the rates and the latencies of the steps as a picture, with matplotlib.
+    ///
+    /// Returns:
+    ///     The figure of matplotlib, which a notebook shows.
+    ///
+    /// Raises:
+    ///     ImportError: matplotlib is not installed.
+    fn plot<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let plot = slf.py().import("millstream._plot")?;
+        plot.call_method1("plot", (slf,))
+    }
+
     fn __str__(&self) -> String {
         self.report.to_string()
     }

@@ -123,7 +123,7 @@ impl Committer {
                 && self.shared.as_ref().is_none_or(SharedCommits::may_raise);
             if let Some(has_output) = self.drained(&mut pending, may_raise, had_ended) {
                 self.end(has_output);
-            } else if left.is_zero() && may_raise {
+            } else if may_raise && (left.is_zero() || self.control.take_commit_request()) {
                 since = now_ns();
                 self.raise(Raise::Next);
             }
@@ -310,6 +310,15 @@ impl Committer {
         let cost = self.timer.committed(self.store.take_cost());
         let epoch = self.commit.epoch;
         self.control.progress.epoch_ended(Some((epoch, cost)));
+        tracing::debug!(
+            flow = self.flow.as_str(),
+            epoch,
+            bytes = cost.bytes,
+            waiting_ns = cost.waiting_ns,
+            commit_ns = cost.commit_ns,
+            syncing_ns = cost.sync_ns,
+            "epoch {epoch} is committed"
+        );
         Ok(())
     }
 

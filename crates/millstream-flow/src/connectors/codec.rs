@@ -15,6 +15,7 @@ use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::run::control::Control;
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
 use crate::source::{
@@ -146,6 +147,9 @@ where
     }
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
+    }
+    fn lag(&self) -> Option<Lag> {
+        self.inner.lag()
     }
     fn position(&self) -> Result<Position, Cause> {
         self.inner.position()

@@ -335,6 +335,7 @@ impl<B: Batch> Pipe<B> {
             segment.keeps_time |= step.keeps_time();
             let next = after.build(segment)?;
             let joined: Box<dyn Push<B>> = Box::new(Joined {
+                published: 0,
                 node,
                 step,
                 output: O::default(),

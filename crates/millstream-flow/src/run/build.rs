@@ -49,6 +49,8 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
     /// The sources' activators, for stopping and for spinning.
     pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
+    /// The activators of the operators with inputs from others, which note what is published.
+    pub(crate) arrivals: Rc<RefCell<Vec<Activator>>>,
     /// The time at which the next source requests another turn, if one does.
     pub(crate) alarm: Rc<RefCell<Option<u64>>>,
     /// The operators that use processing time.

@@ -27,6 +27,8 @@ pub struct WorkerContext {
     /// The numbers and names of the partitions that the running source has found during the run.
     pub(crate) found: Vec<(usize, String)>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Counts the publications of this worker: steps and sources note for each of them what only they know.
+    pub(crate) publication: u32,
     /// True if turns are not bounded by time, so that a replay and a trial are the same in each run.
     pub(crate) unbounded: bool,
     /// The arrivals of this worker that are slow, by their nodes.
@@ -65,6 +67,7 @@ impl WorkerContext {
             live: Vec::new(),
             found: Vec::new(),
             clock,
+            publication: 0,
             unbounded: false,
             slow: Vec::new(),
             published_pace: false,

@@ -13,8 +13,9 @@ use crate::key::{Key, shard, worker_of};
 use crate::policy::Policy;
 use crate::run::build::{Feed, WorkerBuild};
 use crate::run::context::WorkerContext;
+use crate::run::control::Control;
 use crate::run::dead_letters::DeadLetterSinks;
-use crate::run::lag::WatchedLag;
+use crate::run::lag::{LagGauge, WatchedLag};
 use crate::run::making::Making;
 use crate::run::poller::Io;
 use crate::source::{Partition, PositionError, Source};
@@ -24,6 +25,34 @@ pub(crate) struct Open<B> {
     pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) input: Box<dyn Partition<B>>,
+    /// Where the engine reports the lag that the partition answers when it is asked.
+    lag: Option<LagGauge>,
+}
+
+impl<B> Open<B> {
+    /// Asks the partition for its lag, and reports it in the name of `source`.
+    pub(crate) fn note_lag(&mut self, source: &str, control: &Control) {
+        let Some(lag) = self.input.lag() else {
+            return;
+        };
+        let gauge = self.lag.get_or_insert_with(|| {
+            let gauge = LagGauge::default();
+            control.watch_lag(WatchedLag {
+                source: source.to_owned(),
+                partition: self.name.clone(),
+                gauge: gauge.clone(),
+            });
+            gauge
+        });
+        gauge.set(lag);
+    }
+
+    /// The partition has ended: it has no lag.
+    pub(crate) fn forget_lag(&self, source: &str, control: &Control) {
+        if self.lag.is_some() {
+            control.forget_lag(source, &self.name);
+        }
+    }
 }
 
 /// Opens the partitions of a source on one worker.
@@ -176,7 +205,12 @@ impl<B: Batch> Opener<B> {
                     gauge,
                 });
             }
-            opened.push(Open { index, name, input });
+            opened.push(Open {
+                index,
+                name,
+                input,
+                lag: None,
+            });
         }
         Ok(opened)
     }

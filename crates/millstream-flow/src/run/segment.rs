@@ -122,12 +122,17 @@ pub(crate) fn arrival_root<B: Batch>(
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
         let activator = build.scope.activator_for(builder.operator_info().address);
+        build
+            .arrivals
+            .borrow_mut()
+            .push(build.scope.activator_for(builder.operator_info().address));
         let marks = Watermarks::new(marks);
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         let unbounded = build.context.borrow().unbounded;
         let mut arrival = Arrival {
+            edges: edges.clone(),
             routed,
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
@@ -227,6 +232,8 @@ pub(crate) fn set_deadline(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &W
 /// The inputs from other operators, and the chain after them.
 struct Arrival<B> {
     node: NodeId,
+    /// The connections that it reads, in the order of the inputs.
+    edges: Vec<EdgeId>,
     receiver: Receiver<B>,
     marks: Watermarks,
     routed: bool,
@@ -261,6 +268,7 @@ impl<B: Batch> Arrival<B> {
     ) -> Self {
         Arrival {
             node,
+            edges: Vec::new(),
             receiver,
             marks,
             routed: false,
@@ -453,6 +461,10 @@ impl<B: Batch> Arrival<B> {
         cx.current = self.node;
         cx.floor = packet.floor.min(self.marks.floor(sender));
         let (items, room) = (packet.items, self.pace.limit() - self.items);
+        if let Some(edge) = self.edges.get(input) {
+            let taken = items.min(room);
+            cx.control.edge_counts().taken(cx.worker, *edge, taken);
+        }
         if items <= room {
             self.items += items;
             self.count(other, Processed::of(items, 0));

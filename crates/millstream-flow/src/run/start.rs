@@ -154,7 +154,7 @@ fn prepare(
     if packets == Packets::Bytes {
         plan.check_codecs()?;
     }
-    let control = Arc::new(control(&options));
+    let control = Arc::new(control(&options, &plan));
     let shared = Arc::clone(&control);
     let settings = options.clone();
     let name = plan.name.clone();
@@ -229,13 +229,16 @@ fn attend(control: &Arc<Control>, begun: Begun) -> Result<Attended, FlowError> {
 type Attended = (Checkpoints, Option<JoinHandle<()>>, Option<Links>);
 
 /// Creates the state that the workers of this process share.
-fn control(options: &Options) -> Control {
+fn control(options: &Options, plan: &Plan) -> Control {
     let mut control = Control::new(options.workers, options.release.clone());
     if options.rehearsal.is_some() {
         control = control.without_late_warnings();
     }
-    match &options.cluster {
-        Some(cluster) => control.with_others(Others::new(cluster.membership(), options.workers)),
+    if let Some(cluster) = &options.cluster {
+        control = control.with_others(Others::new(cluster.membership(), options.workers));
+    }
+    match options.publish_interval() {
+        Some(_) => control.watched(options.traceback.clone(), &plan.edges),
         None => control,
     }
 }

@@ -64,6 +64,7 @@ pub(super) fn guarded(
         });
     }
     let context = Rc::new(RefCell::new(context));
+    let _span = span(plan, control, worker.index()).entered();
     let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
     match outcome {
         Ok(Ok(())) => {}
@@ -82,6 +83,18 @@ pub(super) fn guarded(
     control.publish(worker.index(), &context.borrow().metrics);
 }
 
+/// What each line of the log of a worker has beside its own fields.
+fn span(plan: &Plan, control: &Control, worker: usize) -> tracing::Span {
+    let flow = plan.name.as_str();
+    match control.others() {
+        Some(others) => {
+            let process = others.membership.process;
+            tracing::error_span!("worker", flow, worker, process)
+        }
+        None => tracing::error_span!("worker", flow, worker),
+    }
+}
+
 fn work(
     worker: &mut Worker,
     plan: &Plan,
@@ -96,6 +109,7 @@ fn work(
     let (mut poller, waker) = Poller::new().map_err(|e| io_error(e.into()))?;
     control.set_waker(worker.index(), waker);
     let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
+    let arrivals: Rc<RefCell<Vec<Activator>>> = Rc::default();
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
     let deadlines: Rc<RefCell<Vec<Deadline>>> = Rc::default();
     let (index, peers) = (worker.index(), worker.peers());
@@ -109,6 +123,7 @@ fn work(
             described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
+            arrivals: Rc::clone(&arrivals),
             alarm: Rc::clone(&alarm),
             deadlines: Rc::clone(&deadlines),
             worker: index,
@@ -135,12 +150,14 @@ fn work(
         shared: control.has_peers(),
         control,
         sources,
+        arrivals,
         alarm,
         deadlines,
         options,
         seen: 0,
         source_signals: 0,
         next_report: now_ns(),
+        publishes: false,
         stop_noticed_ns: None,
     };
     while cycle.step() {
@@ -161,6 +178,7 @@ struct Cycle<'a> {
     context: &'a Rc<RefCell<WorkerContext>>,
     control: Arc<Control>,
     sources: Rc<RefCell<Vec<Activator>>>,
+    arrivals: Rc<RefCell<Vec<Activator>>>,
     alarm: Rc<RefCell<Option<u64>>>,
     deadlines: Rc<RefCell<Vec<Deadline>>>,
     options: &'a Options,
@@ -170,6 +188,8 @@ struct Cycle<'a> {
     /// The value of `source_signals` when sources last checked the state of the run.
     source_signals: u64,
     next_report: u64,
+    /// Whether the operators have noted what is published next.
+    publishes: bool,
     /// The time at which this worker first saw that the flow was asked to stop.
     stop_noticed_ns: Option<u64>,
 }
@@ -299,12 +319,25 @@ impl Cycle<'_> {
         }
         self.activate_due();
         if let Some(interval) = self.options.publish_interval() {
-            let now = now_ns();
-            if now >= self.next_report {
-                self.next_report = now + interval.as_nanos() as u64;
-                self.control
-                    .publish(self.worker.index(), &self.context.borrow().metrics);
-            }
+            self.publish_in_time(interval);
+        }
+    }
+
+    /// Publishes the metrics when they are due, after each operator has had a turn to note the sizes that only it knows.
+    fn publish_in_time(&mut self, interval: Duration) {
+        let now = now_ns();
+        if self.publishes {
+            self.publishes = false;
+            self.control
+                .publish(self.worker.index(), &self.context.borrow().metrics);
+        } else if now >= self.next_report {
+            self.next_report = now + interval.as_nanos() as u64;
+            self.publishes = true;
+            let mut context = self.context.borrow_mut();
+            context.publication = context.publication.wrapping_add(1);
+            drop(context);
+            self.activate_sources();
+            self.arrivals.borrow().iter().for_each(Activator::activate);
         }
     }
 

@@ -176,7 +176,7 @@ function showVerdict(snapshot) {
 }
 
 function showSteps(snapshot) {
-  const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "skipped", "late", "faults", "items in", "items out"];
+  const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "keys", "state", "skipped", "dead letters", "late", "faults", "items in", "items out"];
   table("steps", head, snapshot.steps.map((step, index) => ({
     key: step.name,
     mark: step.mark === "none" ? "" : step.mark,
@@ -184,7 +184,8 @@ function showSteps(snapshot) {
     cells: [
       textCell(step.kind), textCell(MARKS[step.mark]), unit("rate", step.in_rate), unit("rate", step.out_rate), unit("share", step.busy),
       cell(step.skew.toFixed(1), step.skew), unit("seconds", step.ages?.p50), unit("seconds", step.ages?.p99), unit("seconds", step.ages?.p999),
-      unit("count", step.skipped), unit("count", step.late), unit("count", step.faults), unit("count", step.items_in), unit("count", step.items_out),
+      unit("count", step.keys), unit("bytes", step.state_bytes),
+      unit("count", step.skipped - step.dead_letters), unit("count", step.dead_letters), unit("count", step.late), unit("count", step.faults), unit("count", step.items_in), unit("count", step.items_out),
     ],
   })));
 }
@@ -218,14 +219,14 @@ function showEpochs(snapshot) {
   const epochs = snapshot.epochs;
   element("epochs-section").hidden = !epochs;
   if (!epochs) return;
-  const head = ["epoch", "commits", "last commit: waiting", "saving", "syncing", "bytes", "since the last", "length"];
+  const head = ["epoch", "commits", "last commit: waiting", "saving", "syncing", "bytes", "last commit", "last epoch", "length"];
   const [waiting, saving, syncing] = epochs.last_seconds;
   table("epochs", head, [{
     key: "epochs",
     choose: () => choose([{ kind: "epochs", name: "epochs" }], "Epochs"),
     cells: [
       unit("count", epochs.commits), unit("seconds", waiting), unit("seconds", saving), unit("seconds", syncing),
-      unit("bytes", epochs.last_bytes), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
+      unit("bytes", epochs.last_bytes), unit("seconds", epochs.since_commit_seconds), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
     ],
   }]);
 }
@@ -277,6 +278,8 @@ function show() {
   const first = page.chosen?.things[0];
   const chosen = first && first.kind !== "worker" && first.kind !== "epochs" ? snapshot.steps.findIndex((step) => step.name === first.name) : -1;
   page.graph?.drawn.show(snapshot.steps, chosen);
+  page.graph?.drawn.showEdges(snapshot.edges);
+  showNotes(snapshot);
   showSteps(snapshot);
   showSources(snapshot);
   showSinks(snapshot);

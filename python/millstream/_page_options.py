@@ -42,8 +42,8 @@ def observer_of(options: argparse.Namespace) -> Observer | None:
 
     A process of several on one machine adds its number to the port.
     """
+    from ._observed import observed
     from ._restarted import show_restarts
-    from ._run import observed
 
     address = options.http
     if address is not None and options.supervised is not None:

@@ -43,8 +43,8 @@ def observer_of(options: argparse.Namespace) -> Observer | None:
     The page of process 0 shows all processes. On one machine the others have theirs at a Unix socket beside
     that at which they meet.
     """
+    from ._observed import observed
     from ._restarted import show_restarts
-    from ._run import observed
 
     address = options.http
     cluster = options.cluster

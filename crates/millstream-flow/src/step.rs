@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use crate::error::{Failure, FlowError};
 use crate::run::control::Control;
+pub use crate::run::metrics::StateSize;
 use crate::run::metrics::StepMetrics;
 use crate::state::{Changes, Restore};
 use crate::time::{BEFORE_ALL, NEVER};
@@ -172,15 +173,6 @@ pub trait Step<I, O>: 'static {
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
         None
     }
-}
-
-/// The size of the state of a step on one worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StateSize {
-    /// The number of keys.
-    pub keys: u64,
-    /// The bytes of keys and states as the state directory has them since the last epoch; `None` without one.
-    pub bytes: Option<u64>,
 }
 
 /// The state of a step, as a run with a state directory saves and restores it.

@@ -139,7 +139,7 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
-        from .._run import observed
+        from .._observed import observed
         from .._run_options import checked
         from .._running import Running
 

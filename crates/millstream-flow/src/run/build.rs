@@ -49,8 +49,6 @@ pub(crate) struct WorkerBuild<'a, 's> {
     pub(crate) edges: HashMap<EdgeId, Edge<'s>>,
     /// The sources' activators, for stopping and for spinning.
     pub(crate) sources: Rc<RefCell<Vec<Activator>>>,
-    /// The activators of the operators with inputs from others, which note what is published.
-    pub(crate) arrivals: Rc<RefCell<Vec<Activator>>>,
     /// The time at which the next source requests another turn, if one does.
     pub(crate) alarm: Rc<RefCell<Option<u64>>>,
     /// The operators that use processing time.
@@ -112,7 +110,13 @@ pub trait Route<B>: Send + 'static {
     fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
 }
 
-impl WorkerBuild<'_, '_> {
+impl<'s> WorkerBuild<'_, 's> {
+    /// Gives the operator, which has inputs from others, a turn before each publication.
+    pub(crate) fn publish_with(&self, builder: &OperatorBuilder<'s, Epoch>) {
+        let activator = self.scope.activator_for(builder.operator_info().address);
+        self.context.borrow_mut().arrivals.push(activator);
+    }
+
     /// The number of processes of the run, and 0 if this one is alone.
     pub(crate) fn processes(&self) -> usize {
         let control = &self.context.borrow().control;

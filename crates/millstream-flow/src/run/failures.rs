@@ -4,11 +4,10 @@
 //! steps count all.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Clock, WallClock};
 use crate::error::{Cause, Failure, shorten};
-use crate::run::control::lock;
 
 /// The number of failures that are kept.
 pub(crate) const KEPT_MAX: usize = 50;
@@ -137,6 +136,11 @@ impl Failures {
         notes.number += 1;
         notes.kept.push_back(FailureNote { number, ..note });
     }
+}
+
+/// Locks a mutex and ignores poisoning: the notes are consistent at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error with its causes.

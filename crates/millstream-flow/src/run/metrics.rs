@@ -16,7 +16,6 @@ pub use crate::run::failures::{FailureNote, Outcome};
 use crate::run::lag::summaries;
 pub use crate::run::lag::{Lag, LagGauge, PartitionLag};
 pub use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
-use crate::step::StateSize;
 
 /// The largest latency of a histogram, four hours. A longer one counts as this.
 const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
@@ -29,6 +28,15 @@ const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
 )]
 pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
+}
+
+/// The size of the state of a step on one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateSize {
+    /// The number of keys.
+    pub keys: u64,
+    /// The bytes of keys and states as the state directory has them since the last epoch; `None` without one.
+    pub bytes: Option<u64>,
 }
 
 /// The metrics of one step on one worker, or on all of them.

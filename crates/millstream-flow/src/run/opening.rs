@@ -71,6 +71,8 @@ pub(crate) struct Opener<B> {
     pub(crate) found: Vec<(usize, String)>,
     /// The time at which the source is asked for partitions again, in a run without epochs.
     pub(crate) asks_at: u64,
+    /// The publication of the worker for which the lags of partitions were noted.
+    pub(crate) published: u32,
 }
 
 /// What is open of a source on a worker, and the policy for its invalid input.
@@ -112,6 +114,7 @@ pub(crate) fn open<B: Batch>(
         known: 0,
         found: Vec::new(),
         asks_at: 0,
+        published: 0,
     };
     let opened = names.and_then(|names| opener.open_all(names, this, &build.context.borrow()));
     let opened = opened.map_err(|cause| open_error(this, cause));

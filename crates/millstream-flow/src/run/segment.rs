@@ -122,17 +122,13 @@ pub(crate) fn arrival_root<B: Batch>(
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
         let activator = build.scope.activator_for(builder.operator_info().address);
-        build
-            .arrivals
-            .borrow_mut()
-            .push(build.scope.activator_for(builder.operator_info().address));
+        build.publish_with(&builder);
         let marks = Watermarks::new(marks);
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
         let (builder, capabilities) = (made.builder, made.capabilities);
         let unbounded = build.context.borrow().unbounded;
         let mut arrival = Arrival {
-            edges: edges.clone(),
             routed,
             deadline: made.deadline,
             pace: Pace::new(FIRST_TURN_ITEMS, unbounded),
@@ -232,8 +228,6 @@ pub(crate) fn set_deadline(deadline: Option<&Rc<Cell<i64>>>, ended: bool, cx: &W
 /// The inputs from other operators, and the chain after them.
 struct Arrival<B> {
     node: NodeId,
-    /// The connections that it reads, in the order of the inputs.
-    edges: Vec<EdgeId>,
     receiver: Receiver<B>,
     marks: Watermarks,
     routed: bool,
@@ -268,7 +262,6 @@ impl<B: Batch> Arrival<B> {
     ) -> Self {
         Arrival {
             node,
-            edges: Vec::new(),
             receiver,
             marks,
             routed: false,
@@ -461,9 +454,9 @@ impl<B: Batch> Arrival<B> {
         cx.current = self.node;
         cx.floor = packet.floor.min(self.marks.floor(sender));
         let (items, room) = (packet.items, self.pace.limit() - self.items);
-        if let Some(edge) = self.edges.get(input) {
+        if let Some(edge) = self.receiver.edge(input) {
             let taken = items.min(room);
-            cx.control.edge_counts().taken(cx.worker, *edge, taken);
+            cx.control.edge_counts().taken(cx.worker, edge, taken);
         }
         if items <= room {
             self.items += items;

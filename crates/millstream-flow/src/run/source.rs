@@ -74,7 +74,6 @@ pub(crate) fn source_root<B: Batch>(
             capabilities: Rc::clone(&capabilities),
             policy: opened.policy,
             dead_letters: opened.dead_letters,
-            published: 0,
         };
         let (context, hold) = (Rc::clone(&build.context), build.hold.clone());
         builder.build_reschedule(move |initial| {
@@ -153,15 +152,13 @@ struct Reader<B> {
     /// The policy for invalid input.
     policy: Policy,
     dead_letters: DeadLetterSinks,
-    /// The publication of the worker for which the lags were noted.
-    published: u32,
 }
 
 impl<B: Batch> Reader<B> {
     fn turn(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
         self.publish_partitions(cx);
-        if self.published != cx.publication {
+        if self.opener.published != cx.publication {
             self.note_lags(cx);
         }
         (self.began_ns, self.items) = (0, 0);
@@ -404,7 +401,7 @@ impl<B: Batch> Reader<B> {
     /// Notes how much each partition has not read, for the next publication of the worker.
     #[cold]
     fn note_lags(&mut self, cx: &WorkerContext) {
-        self.published = cx.publication;
+        self.opener.published = cx.publication;
         let name = &cx.metrics[self.node].name;
         for open in &mut self.partitions {
             open.note_lag(name, &cx.control);

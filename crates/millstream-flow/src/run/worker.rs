@@ -109,7 +109,6 @@ fn work(
     let (mut poller, waker) = Poller::new().map_err(|e| io_error(e.into()))?;
     control.set_waker(worker.index(), waker);
     let sources: Rc<RefCell<Vec<Activator>>> = Rc::default();
-    let arrivals: Rc<RefCell<Vec<Activator>>> = Rc::default();
     let alarm: Rc<RefCell<Option<u64>>> = Rc::default();
     let deadlines: Rc<RefCell<Vec<Deadline>>> = Rc::default();
     let (index, peers) = (worker.index(), worker.peers());
@@ -123,7 +122,6 @@ fn work(
             described_edges: &plan.edges,
             edges: HashMap::new(),
             sources: Rc::clone(&sources),
-            arrivals: Rc::clone(&arrivals),
             alarm: Rc::clone(&alarm),
             deadlines: Rc::clone(&deadlines),
             worker: index,
@@ -150,14 +148,12 @@ fn work(
         shared: control.has_peers(),
         control,
         sources,
-        arrivals,
         alarm,
         deadlines,
         options,
         seen: 0,
         source_signals: 0,
         next_report: now_ns(),
-        publishes: false,
         stop_noticed_ns: None,
     };
     while cycle.step() {
@@ -178,7 +174,6 @@ struct Cycle<'a> {
     context: &'a Rc<RefCell<WorkerContext>>,
     control: Arc<Control>,
     sources: Rc<RefCell<Vec<Activator>>>,
-    arrivals: Rc<RefCell<Vec<Activator>>>,
     alarm: Rc<RefCell<Option<u64>>>,
     deadlines: Rc<RefCell<Vec<Deadline>>>,
     options: &'a Options,
@@ -188,8 +183,6 @@ struct Cycle<'a> {
     /// The value of `source_signals` when sources last checked the state of the run.
     source_signals: u64,
     next_report: u64,
-    /// Whether the operators have noted what is published next.
-    publishes: bool,
     /// The time at which this worker first saw that the flow was asked to stop.
     stop_noticed_ns: Option<u64>,
 }
@@ -326,18 +319,15 @@ impl Cycle<'_> {
     /// Publishes the metrics when they are due, after each operator has had a turn to note the sizes that only it knows.
     fn publish_in_time(&mut self, interval: Duration) {
         let now = now_ns();
-        if self.publishes {
-            self.publishes = false;
-            self.control
-                .publish(self.worker.index(), &self.context.borrow().metrics);
+        let mut context = self.context.borrow_mut();
+        if std::mem::take(&mut context.publishes) {
+            self.control.publish(self.worker.index(), &context.metrics);
         } else if now >= self.next_report {
             self.next_report = now + interval.as_nanos() as u64;
-            self.publishes = true;
-            let mut context = self.context.borrow_mut();
+            context.publishes = true;
             context.publication = context.publication.wrapping_add(1);
-            drop(context);
+            context.arrivals.iter().for_each(Activator::activate);
             self.activate_sources();
-            self.arrivals.borrow().iter().for_each(Activator::activate);
         }
     }
 

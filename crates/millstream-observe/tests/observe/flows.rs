@@ -22,11 +22,9 @@ fn index(snapshot: &Value, name: &str) -> usize {
     steps.position(|step| step["name"] == name).unwrap()
 }
 
-#[test]
-fn a_flow_shows_its_state_its_edges_its_failures_and_commits_on_request() {
-    let folder = tempfile::tempdir().unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let ended = Arc::clone(&stop);
+/// Numbers until `stop`, of which every hundredth becomes a dead letter, summed by key.
+fn counted(stop: &Arc<AtomicBool>) -> Flow {
+    let ended = Arc::clone(stop);
     let flow = Flow::new("counted");
     let letters = OnError::dead_letter(testing::Collected::new().sink());
     let next = move |n| (!ended.load(Ordering::Relaxed)).then_some(n);
@@ -46,7 +44,14 @@ fn a_flow_shows_its_state_its_edges_its_failures_and_commits_on_request() {
         )
         .items()
         .sink("out", testing::Collected::new().sink());
+    flow
+}
 
+#[test]
+fn a_flow_shows_its_state_its_edges_its_failures_and_commits_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flow = counted(&stop);
     let observer = http("127.0.0.1:0").token("secret").bind().unwrap();
     let recovery = Recovery {
         epoch: Duration::from_secs(3600),

@@ -730,7 +730,8 @@ mod tests {
             let key = |out: &mut Vec<u8>| out.extend(part.to_le_bytes());
             let put: Result<(), ()> = changes.put(part as usize, part, key, state);
             put.expect("it is written");
-            store.append(&changes.records()).expect("it appends");
+            let records: Vec<_> = changes.records().collect();
+            store.append(&records).expect("it appends");
         }
         let commit = Commit {
             epoch: 1,

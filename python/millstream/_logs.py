@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["LEVELS", "configure", "emit", "level"]
+__all__ = ["LEVELS", "configure", "emit", "level", "read_levels"]
 
 LEVELS = {
     "error": logging.ERROR,
@@ -31,22 +31,30 @@ LEVELS = {
 }
 """The values of ``--log-level``; ``off`` is above all of them."""
 
-CRATES = tuple(
-    logging.getLogger(name)
-    for name in (
-        "millstream",
-        "millstream.flow",
-        "millstream.journal",
-        "millstream.queue",
-        "millstream.service",
-    )
+MODULES = (
+    "cluster",
+    "flow",
+    "http",
+    "journal",
+    "kafka",
+    "link",
+    "observe",
+    "queue",
+    "replication",
+    "service",
+    "wire",
 )
+"""The modules that may have a level of their own, and modules within them as in ``flow.outbox``."""
+LOGGERS = {
+    name: logging.getLogger(name) for name in ("millstream", *(f"millstream.{each}" for each in MODULES))
+}
+"""The loggers that are asked how much to log, by their names."""
 OWN = set(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime"}
 
 
 def level() -> int:
     """The lowest level at which one of the loggers of the native half listens."""
-    return min([logger.getEffectiveLevel() for logger in CRATES])
+    return min([logger.getEffectiveLevel() for logger in LOGGERS.values()])
 
 
 def emit(target: str, level: int, message: str, fields: dict[str, str], file: str, line: int) -> None:
@@ -55,6 +63,8 @@ def emit(target: str, level: int, message: str, fields: dict[str, str], file: st
     if not logger.isEnabledFor(level):
         return
     record = logger.makeRecord(logger.name, level, file, line, message, (), None)
+    # The number of the process is in each line already; a record has the one of the system by that name.
+    fields.pop("process", None)
     record.__dict__.update({f"{name}_" if name in OWN else name: value for name, value in fields.items()})
     logger.handle(record)
 
@@ -84,18 +94,51 @@ class JsonLines(logging.Formatter):
         return json.dumps(about, default=str)
 
 
-def configure(level: str, format: str, process: int | None = None) -> None:
+def read_levels(text: str) -> dict[str, int]:
+    """Reads ``LEVEL[,MODULE=LEVEL...]``.
+
+    Returns:
+        The level of each logger by its name; that of ``millstream`` is for all that have none.
+
+    Raises:
+        ValueError: there is no such level or module.
+
+    Example:
+        >>> read_levels("info,flow.outbox=debug")
+        {'millstream': 20, 'millstream.flow.outbox': 10}
+    """
+    levels: dict[str, int] = {}
+    for part in text.split(","):
+        module, equals, word = part.rpartition("=")
+        if word != "off" and word not in LEVELS:
+            raise ValueError(f"{word!r} is no level: {', '.join(LEVELS)} or off")
+        if equals and module.partition(".")[0] not in MODULES:
+            raise ValueError(f"{module!r} is no module with a log: {', '.join(MODULES)}")
+        name = f"millstream.{module}" if equals else "millstream"
+        if name in levels:
+            raise ValueError(f"the level of {module or 'all modules'} is there twice")
+        levels[name] = logging.CRITICAL + 1 if word == "off" else LEVELS[word]
+    return {"millstream": LEVELS["info"], **levels}
+
+
+def configure(levels: dict[str, int], format: str, process: int | None = None) -> None:
     """Configures the log of a command: lines on standard error, as text or as JSON, with the number of this
     process among several if it is given.
 
-    Loggers that have a handler already, because the user's file has set them up, are left alone.
+    A level that the user's file has set itself stays, unless the log is off; so do the handlers of loggers
+    that have some already.
+
+    Args:
+        levels: the level of each logger, of :func:`read_levels`.
+        format: ``text`` or ``json``.
+        process: the number of this process.
     """
     logging.addLevelName(LEVELS["trace"], "TRACE")
     logger = logging.getLogger("millstream")
-    if level == "off":
-        logger.setLevel(logging.CRITICAL + 1)
-    elif logger.level == logging.NOTSET:
-        logger.setLevel(LEVELS[level])
+    for name, level in levels.items():
+        one = LOGGERS.setdefault(name, logging.getLogger(name))
+        if one.level == logging.NOTSET or level > logging.CRITICAL:
+            one.setLevel(level)
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler()

@@ -20,6 +20,7 @@ from ._command_errors import INTERRUPTED, LOST, report_error
 from ._member import Member
 from ._process_reports import merged
 from ._ready_file import set_ready
+from ._restarted import Restarted
 from ._restarts import Restart, Restarts
 
 __all__ = ["Supervisor"]
@@ -33,7 +34,7 @@ LEAVE_S = 2.0
 #: After how many seconds of work a start was healthy.
 HEALTHY_S = 10.0
 #: The bytes of the path of a Unix socket, with the name and a zero.
-PATH_BYTES_MAX = 107 - len("/1000000/p511")
+PATH_BYTES_MAX = 107 - len("/1000000/p511.http")
 
 
 class Supervisor:
@@ -78,6 +79,7 @@ class Supervisor:
     def run(self) -> int:
         """Runs until the flow has ended; returns the exit code."""
         self.folder = socket_folder()
+        self.restarted = Restarted(os.path.join(self.folder, "restarted"))
         wake, self.woken = socket.socketpair()
         for end in (wake, self.woken):
             end.setblocking(False)
@@ -120,9 +122,8 @@ class Supervisor:
             return report_error("interrupted", INTERRUPTED)
         first = first_cause(members)
         if first is None or (self.signals and first.code == -signal.SIGTERM):
-            reports = [member.report for member in members if member.report is not None]
-            if first is None and len(reports) == len(self.numbers):
-                print(merged(reports), file=sys.stderr, end="")
+            if first is None:
+                print_reports(members)
             return 0
         if not first.is_death:
             return report_error(first.describe(), first.code or 1)
@@ -140,6 +141,7 @@ class Supervisor:
             return report_error(f"{first.describe()}; the flow has died {often} (--restarts)", LOST)
         again = f"all are started again from the last commit in {pause_s:g} s"
         report_error(f"{first.describe()}; {again}", LOST)
+        self.restarted.note(first.describe())
         due = time.monotonic() + pause_s
         while not self.signals and time.monotonic() < due:
             self.wait(due - time.monotonic())
@@ -168,6 +170,7 @@ class Supervisor:
         place = ["--process", str(number), "--hosts", hosts] if self.meet else []
         if self.ready_file is not None and not self.members:
             place += ["--ready-file", self.ready_file]
+        place += self.restarted.arguments()
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
         return Member(number, command, raw_lines=self.json_log)
 
@@ -183,6 +186,15 @@ class Supervisor:
         if any(member.code for member in self.members):
             for member in self.members:
                 member.child.kill_after(END_S)
+
+
+def print_reports(members: list[Member]) -> None:
+    """Prints the metrics of all processes, if each has sent its own; a single one has those of the others."""
+    reports = [member.reports[:1] for member in members]
+    if len(members) == 1:
+        reports = [members[0].reports]
+    if all(reports):
+        print(merged([one for each in reports for one in each]), file=sys.stderr, end="")
 
 
 def socket_folder() -> str:

@@ -10,6 +10,7 @@ from . import _millstream
 from ._cluster import Cluster
 from ._command_errors import INTERRUPTED, LOST
 from ._errors import FlowUsageError, MemberLostError
+from ._observed import observed
 from ._replica import Replica
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
@@ -119,16 +120,6 @@ def run(
     finally:
         if observer is not None:
             observer.stop()
-
-
-def observed(address: str | None, token: str | None, open: bool) -> _millstream.Observer | None:
-    """Binds the address of the page of a flow, if it has one."""
-    if address is None:
-        if token is not None or open:
-            name = "http_token" if token is not None else "http_open"
-            raise FlowUsageError(f"{name} needs the address of the page: http=")
-        return None
-    return _millstream.Observer(address, token, open)
 
 
 def run_saving(

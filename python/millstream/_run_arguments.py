@@ -47,6 +47,9 @@ def parse(arguments: list[str]) -> Any:
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
     parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
     parser.add_argument("--metrics", action="store_true", help="print the metrics of each step at the end")
+    parser.add_argument(
+        "--profile", metavar="FILE", help="write where the time went, as a profile for www.speedscope.app"
+    )
     add_state(parser)
     add_replica(parser)
     add_processes(parser)
@@ -69,6 +72,7 @@ def parse(arguments: list[str]) -> Any:
     check_http(options)
     check_processes(options)
     options.replica = replica(options)
+    check_profile(options)
     return options
 
 
@@ -167,26 +171,51 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a file that exists while the flow runs here, for probes; of --processes the first process",
     )
-    # A process of a supervisor: the descriptor of the connection to it.
+    # A process of a supervisor: the descriptor of the connection to it, and a file with the restarts so far.
     parser.add_argument("--supervised", type=int, metavar="FD", help=argparse.SUPPRESS)
+    parser.add_argument("--restarted", metavar="FILE", help=argparse.SUPPRESS)
 
 
 def add_log(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the log."""
-    from ._logs import LEVELS
-
     parser.add_argument(
         "--log-level",
-        choices=(*LEVELS, "off"),
+        type=log_levels,
         default="info",
-        help="what is logged on standard error (default info)",
+        metavar="LEVEL[,MODULE=LEVEL...]",
+        help="what is logged on standard error: error, warning, info, debug, trace or off (default info); "
+        "and of single modules, as in info,flow=debug",
     )
     parser.add_argument(
+        "--log",
         "--log-format",
+        dest="log_format",
         choices=("text", "json"),
         default="text",
         help="how: text, or JSON objects with the fields flow, step, key (default text)",
     )
+
+
+def check_profile(options: Any) -> None:
+    """Raises for a profile of what is no run; adds the number of the process to the name of its file."""
+    if options.profile is None:
+        return
+    if options.replay:
+        raise UsageError("--profile measures a run, not a replay")
+    if options.cluster is not None:
+        options.profile = f"{options.profile}.p{options.cluster.process}"
+
+
+def log_levels(text: str) -> dict[str, int]:
+    """The levels of the loggers."""
+    import argparse
+
+    from ._logs import read_levels
+
+    try:
+        return read_levels(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def check_processes(options: Any) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ._profile import Profile
     from ._streams.flow import Flow
     from ._supervised import Link
 
@@ -104,8 +105,13 @@ def run_process(options: Any, link: Link | None, report: Callable[[str, int], in
     finally:
         set_ready(options.ready_file, False)
     if options.metrics:
+        reports = [json.loads(ended.to_json()), *ended.others]
         if link is not None:
-            link.send(report=json.loads(ended.to_json()))
+            link.send(reports=reports)
+        elif len(reports) > 1:
+            from ._process_reports import merged
+
+            print(merged(reports), file=sys.stderr, end="")
         else:
             print(ended, file=sys.stderr, end="")
     return 0
@@ -142,9 +148,10 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         options.replica,
         options.commit_on_replica,
     )
+    profile, report = profile_of(options), None
     observer = observer_of(options)
     try:
-        return run_saving(
+        report = run_saving(
             flow,
             options.workers,
             saving,
@@ -154,6 +161,20 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
             observer=observer,
             shards=options.shards,
         )
+        return report
     finally:
+        if profile is not None:
+            profile.end(flow.name, report)
         if observer is not None:
             observer.stop()
+
+
+def profile_of(options: Any) -> Profile | None:
+    """The profile of the run, which has begun, if it has one."""
+    if options.profile is None:
+        return None
+    from ._profile import Profile
+
+    profile = Profile(options.profile)
+    profile.begin()
+    return profile

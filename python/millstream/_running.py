@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._millstream import Handle, Report
+    from ._millstream import Handle, Observer, Report
 
 __all__ = ["Running"]
 
@@ -24,6 +24,7 @@ class Running:
 
     Args:
         native: the handle of the engine.
+        observer: the server of its page, which stops when the flow has ended and was waited for.
 
     Example:
         >>> import millstream as ms
@@ -35,9 +36,20 @@ class Running:
         [1, 4, 9]
     """
 
-    def __init__(self, native: Handle) -> None:
+    def __init__(self, native: Handle, observer: Observer | None = None) -> None:
         self._native = native
+        self._observer = observer
         self._ended: Report | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the flow has ended."""
+        return self._ended is not None or self._native.ended_within(0.0)
+
+    @property
+    def address(self) -> str | None:
+        """The address of its page, with the port that the system has chosen; None without a page."""
+        return None if self._observer is None else self._observer.address
 
     def stop(self) -> None:
         """Ends the flow without waiting for it: its sources read no more, and items in its steps are
@@ -92,7 +104,11 @@ class Running:
                 raise TimeoutError(f"the flow has not ended within {timeout} s")
         last = self._native.report()
         self._ended = last
-        ended = self._native.finish()
+        try:
+            ended = self._native.finish()
+        finally:
+            if self._observer is not None:
+                self._observer.stop()
         if ended is not None:
             self._ended = ended
         if self._ended is None:

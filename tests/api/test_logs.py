@@ -78,3 +78,26 @@ def test_the_program_logs_text_or_json_or_nothing(tmp_path: Path) -> None:
     assert program(tmp_path, "--log-level", "error").stderr == ""
     assert program(tmp_path, "--log-level", "off").stderr == ""
     assert program(tmp_path, "--log-level", "loud").returncode == 2
+
+
+def lines(ended: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in ended.stderr.splitlines()]
+
+
+def test_modules_have_levels_of_their_own(tmp_path: Path) -> None:
+    assert lines(program(tmp_path, "--log", "json", "--log-level", "info,flow=error")) == []
+    assert lines(program(tmp_path, "--log", "json", "--log-level", "off,flow.policy=warning"))
+    state = ("--state", str(tmp_path / "state"))
+    found = lines(program(tmp_path, "--log", "json", "--log-level", "error,flow.checkpoint=debug", *state))
+    commits = [line for line in found if "epoch" in line]
+    assert commits and {line["flow"] for line in commits} == {"ages"}
+    assert {line["level"] for line in found} == {"debug"}
+    for wrong in ("info,queues=debug", "info,debug", "flow=loud", ""):
+        refused = program(tmp_path, "--log-level", wrong)
+        assert refused.returncode == 2 and "--log-level" in refused.stderr, wrong
+
+
+def test_the_lines_of_a_worker_name_it_and_its_flow(tmp_path: Path) -> None:
+    (line,) = lines(program(tmp_path, "--log", "json"))
+    assert (line["flow"], line["worker"], line["step"]) == ("ages", "0", "age")

@@ -64,29 +64,6 @@ def test_a_running_flow_is_not_scaled(tmp_path: Path, capfd: pytest.CaptureFixtu
     running.end(0)
 
 
-def test_partitions_that_come_between_runs_move_no_other(tmp_path: Path) -> None:
-    """A file whose name comes first shifts the numbers of all others."""
-    shape = Shape("words", tmp_path, seed=1, count=1000)
-    out, ready = tmp_path / "out" / "out.txt", tmp_path / "ready"
-    last = tmp_path / "in" / "words.9"
-    (tmp_path / "in" / "words.0").rename(last)
-    options = ["--processes", 3, "--state", tmp_path / "state", "--epoch", "20ms", "--ready-file", ready]
-    running = Supervised(command(shape.flow, *options), shape.environment(out, seconds=20.0))
-    wait_for(ready.exists, "the flow")
-    size = total(out)
-    wait_for(lambda: total(out) > size, "output")
-    running.process.terminate()
-    running.end(0)
-    added = tmp_path / "in" / "words.0"
-    added.write_text(last.read_text())
-    (tmp_path / "one" / "out.txt").unlink()
-    shape.expected = shape.run_on_one()
-    for _ in range(2):
-        Supervised(command(shape.flow, *options), shape.environment(out)).end(0)
-    # The output at the end was written by the first of these runs.
-    shape.check(out)
-
-
 def test_a_killed_flow_of_one_process_is_not_scaled(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,24 +2,35 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// What is logged, and how.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Logging {
-    /// What is logged on standard error: error, warn, info, debug, trace or off [default: info].
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<LevelFilter>,
+    /// What is logged on standard error: error, warning, info, debug, trace or off [default: info]; and of single modules, as in
+    /// info,queue=debug,journal=off.
+    #[arg(long, value_name = "LEVEL[,MODULE=LEVEL...]")]
+    log_level: Option<Levels>,
     /// Log as text, or as JSON: an object a line, with time, level, target, message and the fields of the event.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    #[arg(
+        long = "log",
+        alias = "log-format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     log_format: Format,
 }
 
@@ -33,15 +44,85 @@ enum Format {
 impl Logging {
     /// Log to standard error from now on; `usual` is the default level.
     pub(crate) fn begin(self, usual: LevelFilter) {
-        let log = tracing_subscriber::fmt()
-            .with_max_level(self.log_level.unwrap_or(usual))
+        let levels = self.log_level.unwrap_or_default().targets(usual);
+        let log = tracing_subscriber::fmt::layer()
             .with_target(false)
             .with_writer(std::io::stderr);
+        let lines = tracing_subscriber::registry().with(levels);
         // In a test that has one already, the log goes there.
         let _ = match self.log_format {
-            Format::Text => log.try_init(),
-            Format::Json => log.event_format(JsonLines).try_init(),
+            Format::Text => lines.with(log).try_init(),
+            Format::Json => lines.with(log.event_format(JsonLines)).try_init(),
         };
+    }
+}
+
+/// The crates whose modules may have a level of their own, by their short names.
+const CRATES: [&str; 12] = [
+    "cli",
+    "cluster",
+    "flow",
+    "http",
+    "journal",
+    "kafka",
+    "link",
+    "observe",
+    "queue",
+    "replication",
+    "service",
+    "wire",
+];
+
+/// The level of all modules, and those of single ones.
+#[derive(Clone, Debug, Default)]
+struct Levels {
+    all: Option<LevelFilter>,
+    modules: Vec<(String, LevelFilter)>,
+}
+
+impl Levels {
+    fn targets(self, usual: LevelFilter) -> Targets {
+        Targets::new()
+            .with_default(self.all.unwrap_or(usual))
+            .with_targets(self.modules)
+    }
+}
+
+impl FromStr for Levels {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut levels = Levels::default();
+        for part in text.split(',') {
+            match part.split_once('=') {
+                None if levels.all.is_some() => {
+                    return Err("one level without a module is enough".to_owned());
+                }
+                None => levels.all = Some(level(part)?),
+                Some((module, text)) => levels.modules.push((target(module)?, level(text)?)),
+            }
+        }
+        Ok(levels)
+    }
+}
+
+fn level(text: &str) -> Result<LevelFilter, String> {
+    let name = if text == "warning" { "warn" } else { text };
+    let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&name);
+    let level = name.parse().ok().filter(|_| known);
+    level.ok_or_else(|| format!("{text:?} is no level: error, warning, info, debug, trace or off"))
+}
+
+/// The target of a module by its short name: `queue` or `queue.server`.
+fn target(module: &str) -> Result<String, String> {
+    let path = module.replace('.', "::");
+    let name = path.split("::").next().unwrap_or_default();
+    match CRATES.contains(&name) {
+        true => Ok(format!("millstream_{path}")),
+        false => Err(format!(
+            "{module:?} is no module with a log: {}",
+            CRATES.join(", ")
+        )),
     }
 }
 
@@ -100,6 +181,8 @@ mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
 
+    use tracing::Level;
+
     use super::*;
 
     #[derive(Clone, Default)]
@@ -111,6 +194,22 @@ mod tests {
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn modules_have_levels_of_their_own() {
+        let levels: Levels = "warning,queue=debug,flow.run=off".parse().unwrap();
+        let targets = levels.targets(LevelFilter::INFO);
+        let enabled = |target: &str, level| targets.would_enable(target, &level);
+        assert!(enabled("millstream_queue::server", Level::DEBUG));
+        assert!(enabled("millstream_http", Level::WARN));
+        assert!(!enabled("millstream_http", Level::INFO));
+        assert!(!enabled("millstream_flow::run::worker", Level::ERROR));
+        let usual = Levels::default().targets(LevelFilter::WARN);
+        assert!(!usual.would_enable("millstream_queue", &Level::INFO));
+        for wrong in ["loud", "info,debug", "queues=info", "queue=", "", "5"] {
+            assert!(wrong.parse::<Levels>().is_err(), "{wrong}");
         }
     }
 

@@ -266,6 +266,16 @@ impl Decompressed<File> {
     }
 }
 
+impl Decompressed<File> {
+    /// Returns the number of bytes of a file that is not compressed, as it is now.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match &self.stream {
+            Stream::Plain(file) => Some(file.metadata().ok()?.len()),
+            Stream::Gzip(_) | Stream::Zstd(_) => None,
+        }
+    }
+}
+
 impl<R: Read> Decompressed<R> {
     /// Adds to an error of the decoder where it occurred.
     fn located(&self, error: &std::io::Error) -> std::io::Error {

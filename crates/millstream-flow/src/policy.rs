@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Cause, Failure, shorten};
+use crate::run::failures::Outcome;
 use crate::sink::{Sink, Writer};
 use crate::step::Context;
 
@@ -54,6 +55,8 @@ const LOGGED_MAX: u64 = 10;
 pub struct Policy {
     node: usize,
     skips: bool,
+    /// Whether the items that it skips are dead letters, which it writes or its owner does.
+    keeps: bool,
     dead: Option<DeadLetters<Vec<DeadLetter>>>,
 }
 
@@ -67,7 +70,17 @@ impl Policy {
         Policy {
             node,
             skips: !matches!(on_error, OnError::Fail),
+            keeps: dead.is_some(),
             dead,
+        }
+    }
+
+    /// The same policy, for a step that writes the items which are skipped as dead letters itself.
+    #[must_use]
+    pub fn with_own_dead_letters(self) -> Self {
+        Policy {
+            keeps: true,
+            ..self
         }
     }
 
@@ -93,6 +106,12 @@ impl Policy {
             return Err(failure);
         }
         cx.skipped(self.node);
+        if self.keeps {
+            cx.dead_letter(self.node);
+        }
+        if let Some(failures) = cx.control.failures() {
+            failures.note(&failure, self.outcome());
+        }
         if cx.metrics[self.node].skipped <= LOGGED_MAX {
             tracing::warn!(
                 step = failure.step.as_str(),
@@ -113,6 +132,13 @@ impl Policy {
                 .map_err(|cause| Failure::new(failure.step, unwritten(&cause)))?;
         }
         Ok(())
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self.keeps {
+            true => Outcome::DeadLetter,
+            false => Outcome::Skipped,
+        }
     }
 
     /// Applies the policy to a failure, with the item formatted by `Debug`.

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::policy::{OnError, Policy};
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::step::Context;
 
@@ -84,6 +85,8 @@ pub struct SourceSettings {
     pub batch_size_max: Option<usize>,
     /// The policy for input from which no item can be made: see [`Events::poison`].
     pub on_error: OnError,
+    /// Whether what it reads can be open in one process only. In a run of several processes process 0 then reads all its partitions.
+    pub in_one_process: bool,
 }
 
 /// A source that keeps more across runs than the positions of its partitions: a list of files, a cursor, recorded input.
@@ -215,6 +218,11 @@ pub trait Partition<B> {
     /// After [`Next::Idle`]: when to ask again, in nanoseconds of the engine's clock; `None` when
     /// a watched socket will say so.
     fn next_awake(&self) -> Option<u64> {
+        None
+    }
+    /// Returns how much of its input is not read yet, where that is known without waiting. It is asked for once a second while a view
+    /// of the run is published; a source that learns its lag from a server reports it with [`Io::lag_gauge`] instead.
+    fn lag(&self) -> Option<Lag> {
         None
     }
     /// The position after the last batch, which [`Source::open`] receives when the flow resumes. A durable source is asked after

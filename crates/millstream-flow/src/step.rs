@@ -32,6 +32,7 @@ use std::sync::Arc;
 use crate::error::{Failure, FlowError};
 use crate::key::Shards;
 use crate::run::control::Control;
+pub use crate::run::metrics::StateSize;
 use crate::run::metrics::StepMetrics;
 use crate::state::{Changes, Restore};
 use crate::time::{BEFORE_ALL, NEVER};
@@ -118,6 +119,11 @@ impl Context {
         self.metrics[self.current].late += items as u64;
     }
 
+    /// Counts an item that step `node` skipped and passed on as a dead letter.
+    pub(crate) fn dead_letter(&mut self, node: usize) {
+        self.metrics[node].dead_letters += 1;
+    }
+
     /// Counts an item that step `node` skipped.
     pub(crate) fn skipped(&mut self, node: usize) {
         self.metrics[node].skipped += 1;
@@ -175,6 +181,11 @@ pub trait Step<I, O>: 'static {
 
 /// The state of a step, as a run with a state directory saves and restores it.
 pub trait Stateful {
+    /// Returns the size of the state, where it is known without a search: it is asked for once a second while metrics are published.
+    fn size(&self) -> Option<StateSize> {
+        None
+    }
+
     /// Writes the keys whose state has changed since the last epoch.
     ///
     /// # Errors

@@ -42,10 +42,33 @@ pub(crate) fn check_origin(origins: &[String], headers: &HeaderMap) -> Result<()
     Err(Refusal::new(StatusCode::FORBIDDEN, line))
 }
 
+/// Refuses requests of pages that this server has not sent itself: the origin of a page is that of the host to which it sends.
+pub(crate) fn check_own_page(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(origin) = headers.get(ORIGIN) else {
+        return Ok(());
+    };
+    let origin = String::from_utf8_lossy(origin.as_bytes());
+    let authority = origin.split_once("://").map(|(_, authority)| authority);
+    let host = headers.get(HOST).map(|host| host.as_bytes());
+    if host.is_some() && authority.map(str::as_bytes) == host {
+        return Ok(());
+    }
+    let line = format!("pages of the origin {origin} are not accepted");
+    Err(Refusal::new(StatusCode::FORBIDDEN, line))
+}
+
 /// Refuses a GET to a local server by a name that is not one of this machine, nor of an accepted origin: a page whose name was bound to
 /// 127.0.0.1 after it was loaded (DNS rebinding).
 pub(crate) fn check_host(origins: &[String], headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(host) = headers.get(HOST).filter(|_| !headers.contains_key(ORIGIN)) else {
+    match headers.contains_key(ORIGIN) {
+        true => Ok(()),
+        false => check_name(origins, headers),
+    }
+}
+
+/// Refuses requests to a local server by a name that is not one of this machine, nor of an accepted origin, also those of pages.
+pub(crate) fn check_name(origins: &[String], headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(host) = headers.get(HOST) else {
         return Ok(());
     };
     let host = String::from_utf8_lossy(host.as_bytes());
@@ -114,6 +137,25 @@ pub(crate) fn allow_page(origins: &[String], request: &HeaderMap, answer: &mut H
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_own_page_may_act() {
+        let accepted = |origin: Option<&'static str>| {
+            let mut headers =
+                HeaderMap::from_iter([(HOST, HeaderValue::from_static("127.0.0.1:8080"))]);
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            check_own_page(&headers).is_ok()
+        };
+        assert!(accepted(None));
+        assert!(accepted(Some("http://127.0.0.1:8080")));
+        for other in ["http://127.0.0.1:8081", "https://evil.example", "null", ""] {
+            assert!(!accepted(Some(other)), "{other}");
+        }
+        let headers = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("http://a"))]);
+        assert!(check_own_page(&headers).is_err());
+    }
 
     #[test]
     fn names_of_other_machines_are_refused() {

@@ -66,6 +66,16 @@ pub trait PageHandler: Send + Sync + 'static {
 
     /// Answers a request; `None` for a path that there is not.
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page>;
+
+    /// Whether a POST to a path does something. Such requests need the token in their header, also where reading needs none.
+    fn is_action(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// Does what a POST asks for; at once, as [`answer`](Self::answer). Called for the paths of [`is_action`](Self::is_action) only.
+    fn act(&self, _request: &PageRequest<'_>) -> Option<Page> {
+        None
+    }
 }
 
 /// Serves pages on `address`, `host:port` or `unix:PATH`. An address that other machines can reach needs a token, or [`Pages::open`].
@@ -94,6 +104,12 @@ impl Pages {
     pub fn open(mut self, open: bool) -> Self {
         self.open = open;
         self
+    }
+
+    /// Whether a token is required.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        self.rules.token.is_some()
     }
 
     /// Sets the time in which a client sends a header, or reads; a slower one is disconnected. The default is 15 s.
@@ -200,6 +216,14 @@ impl Page {
         page
     }
 
+    /// The answer 409: what was asked for cannot be done now.
+    #[must_use]
+    pub fn conflict(line: &str) -> Self {
+        let mut page = Page::new("text/plain; charset=utf-8", format!("{line}\n"));
+        *page.0.status_mut() = StatusCode::CONFLICT;
+        page
+    }
+
     /// Server-sent events: each new value of `newest`, which is the whole text of an event. A client that does not keep up misses values.
     #[must_use]
     pub fn events(newest: watch::Receiver<Bytes>) -> Self {
@@ -243,12 +267,20 @@ fn checked<H: PageHandler>(
     handler: &H,
     parts: &Parts,
 ) -> Result<Page, Refusal> {
+    let path = parts.uri.path();
+    if parts.method == Method::POST && handler.is_action(path) {
+        rules.check_action(parts)?;
+        let page = handler.act(&PageRequest(parts));
+        return page.ok_or_else(|| Refusal::path(path));
+    }
     // The answer to a browser that asks whether another page may read is the refusal of that page.
     rules.check_page(parts, "GET")?;
-    let path = parts.uri.path();
     match handler.is_public(path) {
         true => rules.check_name(parts)?,
         false => rules.check_reader(parts)?,
+    }
+    if handler.is_action(path) {
+        return Err(Refusal::method("POST", &parts.method));
     }
     if parts.method != Method::GET {
         return Err(Refusal::method("GET", &parts.method));

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use hyper::header::ORIGIN;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method};
+use hyper::{HeaderMap, Method, StatusCode};
 use millstream_flow::error::Cause;
 
 use crate::address::Bound;
-use crate::origin::{allow_page, check_host, check_origin, check_origins, preflight};
+use crate::origin::{
+    allow_page, check_host, check_name, check_origin, check_origins, check_own_page, preflight,
+};
 use crate::refusal::{Answer, Refusal};
 use crate::token::{bearer, check_bearer, check_given, check_token, missing};
 use crate::url;
@@ -100,6 +102,20 @@ impl ServerRules {
             true => check_host(&self.origins, &request.headers),
             false => Ok(()),
         }
+    }
+
+    /// Refuses requests that change something, unless they have the token in their header and are of a program or of the server's own page.
+    /// A browser sends that header for no page of another origin: this server does not allow it.
+    pub(crate) fn check_action(&self, request: &Parts) -> Result<(), Refusal> {
+        check_own_page(&request.headers)?;
+        if self.is_local {
+            check_name(&self.origins, &request.headers)?;
+        }
+        if self.token.is_none() {
+            let line = "this server only reads: it was started without a token";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, line));
+        }
+        self.check_bearer(&request.headers)
     }
 
     /// Refuses requests for a feed without the token in their header, or in the parameter `token` of their query. Without a token, pages

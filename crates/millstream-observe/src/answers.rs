@@ -3,15 +3,18 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use millstream_flow::graph::Description;
+use millstream_flow::watch::Watch;
 use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest};
 use tokio::sync::watch;
 
+use crate::actions;
 use crate::assets;
 use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
-use crate::snapshot::{Snapshot, State};
+use crate::processes::{Shown, labelled};
+use crate::snapshot::{Restart, Snapshot, State};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -22,16 +25,16 @@ const EPOCH_AGE_MIN: f64 = 3.0;
 
 /// The newest snapshot, with its text in each format.
 struct Newest {
-    snapshot: Arc<Snapshot>,
+    shown: Shown,
     json: Bytes,
     metrics: OnceLock<(Bytes, Bytes)>,
 }
 
 impl Newest {
-    fn new(snapshot: Snapshot) -> Self {
-        let json = serde_json::to_string(&snapshot).unwrap_or_default();
+    fn new(shown: Shown) -> Self {
+        let json = serde_json::to_string(&*shown.all).unwrap_or_default();
         Newest {
-            snapshot: Arc::new(snapshot),
+            shown,
             json: json.into(),
             metrics: OnceLock::new(),
         }
@@ -40,7 +43,13 @@ impl Newest {
     /// Returns the metrics in OpenMetrics, and in the older format.
     fn metrics(&self) -> &(Bytes, Bytes) {
         self.metrics.get_or_init(|| {
-            let text = open_metrics(&self.snapshot).unwrap_or_default();
+            let mut text = open_metrics(&self.shown.own).unwrap_or_default();
+            if let Some(process) = self.shown.process {
+                let others = self.shown.others.iter();
+                let mut texts = vec![(process, &*text)];
+                texts.extend(others.map(|(process, text)| (*process, &**text)));
+                text = labelled(&texts);
+            }
             let older = prometheus(&text);
             (text.into(), older.into())
         })
@@ -52,14 +61,23 @@ pub(crate) struct Answers {
     newest: Mutex<Arc<Newest>>,
     graph: Mutex<Bytes>,
     history: Mutex<History>,
+    /// The run that is shown, for actions.
+    watch: Mutex<Option<Watch>>,
+    /// Whether readers have a token, with which they may act.
+    has_token: bool,
+    /// The last restarts of the flow by its supervisor, and their number.
+    restarts: Mutex<(u64, Vec<Restart>)>,
     /// None after the end.
     events: Mutex<Option<watch::Sender<Bytes>>>,
 }
 
 impl Answers {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(has_token: bool) -> Self {
         Answers {
-            newest: Mutex::new(Arc::new(Newest::new(Snapshot::default()))),
+            watch: Mutex::default(),
+            has_token,
+            restarts: Mutex::default(),
+            newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
@@ -67,15 +85,29 @@ impl Answers {
     }
 
     /// Begins to show another run.
-    pub(crate) fn begin(&self, graph: &Description, run: &str) {
+    pub(crate) fn begin(&self, graph: &Description, run: &str, watch: Watch) {
+        *lock(&self.watch) = Some(watch);
         *lock(&self.graph) = graph_json(graph, run).to_string().into();
         *lock(&self.history) = History::default();
     }
 
+    /// Shows the restarts of the flow, the newest first.
+    pub(crate) fn set_restarts(&self, count: u64, restarts: Vec<Restart>) {
+        *lock(&self.restarts) = (count, restarts);
+    }
+
+    /// Adds to a snapshot what is known here: restarts, and what a reader may ask for.
+    pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
+        (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
+        if self.has_token {
+            snapshot.actions = actions::possible(snapshot);
+        }
+    }
+
     /// Shows a snapshot.
-    pub(crate) fn set(&self, snapshot: Snapshot) {
-        lock(&self.history).add(&snapshot);
-        let newest = Arc::new(Newest::new(snapshot));
+    pub(crate) fn set(&self, shown: Shown) {
+        lock(&self.history).add(&shown.all);
+        let newest = Arc::new(Newest::new(shown));
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
         *lock(&self.newest) = newest;
         if let Some(events) = &*lock(&self.events) {
@@ -94,7 +126,7 @@ impl Answers {
 
     fn ready(&self) -> Page {
         let newest = self.newest();
-        let snapshot = &newest.snapshot;
+        let snapshot = &newest.shown.own;
         let late = snapshot.epochs.is_some_and(|epochs| {
             epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
         });
@@ -114,7 +146,7 @@ impl Answers {
         let of = request.parameter("of")?;
         let name = request.parameter("name").unwrap_or_default();
         let newest = self.newest();
-        let history = lock(&self.history).of(&newest.snapshot, &of, &name)?;
+        let history = lock(&self.history).of(&newest.shown.all, &of, &name)?;
         Some(Page::new(JSON, history.to_string()))
     }
 }
@@ -124,6 +156,16 @@ impl PageHandler for Answers {
 
     fn is_public(&self, path: &str) -> bool {
         assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
+    }
+
+    fn is_action(&self, path: &str) -> bool {
+        actions::named(path).is_some()
+    }
+
+    fn act(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let name = actions::named(request.path())?;
+        let watch = lock(&self.watch).clone();
+        Some(actions::ask(name, watch.as_ref()))
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {

@@ -11,12 +11,13 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// Path, media type and contents of each file.
-static FILES: [(&str, &str, &str); 8] = [
+static FILES: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page.css", STYLE, include_str!("page/page.css")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
     ("/graph.js", SCRIPT, include_str!("page/graph.js")),
     ("/chart.js", SCRIPT, include_str!("page/chart.js")),
+    ("/notes.js", SCRIPT, include_str!("page/notes.js")),
     ("/icon.svg", SVG, include_str!("page/icon.svg")),
     (
         "/uplot.js",

@@ -11,6 +11,7 @@
 //! | `/api/history.json?of=step&name=NAME` | the last 15 minutes of a `step`, `source`, `sink`, `worker`, or of `epochs` |
 //! | `/events` | each new snapshot, as server-sent events |
 //! | `/metrics` | the [metrics](list::METRICS) in the format of Prometheus |
+//! | `POST /api/actions/stop`, `POST /api/actions/commit` | asks the flow to end, or for a commit now; only with a token |
 //! | `/healthz` | 200 while the process lives |
 //! | `/readyz` | 200 while all sources are open and the last commit is younger than three epochs, otherwise 503 |
 //!
@@ -36,6 +37,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod actions;
 mod ages;
 mod answers;
 mod assets;
@@ -47,7 +49,10 @@ mod layout;
 pub mod list;
 mod metrics_text;
 mod observer;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod process;
+mod processes;
 mod sampler;
 mod snapshot;
 
@@ -55,9 +60,10 @@ pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
+pub use processes::ProcessSnapshot;
 pub use snapshot::{
-    Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot,
-    State, StepSnapshot, WorkerSnapshot,
+    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, Restart,
+    SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

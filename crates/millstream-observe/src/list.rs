@@ -67,6 +67,7 @@ const FLOW: &[&str] = &["flow"];
 const STEP: &[&str] = &["flow", "step"];
 const WORKER: &[&str] = &["flow", "worker"];
 const PARTITION: &[&str] = &["flow", "source", "partition"];
+const EDGE: &[&str] = &["flow", "from", "to"];
 const SINK: &[&str] = &["flow", "sink"];
 
 const fn metric(
@@ -180,7 +181,32 @@ pub static METRICS: &[Metric] = &[
         after: "0m",
         severity: "warning",
         summary: "A step has skipped items, or written them as dead letters.",
-        action: "Read the dead letters of the step, correct the step or the data, and send the items again.",
+        action: "The page and the log have the last errors. Correct the step or the data, and send the items again.",
+    }),
+    metric("millstream_step_dead_letters_total", Kind::Counter, STEP, "Of the skipped items, those that were passed on as dead letters", |all, put| {
+        each_step(all, put, |step| step.dead_letters as f64);
+    })
+    .alert(Alert {
+        name: "MillstreamDeadLetters",
+        expr: "increase(millstream_step_dead_letters_total[5m]) > 0",
+        after: "0m",
+        severity: "warning",
+        summary: "A step has written items as dead letters.",
+        action: "The page shows the last ones with their errors. Correct the step or the data, and send the items again.",
+    }),
+    metric("millstream_step_state_keys", Kind::Gauge, STEP, "Keys in the state of a step", |all, put| {
+        for step in &all.steps {
+            if let Some(keys) = step.keys {
+                put(&[&all.flow, &step.name], keys as f64);
+            }
+        }
+    }),
+    metric("millstream_step_state_bytes", Kind::Gauge, STEP, "Bytes of keys and states of a step in the state directory", |all, put| {
+        for step in &all.steps {
+            if let Some(bytes) = step.state_bytes {
+                put(&[&all.flow, &step.name], bytes as f64);
+            }
+        }
     }),
     metric("millstream_step_late_items_total", Kind::Counter, STEP, "Items that were too late for their windows", |all, put| {
         each_step(all, put, |step| step.late as f64);
@@ -232,6 +258,13 @@ pub static METRICS: &[Metric] = &[
         summary: "A worker has been inside one call of a step for more than 30 s.",
         action: "Look at the stacks of the process (`py-spy dump`, `gdb`): the step waits for something without a time limit.",
     }),
+    metric("millstream_edge_in_flight_items", Kind::Gauge, EDGE, "Items on their way between two steps: sent, and not begun with", |all, put| {
+        for edge in &all.edges {
+            if let (Some(from), Some(to)) = (all.steps.get(edge.from), all.steps.get(edge.to)) {
+                put(&[&all.flow, &from.name, &to.name], edge.in_flight_items as f64);
+            }
+        }
+    }),
     metric("millstream_source_lag_records", Kind::Gauge, PARTITION, "Records of a partition that were not read", |all, put| {
         each_partition(all, put, |partition| partition.lag_records.map(|lag| lag as f64), |source| source.lag_records.map(|lag| lag as f64));
     }),
@@ -280,6 +313,13 @@ pub static METRICS: &[Metric] = &[
     metric("millstream_outbox_delivered_records_total", Kind::Counter, SINK, "Records of an outbox that were delivered", |all, put| {
         each_sink(all, put, |sink| sink.delivered_records as f64);
     }),
+    metric("millstream_outbox_last_delivery_seconds", Kind::Gauge, SINK, "Time since the last delivery of an outbox", |all, put| {
+        for sink in &all.sinks {
+            if let Some(since) = sink.since_delivery_seconds {
+                put(&[&all.flow, &sink.name], since);
+            }
+        }
+    }),
     metric("millstream_outbox_deliveries_total", Kind::Counter, SINK, "Deliveries of an outbox that succeeded", |all, put| {
         each_sink(all, put, |sink| sink.deliveries as f64);
     }),
@@ -308,6 +348,14 @@ pub static METRICS: &[Metric] = &[
         severity: "warning",
         summary: "A commit waits for the disk for more than a second.",
         action: "Check the disk of the state directory: other load, a failing device, a network file system.",
+    }),
+    metric("millstream_epoch_since_commit_seconds", Kind::Gauge, FLOW, "Time since the last commit of this run, which a flow without input does not make", |all, put| {
+        if let Some(since) = all.epochs.and_then(|epochs| epochs.since_commit_seconds) {
+            put(&[&all.flow], since);
+        }
+    }),
+    metric("millstream_flow_restarts_total", Kind::Counter, FLOW, "Restarts of the flow by its supervisor", |all, put| {
+        put(&[&all.flow], all.restart_count as f64);
     }),
     metric("millstream_epoch_age_seconds", Kind::Gauge, FLOW, "Time since the last epoch ended: committed, or found to have nothing to commit", |all, put| {
         epochs(all, put, |epochs| epochs.age_seconds);

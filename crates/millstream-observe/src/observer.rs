@@ -13,40 +13,63 @@ use millstream_http::pages::{Pages, PagesServer, pages};
 use crate::answers::Answers;
 use crate::error::ObserveError;
 use crate::lock;
+use crate::metrics_text::open_metrics;
+use crate::processes::Shown;
 use crate::sampler::Sampler;
+use crate::snapshot::{Restart, Snapshot};
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The address of a page, and its readers. See [`http`].
 #[derive(Clone, Debug)]
-pub struct Http(Pages);
+pub struct Http {
+    pages: Pages,
+    #[cfg(feature = "otlp")]
+    traces: Option<String>,
+}
 
 /// Serves the page of a flow at `address`, `host:port` or `unix:PATH`. With port 0 the system chooses the port.
 ///
 /// Without a token only this machine may read: another address than a loopback one is refused.
 #[must_use]
 pub fn http(address: &str) -> Http {
-    Http(pages(address))
+    Http {
+        pages: pages(address),
+        #[cfg(feature = "otlp")]
+        traces: std::env::var(crate::otlp::ENDPOINT).ok(),
+    }
 }
 
 impl Http {
     /// Requires a token for everything but the page itself, `/healthz` and `/readyz`: the header `Authorization: Bearer TOKEN`, or the page as `/#token=TOKEN`.
     #[must_use]
-    pub fn token(self, token: &str) -> Self {
-        Http(self.0.token(token))
+    pub fn token(mut self, token: &str) -> Self {
+        self.pages = self.pages.token(token);
+        self
     }
 
     /// Lets other machines read without a token.
     #[must_use]
-    pub fn open(self, open: bool) -> Self {
-        Http(self.0.open(open))
+    pub fn open(mut self, open: bool) -> Self {
+        self.pages = self.pages.open(open);
+        self
+    }
+
+    /// Sends a trace of each epoch to a collector of OpenTelemetry at `endpoint`, over OTLP/HTTP: `http://127.0.0.1:4318`. The default is the
+    /// environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without one there are no traces.
+    #[cfg(feature = "otlp")]
+    #[must_use]
+    pub fn otlp(mut self, endpoint: &str) -> Self {
+        self.traces = Some(endpoint.to_owned());
+        self
     }
 
     /// Sets the time in which a client sends a header, or reads; a slower one is disconnected. The default is 15 s.
     #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Http(self.0.timeout(timeout))
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.pages = self.pages.timeout(timeout);
+        self
     }
 
     /// Binds the address and starts to answer. There is no flow to show before [`Observer::watch`].
@@ -54,11 +77,16 @@ impl Http {
     /// # Errors
     /// [`ObserveError::Bind`]: the address is in use, is none, or may not be bound without a token.
     pub fn bind(self) -> Result<Observer, ObserveError> {
-        let bound = self.0.bind().map_err(ObserveError::Bind)?;
+        #[cfg(feature = "otlp")]
+        let traces = self.traces.as_deref();
+        #[cfg(feature = "otlp")]
+        let traces = traces.map(crate::otlp::Exporter::start).transpose()?;
+        let has_token = self.pages.has_token();
+        let bound = self.pages.bind().map_err(ObserveError::Bind)?;
         let address = bound
             .address()
             .map_err(|error| ObserveError::Bind(error.into()))?;
-        let answers = Arc::new(Answers::new());
+        let answers = Arc::new(Answers::new(has_token));
         let subject = Arc::new(Mutex::new(None));
         let sampling = sample(Arc::clone(&subject), Arc::clone(&answers));
         let server = bound
@@ -74,6 +102,8 @@ impl Http {
             subject,
             answers,
             server: Mutex::new(Some(server)),
+            #[cfg(feature = "otlp")]
+            traces,
         })
     }
 }
@@ -83,6 +113,8 @@ struct Subject {
     sampler: Sampler,
     watch: Watch,
     clock: WallClock,
+    #[cfg(feature = "otlp")]
+    traces: Option<crate::otlp::Exporter>,
 }
 
 /// A server that shows a flow. It stops when it is dropped.
@@ -91,6 +123,8 @@ pub struct Observer {
     subject: Arc<Mutex<Option<Subject>>>,
     answers: Arc<Answers>,
     server: Mutex<Option<PagesServer>>,
+    #[cfg(feature = "otlp")]
+    traces: Option<crate::otlp::Exporter>,
 }
 
 impl Drop for Observer {
@@ -126,15 +160,22 @@ impl Observer {
     pub fn watch(&self, graph: Description, watch: Watch) {
         let clock = WallClock::default();
         let run = format!("{:x}-{:x}", clock.time_ns(), std::process::id());
-        self.answers.begin(&graph, &run);
+        self.answers.begin(&graph, &run, watch.clone());
         let subject = Subject {
             sampler: Sampler::new(graph, run),
             watch,
             clock,
+            #[cfg(feature = "otlp")]
+            traces: self.traces.clone(),
         };
         let mut current = lock(&self.subject);
         let subject = current.insert(subject);
         subject.take(&self.answers);
+    }
+
+    /// Shows how often a supervisor has started the flow again, and why: the last `restarts`, the newest first.
+    pub fn show_restarts(&self, count: u64, restarts: Vec<Restart>) {
+        self.answers.set_restarts(count, restarts);
     }
 
     /// Runs a flow to its end and shows it.
@@ -166,10 +207,15 @@ impl Observer {
 
 impl Subject {
     fn take(&mut self, answers: &Answers) {
-        let snapshot = self
-            .sampler
-            .sample(&self.watch.moment(), self.clock.time_ns());
-        answers.set(snapshot);
+        let (moment, time_ns) = (self.watch.moment(), self.clock.time_ns());
+        let mut snapshot = self.sampler.sample(&moment, time_ns);
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = &mut self.traces {
+            traces.export(&snapshot.flow, &snapshot.run, &moment, time_ns);
+        }
+        answers.complete(&mut snapshot);
+        let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
+        answers.set(Shown::of(snapshot, &self.watch, metrics));
     }
 }
 

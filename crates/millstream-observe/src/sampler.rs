@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use millstream_flow::graph::Description;
+use millstream_flow::metrics::{EdgeLoad, FailureNote, Outcome};
 use millstream_flow::metrics::{Lag, PartitionWatermark, StepMetrics, WorkerMetrics};
 use millstream_flow::watch::Moment;
 
@@ -13,8 +14,8 @@ use crate::ages::Recorded;
 use crate::judge::judge;
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State,
-    StepSnapshot, WorkerSnapshot,
+    EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot,
+    SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 /// What a step did on one worker between two publications.
@@ -96,9 +97,13 @@ impl Sampler {
             bottleneck,
             steps,
             workers,
+            processes: Vec::new(),
             sources: self.sources(moment, time_ns),
             sinks: sinks(moment),
             epochs,
+            edges: moment.edges.iter().map(edge).collect(),
+            failures: moment.failures.iter().rev().map(failure).collect(),
+            ..Snapshot::default()
         }
     }
 
@@ -110,6 +115,7 @@ impl Sampler {
             at => moment.now_ns.saturating_sub(at),
         };
         WorkerSnapshot {
+            process: None,
             worker: index,
             busy: worker
                 .paces
@@ -141,6 +147,13 @@ impl Sampler {
             step.items_in += metrics.items_in;
             step.items_out += metrics.items_out;
             step.skipped += metrics.skipped;
+            step.dead_letters += metrics.dead_letters;
+            if let Some(state) = metrics.state {
+                *step.keys.get_or_insert(0) += state.keys;
+                if let Some(bytes) = state.bytes {
+                    *step.state_bytes.get_or_insert(0) += bytes;
+                }
+            }
             step.late += metrics.late;
             step.faults += metrics.faults;
             step.busy_seconds += metrics.busy_ns as f64 / 1e9;
@@ -179,6 +192,7 @@ impl Sampler {
             waiting_seconds: now.waiting.as_secs_f64(),
             saving_seconds: now.saving.as_secs_f64(),
             syncing_seconds: now.syncing.as_secs_f64(),
+            since_commit_seconds: now.since_commit.map(|since| since.as_secs_f64()),
             age_seconds: now.age.as_secs_f64(),
             length_seconds: now.length.as_secs_f64(),
             last_seconds: before.last_seconds,
@@ -285,6 +299,31 @@ fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
     }
 }
 
+fn edge(load: &EdgeLoad) -> EdgeSnapshot {
+    EdgeSnapshot {
+        from: load.from,
+        to: load.to,
+        in_flight_items: load.sent.cast_signed() - load.taken.cast_signed(),
+    }
+}
+
+fn failure(note: &FailureNote) -> FailureSnapshot {
+    FailureSnapshot {
+        number: note.number,
+        time_ms: (note.time_ns / 1_000_000).max(0) as u64,
+        outcome: match note.outcome {
+            Outcome::Skipped => "skipped",
+            Outcome::DeadLetter => "dead letter",
+            Outcome::Failed => "failed",
+        },
+        step: note.step.clone(),
+        key: note.key.clone(),
+        item: note.item.clone(),
+        error: note.error.clone(),
+        traceback: note.traceback.clone(),
+    }
+}
+
 fn sinks(moment: &Moment) -> Vec<SinkSnapshot> {
     let sinks = moment.outboxes.iter().map(|outbox| SinkSnapshot {
         name: outbox.sink.clone(),
@@ -317,6 +356,9 @@ mod tests {
             lags: Vec::new(),
             watermarks: Vec::new(),
             epochs: None,
+            failures: Vec::new(),
+            edges: Vec::new(),
+            commits: Vec::new(),
             sources_paused: false,
             outbox_full: false,
             open: true,

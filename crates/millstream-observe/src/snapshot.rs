@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::ages::{Ages, BUCKETS};
+use crate::processes::ProcessSnapshot;
 
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,14 +24,70 @@ pub struct Snapshot {
     pub bottleneck: Option<Bottleneck>,
     /// The sources, steps and sinks, in the order of the flow.
     pub steps: Vec<StepSnapshot>,
-    /// The workers.
+    /// The workers; on the page of process 0 those of all processes.
     pub workers: Vec<WorkerSnapshot>,
+    /// On the page of process 0 of a run of several: the processes. The other values are those of all of them then, except the epochs, which are
+    /// those of process 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessSnapshot>,
     /// The sources.
     pub sources: Vec<SourceSnapshot>,
     /// The sinks that have an outbox.
     pub sinks: Vec<SinkSnapshot>,
     /// The commits of a flow with a state directory.
     pub epochs: Option<EpochSnapshot>,
+    /// The connections between operators.
+    pub edges: Vec<EdgeSnapshot>,
+    /// The last failures, the newest first.
+    pub failures: Vec<FailureSnapshot>,
+    /// The last restarts of the flow by its supervisor, the newest first.
+    pub restarts: Vec<Restart>,
+    /// The number of all restarts by the supervisor.
+    pub restart_count: u64,
+    /// What a reader with the token may ask for; empty without a token.
+    pub actions: Vec<&'static str>,
+}
+
+/// A connection between two operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EdgeSnapshot {
+    /// The step whose output it carries: its index in the flow.
+    pub from: usize,
+    /// The index of the step that reads it.
+    pub to: usize,
+    /// Items that were sent and that the step has not begun with. In a run of several processes they are counted by the process that
+    /// sent them, and subtracted by the one that took them: only the sum over all processes says how many are on their way.
+    pub in_flight_items: i64,
+}
+
+/// A failure of a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FailureSnapshot {
+    /// The number of failures before it.
+    pub number: u64,
+    /// When it was, milliseconds since the epoch.
+    pub time_ms: u64,
+    /// `skipped`, `dead letter` or `failed`.
+    pub outcome: &'static str,
+    /// The name of the step; empty for a failure that no step caused.
+    pub step: String,
+    /// The key, shortened.
+    pub key: Option<String>,
+    /// The item, shortened.
+    pub item: Option<String>,
+    /// The error, shortened.
+    pub error: String,
+    /// The end of its traceback.
+    pub traceback: Option<String>,
+}
+
+/// A restart of a flow by its supervisor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Restart {
+    /// When the flow had ended, milliseconds since the epoch.
+    pub time_ms: u64,
+    /// Why.
+    pub cause: String,
 }
 
 /// What a flow is doing.
@@ -44,6 +101,18 @@ pub enum State {
     Running,
     /// It was asked to end, or has failed.
     Ending,
+}
+
+impl State {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Ending => "ending",
+        }
+    }
 }
 
 /// What limits a flow.
@@ -66,6 +135,17 @@ pub enum Mark {
     Cause,
     /// It could do more, and waits for the step that limits the flow.
     Waiting,
+}
+
+impl Mark {
+    /// The mark of this name.
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            "cause" => Mark::Cause,
+            "waiting" => Mark::Waiting,
+            _ => Mark::None,
+        }
+    }
 }
 
 /// A source, step or sink.
@@ -93,6 +173,12 @@ pub struct StepSnapshot {
     pub ages: Option<Ages>,
     /// Items skipped by the error policies skip and dead letter, since the start.
     pub skipped: u64,
+    /// Of these, the items that were passed on as dead letters.
+    pub dead_letters: u64,
+    /// The keys of its state, if it has one and knows it.
+    pub keys: Option<u64>,
+    /// The bytes of keys and states in the state directory, if the step knows them.
+    pub state_bytes: Option<u64>,
     /// Items that were too late for their windows, since the start.
     pub late: u64,
     /// Connections or inputs that were closed because of invalid data, since the start.
@@ -107,7 +193,10 @@ pub struct StepSnapshot {
 /// A worker thread.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WorkerSnapshot {
-    /// Its number.
+    /// The number of its process, on the page of process 0 of a run of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
+    /// Its number, over all processes there.
     pub worker: usize,
     /// The share of its time that it spent in steps, from 0 to 1.
     pub busy: f64,
@@ -191,6 +280,8 @@ pub struct EpochSnapshot {
     pub saving_seconds: f64,
     /// Seconds that they waited for the disk since the start.
     pub syncing_seconds: f64,
+    /// Seconds since the last commit of this run; none before the first one.
+    pub since_commit_seconds: Option<f64>,
     /// Seconds since the last epoch ended.
     pub age_seconds: f64,
     /// The configured length of an epoch, in seconds.

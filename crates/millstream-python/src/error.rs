@@ -73,6 +73,19 @@ fn exception_in(py: Python<'_>, cause: &(dyn std::error::Error + 'static)) -> Op
     None
 }
 
+/// The traceback of the exception that is the cause of a failure, as Python prints it.
+pub(crate) fn traceback(cause: &Cause) -> Option<String> {
+    locked(|py| {
+        let raised = exception_in(py, cause.as_ref())?;
+        let module = py.import("traceback").ok()?;
+        let lines = module
+            .call_method1("format_exception", (raised.into_value(py),))
+            .ok()?;
+        let lines: Vec<String> = lines.extract().ok()?;
+        Some(lines.concat())
+    })
+}
+
 /// An exception as a cause.
 pub(crate) fn cause(error: PyErr) -> Box<dyn std::error::Error + Send + Sync> {
     Box::new(PythonError(error))

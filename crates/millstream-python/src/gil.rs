@@ -6,12 +6,41 @@
 //! may wait: reading a socket or a file, writing to one. A worker that sleeps holds nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_flow::Running;
+use millstream_flow::clock::now_ns;
 use millstream_flow::run::Wrapper;
 use pyo3::prelude::*;
 use send_wrapper::SendWrapper;
+
+/// Whether waits for the lock are measured, for a profile.
+static MEASURED: AtomicBool = AtomicBool::new(false);
+/// The time of these waits of all threads in nanoseconds, and their number.
+static WAITED: (AtomicU64, AtomicU64) = (AtomicU64::new(0), AtomicU64::new(0));
+
+/// Begins or ends to measure the waits for the lock; returns their seconds and their number so far.
+#[pyfunction]
+pub(crate) fn measure_lock_waits(measured: bool) -> (f64, u64) {
+    MEASURED.store(measured, Ordering::Relaxed);
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    (read(&WAITED.0) as f64 / 1e9, read(&WAITED.1))
+}
+
+/// The time at which a wait begins, if it is measured.
+fn wait_begins() -> Option<u64> {
+    MEASURED.load(Ordering::Relaxed).then(now_ns)
+}
+
+fn wait_ends(began_ns: Option<u64>) {
+    if let Some(began_ns) = began_ns {
+        WAITED
+            .0
+            .fetch_add(now_ns().saturating_sub(began_ns), Ordering::Relaxed);
+        WAITED.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// Runs `work` with the lock. Cheap where the thread holds it already.
 pub(crate) fn locked<R>(work: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
@@ -27,7 +56,15 @@ pub(crate) fn locked_while_alive<R>(work: impl for<'py> FnOnce(Python<'py>) -> R
 pub(crate) fn unlocked<R>(work: impl FnOnce() -> R) -> R {
     // Neither the closure nor its result leaves this thread: the wrappers assert that to the type checker.
     let work = SendWrapper::new(work);
-    Python::attach(|py| py.detach(move || SendWrapper::new((work.take())()))).take()
+    let (result, began_ns) = Python::attach(|py| {
+        py.detach(move || {
+            let result = (work.take())();
+            SendWrapper::new((result, wait_begins()))
+        })
+    })
+    .take();
+    wait_ends(began_ns);
+    result
 }
 
 /// What is wrapped around the life of each worker thread.
@@ -37,7 +74,13 @@ pub(crate) fn around_worker() -> Wrapper {
 
 /// What is wrapped around each turn of an operator.
 pub(crate) fn around_turn() -> Wrapper {
-    Arc::new(|turn| locked(|_| turn()))
+    Arc::new(|turn| {
+        let began_ns = wait_begins();
+        locked(|_| {
+            wait_ends(began_ns);
+            turn();
+        });
+    })
 }
 
 /// Waits until the flow has ended, `limit` at most; true when it has.

@@ -11,7 +11,7 @@ use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::join::Side;
 use millstream_flow::key::{AnyKey, Key, key_of_worker};
 use millstream_flow::state::{KeyLogic, Keyed, Outputs};
-use millstream_flow::step::{Context, Stateful, Step};
+use millstream_flow::step::{Context, StateSize, Stateful, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::time::BEFORE_ALL;
 use millstream_flow::{Failure, FlowError, Timed};
@@ -419,6 +419,9 @@ where
     L: KeyLogic<PyKey, Out = Py<PyAny>, Error = PyErr>,
     L::In: Item,
 {
+    fn size(&self) -> Option<StateSize> {
+        Some(self.keyed.size())
+    }
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         locked(|_| self.keyed.save(&self.policy.step, changes))
     }

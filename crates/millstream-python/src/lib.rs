@@ -65,6 +65,8 @@ mod _millstream {
     #[pymodule_export]
     use crate::flow::Flow;
     #[pymodule_export]
+    use crate::gil::measure_lock_waits;
+    #[pymodule_export]
     use crate::journal::{Journal, JournalCursor, JournalReader, JournalRecord};
     #[cfg(feature = "kafka")]
     #[pymodule_export]

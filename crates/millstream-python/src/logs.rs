@@ -3,6 +3,8 @@
 //! Invariant: a thread that logs never waits for the interpreter. An event below the level of the loggers costs one comparison; one
 //! above it is text in a queue, from which a separate thread passes it to Python. A full queue drops events and logs their number.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
@@ -36,12 +38,15 @@ enum LogMessage {
     Flush(std::sync::mpsc::Sender<()>),
 }
 
+/// Names and values.
+type Fields = Vec<(&'static str, String)>;
+
 #[derive(Default)]
 struct LogRecord {
     target: &'static str,
     level: u8,
     message: String,
-    fields: Vec<(&'static str, String)>,
+    fields: Fields,
     file: &'static str,
     line: u32,
 }
@@ -178,6 +183,42 @@ fn emit(py: Python<'_>, record: &LogRecord) -> PyResult<()> {
     logs.call_method1(intern!(py, "emit"), about).map(drop)
 }
 
+/// The spans that are open, such as that of each worker, with their fields.
+#[derive(Default)]
+struct Spans {
+    last: u64,
+    fields: BTreeMap<u64, Fields>,
+}
+
+static SPANS: Mutex<Spans> = Mutex::new(Spans {
+    last: 0,
+    fields: BTreeMap::new(),
+});
+
+thread_local! {
+    /// The spans that this thread is in, the outermost first.
+    static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Adds to an event the fields of the spans that its thread is in, unless it has them itself.
+fn add_fields_of_spans(line: &mut LogRecord) {
+    let entered = ENTERED.with_borrow(Vec::clone);
+    if entered.is_empty() {
+        return;
+    }
+    let spans = SPANS.lock().unwrap_or_else(PoisonError::into_inner);
+    for (name, value) in entered
+        .iter()
+        .rev()
+        .filter_map(|id| spans.fields.get(id))
+        .flatten()
+    {
+        if line.fields.iter().all(|(known, _)| known != name) {
+            line.fields.push((name, value.clone()));
+        }
+    }
+}
+
 /// The subscriber of the whole process.
 struct Bridge;
 
@@ -188,8 +229,18 @@ impl Subscriber for Bridge {
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(level())
     }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, about: &Attributes<'_>) -> Id {
+        let mut fields = LogRecord::default();
+        about.record(&mut fields);
+        let mut spans = SPANS.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.last += 1;
+        let id = spans.last;
+        spans.fields.insert(id, fields.fields);
+        Id::from_u64(id)
+    }
+    fn try_close(&self, id: Id) -> bool {
+        let mut spans = SPANS.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.fields.remove(&id.into_u64()).is_some()
     }
     fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -203,6 +254,7 @@ impl Subscriber for Bridge {
             ..LogRecord::default()
         };
         event.record(&mut line);
+        add_fields_of_spans(&mut line);
         let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, sender)) = &*queue
             && let Err(TrySendError::Full(_)) = sender.try_send(LogMessage::Record(line))
@@ -210,8 +262,12 @@ impl Subscriber for Bridge {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
+    fn enter(&self, id: &Id) {
+        ENTERED.with_borrow_mut(|entered| entered.push(id.into_u64()));
+    }
+    fn exit(&self, id: &Id) {
+        ENTERED.with_borrow_mut(|entered| entered.retain(|other| *other != id.into_u64()));
+    }
 }
 
 impl Visit for LogRecord {

@@ -1,6 +1,6 @@
 //! The server of the page of a flow.
 
-use millstream_observe::{ObserveError, Observer as Engine, http};
+use millstream_observe::{ObserveError, Observer as Engine, Restart, http};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -37,6 +37,13 @@ impl Observer {
     #[getter]
     fn address(&self) -> &str {
         self.engine.address()
+    }
+
+    /// Shows how often a supervisor has started the flow again: the last times, in milliseconds since 1970, and causes, the newest first.
+    fn show_restarts(&self, count: u64, restarts: Vec<(u64, String)>) {
+        let restart = |(time_ms, cause)| Restart { time_ms, cause };
+        self.engine
+            .show_restarts(count, restarts.into_iter().map(restart).collect());
     }
 
     /// Stops the server.

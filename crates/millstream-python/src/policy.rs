@@ -83,7 +83,10 @@ impl OnErrorOption {
             _ => None,
         };
         Ok(ErrorHandler {
-            policy: making.policy(&engine)?,
+            policy: match &dead {
+                Some(_) => making.policy(&engine)?.with_own_dead_letters(),
+                None => making.policy(&engine)?,
+            },
             step: making.info.name.clone(),
             tolerant: self.tolerant(),
             dead,

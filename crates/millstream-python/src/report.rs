@@ -67,6 +67,19 @@ impl Report {
         from_json(py, &self.to_json())?.get_item("workers")
     }
 
+    /// In process 0 of several: the reports of the other processes, each a dict as [`to_json`](Self::to_json) has it, with
+    /// the number of its process under ``process``. A process that ends more than 5 s later is missing.
+    #[getter]
+    fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let reports = self.report.others.iter().map(|(process, report)| {
+            let mut report = report.clone();
+            report["process"] = (*process).into();
+            report
+        });
+        let reports: Vec<serde_json::Value> = reports.collect();
+        from_json(py, &serde_json::Value::from(reports).to_string())
+    }
+
     /// Returns the metrics of a step, summed over all workers.
     ///
     /// Args:
@@ -110,6 +123,18 @@ impl Report {
     ///     'count'
     fn to_json(&self) -> String {
         self.report.to_json().to_string()
+    }
+
+    /// Draws the rates and the latencies of the steps as a picture, with matplotlib.
+    ///
+    /// Returns:
+    ///     The figure of matplotlib, which a notebook shows.
+    ///
+    /// Raises:
+    ///     ImportError: matplotlib is not installed.
+    fn plot<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let plot = slf.py().import("millstream._plot")?;
+        plot.call_method1("plot", (slf,))
     }
 
     fn __str__(&self) -> String {

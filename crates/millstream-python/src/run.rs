@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 
 use crate::clock::VirtualClock;
 use crate::cluster::Place;
-use crate::error::{to_python, usage};
+use crate::error::{to_python, traceback, usage};
 use crate::flow::Flow;
 use crate::gil;
 use crate::logs;
@@ -208,6 +208,7 @@ fn options(
         hold: Some(gil::around_turn()),
         release: Some(gil::around_wait()),
         signals: false,
+        traceback: Some(Arc::new(traceback)),
         recovery: recovery
             .map(|saving| saving.recovery(py, stopper))
             .transpose()?,
@@ -280,11 +281,12 @@ pub(crate) fn start(
     spin: bool,
     clock: Option<&Bound<'_, VirtualClock>>,
     recovery: Option<Saving>,
+    observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Handle> {
     let py = flow.py();
     let options = options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?;
     let engine = flow.get().engine.clone();
-    let running = gil::unlocked(|| engine.start(options)).map_err(|error| to_python(py, error))?;
+    let running = begin(py, &engine, options, observer)?;
     Ok(Handle {
         control: running.control(),
         running: Mutex::new(Some(running)),

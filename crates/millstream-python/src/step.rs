@@ -6,13 +6,13 @@
 //! the rest of the iterator tells which item it failed on, at no cost for other items.
 
 use millstream_flow::checkpoint::{Changes, Restore};
-use millstream_flow::step::{Context, Stateful, Step};
+use millstream_flow::step::{Context, StateSize, Stateful, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyIterator, PyList, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
@@ -392,6 +392,14 @@ impl Step<PyBatch, PyBatch> for Kernel {
 }
 
 impl Stateful for Kernel {
+    fn size(&self) -> Option<StateSize> {
+        let states = self.states.as_ref()?;
+        let keys = locked(|py| Some(states.bind(py).cast::<PyDict>().ok()?.len()))?;
+        Some(StateSize {
+            keys: keys as u64,
+            bytes: None,
+        })
+    }
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         match &mut self.tracked {
             Some(tracked) => tracked.save(&self.policy.step, changes, cx),

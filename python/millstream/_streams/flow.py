@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from .. import _millstream
 from .._adapter import SourceFunction
 from .._errors import FlowUsageError
@@ -43,6 +45,7 @@ class Flow(Verbs):
 
     def __init__(self, name: str) -> None:
         self._flow = _millstream.Flow(name)
+        self._running: ref[Running] | None = None
 
     @property
     def name(self) -> str:
@@ -99,6 +102,9 @@ class Flow(Verbs):
         sync: bool = True,
         drop_state: Iterable[str] = (),
         fresh: bool = False,
+        http: str | None = None,
+        http_token: str | None = None,
+        http_open: bool = False,
     ) -> Running:
         """Starts the flow on threads of its own and returns at once.
 
@@ -113,6 +119,9 @@ class Flow(Verbs):
             sync: whether a commit survives a loss of power.
             drop_state: the steps whose saved state is dropped.
             fresh: whether all saved state of this flow is dropped.
+            http: an address at which a page shows the flow until it has ended and was waited for.
+            http_token: a token that readers of that page must have.
+            http_open: whether other machines may read the page without a token.
 
         Returns:
             The running flow, which can be stopped and waited for.
@@ -130,11 +139,21 @@ class Flow(Verbs):
             ...     except TimeoutError:
             ...         pass  # it has no end: the block stops it
         """
+        from .._observed import observed
         from .._run_options import checked
         from .._running import Running
 
         saving = checked(workers, state, epoch, sync, drop_state, fresh)
-        return Running(_millstream.start(self._flow, workers, spin, clock, saving))
+        observer = observed(http, http_token, http_open)
+        try:
+            native = _millstream.start(self._flow, workers, spin, clock, saving, observer)
+        except BaseException:
+            if observer is not None:
+                observer.stop()
+            raise
+        running = Running(native, observer)
+        self._running = ref(running)
+        return running
 
     def describe(self, format: Literal["text", "json", "mermaid", "svg"] = "text") -> str:
         """Returns the graph of the flow.
@@ -166,5 +185,11 @@ class Flow(Verbs):
         return f"<flow {self.name}>"
 
     def _repr_html_(self) -> str:
-        """The picture of the flow in a notebook."""
-        return self._flow.describe("svg")
+        """The picture of the flow in a notebook; while it runs after ``start``, with its counters."""
+        picture = self._flow.describe("svg")
+        running = None if self._running is None else self._running()
+        if running is None or running.has_ended:
+            return picture
+        from .._plot import table
+
+        return picture + table(running.report())

@@ -1,5 +1,7 @@
 //! `millstream-bench market-spread`.
 
+mod watched;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -51,6 +53,10 @@ pub struct Args {
     /// Show the flow on a page at this address, to measure what that costs.
     #[arg(long, value_name = "ADDR", conflicts_with = "python")]
     http: Option<String>,
+    /// What a page costs that is open: this many pairs of runs in turns, without and with a page that is followed and whose metrics
+    /// are read each second.
+    #[arg(long, value_name = "PAIRS", conflicts_with_all = ["python", "http", "runs"], value_parser = clap::value_parser!(u32).range(1..=100))]
+    watched: Option<u32>,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -95,6 +101,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         false => in_process::run,
     };
     let program = programs::millstream().map_err(Failure::failed)?;
+    if let Some(count) = args.watched {
+        let pairs = watched::pairs(&stop, &plan, &program, count)?;
+        if pairs.rates.is_empty() {
+            return report::nothing_measured("millstream-bench market-spread");
+        }
+        return report::print(&pairs, &pairs.to_string(), args.json);
+    }
     let mut runs = Vec::new();
     for _ in 0..args.runs {
         runs.extend(rig::run_until(&stop, &plan, &program, measure)?);

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use super::Recovery;
-use super::division::{check_division, clear_stopped, write_stopped};
+use super::division::{check_division, check_gathered, clear_stopped, write_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::replica::Replicated;
-use super::resume::{Dealt, Resume, rename_saved};
+use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
-use super::store::Store;
+use super::store::{Store, failed};
 use crate::cluster::{Event, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
-use crate::key::{Key, Shards};
+use crate::key::Shards;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
 
@@ -74,21 +74,32 @@ pub(crate) fn resume(
     let mut start = Start::new(store);
     start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
-    let divided = match (membership, &joined) {
-        (Some(membership), Some(joined)) => {
-            let commit = &start.commit;
-            Some(divide(parts, commit, options, membership, workers, joined)?)
-        }
+    let division = match (membership, &joined) {
+        (Some(membership), Some(joined)) => Some(divide(
+            parts,
+            &start.commit,
+            options,
+            membership,
+            workers,
+            joined,
+        )?),
         _ => None,
     };
-    let (division, dealt) = divided.unzip();
     start.has_changes |= match (&division, &start.commit.division) {
-        (Some(now), Some(before)) => now.partitions != before.partitions,
+        (Some(now), Some(before)) => {
+            (&now.partitions, &now.read_by_first) != (&before.partitions, &before.read_by_first)
+        }
         (now, before) => now.is_some() != before.is_some(),
     };
     start.commit.division = division;
     let all_workers = workers * membership.map_or(1, |membership| membership.processes);
-    let recordings = begin(parts, &start.commit, options, (all_workers, time_ns))?;
+    let recordings = begin(
+        parts,
+        &start.commit,
+        options,
+        membership,
+        (all_workers, time_ns),
+    )?;
     // A sink that has resumed has one state, whatever each worker had prepared.
     let sinks = parts.sinks.resume(parts.nodes, &start.commit)?;
     // The initial state of a sink that is new in the flow must be committed before the sink is written to.
@@ -120,7 +131,6 @@ pub(crate) fn resume(
         .map_or(commit.epoch, |joined| joined.epoch + 1);
     (resume.epoch, resume.ends_here, resume.moved) = (base, ends_here, moved);
     resume.lockstep = options.epoch.is_zero();
-    resume.dealt = dealt.unwrap_or_default();
     Ok(ResumedRun {
         store,
         resume,
@@ -223,13 +233,18 @@ impl Start {
         if commit.is_new_division() {
             self.has_changes = true;
             let process = commit.division.as_ref().map(|division| division.process);
-            commit.take_outputs(process, |sink| parts.sinks.scope(parts.nodes, sink));
+            commit.take_outputs(process, |sink| parts.sinks.ownership(parts.nodes, sink));
         }
         for step in &options.drop {
             self.changes.push(record::drop_step(step));
             forget(commit, step);
         }
         check(flow, parts, &self.store, commit, options)?;
+        if commit.division.is_some() && !options.fresh {
+            let ownership = |sink: &str| parts.sinks.ownership(parts.nodes, sink);
+            let checked = check_gathered(commit, ownership);
+            checked.map_err(|cause| failed(&options.dir, cause))?;
+        }
         if options.fresh {
             let dropped = forget_all(commit, self.store.saved().steps());
             self.changes.extend(dropped);
@@ -343,9 +358,8 @@ fn lost_coordinator() -> FlowError {
     }
 }
 
-/// Divides the partitions of all sources among the workers of all processes: those that the run before has read stay with
-/// their workers, and others are dealt by their names, as during a run. In the first run on a division they are dealt in turn. All
-/// processes come to the same result. Returns the workers of each source's partitions as well.
+/// Divides the partitions of all sources among the processes of the run. Where another process would read a partition than
+/// before, it does not have its position: that is an error.
 fn divide(
     parts: &FlowParts<'_>,
     commit: &Commit,
@@ -353,7 +367,7 @@ fn divide(
     membership: Membership,
     workers: usize,
     joined: &Joined,
-) -> Result<(Division, Dealt), FlowError> {
+) -> Result<Division, FlowError> {
     let before = commit.division.as_ref();
     let mut division = Division {
         cluster: joined.cluster,
@@ -363,46 +377,42 @@ fn divide(
         workers,
         members: before.map_or_else(Vec::new, |before| before.members.clone()),
         partitions: Vec::new(),
+        read_by_first: Vec::new(),
     };
-    let before = before.filter(|before| !before.partitions.is_empty());
-    let all = workers * membership.processes;
-    let mut dealt = Dealt::new();
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
-        let names = source.partitions(all);
+        if source.in_one_process() {
+            division.read_by_first.push(this.name.clone());
+        }
+        let names = source.partitions(workers * membership.processes);
         let mut names = names.map_err(|cause| open_error(this, cause))?;
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
-        let known = before.into_iter();
-        let mut saved: Vec<&str> = known
-            .flat_map(|before| before.partitions_of(&this.name))
-            .collect();
+        let known = before.map_or(&[][..], |before| before.partitions_of(&this.name));
+        let mut saved: Vec<&str> = known.iter().map(String::as_str).collect();
         saved.extend(&marks);
         rename_saved(&mut names, &saved, |name, saved| {
             source.is_same_partition(name, saved)
         });
-        let worker = |(turn, name): (usize, &String)| match before {
-            None => turn % all,
-            Some(before) => before.worker(&this.name, name).unwrap_or_else(|| {
-                let hash = name.stable_hash();
-                commit.shards.worker(hash, all)
-            }),
-        };
-        let readers: Vec<usize> = names.iter().enumerate().map(worker).collect();
-        if before.is_some() {
-            for (name, worker) in names.iter().zip(&readers) {
-                let reader = worker / workers.max(1);
-                let is_known = before.is_some_and(|it| it.worker(&this.name, name).is_some());
-                if !is_known && reader != membership.process && marks.contains(&&**name) {
+        if let Some(before) = before.filter(|before| !before.partitions.is_empty()) {
+            for (number, name) in names.iter().enumerate() {
+                let (reader, had) = (
+                    division.reader_of(&this.name, number),
+                    before.reader(&this.name, name),
+                );
+                let is_moved = match had {
+                    Some(had) => had != reader,
+                    None => marks.contains(&&**name) && reader != membership.process,
+                };
+                if is_moved {
                     return Err(moved_partition(options, membership, &this.name, name));
                 }
             }
         }
-        division.deal(&this.name, names, &readers);
-        dealt.insert(this.name.clone(), readers);
+        division.partitions.push((this.name.clone(), names));
     }
-    Ok((division, dealt))
+    Ok(division)
 }
 
 fn moved_partition(
@@ -466,16 +476,21 @@ pub(crate) fn notify_sources(
     Ok(())
 }
 
-/// Notifies the sources that a run begins.
+/// Notifies the sources that a run begins, those of one process in process 0 only.
 fn begin(
     parts: &FlowParts<'_>,
     commit: &Commit,
     options: &Recovery,
+    membership: Option<Membership>,
     (workers, time_ns): (usize, i64),
 ) -> Result<Recordings, FlowError> {
+    let is_first = membership.is_none_or(|membership| membership.process == 0);
     let mut recordings = Vec::new();
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
+        if !is_first && source.in_one_process() {
+            continue;
+        }
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);

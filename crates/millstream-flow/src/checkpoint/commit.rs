@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
-use super::record::{Commit, SinkMark, SourceMark};
+use super::record::{Commit, SourceMark};
 
 use super::replica::Replicated;
 use super::sinks::Sinks;
@@ -122,7 +122,7 @@ impl Committer {
                 && self.shared.as_ref().is_none_or(SharedCommits::may_raise);
             if let Some(has_output) = self.drained(&mut pending, may_raise, had_ended) {
                 self.end(has_output);
-            } else if left.is_zero() && may_raise {
+            } else if may_raise && (left.is_zero() || self.control.take_commit_request()) {
                 since = now_ns();
                 self.raise(Raise::Next);
             }
@@ -309,6 +309,15 @@ impl Committer {
         let cost = self.timer.committed(self.store.take_cost());
         let epoch = self.commit.epoch;
         self.control.progress.epoch_ended(Some((epoch, cost)));
+        tracing::debug!(
+            flow = self.flow.as_str(),
+            epoch,
+            bytes = cost.bytes,
+            waiting_ns = cost.waiting_ns,
+            commit_ns = cost.commit_ns,
+            syncing_ns = cost.sync_ns,
+            "epoch {epoch} is committed"
+        );
         Ok(())
     }
 
@@ -355,17 +364,12 @@ impl Committer {
             }
         }
         for (writer, token) in &part.tokens {
-            let name = writer.name(&self.nodes);
             let worker = part.worker;
-            let mark = SinkMark {
-                sink: name.clone(),
-                worker,
-                token: token.clone(),
-            };
+            let mark = self.sinks.mark(*writer, &self.nodes, worker, token.clone());
             match next
                 .sinks
                 .iter_mut()
-                .find(|mark| mark.sink == name && mark.worker == worker)
+                .find(|known| known.sink == mark.sink && known.worker == worker)
             {
                 Some(known) => *known = mark,
                 None => next.sinks.push(mark),

@@ -138,7 +138,7 @@ impl Moved {
     /// Whether process 0 reads all partitions of a source before and after.
     fn stays(&self, source: &str, commit: &Commit, from: usize, to: Layout) -> bool {
         let known = match &self.division {
-            Some(division) => division.partitions_of(source).count(),
+            Some(division) => division.partitions_of(source).len(),
             None => 0,
         };
         let marks = commit.sources.iter();

@@ -9,12 +9,13 @@
 //!              3     drop: name of the step; earlier records of it are superseded
 //!              4     commit: MessagePack; all before it counts
 //!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
-//!              6     prepared: as commit, in version 4; it counts once a commit of its epoch and run follows
+//!              6     prepared: as commit, in version 4, 5 or 6; it counts once a commit of its epoch and run follows
 //!
 //! position of a source in a commit: an integer, or in version 3 binary: Position::encode
-//! a commit of one process among several, or of a state that was divided anew, has version 4
-//! commits and states with another number of shards than 256 have version 5
-//! entry: shard u8 (u16 in version 5, which states have with more than 256 shards), tag u8, born u64, length of key u32, key, [length of state u32, state]
+//! a commit of one process among several, or of a state that was divided anew, has version 4, or 5 with a gathered sink
+//! commits and states with another number of shards than 256 have version 6
+//! entry: shard u8 (u16 in version 6, which states have with more than 256 shards), tag u8, born u64, length of key u32, key,
+//!        [length of state u32, state]
 //! ```
 //!
 //! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else the encoding of the
@@ -37,6 +38,8 @@ const PREPARED: u8 = 6;
 const VERSION_OF_POSITIONS: u8 = 3;
 /// The version of a commit of one process among several.
 const VERSION_OF_DIVISION: u8 = 4;
+/// The version of such a commit with the token of a gathered sink, and the newest that this program reads.
+const VERSION_OF_GATHERED: u8 = 5;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +91,9 @@ pub struct SinkMark {
     pub worker: usize,
     /// The token, in the sink's own format.
     pub token: Vec<u8>,
+    /// Whether process 0 writes the output of all processes. False in a run of one process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gathered: bool,
 }
 
 /// The event time of a step or of a partition of a source.
@@ -129,52 +135,37 @@ pub struct Division {
     /// Process 0 only: the last epoch in which each process had changes.
     #[serde(default)]
     pub members: Vec<u64>,
-    /// The sources with the names of their partitions in this run, in the order in which they are dealt to the workers of all
-    /// processes; an empty name has the turn of a worker that gets none. Empty until the first run on a divided state, in
-    /// which each directory has the positions of all partitions.
+    /// The sources with the names of their partitions in this run, in the order in which workers read them; empty until
+    /// the first run on a divided state, in which each directory has the positions of all partitions.
     #[serde(default)]
     pub partitions: Vec<(String, Vec<String>)>,
+    /// The sources that process 0 alone reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_by_first: Vec<String>,
 }
 
 impl Division {
-    /// The partitions of a source in this run.
-    pub(crate) fn partitions_of(&self, source: &str) -> impl Iterator<Item = &str> {
-        let names = self.turns_of(source).iter();
-        names.filter(|name| !name.is_empty()).map(String::as_str)
+    /// The process that reads the partition with this number of a source.
+    #[must_use]
+    pub fn reader_of(&self, source: &str, partition: usize) -> usize {
+        match self.read_by_first.iter().any(|name| name == source) {
+            true => 0,
+            false => partition % (self.processes * self.workers).max(1) / self.workers.max(1),
+        }
     }
 
-    fn turns_of(&self, source: &str) -> &[String] {
+    /// The partitions of a source in this run.
+    pub(crate) fn partitions_of(&self, source: &str) -> &[String] {
         let found = self.partitions.iter().find(|(of, _)| of == source);
         found.map_or(&[], |(_, names)| names)
-    }
-
-    /// The worker, counted over all processes, that read a partition; `None` if the run did not begin with it.
-    pub(crate) fn worker(&self, source: &str, partition: &str) -> Option<usize> {
-        let mut names = self.turns_of(source).iter();
-        let turn = names.position(|name| name == partition)?;
-        Some(turn % (self.processes * self.workers).max(1))
     }
 
     /// The process that read a partition; `None` if the run did not begin with it.
     #[must_use]
     pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
-        let worker = self.worker(source, partition)?;
-        Some(worker / self.workers.max(1))
-    }
-
-    /// Deals the partitions of a source, which `workers` read.
-    pub(crate) fn deal(&mut self, source: &str, names: Vec<String>, workers: &[usize]) {
-        let all = (self.processes * self.workers).max(1);
-        let mut turns: Vec<String> = Vec::new();
-        for (name, worker) in names.into_iter().zip(workers) {
-            let is_free = |turn: &usize| turns.get(*turn).is_none_or(String::is_empty);
-            let turn = (*worker..).step_by(all).find(is_free).unwrap_or_default();
-            if turns.len() <= turn {
-                turns.resize(turn + 1, String::new());
-            }
-            turns[turn] = name;
-        }
-        self.partitions.push((source.to_owned(), turns));
+        let mut names = self.partitions_of(source).iter();
+        let number = names.position(|name| name == partition)?;
+        Some(self.reader_of(source, number))
     }
 }
 
@@ -397,8 +388,8 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
     let mut marks = commit.sources.iter();
     let is_divided = commit.division.is_some() || !commit.outputs.is_empty();
     let version = match marks.all(|mark| mark.position.number().is_some()) {
+        _ if is_divided => version_of_division(commit),
         _ if !commit.shards.is_default() => VERSION_OF_SHARDS,
-        _ if is_divided => VERSION_OF_DIVISION,
         true => VERSION,
         false => VERSION_OF_POSITIONS,
     };
@@ -407,11 +398,18 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
 
 /// Encodes a record that prepares the records before it: they count once a commit of the same epoch and run follows.
 pub(crate) fn prepared(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    let version = match commit.shards.is_default() {
-        true => VERSION_OF_DIVISION,
-        false => VERSION_OF_SHARDS,
-    };
-    end(version, PREPARED, commit)
+    end(version_of_division(commit), PREPARED, commit)
+}
+
+/// The version of a commit of one process among several.
+fn version_of_division(commit: &Commit) -> u8 {
+    let before = commit.outputs.iter().flat_map(|outputs| &outputs.sinks);
+    let is_gathered = commit.sinks.iter().chain(before).any(|mark| mark.gathered);
+    match is_gathered {
+        _ if !commit.shards.is_default() => VERSION_OF_SHARDS,
+        true => VERSION_OF_GATHERED,
+        false => VERSION_OF_DIVISION,
+    }
 }
 
 /// Encodes the end of an epoch.

@@ -11,9 +11,6 @@ use crate::state::codec::Codecs;
 use crate::state::restore::{SavedKey, SavedStates};
 use crate::time::BEFORE_ALL;
 
-/// The workers, counted over all processes, that read the partitions of each source that a run begins with.
-pub(crate) type Dealt = HashMap<String, Vec<usize>>;
-
 /// The point from which a run resumes.
 pub(crate) struct Resume {
     /// The saved states, in a run that saves the state of its steps.
@@ -34,8 +31,6 @@ pub(crate) struct Resume {
     pub(crate) codecs: Codecs,
     /// The shards into which keys are divided.
     pub(crate) shards: Shards,
-    /// The readers of partitions, in a run of several processes; in turn in others.
-    pub(crate) dealt: Dealt,
 }
 
 impl Resume {
@@ -52,7 +47,6 @@ impl Resume {
             lockstep: true,
             codecs,
             shards: Shards::default(),
-            dealt: Dealt::new(),
         }
     }
 
@@ -75,7 +69,6 @@ impl Resume {
             lockstep: false,
             codecs,
             shards: commit.shards,
-            dealt: Dealt::new(),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error::{Cause, shorten};
 use crate::framing::Frames;
 use crate::policy::OnError;
 use crate::run::control::Control;
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
 use crate::source::{
@@ -147,6 +148,9 @@ where
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
     }
+    fn lag(&self) -> Option<Lag> {
+        self.inner.lag()
+    }
     fn position(&self) -> Result<Position, Cause> {
         self.inner.position()
     }
@@ -231,6 +235,9 @@ where
     }
     fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
         self.sink.join(membership)
+    }
+    fn in_one_process(&self) -> bool {
+        self.sink.in_one_process()
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         self.sink.output(recovery)

@@ -44,6 +44,7 @@ pub use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::framing::Framing;
 use crate::run::control::lock;
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
 use first_bytes::FirstBytes;
@@ -302,6 +303,9 @@ fn compare(first_bytes: Option<FirstBytes>, path: &Path) -> Result<(), Cause> {
     }
 }
 
+/// The number of waiting files whose bytes are counted in the lag.
+const LAG_FILES_MAX: usize = 64;
+
 /// One partition of a directory.
 struct DirectoryPartition<B, F> {
     source: ReadDirectory<F>,
@@ -444,6 +448,22 @@ impl<B, F: Format<B>> Partition<B> for DirectoryPartition<B, F> {
     }
     fn next_awake(&self) -> Option<u64> {
         self.awake
+    }
+    fn lag(&self) -> Option<Lag> {
+        // Files that were found and are not begun; of very many only the first ones are counted.
+        let length = |(name, from): &(String, u64)| {
+            let about = std::fs::metadata(self.source.dir.join(name)).ok()?;
+            Some(about.len().saturating_sub(*from))
+        };
+        let waiting = self.waiting.iter().take(LAG_FILES_MAX).filter_map(length);
+        let current = match &self.current {
+            Some((_, file)) => file.lag()?.bytes?,
+            None => 0,
+        };
+        Some(Lag {
+            bytes: Some(waiting.sum::<u64>() + current),
+            ..Lag::default()
+        })
     }
     fn position(&self) -> Result<Position, Cause> {
         Ok(self.position.into())

@@ -22,6 +22,7 @@ use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
 use crate::run::control::{Control, lock};
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
@@ -217,16 +218,27 @@ impl Partition<Frames> for FilePartition {
         *batch = self.held.take_first(events.limit());
         Ok(Next::Batch)
     }
+    fn lag(&self) -> Option<Lag> {
+        let bytes = self.file.length()?.saturating_sub(self.passed_to());
+        Some(Lag {
+            bytes: Some(bytes),
+            ..Lag::default()
+        })
+    }
     fn position(&self) -> Result<Position, Cause> {
-        let offset = match self.held.spans.first() {
-            Some((start, _)) => self.held_from(*start),
-            None => self.read_to(),
-        };
-        Ok(offset.into())
+        Ok(self.passed_to().into())
     }
 }
 
 impl FilePartition {
+    /// The offset in the file of the first byte that was not passed on.
+    fn passed_to(&self) -> u64 {
+        match self.held.spans.first() {
+            Some((start, _)) => self.held_from(*start),
+            None => self.read_to(),
+        }
+    }
+
     /// The offset in the file of the first byte that is not divided into frames.
     fn read_to(&self) -> u64 {
         self.start + self.cutter.offset()

@@ -31,6 +31,7 @@ use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::{Control, lock};
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
 use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
@@ -140,6 +141,7 @@ impl Source<Frames> for ReadJournal {
             (None, false) => Some(journal.next()?),
         };
         Ok(Box::new(JournalPartition {
+            journal,
             reader,
             followed: followed.filter(|followed| !followed.at_commits),
             end,
@@ -200,6 +202,7 @@ impl Recording for Followed {
 }
 
 struct JournalPartition {
+    journal: Journal,
     reader: Reader,
     /// The cursor that is moved with each batch.
     followed: Option<Arc<Followed>>,
@@ -241,6 +244,14 @@ impl Partition<Frames> for JournalPartition {
     }
     fn next_awake(&self) -> Option<u64> {
         Some(self.awake)
+    }
+    fn lag(&self) -> Option<Lag> {
+        let next = self.journal.next().ok()?;
+        let end = self.end.map_or(next, |end| end.min(next));
+        Some(Lag {
+            records: Some(end.saturating_sub(self.reader.position())),
+            ..Lag::default()
+        })
     }
     fn position(&self) -> Result<Position, Cause> {
         Ok(self.reader.position().into())

@@ -111,7 +111,13 @@ pub trait Route<B>: Send + 'static {
     fn route(&mut self, batch: &mut B, parts: &mut [B], shards: Shards) -> Result<(), Failure>;
 }
 
-impl WorkerBuild<'_, '_> {
+impl<'s> WorkerBuild<'_, 's> {
+    /// Gives the operator, which has inputs from others, a turn before each publication.
+    pub(crate) fn publish_with(&self, builder: &OperatorBuilder<'s, Epoch>) {
+        let activator = self.scope.activator_for(builder.operator_info().address);
+        self.context.borrow_mut().arrivals.push(activator);
+    }
+
     /// The number of processes of the run, and 0 if this one is alone.
     pub(crate) fn processes(&self) -> usize {
         let control = &self.context.borrow().control;

@@ -18,6 +18,8 @@ pub(crate) struct Joined<O, S> {
     pub(crate) output: O,
     pub(crate) dead_letters: DeadLetterSinks,
     pub(crate) next: Box<dyn Push<O>>,
+    /// The publication of the worker for which the step has noted the size of its state.
+    pub(crate) published: u32,
 }
 
 impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
@@ -29,6 +31,9 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
         self.forward(cx)
     }
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        if self.published != cx.publication {
+            self.note_size(cx);
+        }
         self.next.flush(cx)
     }
     fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure> {
@@ -56,6 +61,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
     }
     fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.current = self.node;
+        self.note_size(cx);
         if cx.suspended() {
             self.save(cx)?;
         } else {
@@ -69,6 +75,15 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
 }
 
 impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
+    /// Notes the size of the state, for the next publication of the worker.
+    #[cold]
+    fn note_size(&mut self, cx: &mut WorkerContext) {
+        self.published = cx.publication;
+        if let Some(state) = self.step.stateful() {
+            cx.metrics[self.node].state = state.size();
+        }
+    }
+
     fn save(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if !cx
             .checkpoint

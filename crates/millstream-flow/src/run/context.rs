@@ -4,6 +4,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use timely::scheduling::Activator;
+
 use crate::checkpoint::WorkerCheckpoint;
 use crate::clock::{Clock, now_ns};
 use crate::run::control::{Control, Phase};
@@ -27,6 +29,12 @@ pub struct WorkerContext {
     /// The numbers and names of the partitions that the running source has found during the run.
     pub(crate) found: Vec<(usize, String)>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Counts the publications of this worker: steps and sources note for each of them what only they know.
+    pub(crate) publication: u32,
+    /// Whether they have had a turn for it, after which it is due.
+    pub(crate) publishes: bool,
+    /// The operators with inputs from others, which have that turn.
+    pub(crate) arrivals: Vec<Activator>,
     /// True if turns are not bounded by time, so that a replay and a trial are the same in each run.
     pub(crate) unbounded: bool,
     /// The arrivals of this worker that are slow, by their nodes.
@@ -65,6 +73,9 @@ impl WorkerContext {
             live: Vec::new(),
             found: Vec::new(),
             clock,
+            publication: 0,
+            publishes: false,
+            arrivals: Vec::new(),
             unbounded: false,
             slow: Vec::new(),
             published_pace: false,

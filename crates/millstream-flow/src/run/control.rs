@@ -8,7 +8,10 @@ use std::time::Duration;
 use mio::Waker;
 
 use crate::clock::now_ns;
+use crate::describe::node::DescribedEdge;
 use crate::error::FlowError;
+use crate::run::edge_counts::EdgeCounts;
+use crate::run::failures::{Failures, Outcome, Traceback};
 use crate::run::in_flight::{Peer, Processed, load, parts};
 use crate::run::lag::{PartitionLag, WatchedLag};
 use crate::run::metrics::{OutboxMetrics, StepMetrics, WorkerMetrics};
@@ -90,6 +93,11 @@ pub struct Control {
     /// The steps for which a warning of late items was logged.
     late: Mutex<Vec<usize>>,
     warns_of_late: bool,
+    /// Whether a commit of the running epoch was asked for.
+    commit_asked: AtomicBool,
+    /// The last failures, in a run that is watched.
+    failures: Option<Failures>,
+    edge_counts: EdgeCounts,
     /// The epoch of the output at the end of the flow; `u64::MAX` until it is known. Only with a state
     /// directory.
     last_epoch: AtomicU64,
@@ -133,6 +141,9 @@ impl Control {
             keeps_state: AtomicBool::new(false),
             late: Mutex::default(),
             warns_of_late: true,
+            commit_asked: AtomicBool::new(false),
+            failures: None,
+            edge_counts: EdgeCounts::default(),
             last_epoch: AtomicU64::new(u64::MAX),
             has_input: AtomicBool::new(false),
             progress: Progress::default(),
@@ -145,6 +156,40 @@ impl Control {
             warns_of_late: false,
             ..self
         }
+    }
+
+    /// Adds what a view of the run shows beside the metrics.
+    pub(crate) fn watched(self, traceback: Option<Traceback>, edges: &[DescribedEdge]) -> Self {
+        Control {
+            failures: Some(Failures::new(traceback)),
+            edge_counts: EdgeCounts::new(edges, self.local.start, self.local.len()),
+            ..self
+        }
+    }
+
+    /// The last failures, in a run that is watched.
+    pub(crate) fn failures(&self) -> Option<&Failures> {
+        self.failures.as_ref()
+    }
+
+    /// The items on connections, in a run that is watched.
+    pub(crate) fn edge_counts(&self) -> &EdgeCounts {
+        &self.edge_counts
+    }
+
+    /// Asks for a commit now instead of at the end of the epoch's length; false if this process does not begin commits: it has no state
+    /// directory, or another process does.
+    pub fn commit_now(&self) -> bool {
+        let begins = self.keeps_state() && self.local.start == 0 && !self.stopping();
+        if begins {
+            self.commit_asked.store(true, Ordering::SeqCst);
+        }
+        begins
+    }
+
+    /// Whether a commit was asked for; the request is taken.
+    pub(crate) fn take_commit_request(&self) -> bool {
+        self.commit_asked.swap(false, Ordering::SeqCst)
     }
 
     /// Whether to log a warning of late items of a step: at most once in a run of all workers.
@@ -353,6 +398,12 @@ impl Control {
         if !self.abandoned() {
             let mut failure = lock(&self.failure);
             first = failure.is_none();
+            if let (true, Some(failures)) = (first, &self.failures) {
+                match &error {
+                    FlowError::Failed(failure) => failures.note(failure, Outcome::Failed),
+                    error => failures.note_other(&error.to_string()),
+                }
+            }
             failure.get_or_insert(error);
             self.state.store(ABORTED, Ordering::SeqCst);
         }
@@ -469,6 +520,12 @@ impl Control {
     /// Adds the lag of a partition to the run's metrics.
     pub(crate) fn watch_lag(&self, watched: WatchedLag) {
         lock(&self.lags).push(watched);
+    }
+
+    /// Drops the lag of a partition that has ended.
+    pub(crate) fn forget_lag(&self, source: &str, partition: &str) {
+        lock(&self.lags)
+            .retain(|watched| (&*watched.source, &*watched.partition) != (source, partition));
     }
 
     /// Returns the lags of partitions, sorted by source and partition.

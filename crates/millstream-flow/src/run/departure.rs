@@ -33,6 +33,7 @@ impl SegmentBuild<'_, '_> {
         let route = if workers == 1 { None } else { route };
         Ok(Box::new(Departure {
             sender,
+            edge,
             output,
             port,
             capabilities: Rc::clone(&self.capabilities),
@@ -45,6 +46,7 @@ impl SegmentBuild<'_, '_> {
 /// The end of a chain, which sends batches on a connection.
 struct Departure<B> {
     sender: Sender<B>,
+    edge: EdgeId,
     output: Output<Epoch, Packet>,
     port: usize,
     capabilities: Capabilities,
@@ -67,6 +69,7 @@ impl<B: Batch> Departure<B> {
         match self.capabilities.borrow().get(self.port) {
             Some(capability) => {
                 cx.control.sent(to, items);
+                cx.control.edge_counts().sent(cx.worker, self.edge, items);
                 self.output.give(capability, &mut packet);
                 Ok(())
             }
@@ -164,6 +167,7 @@ mod tests {
                 }];
                 let mut departure = Departure::<Vec<u8>> {
                     sender: Sender::of(0, &edges, &nodes, &Form::InMemory).unwrap(),
+                    edge: 0,
                     output,
                     port: 0,
                     capabilities: Capabilities::default(),

@@ -152,6 +152,11 @@ impl<B: Batch> Receiver<B> {
         })
     }
 
+    /// The edge of an input.
+    pub(crate) fn edge(&self, input: usize) -> Option<EdgeId> {
+        self.edges.get(input).map(|(number, _)| *number)
+    }
+
     /// Checks the header of a packet that came as bytes by input `input`: its edge and its sender.
     pub(crate) fn check(
         &self,
@@ -162,7 +167,7 @@ impl<B: Batch> Receiver<B> {
         if self.codec.is_none() {
             return Ok(());
         }
-        let edge = self.edges.get(input).map(|(number, _)| *number);
+        let edge = self.edge(input);
         match &packet.content {
             Content::Damaged(why) => Err(self.unreadable(input, why)),
             _ if edge != Some(packet.edge) => {

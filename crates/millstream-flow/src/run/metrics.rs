@@ -11,9 +11,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+pub use crate::run::edge_counts::EdgeLoad;
+pub use crate::run::failures::{FailureNote, Outcome};
 use crate::run::lag::summaries;
 pub use crate::run::lag::{Lag, LagGauge, PartitionLag};
-pub use crate::run::progress::{EpochMetrics, PartitionWatermark};
+pub use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
 
 /// The largest latency of a histogram, four hours. A longer one counts as this.
 const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
@@ -26,6 +28,15 @@ const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
 )]
 pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
+}
+
+/// The size of the state of a step on one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateSize {
+    /// The number of keys.
+    pub keys: u64,
+    /// The bytes of keys and states as the state directory has them since the last epoch; `None` without one.
+    pub bytes: Option<u64>,
 }
 
 /// The metrics of one step on one worker, or on all of them.
@@ -43,12 +54,16 @@ pub struct StepMetrics {
     pub batches: u64,
     /// Items skipped by the error policies skip and dead letter.
     pub skipped: u64,
+    /// Of these, the items that were passed on as dead letters.
+    pub dead_letters: u64,
     /// Items that were too late for their windows.
     pub late: u64,
     /// Connections or inputs that were closed because of invalid data.
     pub faults: u64,
     /// Time spent in the step itself.
     pub busy_ns: u64,
+    /// The size of its state, where it has one and knows it; as it was about a second ago.
+    pub state: Option<StateSize>,
     /// Age of the items at the end of the step, since they were complete at the source; nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
@@ -62,9 +77,11 @@ impl StepMetrics {
             items_out: 0,
             batches: 0,
             skipped: 0,
+            dead_letters: 0,
             late: 0,
             faults: 0,
             busy_ns: 0,
+            state: None,
             latency_ns: latency_histogram(),
         }
     }
@@ -74,6 +91,8 @@ impl StepMetrics {
         self.items_out += other.items_out;
         self.batches += other.batches;
         self.skipped += other.skipped;
+        self.dead_letters += other.dead_letters;
+        self.state = sum(self.state, other.state);
         self.late += other.late;
         self.faults += other.faults;
         self.busy_ns += other.busy_ns;
@@ -86,11 +105,25 @@ impl StepMetrics {
         json!({
             "name": self.name, "kind": self.kind, "items_in": self.items_in,
             "items_out": self.items_out, "batches": self.batches, "skipped": self.skipped,
+            "dead_letters": self.dead_letters,
+            "keys": self.state.map(|state| state.keys),
+            "state_bytes": self.state.and_then(|state| state.bytes),
             "late": self.late, "faults": self.faults, "busy_ms": self.busy_ns as f64 / 1e6,
             "latency_us": {"p50": us(0.5), "p90": us(0.9), "p99": us(0.99), "p99.9": us(0.999),
                 "p99.99": us(0.9999), "max": self.latency_ns.max() as f64 / 1000.0},
         })
     }
+}
+
+/// The sum of two sizes of which one may not be known.
+fn sum(one: Option<StateSize>, other: Option<StateSize>) -> Option<StateSize> {
+    let (Some(one), Some(other)) = (one, other) else {
+        return one.or(other);
+    };
+    Some(StateSize {
+        keys: one.keys + other.keys,
+        bytes: one.bytes.zip(other.bytes).map(|(one, other)| one + other),
+    })
 }
 
 /// The metrics of one worker as it published them last.
@@ -189,6 +222,9 @@ pub struct Report {
     pub lags: Vec<PartitionLag>,
     /// The connections to the other processes of the run, if it has several.
     pub links: Vec<LinkMetrics>,
+    /// At the end of process 0 of several: the numbers of the other processes with their reports, as [`to_json`](Self::to_json)
+    /// returns them. One that ends more than 5 s later is missing.
+    pub others: Vec<(usize, Value)>,
 }
 
 impl Report {

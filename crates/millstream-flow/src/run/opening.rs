@@ -1,7 +1,7 @@
 //! Opens the partitions of a source on one worker: at the start, and those that the source finds during the run.
 //!
 //! Invariant: a partition is opened by one worker, once in a run, and between two epochs: by the worker whose number is that of
-//! the partition modulo the number of workers. Processes may find partitions in different orders, so that one
+//! the partition modulo the number of workers, or of those of process 0 if only one process can read the source. Processes may find partitions in different orders, so that one
 //! which is found during a run of several processes is opened by the worker that its name stands for.
 
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use crate::key::Key;
 use crate::policy::Policy;
 use crate::run::build::{Feed, WorkerBuild};
 use crate::run::context::WorkerContext;
+use crate::run::control::Control;
 use crate::run::dead_letters::DeadLetterSinks;
-use crate::run::lag::WatchedLag;
+use crate::run::lag::{LagGauge, WatchedLag};
 use crate::run::making::Making;
 use crate::run::poller::Io;
 use crate::source::{Partition, PositionError, Source};
@@ -24,6 +25,34 @@ pub(crate) struct Open<B> {
     pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) input: Box<dyn Partition<B>>,
+    /// Where the engine reports the lag that the partition answers when it is asked.
+    lag: Option<LagGauge>,
+}
+
+impl<B> Open<B> {
+    /// Asks the partition for its lag, and reports it in the name of `source`.
+    pub(crate) fn note_lag(&mut self, source: &str, control: &Control) {
+        let Some(lag) = self.input.lag() else {
+            return;
+        };
+        let gauge = self.lag.get_or_insert_with(|| {
+            let gauge = LagGauge::default();
+            control.watch_lag(WatchedLag {
+                source: source.to_owned(),
+                partition: self.name.clone(),
+                gauge: gauge.clone(),
+            });
+            gauge
+        });
+        gauge.set(lag);
+    }
+
+    /// The partition has ended: it has no lag.
+    pub(crate) fn forget_lag(&self, source: &str, control: &Control) {
+        if self.lag.is_some() {
+            control.forget_lag(source, &self.name);
+        }
+    }
 }
 
 /// Opens the partitions of a source on one worker.
@@ -32,6 +61,8 @@ pub(crate) struct Opener<B> {
     /// The name of the source in the flow.
     name: String,
     io: Io,
+    /// The number of workers that may have partitions, those with the first numbers.
+    readers: usize,
     /// The number of partitions that were opened, by all workers.
     known: usize,
     /// Whether partitions may be found during the run.
@@ -40,6 +71,8 @@ pub(crate) struct Opener<B> {
     pub(crate) found: Vec<(usize, String)>,
     /// The time at which the source is asked for partitions again, in a run without epochs.
     pub(crate) asks_at: u64,
+    /// The publication of the worker for which the lags of partitions were noted.
+    pub(crate) published: u32,
 }
 
 /// What is open of a source on a worker, and the policy for its invalid input.
@@ -67,15 +100,21 @@ pub(crate) fn open<B: Batch>(
         Err(error) => return (Err(error), 0),
     };
     let names = source.partitions(build.workers);
-    let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
+    let readers = match source.settings().in_one_process {
+        true => build.workers / build.processes().max(1),
+        false => build.workers,
+    };
+    let feeding = names.as_ref().map_or(0, Vec::len).min(readers);
     let mut opener = Opener {
         grows: source.growing().is_some(),
         source,
         name: this.name.clone(),
         io: io.clone(),
+        readers,
         known: 0,
         found: Vec::new(),
         asks_at: 0,
+        published: 0,
     };
     let opened = names.and_then(|names| opener.open_all(names, this, &build.context.borrow()));
     let opened = opened.map_err(|cause| open_error(this, cause));
@@ -123,12 +162,8 @@ impl<B: Batch> Opener<B> {
             };
             checkpoint.resume.rename(&this.name, &mut names, is_same);
         }
-        let checkpoint = cx.checkpoint.as_ref();
-        let dealt = checkpoint.and_then(|checkpoint| checkpoint.resume.dealt.get(&this.name));
-        let opened = self.open_own(names, cx, |_, index| {
-            let worker = dealt.and_then(|dealt| dealt.get(index).copied());
-            worker.unwrap_or(index % cx.workers)
-        })?;
+        let readers = self.readers;
+        let opened = self.open_own(names, cx, |_, index| index % readers)?;
         if cx.checkpoint.is_some() && !opened.is_empty() {
             cx.control.source_begins();
         }
@@ -141,10 +176,10 @@ impl<B: Batch> Opener<B> {
             Some(growing) => growing.found(self.known)?,
             None => Vec::new(),
         };
-        let by_name = cx.control.others().is_some();
+        let (readers, by_name) = (self.readers, cx.control.others().is_some());
         self.open_own(names, cx, |name, index| match by_name {
-            true => cx.shards.worker(name.stable_hash(), cx.workers),
-            false => index % cx.workers,
+            true => cx.shards.worker(name.stable_hash(), readers),
+            false => index % readers,
         })
     }
 
@@ -173,7 +208,12 @@ impl<B: Batch> Opener<B> {
                     gauge,
                 });
             }
-            opened.push(Open { index, name, input });
+            opened.push(Open {
+                index,
+                name,
+                input,
+                lag: None,
+            });
         }
         Ok(opened)
     }

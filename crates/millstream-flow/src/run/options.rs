@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Membership};
 use crate::error::FlowError;
 use crate::key::Shards;
 use crate::run::control::Wrapper;
+use crate::run::failures::Traceback;
 use crate::run::metrics::Report;
 use crate::testing::rehearsal::Rehearsal;
 
@@ -70,6 +71,8 @@ pub struct Options {
     pub release: Option<Wrapper>,
     /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the signal.
     pub signals: bool,
+    /// Returns the tracebacks of errors, for a view of the run.
+    pub traceback: Option<Traceback>,
     /// The state directory, to resume after a crash.
     pub recovery: Option<Recovery>,
     /// Processing time; a [`WallClock`](crate::clock::WallClock) by default.
@@ -97,6 +100,7 @@ impl Default for Options {
             hold: None,
             release: None,
             signals: false,
+            traceback: None,
             recovery: None,
             clock: None,
             rehearsal: None,

@@ -2,12 +2,16 @@
 //!
 //! Each figure is written where it changes, once a turn or once an epoch, and read by a [`Watch`](crate::run::watch::Watch).
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::time::BEFORE_ALL;
+
+/// The number of commits whose times are kept: those of some seconds, for readers that come once a second.
+const COMMITS_KEPT: usize = 64;
 
 /// The commits of a run with a state directory: sums since its start, and the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +30,8 @@ pub struct EpochMetrics {
     pub syncing: Duration,
     /// The time since the last epoch ended: committed, or found to have nothing to commit.
     pub age: Duration,
+    /// The time since the last commit of this run; `None` before the first one.
+    pub since_commit: Option<Duration>,
     /// The configured length of an epoch.
     pub length: Duration,
 }
@@ -39,6 +45,23 @@ pub(crate) struct CommitCost {
     /// From the last part to the end, with the syncs.
     pub(crate) commit_ns: u64,
     pub(crate) sync_ns: u64,
+}
+
+/// When and how one epoch was committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitTimes {
+    /// The number of the epoch.
+    pub epoch: u64,
+    /// When the commit was complete: nanoseconds of the [clock of the engine](crate::clock::now_ns).
+    pub ended_ns: u64,
+    /// The bytes of state that it appended.
+    pub bytes: u64,
+    /// The time in which it waited for all operators.
+    pub waiting: Duration,
+    /// The time in which it appended changes, and moved the output of sinks.
+    pub saving: Duration,
+    /// The time in which it waited for the disk.
+    pub syncing: Duration,
 }
 
 /// Measures the epoch that is being committed.
@@ -142,6 +165,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Epochs {
     metrics: Option<EpochMetrics>,
     ended_ns: u64,
+    /// The last commits of this run, the oldest first.
+    last: VecDeque<CommitTimes>,
 }
 
 /// The progress of a run.
@@ -179,30 +204,52 @@ impl Progress {
                 ..EpochMetrics::default()
             }),
             ended_ns: now_ns(),
+            last: VecDeque::new(),
         };
     }
 
     /// Notes the end of an epoch, and what its commit took if it had one.
     pub(crate) fn epoch_ended(&self, committed: Option<(u64, CommitCost)>) {
         let mut epochs = lock(&self.epochs);
+        let epochs = &mut *epochs;
         epochs.ended_ns = now_ns();
         if let (Some((epoch, cost)), Some(metrics)) = (committed, &mut epochs.metrics) {
+            let times = CommitTimes {
+                epoch,
+                ended_ns: now_ns(),
+                bytes: cost.bytes,
+                waiting: Duration::from_nanos(cost.waiting_ns),
+                saving: Duration::from_nanos(cost.commit_ns.saturating_sub(cost.sync_ns)),
+                syncing: Duration::from_nanos(cost.sync_ns),
+            };
             metrics.epoch = epoch;
             metrics.commits += 1;
-            metrics.bytes += cost.bytes;
-            metrics.waiting += Duration::from_nanos(cost.waiting_ns);
-            metrics.syncing += Duration::from_nanos(cost.sync_ns);
-            metrics.saving += Duration::from_nanos(cost.commit_ns.saturating_sub(cost.sync_ns));
+            metrics.bytes += times.bytes;
+            metrics.waiting += times.waiting;
+            metrics.saving += times.saving;
+            metrics.syncing += times.syncing;
+            if epochs.last.len() == COMMITS_KEPT {
+                epochs.last.pop_front();
+            }
+            epochs.last.push_back(times);
         }
     }
 
     /// Returns the epochs so far, in a run that has them.
     pub(crate) fn epochs(&self) -> Option<EpochMetrics> {
         let epochs = lock(&self.epochs);
-        let age = Duration::from_nanos(now_ns().saturating_sub(epochs.ended_ns));
-        epochs
-            .metrics
-            .map(|metrics| EpochMetrics { age, ..metrics })
+        let since = |ended_ns| Duration::from_nanos(now_ns().saturating_sub(ended_ns));
+        let since_commit = epochs.last.back().map(|last| since(last.ended_ns));
+        epochs.metrics.map(|metrics| EpochMetrics {
+            age: since(epochs.ended_ns),
+            since_commit,
+            ..metrics
+        })
+    }
+
+    /// Returns the last commits of this run, the oldest first.
+    pub(crate) fn commits(&self) -> Vec<CommitTimes> {
+        lock(&self.epochs).last.iter().copied().collect()
     }
 }
 

@@ -122,6 +122,7 @@ pub(crate) fn arrival_root<B: Batch>(
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
         let activator = build.scope.activator_for(builder.operator_info().address);
+        build.publish_with(&builder);
         let marks = Watermarks::new(marks);
         let feed = Feed::by(build.workers);
         let ((), made) = segment(build, builder, &outlet, feed, Ok(()))?;
@@ -453,6 +454,10 @@ impl<B: Batch> Arrival<B> {
         cx.current = self.node;
         cx.floor = packet.floor.min(self.marks.floor(sender));
         let (items, room) = (packet.items, self.pace.limit() - self.items);
+        if let Some(edge) = self.receiver.edge(input) {
+            let taken = items.min(room);
+            cx.control.edge_counts().taken(cx.worker, edge, taken);
+        }
         if items <= room {
             self.items += items;
             self.count(other, Processed::of(items, 0));

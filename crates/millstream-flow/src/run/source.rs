@@ -158,6 +158,9 @@ impl<B: Batch> Reader<B> {
     fn turn(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         tick(self.deadline.as_ref(), &mut *self.chain, cx)?;
         self.publish_partitions(cx);
+        if self.opener.published != cx.publication {
+            self.note_lags(cx);
+        }
         (self.began_ns, self.items) = (0, 0);
         if self.held.is_some() {
             return self.pass_held(cx);
@@ -377,6 +380,7 @@ impl<B: Batch> Reader<B> {
 
     fn close(&mut self, index: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
         let ended = self.partitions.remove(index);
+        ended.forget_lag(&cx.metrics[self.node].name, &cx.control);
         if cx.checkpoint.is_some() {
             let position = self.position_of(&ended, cx)?;
             self.closed.push(position);
@@ -392,6 +396,16 @@ impl<B: Batch> Reader<B> {
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.publish_partitions(cx);
         self.chain.flush(cx)
+    }
+
+    /// Notes how much each partition has not read, for the next publication of the worker.
+    #[cold]
+    fn note_lags(&mut self, cx: &WorkerContext) {
+        self.opener.published = cx.publication;
+        let name = &cx.metrics[self.node].name;
+        for open in &mut self.partitions {
+            open.note_lag(name, &cx.control);
+        }
     }
 
     fn publish_partitions(&self, cx: &mut WorkerContext) {

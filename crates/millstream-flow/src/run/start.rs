@@ -138,7 +138,7 @@ pub(crate) fn run_here(
 
 /// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
-    plan: Plan,
+    mut plan: Plan,
     mut options: Options,
     stopping: &dyn Fn() -> bool,
 ) -> Result<
@@ -154,7 +154,7 @@ fn prepare(
     if packets == Packets::Bytes {
         plan.check_codecs()?;
     }
-    let control = Arc::new(control(&options));
+    let control = Arc::new(control(&options, &plan));
     let shared = Arc::clone(&control);
     let settings = options.clone();
     let name = plan.name.clone();
@@ -177,7 +177,7 @@ fn prepare(
         links: None,
         options,
     };
-    let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
+    let begun = begin_checkpoints(&running, &mut plan, &clock, replaying, stopping);
     let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
     let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
@@ -229,13 +229,16 @@ fn attend(control: &Arc<Control>, begun: Begun) -> Result<Attended, FlowError> {
 type Attended = (Checkpoints, Option<JoinHandle<()>>, Option<Links>);
 
 /// Creates the state that the workers of this process share.
-fn control(options: &Options) -> Control {
+fn control(options: &Options, plan: &Plan) -> Control {
     let mut control = Control::new(options.workers, options.release.clone());
     if options.rehearsal.is_some() {
         control = control.without_late_warnings();
     }
-    match &options.cluster {
-        Some(cluster) => control.with_others(Others::new(cluster.membership(), options.workers)),
+    if let Some(cluster) = &options.cluster {
+        control = control.with_others(Others::new(cluster.membership(), options.workers));
+    }
+    match options.publish_interval() {
+        Some(_) => control.watched(options.traceback.clone(), &plan.edges),
         None => control,
     }
 }
@@ -262,7 +265,7 @@ impl Begun {
 /// Opens the state directory, if the run has one, meets the other processes, and starts the thread that commits epochs.
 fn begin_checkpoints(
     running: &Running,
-    plan: &Plan,
+    plan: &mut Plan,
     clock: &Arc<dyn Clock>,
     replaying: Option<Sender<CommitNotice>>,
     stopping: &dyn Fn() -> bool,

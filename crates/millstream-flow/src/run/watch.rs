@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::now_ns;
+use crate::cluster::Membership;
 use crate::run::control::Control;
+use crate::run::edge_counts::EdgeLoad;
+use crate::run::failures::{FailureNote, Failures};
 use crate::run::lag::PartitionLag;
 use crate::run::metrics::{OutboxMetrics, WorkerMetrics};
-use crate::run::progress::{EpochMetrics, PartitionWatermark};
+use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
+pub use crate::run::statuses::ProcessStatus;
 
 /// A view of a running flow. [`Running::watch`](crate::Running::watch) returns it.
 #[derive(Clone)]
@@ -36,6 +40,12 @@ pub struct Moment {
     pub watermarks: Vec<PartitionWatermark>,
     /// The commits of a run with a state directory.
     pub epochs: Option<EpochMetrics>,
+    /// The last failures, the oldest first.
+    pub failures: Vec<FailureNote>,
+    /// The items on the connections between operators.
+    pub edges: Vec<EdgeLoad>,
+    /// The last commits of this run, the oldest first; at most 64.
+    pub commits: Vec<CommitTimes>,
     /// Whether sources pause because too much is in flight, or an outbox is full.
     pub sources_paused: bool,
     /// Whether an outbox is so full that sources pause until it has delivered.
@@ -53,6 +63,40 @@ impl Watch {
         &self.flow
     }
 
+    /// Returns the number of this process and of all, in a run of several.
+    #[must_use]
+    pub fn membership(&self) -> Option<Membership> {
+        self.control.others().map(|others| others.membership)
+    }
+
+    /// Sends how this process is doing to process 0, whose [`statuses`](Self::statuses) have it. It does not wait, and has no effect
+    /// in process 0, in a run of one process, or if there are more than
+    /// [`STATUS_BYTES_MAX`](crate::cluster::STATUS_BYTES_MAX) bytes.
+    pub fn send_status(&self, bytes: Vec<u8>) {
+        if let Some(others) = self.control.others() {
+            others.send_status(false, bytes);
+        }
+    }
+
+    /// In process 0: how each other process is doing. Empty elsewhere.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<ProcessStatus> {
+        let others = self.control.others();
+        let first = others.filter(|others| others.membership.process == 0);
+        first.map_or_else(Vec::new, |others| others.statuses().all())
+    }
+
+    /// Asks the flow to end, as [`Running::stop`](crate::Running::stop) does.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// Asks for a commit now; false if this process does not begin commits: it has no state directory, or another process does.
+    #[must_use]
+    pub fn commit_now(&self) -> bool {
+        self.control.commit_now()
+    }
+
     /// Returns the state of the run now. Steps are as last published: see [`Options::publish`](crate::Options::publish).
     #[must_use]
     pub fn moment(&self) -> Moment {
@@ -65,6 +109,12 @@ impl Watch {
             lags: self.control.lags(),
             watermarks: self.control.progress.watermarks(),
             epochs: self.control.progress.epochs(),
+            failures: self
+                .control
+                .failures()
+                .map_or_else(Vec::new, Failures::kept),
+            edges: self.control.edge_counts().loads(),
+            commits: self.control.progress.commits(),
             sources_paused: self.control.congested(),
             outbox_full: self.control.waits_for_delivery(),
             open: self.control.all_built() && !self.control.aborted(),

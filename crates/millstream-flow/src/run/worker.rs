@@ -68,6 +68,7 @@ pub(super) fn guarded(
         });
     }
     let context = Rc::new(RefCell::new(context));
+    let _span = span(plan, control, worker.index()).entered();
     let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
     match outcome {
         Ok(Ok(())) => {}
@@ -84,6 +85,18 @@ pub(super) fn guarded(
         worker.drop_dataflow(dataflow);
     }
     control.publish(worker.index(), &context.borrow().metrics);
+}
+
+/// What each line of the log of a worker has beside its own fields.
+fn span(plan: &Plan, control: &Control, worker: usize) -> tracing::Span {
+    let flow = plan.name.as_str();
+    match control.others() {
+        Some(others) => {
+            let process = others.membership.process;
+            tracing::error_span!("worker", flow, worker, process)
+        }
+        None => tracing::error_span!("worker", flow, worker),
+    }
 }
 
 fn work(
@@ -303,12 +316,22 @@ impl Cycle<'_> {
         }
         self.activate_due();
         if let Some(interval) = self.options.publish_interval() {
-            let now = now_ns();
-            if now >= self.next_report {
-                self.next_report = now + interval.as_nanos() as u64;
-                self.control
-                    .publish(self.worker.index(), &self.context.borrow().metrics);
-            }
+            self.publish_in_time(interval);
+        }
+    }
+
+    /// Publishes the metrics when they are due, after each operator has had a turn to note the sizes that only it knows.
+    fn publish_in_time(&mut self, interval: Duration) {
+        let now = now_ns();
+        let mut context = self.context.borrow_mut();
+        if std::mem::take(&mut context.publishes) {
+            self.control.publish(self.worker.index(), &context.metrics);
+        } else if now >= self.next_report {
+            self.next_report = now + interval.as_nanos() as u64;
+            context.publishes = true;
+            context.publication = context.publication.wrapping_add(1);
+            context.arrivals.iter().for_each(Activator::activate);
+            self.activate_sources();
         }
     }
 

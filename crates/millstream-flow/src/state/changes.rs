@@ -10,7 +10,7 @@ pub(crate) const VERSION: u8 = 1;
 /// The version of records that a reader of version 1 cannot read.
 pub(crate) const VERSION_OF_WHOLE: u8 = 2;
 /// The version of records of a state with more than 256 shards.
-pub(crate) const VERSION_OF_SHARDS: u8 = 5;
+pub(crate) const VERSION_OF_SHARDS: u8 = 6;
 /// The kind of a record of changes.
 pub(crate) const STATE: u8 = 1;
 /// The kind of a record that supersedes all earlier records of its step in its group.

@@ -8,6 +8,7 @@ use super::{KeyLogic, Moment, Outputs};
 use crate::checkpoint::{BoxedCodec, Changes, Restore, StateCodec};
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
+use crate::step::StateSize;
 use crate::time::{BEFORE_ALL, NEVER, Timed};
 
 /// The number of consecutive checks at which a table must be sparse before its memory is released: after
@@ -61,6 +62,12 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Returns the number of keys, and the bytes of those that are saved.
+    #[must_use]
+    pub fn size(&self) -> StateSize {
+        self.table.size()
     }
 
     /// True if there are none.

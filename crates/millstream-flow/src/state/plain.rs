@@ -4,7 +4,7 @@ use super::table::Table;
 use crate::checkpoint::{Changes, Codec, Restore};
 use crate::error::{Failure, FlowError};
 use crate::key::Key;
-use crate::step::{Context, Stateful};
+use crate::step::{Context, StateSize, Stateful};
 
 /// The states of a step on one worker. Keys keep the order of their first items, so that the order of the
 /// output at the end does not depend on a hash seed.
@@ -34,6 +34,10 @@ impl<K: Key, S: 'static> Plain<K, S> {
 }
 
 impl<K: Key, S: 'static> Stateful for Plain<K, S> {
+    fn size(&self) -> Option<StateSize> {
+        Some(self.0.size())
+    }
+
     fn save(&mut self, changes: &mut Changes, cx: &mut Context) -> Result<(), Failure> {
         self.0.save(&cx.step_name(), changes)
     }

@@ -4,7 +4,7 @@ use super::{KeyLogic, Keyed, Outputs};
 use crate::checkpoint::{Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::Key;
-use crate::step::{Context, Stateful, Step};
+use crate::step::{Context, StateSize, Stateful, Step};
 use crate::time::{BEFORE_ALL, Timed};
 
 type Items<K, T> = Vec<(K, Timed<T>)>;
@@ -117,6 +117,9 @@ where
     L: KeyLogic<K>,
     L::Error: Into<Cause>,
 {
+    fn size(&self) -> Option<StateSize> {
+        Some(self.keyed.size())
+    }
     fn save(&mut self, changes: &mut Changes, _: &mut Context) -> Result<(), Failure> {
         self.keyed.save(&self.name, changes)
     }

@@ -13,6 +13,7 @@ use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::Key;
 use crate::state::codec::MESSAGE_PACK;
+use crate::step::StateSize;
 
 /// Tables with fewer slots than this do not shrink.
 const SLOTS_MIN: usize = 1024;
@@ -25,8 +26,8 @@ pub(super) struct Slot<K, S> {
     born: u64,
     /// The epoch in which it was last touched; 0 if it was not.
     touched: u32,
-    /// True if the state journal has an entry of it.
-    saved: bool,
+    /// The bytes of its entry in the state journal, key and state; 0 if there is none.
+    saved_bytes: u32,
 }
 
 impl<K, S> Slot<K, S> {
@@ -36,7 +37,7 @@ impl<K, S> Slot<K, S> {
             state,
             born,
             touched: 0,
-            saved: false,
+            saved_bytes: 0,
         }
     }
 }
@@ -50,6 +51,8 @@ struct Saving<K, S> {
     changed: Vec<u32>,
     /// Saved keys that were removed in this epoch, with their creation numbers.
     removed: Vec<(K, u64)>,
+    /// The bytes of all saved keys and states.
+    bytes: u64,
 }
 
 /// The states of a step on one worker.
@@ -80,6 +83,14 @@ impl<K: Eq + Hash, S> Table<K, S> {
     /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.index.len()
+    }
+
+    /// Returns the number of keys, and the bytes of those that are saved.
+    pub(super) fn size(&self) -> StateSize {
+        StateSize {
+            keys: self.len() as u64,
+            bytes: self.saving.as_ref().map(|saving| saving.bytes),
+        }
     }
 
     #[inline]
@@ -190,8 +201,9 @@ impl<K: Eq + Hash, S> Table<K, S> {
         }
         self.free.push(slot);
         if let Some(saving) = &mut self.saving
-            && held.saved
+            && held.saved_bytes > 0
         {
+            saving.bytes -= u64::from(held.saved_bytes);
             saving.removed.push((held.key, held.born));
         }
     }
@@ -280,11 +292,14 @@ impl<K: Key, S> Table<K, S> {
                 continue;
             }
             let codec = &saving.codec;
-            put(changes, &held.key, held.born, |out| {
+            let bytes = put(changes, &held.key, held.born, |out| {
                 codec.save(&held.state, out).map(|()| MESSAGE_PACK)
             })?;
             held.touched = 0;
-            held.saved = true;
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+            saving.bytes += u64::from(bytes);
+            saving.bytes -= u64::from(held.saved_bytes);
+            held.saved_bytes = bytes;
         }
         Ok(())
     }
@@ -297,6 +312,7 @@ impl<K: Key, S> Table<K, S> {
     ) -> Result<(), FlowError> {
         let keys = from.keys()?;
         self.slots.reserve(keys.len());
+        let mut bytes = 0;
         let hasher = &self.hasher;
         let slots = &self.slots;
         self.index.reserve(keys.len(), |slot| {
@@ -307,19 +323,22 @@ impl<K: Key, S> Table<K, S> {
             let key = K::load(&mut &saved.key[..]).ok_or_else(|| {
                 from.unreadable(&saved, "the step's keys are of another type now")
             })?;
-            let mut bytes = &saved.state[..];
+            let mut rest = &saved.state[..];
             let state = match saved.tag {
-                MESSAGE_PACK => codec.load(&mut bytes),
+                MESSAGE_PACK => codec.load(&mut rest),
                 tag => Err(format!("its encoding ({tag}) is not one that this step reads").into()),
             };
             let state = state.map_err(|cause| from.unreadable(&saved, cause))?;
-            if !bytes.is_empty() {
+            if !rest.is_empty() {
                 return Err(from.unreadable(&saved, "it has bytes after its end"));
             }
             // Keys from different workers may have the same number; their order is that of their slots.
             self.born = self.born.max(saved.born + 1);
+            let length = saved.key.len() + saved.state.len();
+            let saved_bytes = u32::try_from(length).unwrap_or(u32::MAX).max(1);
+            bytes += u64::from(saved_bytes);
             let held = Slot {
-                saved: true,
+                saved_bytes,
                 ..Slot::new(key, state, saved.born)
             };
             self.place(self.hash(&held.key), held);
@@ -329,28 +348,35 @@ impl<K: Key, S> Table<K, S> {
             epoch: 1,
             changed: Vec::new(),
             removed: Vec::new(),
+            bytes,
         });
         Ok(())
     }
 }
 
-/// Writes one key.
+/// Writes one key; returns the bytes of key and state.
 fn put<K: Key>(
     changes: &mut Changes,
     key: &K,
     born: u64,
     state: impl FnOnce(&mut Vec<u8>) -> Result<u8, Cause>,
-) -> Result<(), (String, Cause)> {
-    let mut known = true;
+) -> Result<usize, (String, Cause)> {
+    let (mut key_bytes, mut state_bytes) = (0, 0);
     let write_key = |out: &mut Vec<u8>| {
         let before = out.len();
         key.save(out);
-        known = out.len() > before;
+        key_bytes = out.len() - before;
+    };
+    let write_state = |out: &mut Vec<u8>| {
+        let before = out.len();
+        let tag = state(out);
+        state_bytes = out.len() - before;
+        tag
     };
     let shard = changes.shards().of(key.stable_hash());
-    let done = changes.put(shard, born, write_key, state);
-    match (done, known) {
-        (Ok(()), true) => Ok(()),
+    let done = changes.put(shard, born, write_key, write_state);
+    match (done, key_bytes > 0) {
+        (Ok(()), true) => Ok(key_bytes + state_bytes),
         (Ok(()), false) => Err((format!("{key:?}"), "such a key cannot be saved".into())),
         (Err(cause), _) => Err((format!("{key:?}"), cause)),
     }

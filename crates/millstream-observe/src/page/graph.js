@@ -47,6 +47,13 @@ class Graph {
     const picture = svg("svg", { width: graph.width, height: graph.height, viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
     picture.append(stripes());
     for (const edge of graph.edges) picture.append(svg("path", { class: edge.exchanged ? "edge exchanged" : "edge", d: edge.path }));
+    this.edges = new Map();
+    for (const edge of graph.edges) {
+      const [from, to] = [graph.nodes[edge.from], graph.nodes[edge.to]];
+      const label = svg("text", { class: "quiet flight", x: (from.x + graph.node.width + to.x) / 2, y: (from.y + to.y + graph.node.height) / 2 - 6, "text-anchor": "middle" }, "");
+      this.edges.set(`${edge.from} ${edge.to}`, label);
+      picture.append(label);
+    }
     graph.nodes.forEach((node, index) => picture.append(this.node(graph, node, () => choose(index))));
     place.replaceChildren(picture);
   }
@@ -84,6 +91,14 @@ class Graph {
     if (cause < 0) return;
     const { node, width } = this.nodes[cause];
     this.place.scrollTo({ left: node.x + width / 2 - this.place.clientWidth / 2, top: node.y - this.place.clientHeight / 2 });
+  }
+
+  // Shows how many items are on their way between operators. Steps of one operator call each other: nothing is between them.
+  showEdges(edges) {
+    for (const { from, to, in_flight_items: items } of edges) {
+      const label = this.edges.get(`${from} ${to}`);
+      if (label) setText(label, items > 0 ? human(items) : "");
+    }
   }
 
   // Shows the figures of the steps, and which one was chosen.

@@ -5,7 +5,7 @@ const RETRY_MS = 1000;
 const SILENT_MS = 4000;
 
 // Columns of text are at the left.
-const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by"]);
+const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state"]);
 
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -145,6 +145,7 @@ function showFacts(snapshot) {
   const facts = [
     ["running for", duration(snapshot.seconds)],
     ["read", shown("rate", sources.reduce((sum, step) => sum + step.out_rate, 0))],
+    ...(snapshot.processes ? [["processes", String(snapshot.processes.length)]] : []),
     ["workers", String(snapshot.workers.length)],
     ["busiest worker", shown("share", busiest)],
   ];
@@ -175,7 +176,7 @@ function showVerdict(snapshot) {
 }
 
 function showSteps(snapshot) {
-  const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "skipped", "late", "faults", "items in", "items out"];
+  const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "keys", "state", "skipped", "dead letters", "late", "faults", "items in", "items out"];
   table("steps", head, snapshot.steps.map((step, index) => ({
     key: step.name,
     mark: step.mark === "none" ? "" : step.mark,
@@ -183,7 +184,8 @@ function showSteps(snapshot) {
     cells: [
       textCell(step.kind), textCell(MARKS[step.mark]), unit("rate", step.in_rate), unit("rate", step.out_rate), unit("share", step.busy),
       cell(step.skew.toFixed(1), step.skew), unit("seconds", step.ages?.p50), unit("seconds", step.ages?.p99), unit("seconds", step.ages?.p999),
-      unit("count", step.skipped), unit("count", step.late), unit("count", step.faults), unit("count", step.items_in), unit("count", step.items_out),
+      unit("count", step.keys), unit("bytes", step.state_bytes),
+      unit("count", step.skipped - step.dead_letters), unit("count", step.dead_letters), unit("count", step.late), unit("count", step.faults), unit("count", step.items_in), unit("count", step.items_out),
     ],
   })));
 }
@@ -217,22 +219,40 @@ function showEpochs(snapshot) {
   const epochs = snapshot.epochs;
   element("epochs-section").hidden = !epochs;
   if (!epochs) return;
-  const head = ["epoch", "commits", "last commit: waiting", "saving", "syncing", "bytes", "since the last", "length"];
+  const head = ["epoch", "commits", "last commit: waiting", "saving", "syncing", "bytes", "last commit", "last epoch", "length"];
   const [waiting, saving, syncing] = epochs.last_seconds;
   table("epochs", head, [{
     key: "epochs",
     choose: () => choose([{ kind: "epochs", name: "epochs" }], "Epochs"),
     cells: [
       unit("count", epochs.commits), unit("seconds", waiting), unit("seconds", saving), unit("seconds", syncing),
-      unit("bytes", epochs.last_bytes), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
+      unit("bytes", epochs.last_bytes), unit("seconds", epochs.since_commit_seconds), unit("seconds", epochs.age_seconds), unit("seconds", epochs.length_seconds),
     ],
   }]);
+}
+
+function showProcesses(snapshot) {
+  const processes = snapshot.processes ?? [];
+  element("processes-section").hidden = processes.length === 0;
+  const head = ["process", "state", "read", "busiest worker", "items in flight", "last news"];
+  table("processes", head, processes.map((one) => ({
+    key: `process ${one.process}`,
+    mark: one.state === "lost" ? "cause" : "",
+    choose: () => {
+      const workers = snapshot.workers.filter((worker) => worker.process === one.process);
+      choose(workers.map((worker) => ({ kind: "worker", name: String(worker.worker) })), `Workers of process ${one.process}`);
+    },
+    cells: [
+      textCell(one.state === "unknown" ? "no news: it has no page" : one.state), unit("rate", one.read_rate), unit("share", one.busy),
+      unit("count", one.in_flight_items), unit("seconds", one.silent_seconds),
+    ],
+  })));
 }
 
 function showWorkers(snapshot) {
   const head = ["worker", "busy", "items in flight", "last news"];
   table("workers", head, snapshot.workers.map((worker) => ({
-    key: String(worker.worker),
+    key: worker.process === undefined ? String(worker.worker) : `${worker.worker} (process ${worker.process})`,
     choose: () => choose([{ kind: "worker", name: String(worker.worker) }], `Worker ${worker.worker}`),
     cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds)],
   })));
@@ -258,10 +278,13 @@ function show() {
   const first = page.chosen?.things[0];
   const chosen = first && first.kind !== "worker" && first.kind !== "epochs" ? snapshot.steps.findIndex((step) => step.name === first.name) : -1;
   page.graph?.drawn.show(snapshot.steps, chosen);
+  page.graph?.drawn.showEdges(snapshot.edges);
+  showNotes(snapshot);
   showSteps(snapshot);
   showSources(snapshot);
   showSinks(snapshot);
   showEpochs(snapshot);
+  showProcesses(snapshot);
   showWorkers(snapshot);
   element("detail-text").textContent = detailText(snapshot);
   document.body.dataset.time = snapshot.time_ms;

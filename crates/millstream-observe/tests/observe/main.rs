@@ -6,5 +6,6 @@
     reason = "a test fails by panicking"
 )]
 
+mod flows;
 mod generated;
 mod server;

@@ -11,8 +11,17 @@ use millstream_flow::{EventTime, Flow, Options, Recovery, generator, testing};
 use millstream_observe::{Observer, http};
 use serde_json::Value;
 
-/// Sends a request and returns status and body.
-fn get(observer: &Observer, path: &str, headers: &str) -> (u16, String) {
+/// Sends a GET request and returns status and body.
+pub(crate) fn get(observer: &Observer, path: &str, headers: &str) -> (u16, String) {
+    ask(observer, "GET", path, headers)
+}
+
+/// Sends a POST request without a body, and returns status and body.
+pub(crate) fn post(observer: &Observer, path: &str, headers: &str) -> (u16, String) {
+    ask(observer, "POST", path, headers)
+}
+
+fn ask(observer: &Observer, method: &str, path: &str, headers: &str) -> (u16, String) {
     let mut client = TcpStream::connect(observer.address()).unwrap();
     client
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -24,7 +33,7 @@ fn get(observer: &Observer, path: &str, headers: &str) -> (u16, String) {
     };
     write!(
         client,
-        "GET {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n"
     )
     .unwrap();
     let mut answer = String::new();
@@ -56,7 +65,7 @@ fn slow_flow(stop: &Arc<AtomicBool>) -> Flow {
 }
 
 /// Runs `check` until it is true.
-fn until(what: &str, mut check: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut check: impl FnMut() -> bool) {
     let (_sender, ticks) = mpsc::channel::<()>();
     for _ in 0..600 {
         if check() {
@@ -67,7 +76,7 @@ fn until(what: &str, mut check: impl FnMut() -> bool) {
     panic!("{what}: not within a minute");
 }
 
-fn json(observer: &Observer, path: &str) -> Value {
+pub(crate) fn json(observer: &Observer, path: &str) -> Value {
     let (status, body) = get(observer, path, "");
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()

@@ -9,6 +9,7 @@ use millstream_flow::directory::{self, ReadDirectory};
 use millstream_flow::durable::{self, Retain};
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
+use millstream_flow::metrics::Lag;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
     Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
@@ -190,6 +191,9 @@ impl<B> Partition<B> for UnlockedPartition<B> {
     }
     fn next_awake(&self) -> Option<u64> {
         self.0.next_awake()
+    }
+    fn lag(&self) -> Option<Lag> {
+        unlocked(|| self.0.lag())
     }
     fn position(&self) -> Result<Position, Cause> {
         self.0.position()

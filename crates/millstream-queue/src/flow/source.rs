@@ -1,14 +1,16 @@
 //! Queues as a source.
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use crate::Item;
 use millstream_flow::durable::escape;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
+use millstream_flow::metrics::Lag;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source,
+    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
 };
 use millstream_journal::clock::monotonic_ns;
 
@@ -128,6 +130,12 @@ impl Source<Frames> for ReadQueues {
             awake: 0,
         }))
     }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            in_one_process: true,
+            ..SourceSettings::default()
+        }
+    }
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)
     }
@@ -231,6 +239,16 @@ impl Partition<Frames> for QueuePartition {
         Some(self.awake)
     }
 
+    fn lag(&self) -> Option<Lag> {
+        let queue = &self.lent_queues.queues[self.partition].queue;
+        let numbers = queue.stats().ok()?;
+        let age_ms = numbers.get("oldest_age").copied();
+        Some(Lag {
+            records: numbers.get("items").copied(),
+            bytes: numbers.get("bytes").copied(),
+            age: age_ms.map(Duration::from_millis),
+        })
+    }
     fn position(&self) -> Result<Position, Cause> {
         Ok(self.position.into())
     }

@@ -146,7 +146,11 @@ impl Committer {
             } => self.commit_for_all(epoch, &changed, last, pending),
             Event::Committed { epoch, last } => self.commit_as_others(epoch, last, pending),
             // They concern the workers.
-            Event::Go | Event::Handled(_) | Event::Stop | Event::Died { .. } => Ok(()),
+            Event::Go
+            | Event::Handled(_)
+            | Event::Status { .. }
+            | Event::Stop
+            | Event::Died { .. } => Ok(()),
         }
     }
 

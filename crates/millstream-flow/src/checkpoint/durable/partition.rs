@@ -8,6 +8,7 @@ use super::recorder::{Recorder, Start};
 use crate::batch::Raw;
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::run::lag::Lag;
 use crate::source::{Events, Next, Partition, Position};
 
 /// The number of records of other partitions after which a quiet partition records its position again.
@@ -119,6 +120,9 @@ impl<B: Raw> Partition<B> for DurablePartition<B> {
     }
     fn next_awake(&self) -> Option<u64> {
         self.source.as_ref().and_then(|source| source.next_awake())
+    }
+    fn lag(&self) -> Option<Lag> {
+        self.source.as_ref().and_then(|source| source.lag())
     }
     fn position(&self) -> Result<Position, Cause> {
         Ok(self.start.at.into())

@@ -6,6 +6,7 @@ use super::rows::{Row, Rows};
 use crate::batch::Data;
 use crate::error::Cause;
 use crate::policy::OnError;
+use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
@@ -107,6 +108,9 @@ where
     }
     fn next_awake(&self) -> Option<u64> {
         self.inner.next_awake()
+    }
+    fn lag(&self) -> Option<Lag> {
+        self.inner.lag()
     }
     fn position(&self) -> Result<Position, Cause> {
         self.inner.position()

@@ -10,6 +10,7 @@ use super::place::{self, CsvPath};
 use super::rows::{CsvFile, Rows};
 use crate::compression::Contents;
 use crate::error::Cause;
+use crate::run::lag::Lag;
 use crate::source::{Events, Next, Partition, Position};
 
 /// The number of bytes of one read.
@@ -250,6 +251,13 @@ impl Partition<Rows> for CsvPartition {
             }
             false => Ok(Next::Batch),
         }
+    }
+    fn lag(&self) -> Option<Lag> {
+        let length = self.parsing.file.length()?;
+        Some(Lag {
+            bytes: Some(length.saturating_sub(self.position)),
+            ..Lag::default()
+        })
     }
     fn position(&self) -> Result<Position, Cause> {
         Ok(self.position.into())

@@ -1,0 +1,97 @@
+// What has happened to a flow: its last failures and restarts, and the actions that a reader with the token has.
+"use strict";
+
+const MOMENT = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
+
+function line(kind, text, name) {
+  const element = document.createElement(kind);
+  element.textContent = text;
+  if (name) element.className = name;
+  return element;
+}
+
+// One failure: a line, and on request its traceback. All texts come from users: they are set as text, never as markup.
+function failure(one) {
+  const words = [MOMENT.format(one.time_ms), one.outcome];
+  if (one.step) words.push(one.step);
+  if (one.key !== null) words.push(`key ${one.key}`);
+  const head = line(one.traceback ? "summary" : "p", words.join(" · "), "quiet-line");
+  head.append(line("strong", one.error, "error"));
+  if (one.item !== null) head.append(line("code", one.item, "item"));
+  if (!one.traceback) return [head];
+  return [head, line("pre", one.traceback)];
+}
+
+function showFailures(snapshot) {
+  element("failures-section").hidden = snapshot.failures.length === 0;
+  const place = element("failures");
+  const newest = `${snapshot.run} ${snapshot.failures[0]?.number}`;
+  // A list that has not changed stays as it is, with what the reader has opened.
+  if (place.dataset.newest === newest) return;
+  place.dataset.newest = newest;
+  const known = new Map([...place.children].map((item) => [item.dataset.number, item]));
+  place.replaceChildren(...snapshot.failures.map((one) => {
+    const number = `${snapshot.run} ${one.number}`;
+    if (known.has(number)) return known.get(number);
+    const item = document.createElement("li");
+    item.dataset.number = number;
+    const parts = failure(one);
+    if (parts.length === 1) {
+      item.append(...parts);
+    } else {
+      const details = document.createElement("details");
+      details.append(...parts);
+      item.append(details);
+    }
+    return item;
+  }));
+}
+
+function showRestarts(snapshot) {
+  element("restarts-section").hidden = snapshot.restart_count === 0;
+  const place = element("restarts");
+  const key = String(snapshot.restart_count);
+  if (place.dataset.count === key) return;
+  place.dataset.count = key;
+  element("restarts-title").textContent = `Restarts: ${key}`;
+  place.replaceChildren(...snapshot.restarts.map((one) => line("li", `${MOMENT.format(one.time_ms)} · ${one.cause}`)));
+}
+
+const ACTIONS = {
+  commit: ["Commit now", null],
+  stop: ["Stop the flow", "Stop the flow? Its sources read no more, and the items in its steps are processed."],
+};
+
+async function act(name, question) {
+  if (question && !confirm(question)) return;
+  const headers = { Authorization: `Bearer ${token}` };
+  const outcome = element("action-outcome");
+  try {
+    const answer = await fetch(`api/actions/${name}`, { method: "POST", headers, cache: "no-store" });
+    outcome.textContent = answer.ok ? `${ACTIONS[name][0]}: asked for.` : (await answer.text()).trim();
+  } catch {
+    outcome.textContent = "The server does not answer.";
+  }
+}
+
+// The buttons are there only for a reader who has opened the page with the token.
+function showActions(snapshot) {
+  const names = token ? snapshot.actions.filter((name) => ACTIONS[name]) : [];
+  element("actions").hidden = names.length === 0;
+  const place = element("action-buttons");
+  if (place.dataset.names === names.join()) return;
+  place.dataset.names = names.join();
+  place.replaceChildren(...names.map((name) => {
+    const [title, question] = ACTIONS[name];
+    const button = line("button", title);
+    button.type = "button";
+    button.addEventListener("click", () => act(name, question));
+    return button;
+  }));
+}
+
+function showNotes(snapshot) {
+  showFailures(snapshot);
+  showRestarts(snapshot);
+  showActions(snapshot);
+}

@@ -445,7 +445,8 @@ impl Store {
     ) -> Result<(), FlowError> {
         let done = || -> Result<(), Cause> {
             // The commit point: the last body is the commit record.
-            let (first, bodies) = self.write_epoch(changes, record::commit(commit)?)?;
+            let (first, bodies) =
+                self.write_epoch(changes, commit.shards, record::commit(commit)?)?;
             self.add(first, &bodies)?;
             self.prune()
         };
@@ -461,7 +462,8 @@ impl Store {
         commit: &Commit,
     ) -> Result<(), FlowError> {
         let done = || -> Result<(), Cause> {
-            let (first, bodies) = self.write_epoch(changes, record::prepared(commit)?)?;
+            let (first, bodies) =
+                self.write_epoch(changes, commit.shards, record::prepared(commit)?)?;
             // The commit record before these is durable only now, in a process that does not sync it.
             self.prune()?;
             self.prepared = Some((first, bodies));
@@ -503,9 +505,10 @@ impl Store {
     fn write_epoch(
         &mut self,
         changes: Vec<Vec<u8>>,
+        shards: Shards,
         end: Vec<u8>,
     ) -> Result<(u64, Vec<Vec<u8>>), Cause> {
-        let mut bodies = self.with_bases(changes)?;
+        let mut bodies = self.with_bases(changes, shards)?;
         bodies.push(end);
         let first = self.write(&bodies)?;
         self.sync()?;
@@ -513,11 +516,11 @@ impl Store {
     }
 
     /// The changes of an epoch after the bases of the groups that are rewritten before them.
-    fn with_bases(&self, changes: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Cause> {
+    fn with_bases(&self, changes: Vec<Vec<u8>>, shards: Shards) -> Result<Vec<Vec<u8>>, Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
-            self.rewrite(group, &mut bodies)?;
+            self.rewrite(group, shards, &mut bodies)?;
         }
         bodies.extend(changes);
         Ok(bodies)
@@ -565,9 +568,12 @@ impl Store {
     }
 
     /// Appends the base of a group to `bodies`.
-    fn rewrite(&self, group: usize, bodies: &mut Vec<Vec<u8>>) -> Result<(), Cause> {
-        let commit = self.saved.index.commit.as_ref();
-        let shards = commit.map_or_else(Shards::default, |commit| commit.shards);
+    fn rewrite(
+        &self,
+        group: usize,
+        shards: Shards,
+        bodies: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Cause> {
         let mut bases: BTreeMap<String, Changes> = BTreeMap::new();
         self.saved.group(group, None, |step, entry| {
             if !bases.contains_key(step) {

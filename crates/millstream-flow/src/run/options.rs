@@ -130,6 +130,12 @@ impl Options {
         self.workers * processes.unwrap_or(1)
     }
 
+    /// Returns the shards of a run without a state, and checks that each worker can have one.
+    pub(crate) fn check_shards(&self) -> Result<Shards, FlowError> {
+        let shards = self.shards.unwrap_or_default();
+        shards.check_workers(self.all_workers()).map(|()| shards)
+    }
+
     /// Checks the options of a run of several processes.
     pub(crate) fn check_cluster(&self) -> Result<(), FlowError> {
         let Some(cluster) = &self.cluster else {

@@ -284,10 +284,8 @@ fn begin_checkpoints(
     plan.sinks.join(&plan.nodes, membership);
     let (name, control) = (&running.name, &running.control);
     let Some(recovery) = &running.options.recovery else {
-        let (shards, workers) = (running.options.shards, running.options.all_workers());
-        let shards = shards.unwrap_or_default();
-        shards.check_workers(workers)?;
-        begin_without(plan, workers, clock)?;
+        let shards = running.options.check_shards()?;
+        begin_without(plan, running.options.all_workers(), clock)?;
         plan.sinks.begin(name, &plan.nodes, None, control)?;
         let joined = members::join(running, plan, (None, shards), stopping)?;
         return Ok(Begun::without(None, joined));

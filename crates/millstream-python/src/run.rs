@@ -112,17 +112,15 @@ pub(crate) fn run(
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
+    let publish = on_metrics.as_ref().map(|_| interval);
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
         cluster: cluster.map(|place| place.cluster(stopper)).transpose()?,
-        shards: shards
-            .map(Shards::new)
-            .transpose()
-            .map_err(|error| to_python(py, error))?,
+        shards: checked_shards(py, shards)?,
         ..options(
             py,
             (workers, spin),
-            on_metrics.as_ref().map(|_| interval),
+            publish,
             clock,
             (recovery, Some(stopper)),
         )?
@@ -170,6 +168,12 @@ pub(crate) fn run(
             Ok(report)
         }
     }
+}
+
+/// The number of shards, if one was given.
+fn checked_shards(py: Python<'_>, count: Option<usize>) -> PyResult<Option<Shards>> {
+    let shards = count.map(Shards::new).transpose();
+    shards.map_err(|error| to_python(py, error))
 }
 
 /// Starts a flow, and shows it if it has a page.

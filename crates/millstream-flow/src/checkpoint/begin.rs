@@ -107,39 +107,57 @@ pub(crate) fn resume(
     start.has_changes |= sinks.iter().any(is_new);
     start.commit.sinks = sinks;
     let moved = !start.is_first && workers != start.commit.workers;
-    start.replicated = Replicated::begin(options, membership, &start.store, &recordings)?;
+    let open = recordings.iter();
+    let open: Vec<_> = open.filter_map(|(_, it)| it.journal()).collect();
+    let replica = (options.replica.as_ref(), options.commit_on_replica);
+    start.replicated = Replicated::begin(replica, membership, &start.store, &open)?;
     start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
-    let Start {
-        mut store,
-        mut commit,
-        replicated,
-        ..
-    } = start;
-    let ends_here = commit.notify_pending && joined.is_none();
-    if commit.notify_pending {
-        notify_sources(&recordings, parts.nodes, &commit)?;
-        commit.notify_pending = false;
-        store.commit(Vec::new(), &commit)?;
+    let mut resumed = start.finish(parts, options, recordings, joined)?;
+    resumed.resume.moved = moved;
+    Ok(resumed)
+}
+
+impl Start {
+    /// The state with which the workers begin: what the run before could not do after its last commit is done.
+    fn finish(
+        self,
+        parts: &FlowParts<'_>,
+        options: &Recovery,
+        recordings: Recordings,
+        joined: Option<Joined>,
+    ) -> Result<ResumedRun, FlowError> {
+        let Start {
+            mut store,
+            mut commit,
+            replicated,
+            ..
+        } = self;
+        let ends_here = commit.notify_pending && joined.is_none();
+        if commit.notify_pending {
+            notify_sources(&recordings, parts.nodes, &commit)?;
+            commit.notify_pending = false;
+            store.commit(Vec::new(), &commit)?;
+        }
+        if ends_here {
+            write_stopped(&options.dir, commit.epoch)?;
+        }
+        let codecs = parts.codecs.clone();
+        let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
+        let base = joined
+            .as_ref()
+            .map_or(commit.epoch, |joined| joined.epoch + 1);
+        (resume.epoch, resume.ends_here) = (base, ends_here);
+        resume.lockstep = options.epoch.is_zero();
+        Ok(ResumedRun {
+            store,
+            resume,
+            commit,
+            recordings,
+            base,
+            joined,
+            replicated,
+        })
     }
-    if ends_here {
-        write_stopped(&options.dir, commit.epoch)?;
-    }
-    let codecs = parts.codecs.clone();
-    let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
-    let base = joined
-        .as_ref()
-        .map_or(commit.epoch, |joined| joined.epoch + 1);
-    (resume.epoch, resume.ends_here, resume.moved) = (base, ends_here, moved);
-    resume.lockstep = options.epoch.is_zero();
-    Ok(ResumedRun {
-        store,
-        resume,
-        commit,
-        recordings,
-        base,
-        joined,
-        replicated,
-    })
 }
 
 /// Opens the state directory and meets the other processes, if there are some: only then it is known whether what is

@@ -284,11 +284,7 @@ fn begin_checkpoints(
     plan.sinks.join(&plan.nodes, membership);
     let (name, control) = (&running.name, &running.control);
     let Some(recovery) = &running.options.recovery else {
-        let shards = running.options.check_shards()?;
-        begin_without(plan, running.options.all_workers(), clock)?;
-        plan.sinks.begin(name, &plan.nodes, None, control)?;
-        let joined = members::join(running, plan, (None, shards), stopping)?;
-        return Ok(Begun::without(None, joined));
+        return begin_unsaved(running, plan, clock, stopping);
     };
     let recovery = &recovery.of_process(membership)?;
     control.keep_state();
@@ -334,6 +330,21 @@ fn begin_checkpoints(
         committer: Some(thread),
         joined,
     })
+}
+
+/// The same for a run without a state directory.
+fn begin_unsaved(
+    running: &Running,
+    plan: &Plan,
+    clock: &Arc<dyn Clock>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Begun, FlowError> {
+    let shards = running.options.check_shards()?;
+    begin_without(plan, running.options.all_workers(), clock)?;
+    let (name, control) = (&running.name, &running.control);
+    plan.sinks.begin(name, &plan.nodes, None, control)?;
+    let joined = members::join(running, plan, (None, shards), stopping)?;
+    Ok(Begun::without(None, joined))
 }
 
 /// Starts the thread that commits epochs.

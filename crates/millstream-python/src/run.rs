@@ -160,14 +160,16 @@ pub(crate) fn run(
     match (raised, ended) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => Err(to_python(py, error)),
-        (None, Ok(report)) => {
-            let report = Report::new(report);
-            if let Some(call) = on_metrics {
-                call.call1((report.clone(),))?;
-            }
-            Ok(report)
-        }
+        (None, Ok(report)) => with_last_call(Report::new(report), on_metrics.as_ref()),
     }
+}
+
+/// The report at the end, with which `call` is called last.
+fn with_last_call(report: Report, call: Option<&Bound<'_, PyAny>>) -> PyResult<Report> {
+    if let Some(call) = call {
+        call.call1((report.clone(),))?;
+    }
+    Ok(report)
 }
 
 /// The number of shards, if one was given.

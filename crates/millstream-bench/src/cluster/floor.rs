@@ -91,7 +91,8 @@ pub(super) fn exchange(role: &Role) -> Result<Outcome, Fault> {
             scope
                 .input_from(&mut input)
                 .exchange(|n: &u64| *n)
-                .inspect_batch(move |_, batch: &[u64]| {
+                .inspect_core(move |event| {
+                    let Ok((_, batch)) = event else { return };
                     let mut counts = counts.borrow_mut();
                     counts.0 += batch.len() as u64;
                     counts.1 = batch.iter().fold(counts.1, |sum, n| sum.wrapping_add(*n));

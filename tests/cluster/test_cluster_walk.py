@@ -224,7 +224,7 @@ def test_a_signal_while_it_waits_for_the_others(
     options = ["--process", 0, "--hosts", hosts(free_port), "--state", tmp_path / "state"]
     options += ["--restarts", "3/1m"] if supervised else []
     running = Supervised(command(shape.flow, *options), shape.environment(tmp_path / "out" / "out.txt"))
-    running.said("waits for process 1")
+    running.said("waiting for 1 of 2 processes")
     running.process.send_signal(signal.SIGINT)
     text = running.end(0)
     assert "Traceback" not in text

@@ -34,6 +34,8 @@ mkdir upper/u upper/w
 mount -t overlay overlay -o lowerdir=/,upperdir="$PWD/upper/u",workdir="$PWD/upper/w" root
 for each in /dev /proc {root}; do mkdir -p root$each; mount --rbind $each root$each; done
 mkdir -p root/flow root{context}
+# The interpreter may be in a directory of one user; the change is in the copy.
+for each in {python}; do chmod o+x "root$each"; done
 """
 
 
@@ -43,7 +45,8 @@ def program(*words: str) -> str:
 
 def script(context: Path, volume: Path) -> str:
     """The steps of the file, in a new root."""
-    lines = [PREPARE.format(root=ROOT, context=context)]
+    python = [*map(str, Path(sys.base_prefix).resolve().parents)]
+    lines = [PREPARE.format(root=ROOT, context=context, python=program(*python))]
     user, entry, command = "0:0", [], []
     in_root = f"chroot root env PATH={Path(sys.executable).parent}:$PATH"
     for line in (ROOT / "contrib" / "container" / "Containerfile").read_text().splitlines():

@@ -315,7 +315,9 @@ fn add_step(step: &mut StepSnapshot, other: &SentStep, is_live: bool) -> f64 {
     step.busy = step.busy.max(other.busy);
     if let Some(ages) = other.ages {
         // The quantiles of several processes cannot be added: the oldest is shown.
-        let own = step.ages.map_or([0.0; 3], |own| [own.p50, own.p99, own.p999]);
+        let own = step
+            .ages
+            .map_or([0.0; 3], |own| [own.p50, own.p99, own.p999]);
         step.ages = Some(Ages {
             p50: own[0].max(ages.p50),
             p99: own[1].max(ages.p99),

@@ -62,7 +62,8 @@ impl Statuses {
             process,
             sent: known.latest.as_ref().map(|(_, bytes)| Arc::clone(bytes)),
             age: Duration::from_nanos(
-                known.latest
+                known
+                    .latest
                     .as_ref()
                     .map_or(0, |(at, _)| now.saturating_sub(*at)),
             ),

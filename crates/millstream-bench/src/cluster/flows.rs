@@ -74,7 +74,7 @@ fn numbers(flow: &Flow, items: u64, batch: usize, notes: &Arc<Notes>) -> Stream<
 
 /// Keyed sums, which emit nothing.
 fn sums(numbers: &Stream<u64>, keys: u64, work: fn(u64) -> u64) {
-    let step = |sum: &mut u64, _: &u64, n| {
+    let step = move |sum: &mut u64, _: &u64, n| {
         *sum = sum.wrapping_add(work(n));
         None::<u8>
     };

@@ -737,7 +737,7 @@ mod tests {
         // A state directory that is divided anew, with a state of more than a segment.
         let parts = 3 * SEGMENT_BYTES / u64::from(RECORD_BYTES_MAX / 2);
         for part in 0..parts {
-            let mut changes = Changes::new("large");
+            let mut changes = Changes::new("large", Shards::default());
             let state = |out: &mut Vec<u8>| {
                 out.resize(out.len() + RECORD_BYTES_MAX as usize / 2, part as u8);
                 Ok(1)

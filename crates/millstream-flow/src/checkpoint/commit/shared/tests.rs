@@ -18,6 +18,7 @@ use crate::clock::WallClock;
 use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer};
 use crate::describe::node::Node;
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::run::control::{Control, lock};
 use crate::run::progress::CommitTimer;
 
@@ -319,7 +320,7 @@ impl Process<'_> {
             hub: Arc::clone(&self.hub),
             process: self.process,
         });
-        let join = |offer: StateOffer| {
+        let join = |offer: StateOffer, _: Shards| {
             Ok(Some(Joined {
                 run: self.hub.run,
                 links: Vec::new(),
@@ -340,6 +341,7 @@ impl Process<'_> {
             sources: &Sources::default(),
             sinks: &Sinks::default(),
             codecs: &Codecs::default(),
+            shards: None,
         };
         let resumed = resume("test", &parts, recovery, 1, 0, Some(&start));
         match resumed {
@@ -526,6 +528,7 @@ fn a_directory_of_another_division_is_refused_and_stays_as_it_is() {
         sources: &Sources::default(),
         sinks: &Sinks::default(),
         codecs: &Codecs::default(),
+        shards: None,
     };
     let alone = resume("test", &parts, &Recovery::new(&dir), 1, 0, None);
     let error = alone.err().expect("it is refused").to_string();

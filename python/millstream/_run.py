@@ -11,6 +11,7 @@ from ._cluster import Cluster
 from ._command_errors import INTERRUPTED, LOST
 from ._errors import FlowUsageError, MemberLostError
 from ._observed import observed
+from ._replica import Replica
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
 
@@ -36,6 +37,8 @@ def run(
     drop_state: Iterable[str] = (),
     fresh: bool = False,
     cluster: Cluster | None = None,
+    replica: Replica | None = None,
+    commit_on_replica: bool = False,
     http: str | None = None,
     http_token: str | None = None,
     http_open: bool = False,
@@ -70,6 +73,10 @@ def run(
         fresh: whether everything saved of this flow is dropped, so that it begins anew.
         cluster: the place of this process among several that run the flow together; ``workers`` is then the
             number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
+        replica: where followers on other machines get the state while the flow runs, so that it can be started
+            there when this machine is lost.
+        commit_on_replica: whether a commit waits until a follower has it. While none is connected nothing is
+            committed, and the sources pause.
         http: an address, like ``"127.0.0.1:8080"``, at which a page shows the flow while it runs, and
             ``/metrics`` has its figures for Prometheus. Port 0 lets the system choose; the log has the
             address.
@@ -99,7 +106,7 @@ def run(
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
-    saving = checked(workers, state, epoch, sync, drop_state, fresh)
+    saving = checked(workers, state, epoch, sync, drop_state, fresh, replica, commit_on_replica)
     if cluster is not None and not isinstance(cluster, Cluster):
         raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
     observer = observed(http, http_token, http_open)

@@ -43,7 +43,7 @@ pub use message::{Body, Kind, Message, PAYLOAD_MAX, Start, VERSION};
 pub use participant::Participant;
 pub use resolve::{check_own, resolve};
 
-use millstream_flow::cluster::{Event, HandledLoad, Raise};
+use millstream_flow::cluster::{Event, HandledLoad, Raise, Status};
 
 /// A connection, by a number that the driver has given it and never gives again.
 pub type Connection = u64;
@@ -66,6 +66,14 @@ pub struct Times {
     pub dead_after_ms: u64,
     /// How long a lost connection waits for the cause, which may arrive by another way.
     pub first_cause_ms: u64,
+}
+
+impl Times {
+    /// The cause of a death, in words, of a process that `receiver` has not heard.
+    pub(crate) fn silence(&self, receiver: &str) -> String {
+        let seconds = self.dead_after_ms as f64 / 1000.0;
+        format!("{receiver} received nothing from it for {seconds} s")
+    }
 }
 
 impl Default for Times {
@@ -103,6 +111,8 @@ pub enum Notice {
     Committed(u64),
     /// What workers have processed.
     Handled(Vec<HandledLoad>),
+    /// How this process is doing.
+    Status(Status),
     /// This process was asked to stop.
     Stop,
     /// This process has failed.

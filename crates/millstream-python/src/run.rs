@@ -22,6 +22,7 @@ use crate::gil;
 use crate::logs;
 use crate::observer::Observer;
 use crate::rehearsal::Rehearsal;
+use crate::replica::ServedAt;
 use crate::report::Report;
 use crate::stopper::Stopper;
 
@@ -37,6 +38,8 @@ pub(crate) struct Saving {
     drop: Vec<String>,
     crash: Option<Moment>,
     fresh: bool,
+    replica: Option<ServedAt>,
+    commit_on_replica: bool,
 }
 
 /// The point at which a test crashes the run: after a commit, or at a named moment of it.
@@ -64,8 +67,9 @@ impl Moment {
 }
 
 impl Saving {
-    fn recovery(self, py: Python<'_>) -> PyResult<Recovery> {
+    fn recovery(self, py: Python<'_>, stopper: Option<&Bound<'_, Stopper>>) -> PyResult<Recovery> {
         let mut recovery = Recovery::new(&self.dir)
+            .commit_on_replica(self.commit_on_replica)
             .epoch(Duration::try_from_secs_f64(self.epoch)?)
             .sync(self.sync);
         for step in &self.drop {
@@ -73,6 +77,9 @@ impl Saving {
         }
         if self.fresh {
             recovery = recovery.fresh();
+        }
+        if let (Some(served), Some(stopper)) = (self.replica, stopper) {
+            recovery = recovery.replica(served.replica(stopper)?);
         }
         match self.crash {
             Some(at) => Ok(recovery.crash(at.read(py)?)),
@@ -111,7 +118,7 @@ pub(crate) fn run(
             (workers, spin),
             on_metrics.as_ref().map(|_| interval),
             clock,
-            recovery,
+            (recovery, Some(stopper)),
         )?
     };
     logs::refresh(py)?;
@@ -184,7 +191,7 @@ fn options(
     (workers, spin): (usize, bool),
     publish: Option<Duration>,
     clock: Option<&Bound<'_, VirtualClock>>,
-    recovery: Option<Saving>,
+    (recovery, stopper): (Option<Saving>, Option<&Bound<'_, Stopper>>),
 ) -> PyResult<Options> {
     let nothing: millstream_flow::run::OnMetrics = Arc::new(|_| {});
     Ok(Options {
@@ -196,7 +203,9 @@ fn options(
         release: Some(gil::around_wait()),
         signals: false,
         traceback: Some(Arc::new(traceback)),
-        recovery: recovery.map(|saving| saving.recovery(py)).transpose()?,
+        recovery: recovery
+            .map(|saving| saving.recovery(py, stopper))
+            .transpose()?,
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
         rehearsal: None,
         ..Options::default()
@@ -269,7 +278,7 @@ pub(crate) fn start(
     observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Handle> {
     let py = flow.py();
-    let options = options(py, (workers, spin), Some(PUBLISH), clock, recovery)?;
+    let options = options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?;
     let engine = flow.get().engine.clone();
     let running = begin(py, &engine, options, observer)?;
     Ok(Handle {

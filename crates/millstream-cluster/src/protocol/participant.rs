@@ -123,6 +123,7 @@ impl Participant {
                 last,
             },
             Notice::Handled(loads) => Body::Handled(loads),
+            Notice::Status(status) => Body::Status(status),
             Notice::Stop => Body::Stop,
             Notice::Failed(cause) => Body::Failed { cause },
             Notice::Lost { process, cause } if !self.ended => Body::Lost { process, cause },
@@ -143,8 +144,8 @@ impl Participant {
             return;
         };
         if line.is_silent(now_ms, &self.times) {
-            let (connection, waited_ms) = (line.connection, self.times.dead_after_ms);
-            let cause = format!("nothing was received from it for {waited_ms} ms");
+            let connection = line.connection;
+            let cause = self.times.silence("this process");
             self.notice(Notice::Lost {
                 process: 0,
                 cause: cause.clone(),

@@ -9,10 +9,10 @@
 //!              3     drop: name of the step; earlier records of it are superseded
 //!              4     commit: MessagePack; all before it counts
 //!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
-//!              6     prepared: as commit, in version 4; it counts once a commit of its epoch and run follows
+//!              6     prepared: as commit, in version 4 or 5; it counts once a commit of its epoch and run follows
 //!
 //! position of a source in a commit: an integer, or in version 3 binary: Position::encode
-//! a commit of one process among several, or of a state that was divided anew, has version 4
+//! a commit of one process among several, or of a state that was divided anew, has version 4, or 5 with a gathered sink
 //! entry: shard u8, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
 //!
@@ -33,8 +33,10 @@ const COMMIT: u8 = 4;
 const PREPARED: u8 = 6;
 /// The version of a commit with a position that is not a number.
 const VERSION_OF_POSITIONS: u8 = 3;
-/// The version of a commit of one process among several, and the newest that this program reads.
+/// The version of a commit of one process among several.
 const VERSION_OF_DIVISION: u8 = 4;
+/// The version of such a commit with the token of a gathered sink, and the newest that this program reads.
+const VERSION_OF_GATHERED: u8 = 5;
 
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +88,9 @@ pub struct SinkMark {
     pub worker: usize,
     /// The token, in the sink's own format.
     pub token: Vec<u8>,
+    /// Whether process 0 writes the output of all processes. False in a run of one process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gathered: bool,
 }
 
 /// The event time of a step or of a partition of a source.
@@ -131,13 +136,19 @@ pub struct Division {
     /// the first run on a divided state, in which each directory has the positions of all partitions.
     #[serde(default)]
     pub partitions: Vec<(String, Vec<String>)>,
+    /// The sources that process 0 alone reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_by_first: Vec<String>,
 }
 
 impl Division {
-    /// The process that reads the partition with this number.
+    /// The process that reads the partition with this number of a source.
     #[must_use]
-    pub fn reader_of(&self, partition: usize) -> usize {
-        partition % (self.processes * self.workers).max(1) / self.workers.max(1)
+    pub fn reader_of(&self, source: &str, partition: usize) -> usize {
+        match self.read_by_first.iter().any(|name| name == source) {
+            true => 0,
+            false => partition % (self.processes * self.workers).max(1) / self.workers.max(1),
+        }
     }
 
     /// The partitions of a source in this run.
@@ -151,7 +162,7 @@ impl Division {
     pub fn reader(&self, source: &str, partition: &str) -> Option<usize> {
         let mut names = self.partitions_of(source).iter();
         let number = names.position(|name| name == partition)?;
-        Some(self.reader_of(number))
+        Some(self.reader_of(source, number))
     }
 }
 
@@ -294,9 +305,9 @@ impl<'a> Record<'a> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_DIVISION {
+        if version > VERSION_OF_GATHERED {
             return Err(format!(
-                "version {version}, this program reads up to {VERSION_OF_DIVISION}; use a newer Millstream"
+                "version {version}, this program reads up to {VERSION_OF_GATHERED}; use a newer Millstream"
             ));
         }
         match take_u8(rest).ok_or_else(short)? {
@@ -345,6 +356,14 @@ pub(crate) fn is_prepared(body: &[u8]) -> bool {
     body.get(1) == Some(&PREPARED)
 }
 
+/// Whether a commit is one of process 0, or of the only process.
+pub(crate) fn is_of_process_0(body: &[u8]) -> Result<bool, String> {
+    match Record::read(body)? {
+        Record::Commit(commit) => Ok(commit.division.is_none_or(|division| division.process == 0)),
+        _ => Ok(false),
+    }
+}
+
 /// Encodes a record that supersedes the earlier records of a group.
 pub(crate) fn rebase(group: usize) -> Vec<u8> {
     vec![VERSION, REBASE, group as u8]
@@ -360,7 +379,7 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
     let mut marks = commit.sources.iter();
     let is_divided = commit.division.is_some() || !commit.outputs.is_empty();
     let version = match marks.all(|mark| mark.position.number().is_some()) {
-        _ if is_divided => VERSION_OF_DIVISION,
+        _ if is_divided => version_of_division(commit),
         true => VERSION,
         false => VERSION_OF_POSITIONS,
     };
@@ -369,7 +388,16 @@ pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Erro
 
 /// Encodes a record that prepares the records before it: they count once a commit of the same epoch and run follows.
 pub(crate) fn prepared(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    end(VERSION_OF_DIVISION, PREPARED, commit)
+    end(version_of_division(commit), PREPARED, commit)
+}
+
+/// The version of a commit of one process among several.
+fn version_of_division(commit: &Commit) -> u8 {
+    let before = commit.outputs.iter().flat_map(|outputs| &outputs.sinks);
+    match commit.sinks.iter().chain(before).any(|mark| mark.gathered) {
+        true => VERSION_OF_GATHERED,
+        false => VERSION_OF_DIVISION,
+    }
 }
 
 /// Encodes the end of an epoch.

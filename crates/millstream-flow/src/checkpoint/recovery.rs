@@ -1,10 +1,12 @@
 //! The options of recovery: the state directory, the length of an epoch, what is removed at the start.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::directories::process_dir;
 use super::division::check_layout;
+use super::replica::Replica;
 use crate::cluster::Membership;
 use crate::error::FlowError;
 
@@ -17,6 +19,8 @@ pub struct Recovery {
     pub(crate) drop: Vec<String>,
     pub(crate) fresh: bool,
     pub(crate) crash: Option<Crash>,
+    pub(crate) replica: Option<Arc<dyn Replica>>,
+    pub(crate) commit_on_replica: bool,
 }
 
 /// The point at which a run ends as if the process had died. For tests.
@@ -70,6 +74,8 @@ impl Recovery {
             drop: Vec::new(),
             fresh: false,
             crash: None,
+            replica: None,
+            commit_on_replica: false,
         }
     }
     /// Sets the length of an epoch. With zero each source reads one batch in an epoch: for tests.

@@ -276,6 +276,7 @@ fn write(
                     _ => Vec::new(),
                 },
                 partitions: Vec::new(),
+                read_by_first: Vec::new(),
             });
         }
         store.commit(Vec::new(), &commit)?;

@@ -403,6 +403,11 @@ impl Store {
         })
     }
 
+    /// The journal.
+    pub(super) fn journal(&self) -> &Journal {
+        &self.saved.journal
+    }
+
     pub(crate) fn saved(&self) -> &Saved {
         &self.saved
     }
@@ -414,8 +419,13 @@ impl Store {
 
     /// Appends records that count once a commit follows; for a state that is divided anew.
     pub(crate) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), FlowError> {
-        let appended = self.writer.append_many(records);
-        appended.map(drop).map_err(|cause| failed(&self.dir, cause))
+        let mut append = || -> Result<(), Cause> {
+            let first = self.write(records)?;
+            // They count for the commit that follows, which prunes what does not count.
+            self.add(first, records)
+        };
+        let appended = append();
+        appended.map_err(|cause| failed(&self.dir, cause))
     }
 
     /// A number that no other state directory has.
@@ -703,6 +713,35 @@ mod tests {
         check(store.saved());
         drop(store);
         check(&Saved::open(dir.path()).expect("it is read"));
+    }
+
+    #[test]
+    fn a_commit_keeps_the_segments_of_records_that_were_appended_before_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut store = Store::open(dir.path(), false).expect("it opens");
+        // A state directory that is divided anew, with a state of more than a segment.
+        let parts = 3 * SEGMENT_BYTES / u64::from(RECORD_BYTES_MAX / 2);
+        for part in 0..parts {
+            let mut changes = Changes::new("large");
+            let state = |out: &mut Vec<u8>| {
+                out.resize(out.len() + RECORD_BYTES_MAX as usize / 2, part as u8);
+                Ok(1)
+            };
+            let key = |out: &mut Vec<u8>| out.extend(part.to_le_bytes());
+            let put: Result<(), ()> = changes.put(part as usize, part, key, state);
+            put.expect("it is written");
+            store.append(&changes.records()).expect("it appends");
+        }
+        let commit = Commit {
+            epoch: 1,
+            ..Commit::default()
+        };
+        store.commit(Vec::new(), &commit).expect("it appends");
+        let expected: Vec<u8> = (0..parts as u8).collect();
+        assert_eq!(states(store.saved(), "large"), expected);
+        drop(store);
+        let saved = Saved::open(dir.path()).expect("it is read");
+        assert_eq!(states(&saved, "large"), expected);
     }
 
     #[test]

@@ -89,6 +89,11 @@ fn pass_events(
         match (event, committer) {
             (Event::Go, _) => control.go(),
             (Event::Handled(load), _) => control.take_report(&load),
+            (Event::Status { process, status }, _) => {
+                if let Some(others) = control.others() {
+                    others.take_status(process, status);
+                }
+            }
             (Event::Stop, _) => control.stop_here(),
             (Event::Died { process, cause }, _) => {
                 control.fail_here(FlowError::Lost { process, cause });

@@ -138,7 +138,7 @@ pub(crate) fn run_here(
 
 /// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
-    plan: Plan,
+    mut plan: Plan,
     mut options: Options,
     stopping: &dyn Fn() -> bool,
 ) -> Result<
@@ -177,7 +177,7 @@ fn prepare(
         links: None,
         options,
     };
-    let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
+    let begun = begin_checkpoints(&running, &mut plan, &clock, replaying, stopping);
     let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
     let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
@@ -265,7 +265,7 @@ impl Begun {
 /// Opens the state directory, if the run has one, meets the other processes, and starts the thread that commits epochs.
 fn begin_checkpoints(
     running: &Running,
-    plan: &Plan,
+    plan: &mut Plan,
     clock: &Arc<dyn Clock>,
     replaying: Option<Sender<CommitNotice>>,
     stopping: &dyn Fn() -> bool,
@@ -314,6 +314,7 @@ fn begin_checkpoints(
         base: resumed.base,
         commit,
         timer: CommitTimer::default(),
+        replicated: resumed.replicated,
         shared: shared_commits(joined.as_ref(), membership),
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),

@@ -368,6 +368,7 @@ impl Process<'_> {
             clock: Arc::new(WallClock::default()),
             workers: 1,
             roots: 1,
+            replicated: None,
             timer: CommitTimer::default(),
             shared: Some(SharedCommits::new(joined.member, self.process)),
         };

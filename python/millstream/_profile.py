@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import threading
 import time
@@ -29,6 +30,8 @@ STACKS_MAX = 20_000
 """The number of different stacks that are kept; further ones count as one."""
 DEPTH_MAX = 128
 """The number of frames of a stack that are kept: those that are called first."""
+PACKAGE = os.path.dirname(__file__) + os.sep
+"""Where the functions of this package are; those of a step are called by them."""
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
@@ -113,12 +116,13 @@ Frame = tuple[str, str, int]
 
 
 def stack_of(frame: FrameType | None) -> tuple[CodeType | str, ...]:
-    """The functions of a stack, the first caller first."""
+    """The functions of a stack without those of this package, the first caller first."""
     codes: list[CodeType | str] = []
     while frame is not None:
-        codes.append(frame.f_code)
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            codes.append(frame.f_code)
         frame = frame.f_back
-    return tuple(codes[: -DEPTH_MAX - 1 : -1])
+    return tuple(codes[: -DEPTH_MAX - 1 : -1]) or ("millstream",)
 
 
 def functions(stack: tuple[CodeType | str, ...]) -> list[Frame]:

@@ -48,7 +48,7 @@ def slow(line):
     time.sleep(0.002)
     return line
 
-lines = flow.source("lines", ms.files.read(os.path.join(folder, "lines.txt")))
+lines = flow.source("lines", ms.files.lines(os.path.join(folder, "lines.txt")))
 lines.map(slow, name="slow").sink("end", ms.testing.discard())
 """
 

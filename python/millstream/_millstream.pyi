@@ -263,6 +263,7 @@ def run(
     rehearsal: Rehearsal | None,
     cluster: object,
     observer: Observer | None = None,
+    shards: int | None = None,
 ) -> Report: ...
 def start(
     flow: Flow,

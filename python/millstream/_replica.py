@@ -11,14 +11,14 @@ __all__ = ["Replica"]
 
 
 class Replica:
-    """Where a flow serves its state directory while it runs, for ``millstream state follow`` on another machine.
+    """Where a flow serves its state directory while it runs, for ``millstream state follow`` elsewhere.
 
     The follower keeps a copy from which the flow is started when this machine is lost. An address that other
     machines reach needs a secret, or certificates of both sides.
 
     Args:
         address: ``HOST:PORT``. Each process of a cluster has an address of its own.
-        secret_file: a file with the secret that followers prove, at least 16 bytes. Connections are encrypted.
+        secret_file: a file with the secret that followers prove, at least 16 bytes; it encrypts connections.
         tls_cert: the certificate of this process, a PEM file, for followers that verify it.
         tls_key: its private key, a PEM file.
         tls_ca: the authorities that sign for followers, a PEM file: others are refused.

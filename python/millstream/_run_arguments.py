@@ -14,6 +14,7 @@ __all__ = ["parse", "split"]
 
 WORKERS_MAX = 256
 PROCESSES_MAX = 64
+SHARDS_MAX = 32_768
 OF_MACHINES = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
 """Options of a process among several machines."""
 
@@ -88,6 +89,13 @@ def add_state(parser: argparse.ArgumentParser) -> None:
         help="whether a commit waits until it survives a loss of power (default always)",
     )
     parser.add_argument(
+        "--shards",
+        type=shards,
+        metavar="N",
+        help="into how many parts the keys are divided: a power of two up to 32768, at least one for each "
+        "worker of all processes; chosen at the first start and kept with the state (default 256)",
+    )
+    parser.add_argument(
         "--drop-state", action="append", default=[], metavar="STEP", help="drop the saved state of a step"
     )
     parser.add_argument(
@@ -103,12 +111,12 @@ def add_replica(parser: argparse.ArgumentParser) -> None:
         "--replica",
         metavar="HOST:PORT",
         help="serve the state here for `millstream state follow` on another machine; with --processes N "
-        "process I adds I to the port. Other machines need --secret-file, or --tls-cert, --tls-key and --tls-ca",
+        "process I adds I to the port. Other machines need --secret-file, or --tls-cert, --tls-key, --tls-ca",
     )
     parser.add_argument(
         "--commit-on-replica",
         action="store_true",
-        help="let a commit wait until a follower has it: then the loss of this machine loses nothing committed",
+        help="let a commit wait until a follower has it: the loss of this machine loses nothing committed",
     )
 
 
@@ -269,9 +277,17 @@ def replica(options: Any) -> Any:
     except FlowUsageError as error:
         raise UsageError(f"--replica: {error}") from None
     host, _, port = served.address.rpartition(":")
-    if options.processes is not None and options.process is None and not 0 < int(port) <= 65536 - options.processes:
+    if (
+        options.processes is not None
+        and options.process is None
+        and not 0 < int(port) <= 65536 - options.processes
+    ):
         raise UsageError(f"--replica: process I serves at port {port} + I, which must be from 1 to 65535")
-    if options.supervised is not None and options.cluster is not None and all("/" in h for h in options.cluster.hosts):
+    if (
+        options.supervised is not None
+        and options.cluster is not None
+        and all("/" in h for h in options.cluster.hosts)
+    ):
         served.address = f"{host}:{int(port) + options.cluster.process}"
     return served
 
@@ -295,6 +311,16 @@ def restarts(text: str) -> tuple[int, float]:
     if not slash or not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no number of deaths in a time like 10/10m")
     return int(number), length(time)
+
+
+def shards(text: str) -> int:
+    """A number of shards."""
+    import argparse
+
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= SHARDS_MAX or number & (number - 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 1 to {SHARDS_MAX}")
+    return number
 
 
 def split(arguments: list[str], values: Mapping[str, int]) -> tuple[list[str], list[str]]:

@@ -159,6 +159,7 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
             cluster=options.cluster,
             on_start=on_start,
             observer=observer,
+            shards=options.shards,
         )
         return report
     finally:

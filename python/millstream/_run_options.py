@@ -70,6 +70,8 @@ class Saving:
         if replica is not None and not isinstance(replica, Replica):
             raise FlowUsageError(f"replica is a millstream.Replica, not {replica!r}")
         if commit_on_replica and replica is None:
-            raise FlowUsageError("commit_on_replica needs the address where followers get the state: replica=")
+            raise FlowUsageError(
+                "commit_on_replica needs the address where followers get the state: replica="
+            )
         self.replica = replica
         self.commit_on_replica = bool(commit_on_replica)

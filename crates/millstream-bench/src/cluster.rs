@@ -70,40 +70,37 @@ impl Plan {
     /// Runs a case on so many processes, and compares their counts.
     fn play(&self, case: Case, processes: usize, items: u64, saves: bool) -> Result<Played, Fault> {
         let scratch = Scratch::new(&self.folder)?;
-        let start = |process| {
-            let role = Role {
-                case,
-                process,
-                processes,
-                folder: scratch.path().to_owned(),
-                items,
-                saves,
-            };
-            start(&role)
+        let role = |process| Role {
+            case,
+            process,
+            processes,
+            folder: scratch.path().to_owned(),
+            items,
+            saves,
         };
-        let children: Vec<Child> = (0..processes).map(start).collect::<Result<_, Fault>>()?;
-        // All are awaited, also after one has failed: none outlives the measurement.
-        let ended: Vec<_> = children
-            .into_iter()
-            .map(Child::wait_with_output)
-            .collect::<Result<_, _>>()?;
-        let mut outcomes = Vec::new();
-        for output in ended {
-            if !output.status.success() {
-                let text = String::from_utf8_lossy(&output.stderr);
-                return Err(text.trim().to_owned().into());
-            }
-            outcomes.push(serde_json::from_slice(&output.stdout)?);
-        }
-        Played::new(outcomes, items)
+        Played::of((0..processes).map(role), items)
+    }
+
+    /// Runs a case twice at once, each with half of the items: what two processes can do here that need not meet.
+    fn play_apart(&self, case: Case, items: u64) -> Result<Played, Fault> {
+        let scratch = Scratch::new(&self.folder)?;
+        let role = |_| Role {
+            case,
+            process: 0,
+            processes: 1,
+            folder: scratch.path().to_owned(),
+            items: items / 2,
+            saves: false,
+        };
+        Played::of((0..2).map(role), items / 2 * 2)
     }
 
     /// The items of a case that take the time of a run.
     fn items(&self, case: Case, processes: usize, trial: u64) -> Result<u64, Fault> {
         let played = self.play(case, processes, trial, false)?;
-        // An even number, for two processes.
+        // A number that four partitions can share.
         let items = trial as f64 / played.seconds * self.seconds;
-        Ok((items as u64).max(2) / 2 * 2)
+        Ok((items as u64).max(4) / 4 * 4)
     }
 }
 
@@ -121,6 +118,26 @@ struct Played {
 }
 
 impl Played {
+    /// Runs all roles at once.
+    fn of(roles: impl Iterator<Item = Role>, items: u64) -> Result<Self, Fault> {
+        let started = roles.map(|role| start(&role));
+        let children: Vec<Child> = started.collect::<Result<_, Fault>>()?;
+        // All are awaited, also after one has failed: none outlives the measurement.
+        let ended: Vec<_> = children
+            .into_iter()
+            .map(Child::wait_with_output)
+            .collect::<Result<_, _>>()?;
+        let mut outcomes = Vec::new();
+        for output in ended {
+            if !output.status.success() {
+                let text = String::from_utf8_lossy(&output.stderr);
+                return Err(text.trim().to_owned().into());
+            }
+            outcomes.push(serde_json::from_slice(&output.stdout)?);
+        }
+        Played::new(outcomes, items)
+    }
+
     fn new(outcomes: Vec<Outcome>, items: u64) -> Result<Self, Fault> {
         let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
         let (sent, handled) = (sum(|each| each.sent), sum(|each| each.handled));
@@ -152,26 +169,30 @@ fn median(values: &[f64]) -> f64 {
 pub fn run(plan: &Plan) -> Result<Figures, Fault> {
     let mut figures = Figures::default();
     if plan.has(Part::Step) {
-        let name = "keyed step of 1 us, two processes";
         let items = plan.items(Case::Step, 1, 200_000)?;
+        let on = |processes| move || plan.play(Case::Step, processes, items, false);
+        let two = ("keyed step of 1 us, two processes", &on(2) as _);
         figures
             .rates
-            .push(beside(plan, name, "one process", items, |processes| {
-                (Case::Step, processes)
-            })?);
+            .push(beside(plan, two, ("one process", &on(1)), items)?);
+        let apart = || plan.play_apart(Case::Step, items);
+        let apart = ("the same, two flows that do not meet", &apart as _);
+        figures
+            .rates
+            .push(beside(plan, apart, ("one process", &on(1)), items)?);
     }
     if plan.has(Part::Exchange) {
         let items = plan.items(Case::Exchange, 2, 2_000_000)?;
-        let name = "exchange in batches of 1,000, two processes";
+        let of = |case| move || plan.play(case, 2, items, false);
+        let own = (
+            "exchange in batches of 1,000, two processes",
+            &of(Case::Exchange) as _,
+        );
         figures.rates.push(beside(
             plan,
-            name,
-            "timely alone",
+            own,
+            ("timely alone", &of(Case::Timely)),
             items,
-            |which| match which {
-                1 => (Case::Timely, 2),
-                _ => (Case::Exchange, 2),
-            },
         )?);
     }
     if plan.has(Part::Hop) {
@@ -189,21 +210,17 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
 }
 
 /// Measures what `which(2)` names beside what `which(1)` names.
+/// The rate of `own` beside that of `other`, in turns.
 fn beside(
     plan: &Plan,
-    name: &str,
-    beside: &str,
+    (name, own): (&str, &dyn Fn() -> Result<Played, Fault>),
+    (beside, other): (&str, &dyn Fn() -> Result<Played, Fault>),
     items: u64,
-    which: impl Fn(usize) -> (Case, usize),
 ) -> Result<Rate, Fault> {
     let (mut rates, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.runs {
-        let rate_of = |number| {
-            let (case, processes) = which(number);
-            let played = plan.play(case, processes, items, false)?;
-            Ok::<f64, Fault>(items as f64 / played.seconds)
-        };
-        let (floor, rate) = (rate_of(1)?, rate_of(2)?);
+        let floor = items as f64 / other()?.seconds;
+        let rate = items as f64 / own()?.seconds;
         floors.push(floor);
         rates.push(rate);
         ratios.push(rate / floor);

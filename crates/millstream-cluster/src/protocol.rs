@@ -128,6 +128,32 @@ pub enum Notice {
     Ended,
 }
 
+impl Notice {
+    /// The message that reports it to process 0; `None` where process 0 alone decides: what it raises and commits.
+    fn for_process_0(self) -> Option<Body> {
+        Some(match self {
+            Notice::Raise(_) | Notice::Committed(_) => return None,
+            Notice::Built => Body::Built,
+            Notice::Drained { has_input } => Body::Drained { has_input },
+            Notice::Prepared {
+                epoch,
+                changed,
+                last,
+            } => Body::Prepared {
+                epoch,
+                changed,
+                last,
+            },
+            Notice::Handled(loads) => Body::Handled(loads),
+            Notice::Status(status) => Body::Status(status),
+            Notice::Stop => Body::Stop,
+            Notice::Failed(cause) => Body::Failed { cause },
+            Notice::Lost { process, cause } => Body::Lost { process, cause },
+            Notice::Ended => Body::Ended,
+        })
+    }
+}
+
 /// What a machine wants done. Outputs must be done in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {

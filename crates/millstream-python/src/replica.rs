@@ -26,11 +26,13 @@ impl ServedAt {
         let mut addresses = self.address.to_socket_addrs()?;
         let address = addresses.next().ok_or("its host has no address")?;
         let secret = self.secret_file.as_deref().map(Secret::read).transpose()?;
-        let tls = self.tls.map(|(certificate, key, client_authorities)| LeaderTls {
-            certificate,
-            key,
-            client_authorities,
-        });
+        let tls = self
+            .tls
+            .map(|(certificate, key, client_authorities)| LeaderTls {
+                certificate,
+                key,
+                client_authorities,
+            });
         Ok(ServeOptions {
             secret,
             tls,

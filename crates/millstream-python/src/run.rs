@@ -11,6 +11,7 @@ use std::time::Duration;
 use millstream_flow::checkpoint::Crash;
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
+use millstream_flow::key::Shards;
 use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
@@ -90,7 +91,7 @@ impl Saving {
 
 /// Runs `flow` to its end.
 #[pyfunction]
-#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None))]
+#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None, shards=None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "they are those of ms.run, which checks and names them"
@@ -107,16 +108,19 @@ pub(crate) fn run(
     rehearsal: Option<&Bound<'_, Rehearsal>>,
     cluster: Option<Place>,
     observer: Option<&Bound<'_, Observer>>,
+    shards: Option<usize>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
+    let publish = on_metrics.as_ref().map(|_| interval);
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
         cluster: cluster.map(|place| place.cluster(stopper)).transpose()?,
+        shards: checked_shards(py, shards)?,
         ..options(
             py,
             (workers, spin),
-            on_metrics.as_ref().map(|_| interval),
+            publish,
             clock,
             (recovery, Some(stopper)),
         )?
@@ -156,14 +160,22 @@ pub(crate) fn run(
     match (raised, ended) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => Err(to_python(py, error)),
-        (None, Ok(report)) => {
-            let report = Report::new(report);
-            if let Some(call) = on_metrics {
-                call.call1((report.clone(),))?;
-            }
-            Ok(report)
-        }
+        (None, Ok(report)) => with_last_call(Report::new(report), on_metrics.as_ref()),
     }
+}
+
+/// The report at the end, with which `call` is called last.
+fn with_last_call(report: Report, call: Option<&Bound<'_, PyAny>>) -> PyResult<Report> {
+    if let Some(call) = call {
+        call.call1((report.clone(),))?;
+    }
+    Ok(report)
+}
+
+/// The number of shards, if one was given.
+fn checked_shards(py: Python<'_>, count: Option<usize>) -> PyResult<Option<Shards>> {
+    let shards = count.map(Shards::new).transpose();
+    shards.map_err(|error| to_python(py, error))
 }
 
 /// Starts a flow, and shows it if it has a page.

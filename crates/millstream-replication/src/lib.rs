@@ -42,10 +42,10 @@ mod replica;
 
 pub use error::{Reason, ReplicationError};
 pub use followers::Followers;
-#[cfg(feature = "flow")]
-pub use replica::StateReplica;
 #[cfg(feature = "link")]
 pub use link::{
-    FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin, RejoinOptions,
-    Secret, ServeOptions, follow, promote, serve, serve_open, with_companions,
+    FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin,
+    RejoinOptions, Secret, ServeOptions, follow, promote, serve, serve_open, with_companions,
 };
+#[cfg(feature = "flow")]
+pub use replica::StateReplica;

@@ -34,8 +34,8 @@ use millstream_link::Protocol;
 use crate::{error, followers};
 
 pub use follow::{FollowOptions, Followed, follow};
-pub use mirror::Mirror;
 pub use millstream_link::{CallerTls as FollowerTls, ListenerTls as LeaderTls, Secret};
+pub use mirror::Mirror;
 pub use promote::{Promoted, promote};
 pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
 pub use serve::{ServeOptions, serve, serve_open};

@@ -1,6 +1,6 @@
 //! The same work by `timely` alone, and by a socket alone: what a flow cannot exceed.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
@@ -83,7 +83,7 @@ fn execute(
 pub(super) fn exchange(role: &Role) -> Result<Outcome, Fault> {
     let each = role.items / 2;
     execute(role, move |worker| {
-        let handled = Rc::new(RefCell::new((0_u64, 0_u64)));
+        let handled = Rc::new(Cell::new((0_u64, 0_u64)));
         let counts = Rc::clone(&handled);
         let mut input = InputHandle::<u64, CapacityContainerBuilder<Vec<u64>>>::new();
         let probe = ProbeHandle::new();
@@ -91,10 +91,9 @@ pub(super) fn exchange(role: &Role) -> Result<Outcome, Fault> {
             scope
                 .input_from(&mut input)
                 .exchange(|n: &u64| *n)
-                .inspect_batch(move |_, batch: &[u64]| {
-                    let mut counts = counts.borrow_mut();
-                    counts.0 += batch.len() as u64;
-                    counts.1 = batch.iter().fold(counts.1, |sum, n| sum.wrapping_add(*n));
+                .inspect(move |n: &u64| {
+                    let (handled, sum) = counts.get();
+                    counts.set((handled + 1, sum.wrapping_add(*n)));
                 })
                 .probe_with(&probe);
         });
@@ -116,8 +115,8 @@ pub(super) fn exchange(role: &Role) -> Result<Outcome, Fault> {
         while !probe.done() {
             worker.step_or_park(None);
         }
-        std::hint::black_box(handled.borrow().1);
-        let handled = handled.borrow().0;
+        let (handled, sum) = handled.get();
+        std::hint::black_box(sum);
         Outcome {
             began_ns,
             sent: each,

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use millstream_cli::figures::{Latency, cpu_seconds};
 use millstream_cluster::{Address, Auth, Processes, Settings};
 use millstream_flow::cluster::Cluster;
-use millstream_flow::key::{Key, shard, worker_of};
+use millstream_flow::key::{Key, Shards};
 use millstream_flow::metrics::{Report, latency_histogram};
 use millstream_flow::{Flow, Options, Recovery, Running, Stream, generator};
 use millstream_journal::clock::monotonic_ns;
@@ -74,7 +74,7 @@ fn numbers(flow: &Flow, items: u64, batch: usize, notes: &Arc<Notes>) -> Stream<
 
 /// Keyed sums, which emit nothing.
 fn sums(numbers: &Stream<u64>, keys: u64, work: fn(u64) -> u64) {
-    let step = |sum: &mut u64, _: &u64, n| {
+    let step = move |sum: &mut u64, _: &u64, n| {
         *sum = sum.wrapping_add(work(n));
         None::<u8>
     };
@@ -89,7 +89,7 @@ fn sums(numbers: &Stream<u64>, keys: u64, work: fn(u64) -> u64) {
 fn hops(flow: &Flow, role: &Role, notes: &Arc<Notes>) {
     let (items, began, ages) = (role.items, Arc::clone(notes), Arc::clone(notes));
     let (last, workers) = (role.processes - 1, role.processes);
-    let to_last = move |key: &u64| worker_of(shard(key.stable_hash()), workers) == last;
+    let to_last = move |key: &u64| Shards::default().worker(key.stable_hash(), workers) == last;
     let key = (0_u64..).find(to_last).unwrap_or(0);
     let source = generator::from_fn(move |n| {
         let now = monotonic_ns();

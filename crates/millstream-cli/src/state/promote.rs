@@ -86,7 +86,10 @@ fn journals(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
             for entry in std::fs::read_dir(area)? {
                 let path = entry?.path();
                 let opened = Journal::open(&path, Options::read_only());
-                if !matches!(opened, Err(Error::NotFound { .. } | Error::NotAJournal { .. })) {
+                if !matches!(
+                    opened,
+                    Err(Error::NotFound { .. } | Error::NotAJournal { .. })
+                ) {
                     found.push(path);
                 }
             }

@@ -175,26 +175,13 @@ impl Coordinator {
                 let last = self.last;
                 return self.send_all(&Body::Committed { epoch, last });
             }
-            Notice::Built => Body::Built,
-            Notice::Drained { has_input } => Body::Drained { has_input },
-            Notice::Prepared {
-                epoch,
-                changed,
-                last,
-            } => Body::Prepared {
-                epoch,
-                changed,
-                last,
-            },
-            Notice::Handled(loads) => Body::Handled(loads),
             // It is for this process.
             Notice::Status(_) => return,
-            Notice::Stop => Body::Stop,
-            Notice::Failed(cause) => Body::Failed { cause },
-            Notice::Lost { process, cause } => Body::Lost { process, cause },
-            Notice::Ended => Body::Ended,
+            report => report.for_process_0(),
         };
-        self.reported(0, body, now_ms);
+        if let Some(body) = body {
+            self.reported(0, body, now_ms);
+        }
     }
 
     /// Time has passed.

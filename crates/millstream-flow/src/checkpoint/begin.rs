@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use super::Recovery;
-use super::division::{check_division, check_gathered, clear_stopped};
+use super::division::{check_division, check_gathered, clear_stopped, write_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::replica::Replicated;
@@ -15,6 +15,7 @@ use super::store::{Store, failed};
 use crate::cluster::{Event, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
 
@@ -27,6 +28,8 @@ pub(crate) struct FlowParts<'a> {
     pub(crate) sources: &'a Sources,
     pub(crate) sinks: &'a Sinks,
     pub(crate) codecs: &'a Codecs,
+    /// The number of shards that the run was asked for.
+    pub(crate) shards: Option<Shards>,
 }
 
 /// The state with which a run with a state directory begins.
@@ -47,7 +50,7 @@ pub(crate) struct ResumedRun {
 pub(crate) struct ClusterStart<'a> {
     pub(crate) membership: Membership,
     /// Meets the other processes.
-    pub(crate) join: &'a dyn Fn(StateOffer) -> Result<Option<Joined>, FlowError>,
+    pub(crate) join: &'a dyn Fn(StateOffer, Shards) -> Result<Option<Joined>, FlowError>,
     /// Stops this process, as another one was asked to stop.
     pub(crate) stop: &'a dyn Fn(),
 }
@@ -67,8 +70,9 @@ pub(crate) fn resume(
     cluster: Option<&ClusterStart<'_>>,
 ) -> Result<ResumedRun, FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
-    let (store, joined) = open(options, workers, cluster)?;
+    let (store, shards, joined) = open(options, parts.shards, workers, cluster)?;
     let mut start = Start::new(store);
+    start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
     let division = match (membership, &joined) {
         (Some(membership), Some(joined)) => Some(divide(
@@ -103,60 +107,109 @@ pub(crate) fn resume(
     start.has_changes |= sinks.iter().any(is_new);
     start.commit.sinks = sinks;
     let moved = !start.is_first && workers != start.commit.workers;
-    start.replicated = Replicated::begin(options, membership, &start.store, &recordings)?;
+    let open = recordings.iter();
+    let open: Vec<_> = open.filter_map(|(_, it)| it.journal()).collect();
+    let replica = (options.replica.as_ref(), options.commit_on_replica);
+    start.replicated = Replicated::begin(replica, membership, &start.store, &open)?;
     start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
-    let Start {
-        mut store,
-        mut commit,
-        replicated,
-        ..
-    } = start;
-    let ends_here = commit.notify_pending && joined.is_none();
-    if commit.notify_pending {
-        notify_sources(&recordings, parts.nodes, &commit)?;
-        commit.notify_pending = false;
-        store.commit(Vec::new(), &commit)?;
+    let mut resumed = start.finish(parts, options, recordings, joined)?;
+    resumed.resume.moved = moved;
+    Ok(resumed)
+}
+
+impl Start {
+    /// The state with which the workers begin: what the run before could not do after its last commit is done.
+    fn finish(
+        self,
+        parts: &FlowParts<'_>,
+        options: &Recovery,
+        recordings: Recordings,
+        joined: Option<Joined>,
+    ) -> Result<ResumedRun, FlowError> {
+        let Start {
+            mut store,
+            mut commit,
+            replicated,
+            ..
+        } = self;
+        let ends_here = commit.notify_pending && joined.is_none();
+        if commit.notify_pending {
+            notify_sources(&recordings, parts.nodes, &commit)?;
+            commit.notify_pending = false;
+            store.commit(Vec::new(), &commit)?;
+        }
+        if ends_here {
+            write_stopped(&options.dir, commit.epoch)?;
+        }
+        let codecs = parts.codecs.clone();
+        let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
+        let base = joined
+            .as_ref()
+            .map_or(commit.epoch, |joined| joined.epoch + 1);
+        (resume.epoch, resume.ends_here) = (base, ends_here);
+        resume.lockstep = options.epoch.is_zero();
+        Ok(ResumedRun {
+            store,
+            resume,
+            commit,
+            recordings,
+            base,
+            joined,
+            replicated,
+        })
     }
-    let codecs = parts.codecs.clone();
-    let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
-    let base = joined
-        .as_ref()
-        .map_or(commit.epoch, |joined| joined.epoch + 1);
-    (resume.epoch, resume.ends_here, resume.moved) = (base, ends_here, moved);
-    resume.lockstep = options.epoch.is_zero();
-    Ok(ResumedRun {
-        store,
-        resume,
-        commit,
-        recordings,
-        base,
-        joined,
-        replicated,
-    })
 }
 
 /// Opens the state directory and meets the other processes, if there are some: only then it is known whether what is
 /// prepared was committed. Nothing in a directory of another division is changed.
 fn open(
     options: &Recovery,
+    shards: Option<Shards>,
     workers: usize,
     cluster: Option<&ClusterStart<'_>>,
-) -> Result<(Store, Option<Joined>), FlowError> {
+) -> Result<(Store, Shards, Option<Joined>), FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
     let opened = Opened::open(&options.dir, options.sync)?;
     for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
         check_division(&options.dir, commit, membership, workers)?;
     }
+    let kept = opened.commit().or(opened.prepared());
+    let shards = choose(options, kept.map(|commit| commit.shards), shards)?;
+    shards.check_workers(workers * membership.map_or(1, |membership| membership.processes))?;
     let Some(cluster) = cluster else {
-        return Ok((opened.truncate()?, None));
+        let store = opened.truncate()?;
+        clear_stopped(&options.dir)?;
+        return Ok((store, shards, None));
     };
-    let joined = (cluster.join)(opened.offer())?;
+    let joined = (cluster.join)(opened.offer(), shards)?;
     let store = match &joined {
         Some(joined) if joined.keeps_prepared => opened.keep()?,
         _ => opened.truncate()?,
     };
     clear_stopped(&options.dir)?;
-    Ok((store, joined))
+    Ok((store, shards, joined))
+}
+
+/// The number of shards: that of the state, or for a state that begins the one that was asked for.
+fn choose(
+    options: &Recovery,
+    kept: Option<Shards>,
+    asked: Option<Shards>,
+) -> Result<Shards, FlowError> {
+    match (kept, asked) {
+        (Some(kept), Some(asked)) if kept != asked && !options.fresh => Err(FlowError::State {
+            path: options.dir.clone(),
+            cause: format!(
+                "its keys are divided into {} shards since its first start, and --shards {} asks for others; leave that out, or start \
+                 from scratch with --fresh",
+                kept.count(),
+                asked.count()
+            )
+            .into(),
+        }),
+        (Some(kept), None) => Ok(kept),
+        (_, asked) => Ok(asked.unwrap_or_default()),
+    }
 }
 
 /// A run before its first commit.

@@ -96,8 +96,7 @@ impl Committer {
             self.control.fail(error);
         }
         self.sinks.finish();
-        if self.shared.is_some()
-            && !self.control.aborted()
+        if !self.control.aborted()
             && let Err(error) = write_stopped(self.store.dir(), self.commit.epoch)
         {
             self.control.fail(error);

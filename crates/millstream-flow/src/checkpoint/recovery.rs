@@ -119,6 +119,21 @@ impl Recovery {
         self.fresh = true;
         self
     }
+    /// Serves the state directory to followers on other machines while the flow runs. In a run of several processes each
+    /// serves its own.
+    #[must_use]
+    pub fn replica(mut self, replica: Arc<dyn Replica>) -> Self {
+        self.replica = Some(replica);
+        self
+    }
+
+    /// Sets whether a commit waits until a follower has it durably. While none is connected nothing is committed, and after
+    /// a second the sources pause. It needs a [`replica`](Self::replica).
+    #[must_use]
+    pub fn commit_on_replica(mut self, waits: bool) -> Self {
+        self.commit_on_replica = waits;
+        self
+    }
     /// Ends the run with an error after its n-th commit, as if the process had died. For tests.
     #[must_use]
     pub fn crash_after(self, commits: u64) -> Self {

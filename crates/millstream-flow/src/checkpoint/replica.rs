@@ -4,18 +4,16 @@
 //! without the recorded input and the output that the commit refers to. So its copy is at each moment what a crash could
 //! have left here, and a start from it truncates what follows its last commit.
 //!
-//! Invariant: with [`commit_on_replica`](super::Recovery::commit_on_replica) no sink, source or other process is notified of
+//! Invariant: with [`commit_on_replica`](crate::Recovery::commit_on_replica) no sink, source or other process is notified of
 //! an epoch before a follower has it durably.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options};
 
-use super::Recovery;
-use super::begin::Recordings;
 use super::directories::names;
 use super::store::{Store, failed};
 use crate::clock::now_ns;
@@ -57,19 +55,21 @@ pub(crate) struct Replicated {
     serving: Box<dyn Serving>,
     /// Whether commits wait for a follower.
     waits: bool,
-    recovery: Recovery,
+    dir: PathBuf,
+    replica: Arc<dyn Replica>,
 }
 
 impl Replicated {
-    /// Serves the state directory of a run, if it has a replica. All its journals are open or complete by now.
+    /// Serves the state directory of a run, if it has a replica. All its journals are complete by now; `open` are those that
+    /// sources have open. With `waits` commits wait for a follower.
     pub(super) fn begin(
-        recovery: &Recovery,
+        (replica, waits): (Option<&Arc<dyn Replica>>, bool),
         membership: Option<Membership>,
         store: &Store,
-        recordings: &Recordings,
+        open: &[Journal],
     ) -> Result<Option<Self>, FlowError> {
-        let Some(replica) = &recovery.replica else {
-            return match recovery.commit_on_replica {
+        let Some(replica) = replica else {
+            return match waits {
                 true => Err(FlowError::Usage(
                     "commits wait for a follower of the state, and it is served to none: commit_on_replica needs a replica"
                         .to_owned(),
@@ -77,20 +77,19 @@ impl Replicated {
                 false => Ok(None),
             };
         };
-        let dir = recovery.dir();
+        let dir = store.dir();
         let serve = || {
-            let open = recordings.iter();
-            let open = open.filter_map(|(_, recording)| recording.journal());
             let prefix = membership.map_or_else(String::new, |of| format!("p{}/", of.process));
-            let mut journals = journals(dir, &open.collect::<Vec<_>>(), &prefix)?;
+            let mut journals = journals(dir, open, &prefix)?;
             journals.push((format!("{prefix}epochs"), store.journal().clone()));
             replica.serve(journals)
         };
         let serving = serve().map_err(|cause| failed(dir, cause))?;
         Ok(Some(Replicated {
             serving,
-            waits: recovery.commit_on_replica,
-            recovery: recovery.clone(),
+            waits,
+            dir: dir.to_owned(),
+            replica: Arc::clone(replica),
         }))
     }
 
@@ -110,7 +109,7 @@ impl Replicated {
         let mut holds = false;
         let outcome = loop {
             let has = self.serving.wait(LOOK);
-            match has.map_err(|cause| failed(self.recovery.dir(), cause)) {
+            match has.map_err(|cause| failed(&self.dir, cause)) {
                 Ok(false) => {}
                 has => break has,
             }
@@ -125,7 +124,7 @@ impl Replicated {
                 tracing::warn!(
                     epoch,
                     "epoch {epoch} waits for a follower of {} (--commit-on-replica), and so do the sources; a second signal ends the wait",
-                    self.recovery.dir().display()
+                    self.dir.display()
                 );
             }
         };
@@ -149,10 +148,10 @@ impl Replicated {
         process: usize,
         ended: &mut dyn FnMut() -> Result<(), FlowError>,
     ) -> Result<(), FlowError> {
-        let replica = self.recovery.replica.clone();
+        let replica = Arc::clone(&self.replica);
         let mut look = || {
             ended()?;
-            Ok(replica.as_ref().is_some_and(|replica| replica.stopping()))
+            Ok(replica.stopping())
         };
         match self.wait(epoch, &mut look, &|_| {})? {
             true => Ok(()),
@@ -170,7 +169,9 @@ fn journals(dir: &Path, open: &[Journal], prefix: &str) -> Result<Vec<(String, J
     let mut found = Vec::new();
     for area in names(dir)? {
         let path = dir.join(&area);
-        if area == "epochs" || !path.is_dir() {
+        // Recorded input that a rescale has put aside is kept for people.
+        let is_aside = area.starts_with("inputs-") || area == "scaling";
+        if area == "epochs" || is_aside || !path.is_dir() || names(&path)?.is_empty() {
             continue;
         }
         if !OF_JOURNALS.contains(&&*area) {
@@ -202,24 +203,6 @@ fn shared() -> Options {
     Options {
         create: false,
         ..Options::default()
-    }
-}
-
-impl Recovery {
-    /// Serves the state directory to followers on other machines while the flow runs. In a run of several processes each
-    /// serves its own.
-    #[must_use]
-    pub fn replica(mut self, replica: Arc<dyn Replica>) -> Self {
-        self.replica = Some(replica);
-        self
-    }
-
-    /// Sets whether a commit waits until a follower has it durably. While none is connected nothing is committed, and after
-    /// a second the sources pause. It needs a [`replica`](Self::replica).
-    #[must_use]
-    pub fn commit_on_replica(mut self, waits: bool) -> Self {
-        self.commit_on_replica = waits;
-        self
     }
 }
 

@@ -18,9 +18,10 @@ use millstream_journal::{
     Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
 };
 
-use super::record::{self, Commit, Entries, Entry, Record};
+use super::record::{self, Commit, Entry, Record};
 use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
+use crate::key::Shards;
 use crate::run::progress::CommitCost;
 use crate::state::changes::{Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
@@ -350,7 +351,7 @@ impl Saved {
                 continue;
             }
             let seen = seen.entry(step).or_default();
-            for entry in Entries(entries) {
+            for entry in entries {
                 let entry = entry?;
                 if seen.insert(entry.key) && entry.tag != REMOVED {
                     each(step, &entry);
@@ -443,11 +444,9 @@ impl Store {
         commit: &Commit,
     ) -> Result<(), FlowError> {
         let done = || -> Result<(), Cause> {
-            let mut bodies = self.with_bases(changes)?;
-            bodies.push(record::commit(commit)?);
             // The commit point: the last body is the commit record.
-            let first = self.write(&bodies)?;
-            self.sync()?;
+            let (first, bodies) =
+                self.write_epoch(changes, commit.shards, record::commit(commit)?)?;
             self.add(first, &bodies)?;
             self.prune()
         };
@@ -463,10 +462,8 @@ impl Store {
         commit: &Commit,
     ) -> Result<(), FlowError> {
         let done = || -> Result<(), Cause> {
-            let mut bodies = self.with_bases(changes)?;
-            bodies.push(record::prepared(commit)?);
-            let first = self.write(&bodies)?;
-            self.sync()?;
+            let (first, bodies) =
+                self.write_epoch(changes, commit.shards, record::prepared(commit)?)?;
             // The commit record before these is durable only now, in a process that does not sync it.
             self.prune()?;
             self.prepared = Some((first, bodies));
@@ -504,12 +501,26 @@ impl Store {
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
+    /// Appends the changes of an epoch and the record that ends it, and syncs them; returns the number of the first, and all.
+    fn write_epoch(
+        &mut self,
+        changes: Vec<Vec<u8>>,
+        shards: Shards,
+        end: Vec<u8>,
+    ) -> Result<(u64, Vec<Vec<u8>>), Cause> {
+        let mut bodies = self.with_bases(changes, shards)?;
+        bodies.push(end);
+        let first = self.write(&bodies)?;
+        self.sync()?;
+        Ok((first, bodies))
+    }
+
     /// The changes of an epoch after the bases of the groups that are rewritten before them.
-    fn with_bases(&self, changes: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Cause> {
+    fn with_bases(&self, changes: Vec<Vec<u8>>, shards: Shards) -> Result<Vec<Vec<u8>>, Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
-            self.rewrite(group, &mut bodies)?;
+            self.rewrite(group, shards, &mut bodies)?;
         }
         bodies.extend(changes);
         Ok(bodies)
@@ -557,11 +568,16 @@ impl Store {
     }
 
     /// Appends the base of a group to `bodies`.
-    fn rewrite(&self, group: usize, bodies: &mut Vec<Vec<u8>>) -> Result<(), Cause> {
+    fn rewrite(
+        &self,
+        group: usize,
+        shards: Shards,
+        bodies: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Cause> {
         let mut bases: BTreeMap<String, Changes> = BTreeMap::new();
         self.saved.group(group, None, |step, entry| {
             if !bases.contains_key(step) {
-                bases.insert(step.to_owned(), Changes::new(step));
+                bases.insert(step.to_owned(), Changes::new(step, shards));
             }
             if let Some(rewritten) = bases.get_mut(step) {
                 entry.copy_to(rewritten);
@@ -641,18 +657,17 @@ pub(super) fn scan(journal: &Journal) -> Result<Scan, Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::SHARDS;
 
     /// Keys of a step with their state, as the two workers of a flow write them.
     fn written(step: &str, keys: std::ops::Range<u64>, state: u8, anew: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         for worker in 0..2 {
-            let mut changes = Changes::new(step);
+            let mut changes = Changes::new(step, Shards::default());
             if anew {
                 changes.supersede(worker, 2);
             }
             for key in keys.clone().filter(|key| key % 2 == worker as u64) {
-                let shard = key as usize % SHARDS;
+                let shard = key as usize % Shards::default().count();
                 let bytes = |out: &mut Vec<u8>| out.extend(key.to_le_bytes());
                 let state = |out: &mut Vec<u8>| {
                     out.push(state);
@@ -730,7 +745,8 @@ mod tests {
             let key = |out: &mut Vec<u8>| out.extend(part.to_le_bytes());
             let put: Result<(), ()> = changes.put(part as usize, part, key, state);
             put.expect("it is written");
-            store.append(&changes.records()).expect("it appends");
+            let records: Vec<_> = changes.records().collect();
+            store.append(&records).expect("it appends");
         }
         let commit = Commit {
             epoch: 1,

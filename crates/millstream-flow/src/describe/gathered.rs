@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::describe::node::{DescribedEdge, EdgeId, NodeId, open_error};
 use crate::error::{Failure, FlowError};
+use crate::key::Shards;
 use crate::push::Push;
 use crate::run::build::{Outlet, Reader, Root, Route, SegmentBuild};
 use crate::run::plan::Plan;
@@ -81,7 +82,7 @@ fn drain<B: Batch>(node: NodeId, sink: Arc<dyn Sink<B>>) -> Reader<B> {
 struct ToFirst;
 
 impl<B: Batch> Route<B> for ToFirst {
-    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure> {
+    fn route(&mut self, batch: &mut B, parts: &mut [B], _: Shards) -> Result<(), Failure> {
         std::mem::swap(batch, &mut parts[0]);
         Ok(())
     }

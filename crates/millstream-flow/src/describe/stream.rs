@@ -11,6 +11,7 @@ use crate::describe::gathered::{self, Gathered};
 use crate::describe::graph::{Description, Graph, Mistake, Shared};
 use crate::describe::node::{DescribedEdge, NodeId};
 use crate::error::{Failure, FlowError};
+use crate::key::Shards;
 use crate::policy::OnError;
 use crate::push::Push;
 use crate::run::build::{Outlet, Route};
@@ -657,7 +658,7 @@ struct InTurn {
 }
 
 impl<B: Batch> Route<B> for InTurn {
-    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure> {
+    fn route(&mut self, batch: &mut B, parts: &mut [B], _: Shards) -> Result<(), Failure> {
         self.next = (self.next + 1) % parts.len();
         std::mem::swap(batch, &mut parts[self.next]);
         Ok(())

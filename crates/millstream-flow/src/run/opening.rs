@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
-use crate::key::{Key, shard, worker_of};
+use crate::key::Key;
 use crate::policy::Policy;
 use crate::run::build::{Feed, WorkerBuild};
 use crate::run::context::WorkerContext;
@@ -178,7 +178,7 @@ impl<B: Batch> Opener<B> {
         };
         let (readers, by_name) = (self.readers, cx.control.others().is_some());
         self.open_own(names, cx, |name, index| match by_name {
-            true => worker_of(shard(name.stable_hash()), readers),
+            true => cx.shards.worker(name.stable_hash(), readers),
             false => index % readers,
         })
     }

@@ -284,10 +284,7 @@ fn begin_checkpoints(
     plan.sinks.join(&plan.nodes, membership);
     let (name, control) = (&running.name, &running.control);
     let Some(recovery) = &running.options.recovery else {
-        begin_without(plan, running.options.all_workers(), clock)?;
-        plan.sinks.begin(name, &plan.nodes, None, control)?;
-        let joined = members::join(running, plan, None, stopping)?;
-        return Ok(Begun::without(None, joined));
+        return begin_unsaved(running, plan, clock, stopping);
     };
     let recovery = &recovery.of_process(membership)?;
     control.keep_state();
@@ -335,6 +332,21 @@ fn begin_checkpoints(
     })
 }
 
+/// The same for a run without a state directory.
+fn begin_unsaved(
+    running: &Running,
+    plan: &Plan,
+    clock: &Arc<dyn Clock>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Begun, FlowError> {
+    let shards = running.options.check_shards()?;
+    begin_without(plan, running.options.all_workers(), clock)?;
+    let (name, control) = (&running.name, &running.control);
+    plan.sinks.begin(name, &plan.nodes, None, control)?;
+    let joined = members::join(running, plan, (None, shards), stopping)?;
+    Ok(Begun::without(None, joined))
+}
+
 /// Starts the thread that commits epochs.
 fn start_committer(
     committer: Committer,
@@ -362,8 +374,9 @@ fn resume(
         sources: &plan.sources,
         sinks: &plan.sinks,
         codecs: &plan.codecs,
+        shards: running.options.shards,
     };
-    let join = |offer| members::join(running, plan, Some(offer), stopping);
+    let join = |offer, shards| members::join(running, plan, (Some(offer), shards), stopping);
     let stop = || running.control.stop_here();
     let cluster = running.options.cluster.as_ref();
     let cluster = cluster.map(|cluster| ClusterStart {

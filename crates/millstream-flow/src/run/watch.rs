@@ -12,8 +12,8 @@ use crate::run::edge_counts::EdgeLoad;
 use crate::run::failures::{FailureNote, Failures};
 use crate::run::lag::PartitionLag;
 use crate::run::metrics::{OutboxMetrics, WorkerMetrics};
-pub use crate::run::statuses::ProcessStatus;
 use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
+pub use crate::run::statuses::ProcessStatus;
 
 /// A view of a running flow. [`Running::watch`](crate::Running::watch) returns it.
 #[derive(Clone)]

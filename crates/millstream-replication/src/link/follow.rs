@@ -190,11 +190,7 @@ struct Member {
 }
 
 impl Member {
-    fn open(
-        name: String,
-        dir: PathBuf,
-        options: &FollowOptions,
-    ) -> Result<Self, ReplicationError> {
+    fn open(name: String, dir: PathBuf, options: &FollowOptions) -> Result<Self, ReplicationError> {
         Ok(Member {
             copy: Copy::open(&dir, options.sync, options.adopt)?,
             name,

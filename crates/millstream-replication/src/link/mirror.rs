@@ -101,9 +101,8 @@ pub(super) fn truncate(
         return Ok(false);
     };
     let floor = (mirror.floor)(&last);
-    let floor = floor.map_err(|cause| {
-        ReplicationError::Usage(format!("{}: {cause}", last.display()))
-    })?;
+    let floor =
+        floor.map_err(|cause| ReplicationError::Usage(format!("{}: {cause}", last.display())))?;
     let rejoin = Rejoin::plan(options, stop)?;
     let plans = rejoin.plans();
     let of_last = plans.iter().find(|plan| plan.dir == last);

@@ -56,7 +56,11 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
         // Followers of the old leader: they have acknowledged nothing of this term.
         followers::forget(&journal)?;
         // It kept what the old leader had.
-        if journal.cursors()?.iter().any(|cursor| cursor.name == PRUNED) {
+        if journal
+            .cursors()?
+            .iter()
+            .any(|cursor| cursor.name == PRUNED)
+        {
             journal.remove_cursor(PRUNED)?;
         }
         promoted.push(Promoted {

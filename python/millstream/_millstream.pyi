@@ -37,7 +37,8 @@ __all__ = [
     "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
     "directory_read", "file_read", "file_write", "file_write_by_key", "http_feed", "http_listen",
     "http_post", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
-    "key_hash", "outbox_sink", "queue_read", "queue_write", "run", "saved_states", "service_export",
+    "key_hash", "measure_lock_waits", "outbox_sink", "queue_read", "queue_write", "run", "saved_states",
+    "service_export",
     "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
     "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
 ]

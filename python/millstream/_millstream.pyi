@@ -91,6 +91,14 @@ class Observer:
     def __new__(cls, address: str, token: str | None, open: bool) -> Self: ...
     @property
     def address(self) -> str: ...
+    def show_service(
+        self,
+        name: str,
+        meter: Meter,
+        inputs: Sequence[str],
+        output: str | None,
+        dead_letters: str | None,
+    ) -> None: ...
     def stop(self) -> None: ...
 
 @final

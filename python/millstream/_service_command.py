@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from ._command_errors import UsageError
 from ._service_failures import failed, print_error
+from ._page_options import add_http
 from ._service_load import load
 
 __all__ = ["component_of", "service"]
@@ -131,6 +132,7 @@ def run_options(verb: Verb) -> None:
         metavar="N",
         help="stay within 256 inputs of N followers of the output (default 0)",
     )
+    add_http(run, "the service")
 
 
 def history_options(verb: Verb) -> None:
@@ -226,10 +228,19 @@ def component_of(folder: str) -> type:
 
 
 def run_verb(options: Any) -> int:
+    from ._service_page import shown
     from .service import serve
 
-    report = serve(
-        load(options.component),
+    component = load(options.component)
+    with shown(options, component.__name__) as hooks:
+        report = run_component(serve, component, options, hooks)
+    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
+    return 0
+
+
+def run_component(serve: Callable[..., Any], component: type, options: Any, hooks: Any) -> Any:
+    return serve(
+        component,
         options.inputs,
         out=options.out,
         wait=options.wait,
@@ -244,9 +255,8 @@ def run_verb(options: Any) -> int:
         sync=options.sync,
         wait_follower=options.wait_follower,
         wait_for_inputs=options.wait_for_inputs,
+        hooks=hooks,
     )
-    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
-    return 0
 
 
 def test_verb(options: Any) -> int:

@@ -26,6 +26,8 @@ mod verify;
 
 use clap::Subcommand;
 
+pub(crate) use self::line::decode;
+
 use crate::failure::Failure;
 use crate::outcome;
 use crate::stop::Stop;

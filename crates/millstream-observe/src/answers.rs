@@ -11,6 +11,7 @@ use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
+use crate::sections::Section;
 use crate::snapshot::{Snapshot, State};
 
 const JSON: &str = "application/json";
@@ -52,6 +53,7 @@ pub(crate) struct Answers {
     newest: Mutex<Arc<Newest>>,
     graph: Mutex<Bytes>,
     history: Mutex<History>,
+    sections: Mutex<Vec<Arc<dyn Section>>>,
     /// None after the end.
     events: Mutex<Option<watch::Sender<Bytes>>>,
 }
@@ -62,6 +64,7 @@ impl Answers {
             newest: Mutex::new(Arc::new(Newest::new(Snapshot::default()))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
+            sections: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
         }
     }
@@ -72,8 +75,25 @@ impl Answers {
         *lock(&self.history) = History::default();
     }
 
-    /// Shows a snapshot.
-    pub(crate) fn set(&self, snapshot: Snapshot) {
+    /// Shows a section from now on.
+    pub(crate) fn add(&self, section: Arc<dyn Section>) {
+        lock(&self.sections).push(section);
+    }
+
+    /// Whether there is something to show besides a flow.
+    pub(crate) fn has_sections(&self) -> bool {
+        !lock(&self.sections).is_empty()
+    }
+
+    fn sections(&self) -> Vec<Arc<dyn Section>> {
+        lock(&self.sections).clone()
+    }
+
+    /// Shows a snapshot, with the figures of all sections.
+    pub(crate) fn set(&self, mut snapshot: Snapshot) {
+        for section in self.sections() {
+            section.add(&mut snapshot);
+        }
         lock(&self.history).add(&snapshot);
         let newest = Arc::new(Newest::new(snapshot));
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
@@ -95,6 +115,10 @@ impl Answers {
     fn ready(&self) -> Page {
         let newest = self.newest();
         let snapshot = &newest.snapshot;
+        let sections = self.sections();
+        if let Some(line) = sections.iter().find_map(|section| section.obstacle()) {
+            return Page::unavailable(&line);
+        }
         let late = snapshot.epochs.is_some_and(|epochs| {
             epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
         });
@@ -103,6 +127,7 @@ impl Answers {
             (State::Running, true) => {
                 Page::unavailable("the last commit is older than three epochs")
             }
+            (State::Starting, _) if !sections.is_empty() => Page::unavailable("the process starts"),
             (State::Starting, _) => {
                 Page::unavailable("the flow starts: not every connector is open")
             }
@@ -114,8 +139,15 @@ impl Answers {
         let of = request.parameter("of")?;
         let name = request.parameter("name").unwrap_or_default();
         let newest = self.newest();
-        let history = lock(&self.history).of(&newest.snapshot, &of, &name)?;
-        Some(Page::new(JSON, history.to_string()))
+        if let Some(history) = lock(&self.history).of(&newest.snapshot, &of, &name) {
+            return Some(Page::new(JSON, history.to_string()));
+        }
+        self.of_section(request)
+    }
+
+    fn of_section(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let sections = self.sections();
+        sections.iter().find_map(|section| section.answer(request))
     }
 }
 
@@ -130,7 +162,7 @@ impl PageHandler for Answers {
         let page = match request.path() {
             "/api/graph.json" => Page::new(JSON, lock(&self.graph).clone()),
             "/api/snapshot.json" => Page::new(JSON, self.newest().json.clone()),
-            "/api/history.json" => return self.history(request),
+            "/api/history.json" => self.history(request)?,
             "/events" => match &*lock(&self.events) {
                 Some(events) => Page::events(events.subscribe()),
                 None => Page::unavailable("the server ends"),
@@ -145,7 +177,10 @@ impl PageHandler for Answers {
             }
             "/healthz" => Page::new(TEXT, "alive\n"),
             "/readyz" => self.ready(),
-            path => assets::find(path)?,
+            path => match assets::find(path) {
+                Some(page) => page,
+                None => self.of_section(request)?,
+            },
         };
         Some(page.with("x-content-type-options", "nosniff"))
     }

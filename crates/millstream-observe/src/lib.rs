@@ -10,7 +10,7 @@
 //! | `/api/snapshot.json` | the [`Snapshot`] |
 //! | `/api/history.json?of=step&name=NAME` | the last 15 minutes of a `step`, `source`, `sink`, `worker`, or of `epochs` |
 //! | `/events` | each new snapshot, as server-sent events |
-//! | `/metrics` | the [metrics](list::METRICS) in the format of Prometheus |
+//! | `/metrics` | the [metrics](list::all) in the format of Prometheus |
 //! | `/healthz` | 200 while the process lives |
 //! | `/readyz` | 200 while all sources are open and the last commit is younger than three epochs, otherwise 503 |
 //!
@@ -49,12 +49,14 @@ mod metrics_text;
 mod observer;
 mod process;
 mod sampler;
+pub mod sections;
 mod snapshot;
 
 pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
+pub use sections::Section;
 pub use snapshot::{
     Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot,
     State, StepSnapshot, WorkerSnapshot,

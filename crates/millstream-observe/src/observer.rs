@@ -1,7 +1,7 @@
 //! The server of a flow, and the thread that samples it.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_flow::clock::{Clock, WallClock};
 use millstream_flow::graph::Description;
@@ -14,6 +14,8 @@ use crate::answers::Answers;
 use crate::error::ObserveError;
 use crate::lock;
 use crate::sampler::Sampler;
+use crate::sections::Section;
+use crate::snapshot::{Snapshot, State};
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -60,7 +62,12 @@ impl Http {
             .map_err(|error| ObserveError::Bind(error.into()))?;
         let answers = Arc::new(Answers::new());
         let subject = Arc::new(Mutex::new(None));
-        let sampling = sample(Arc::clone(&subject), Arc::clone(&answers));
+        let process = Arc::new(Process::new());
+        let sampling = sample(
+            Arc::clone(&subject),
+            Arc::clone(&answers),
+            Arc::clone(&process),
+        );
         let server = bound
             .serve(Arc::clone(&answers), sampling)
             .map_err(ObserveError::Bind)?;
@@ -73,6 +80,7 @@ impl Http {
             address,
             subject,
             answers,
+            process,
             server: Mutex::new(Some(server)),
         })
     }
@@ -85,11 +93,40 @@ struct Subject {
     clock: WallClock,
 }
 
+/// A process without a flow.
+struct Process {
+    run: String,
+    started: Instant,
+    clock: WallClock,
+}
+
+impl Process {
+    fn new() -> Self {
+        let clock = WallClock::default();
+        Process {
+            run: format!("{:x}-{:x}", clock.time_ns(), std::process::id()),
+            started: Instant::now(),
+            clock,
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            run: self.run.clone(),
+            time_ms: (self.clock.time_ns() / 1_000_000).max(0) as u64,
+            seconds: self.started.elapsed().as_secs_f64(),
+            state: State::Running,
+            ..Snapshot::default()
+        }
+    }
+}
+
 /// A server that shows a flow. It stops when it is dropped.
 pub struct Observer {
     address: String,
     subject: Arc<Mutex<Option<Subject>>>,
     answers: Arc<Answers>,
+    process: Arc<Process>,
     server: Mutex<Option<PagesServer>>,
 }
 
@@ -137,6 +174,14 @@ impl Observer {
         subject.take(&self.answers);
     }
 
+    /// Shows a section from now on, besides a flow or without one.
+    pub fn show(&self, section: impl Section) {
+        self.answers.add(Arc::new(section));
+        if lock(&self.subject).is_none() {
+            self.answers.set(self.process.snapshot());
+        }
+    }
+
     /// Runs a flow to its end and shows it.
     ///
     /// # Errors
@@ -174,13 +219,19 @@ impl Subject {
 }
 
 /// Makes a snapshot each second.
-async fn sample(subject: Arc<Mutex<Option<Subject>>>, answers: Arc<Answers>) {
+async fn sample(
+    subject: Arc<Mutex<Option<Subject>>>,
+    answers: Arc<Answers>,
+    process: Arc<Process>,
+) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Some(subject) = &mut *lock(&subject) {
-            subject.take(&answers);
+        match &mut *lock(&subject) {
+            Some(subject) => subject.take(&answers),
+            None if answers.has_sections() => answers.set(process.snapshot()),
+            None => {}
         }
     }
 }

@@ -99,6 +99,7 @@ impl Sampler {
             sources: self.sources(moment, time_ns),
             sinks: sinks(moment),
             epochs,
+            ..Snapshot::default()
         }
     }
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ._command_errors import UsageError
-from ._service_failures import failed, print_error
 from ._page_options import add_http
+from ._service_failures import failed, print_error
 from ._service_load import load
 
 __all__ = ["component_of", "service"]

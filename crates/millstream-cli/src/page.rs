@@ -6,7 +6,7 @@ use millstream_observe::Observer;
 
 use crate::failure::Failure;
 
-/// Where the page is, and who may read it.
+/// The address of the page, and its readers.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct PageOptions {
     /// Show what the process does on a page at this address, like 127.0.0.1:8080; its /metrics is for Prometheus. Port 0 takes a
@@ -22,7 +22,7 @@ pub(crate) struct PageOptions {
 }
 
 impl PageOptions {
-    /// Whether readers prove who they are.
+    /// Whether readers must have a token.
     pub(crate) fn has_token(&self) -> bool {
         self.http_token_file.is_some()
     }

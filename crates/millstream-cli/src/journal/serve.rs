@@ -75,7 +75,7 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     args.log.begin(LevelFilter::INFO);
     let observer = args.page.observer()?;
     if let Some(observer) = &observer {
-        // Who may read records by the page must prove it, where followers must.
+        // Records are shown to readers with a token where followers authenticate.
         let is_public = args.secret_file.is_none() && args.tls_client_ca.is_none();
         let shows_records = is_public || args.page.has_token();
         let journals = Journals::watch(args.journals.clone(), shows_records, Some(line::decode()));

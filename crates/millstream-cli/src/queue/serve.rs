@@ -85,7 +85,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let observer = args.page.observer()?;
     let watch = observer.as_ref().map(|observer| {
         let watch = ServerWatch::default();
-        // Who may read items by the page must prove it, where clients must.
+        // Items are shown to readers with a token where clients authenticate.
         let shows_items = args.auth_file.is_none() || args.page.has_token();
         observer.show(Queues::new(watch.clone(), shows_items));
         watch

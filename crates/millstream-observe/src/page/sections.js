@@ -66,7 +66,7 @@ function content({ text, hex, is_whole: whole }) {
   return contentCell(whole ? shownText : `${shownText} …`);
 }
 
-const STATES = { good: "", unread: "nobody takes items", stuck: "a client keeps an item" };
+const STATES = { good: "", unread: "no client takes items", stuck: "a client keeps an item" };
 const QUEUE_HEAD = ["queue", "", "items", "oldest", "open", "held for", "held by", "waiting clients", "in/s", "out/s", "expired/s", "bytes", "on disk", "in", "out", "refused", "failed", "sync"];
 
 class QueuesPart extends Part {

@@ -22,7 +22,7 @@ use crate::snapshot::Snapshot;
 
 /// The time after which a connection that keeps an item open, while others wait, is reported.
 const HELD_SECONDS: f64 = 5.0;
-/// The time after which a queue that nobody reads is reported.
+/// The time after which a queue without a consumer is reported.
 const UNREAD_SECONDS: f64 = 60.0;
 /// The time without figures after which the process is not ready.
 const SILENT_SECONDS_MAX: f64 = 10.0;

@@ -23,7 +23,7 @@ use crate::clock;
 
 /// The number of queues whose items are published at a time.
 const GLANCES_MAX: usize = 8;
-/// The time after which the items of a queue are no longer published, unless somebody asks again.
+/// The time after which the items of a queue are no longer published, unless they are requested again.
 const GLANCE_US: u64 = 10_000_000;
 
 /// The figures of a server at one moment.

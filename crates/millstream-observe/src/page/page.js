@@ -10,7 +10,7 @@ const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by"]);
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 
-const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false };
+const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, stale: null };
 
 async function read(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -283,7 +283,7 @@ async function beginRun(run) {
   const graph = await read("api/graph.json");
   if (page.run !== run) return;
   if (!graph) {
-    if (page.chosen) choose(page.chosen.things, page.chosen.title);
+    page.stale = page.chosen;
     return;
   }
   const drawn = new Graph(element("graph"), graph, chooseStep);

@@ -134,6 +134,7 @@ class QueuesPart extends Part {
 
   // The clients that have items open, and the first items.
   detail(place, name) {
+    if (Object.keys(this.values(page.snapshot.queues, name)).length === 0) return Promise.resolve();
     return read(`api/queue.json?name=${encodeURIComponent(name)}`).then((answer) => {
       if (!chosenIs("queue", name)) return;
       listed(place, "holders", "Clients with open items", [["connection", ""], ["client", "text"], ["open items", ""], ["oldest item", ""], ["open for", ""]],
@@ -294,7 +295,8 @@ class JournalsPart extends Part {
   }
 
   values(journals, name) {
-    const journal = this.of(journals, name) ?? {};
+    const journal = this.of(journals, name);
+    if (!journal) return {};
     return { ...journal, not_durable: journal.next - journal.durable };
   }
 }
@@ -406,6 +408,12 @@ function showSections(snapshot) {
   }
   const first = page.chosen?.things[0];
   const found = first ? partOf(first.kind) : null;
+  // The process has started again: the history of what was chosen has begun anew.
+  if (found?.part && page.stale === page.chosen && Object.keys(sectionValues(snapshot, first.kind, first.name)).length > 0) {
+    page.stale = null;
+    choose(page.chosen.things, page.chosen.title);
+    return;
+  }
   const place = element("section-detail");
   if (!found?.part) {
     place.hidden = true;

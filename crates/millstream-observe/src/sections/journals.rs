@@ -30,6 +30,8 @@ use crate::snapshot::Snapshot;
 
 /// The time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
+/// How many times as long as a look the pause after it is, at least: many journals are looked at less often.
+const PAUSE_SHARE: u32 = 4;
 /// The number of looks after which directories are searched for new journals.
 const LOOKS_A_SEARCH: u64 = 5;
 /// The time without a look after which the process is not ready.
@@ -150,6 +152,7 @@ impl Shared {
                 looks.retain(|path, _| places.iter().any(|place| place.path == *path));
             }
             number += 1;
+            let begin = Instant::now();
             let locks = writers::locks();
             let mut journals: Vec<JournalSnapshot> = places
                 .iter()
@@ -164,10 +167,11 @@ impl Shared {
                 number,
                 at: Instant::now(),
             });
+            let pause = EVERY.max(begin.elapsed() * PAUSE_SHARE);
             let stops = lock(&self.stops);
             let waited = self
                 .stopped
-                .wait_timeout_while(stops, EVERY, |stops| !*stops)
+                .wait_timeout_while(stops, pause, |stops| !*stops)
                 .unwrap_or_else(PoisonError::into_inner);
             if *waited.0 {
                 return;
@@ -217,7 +221,7 @@ impl Section for Journals {
             }
             "/api/history.json" if request.parameter("of")? == "journal" => {
                 let name = request.parameter("name").unwrap_or_default();
-                lock(&self.history).of(&name).map(|all| json(&all))
+                Some(json(&lock(&self.history).of(&name)))
             }
             _ => None,
         }

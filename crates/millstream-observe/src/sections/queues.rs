@@ -121,7 +121,7 @@ impl Section for Queues {
             "/api/queue.json" => self.detail(&request.parameter("name")?),
             "/api/history.json" if request.parameter("of")? == "queue" => {
                 let name = request.parameter("name").unwrap_or_default();
-                lock(&self.known).history.of(&name).map(|all| json(&all))
+                Some(json(&lock(&self.known).history.of(&name)))
             }
             _ => None,
         }

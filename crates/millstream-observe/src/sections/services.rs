@@ -122,7 +122,7 @@ impl Section for Services {
             return None;
         }
         let name = request.parameter("name").unwrap_or_default();
-        lock(&self.history).of(&name).map(|all| json(&all))
+        Some(json(&lock(&self.history).of(&name)))
     }
 
     fn obstacle(&self) -> Option<String> {

@@ -59,16 +59,24 @@ impl<const N: usize> Tracks<N> {
         self.values.retain(|_, track| track.len() == known + 1);
     }
 
-    /// Returns the values of one thing: `{times_ms: [...], series: {NAME: [...]}}`, with null for what is not known.
-    pub(super) fn of(&self, name: &str) -> Option<Value> {
-        let track = self.values.get(name)?;
+    /// Returns the values of one thing: `{times_ms: [...], series: {NAME: [...]}}`, with null for what is not known; empty for a thing
+    /// that has no history.
+    pub(super) fn of(&self, name: &str) -> Value {
+        let track = self.values.get(name);
         let series = self.names.iter().enumerate().map(|(index, name)| {
             // JSON has no number that is none: it becomes null.
-            let all: Vec<f32> = track.iter().map(|values| values[index]).collect();
+            let all: Vec<f32> = track
+                .into_iter()
+                .flatten()
+                .map(|values| values[index])
+                .collect();
             ((*name).to_owned(), json!(all))
         });
         let series: serde_json::Map<String, Value> = series.collect();
-        Some(json!({"times_ms": self.times_ms, "series": series}))
+        match track {
+            Some(_) => json!({"times_ms": self.times_ms, "series": series}),
+            None => json!({"times_ms": [], "series": series}),
+        }
     }
 }
 
@@ -83,16 +91,19 @@ mod tests {
             let late = (time > 990).then_some(("late", [2.0]));
             tracks.add(time, [("all", [time as f32])].into_iter().chain(late));
         }
-        let all = tracks.of("all").unwrap();
+        let all = tracks.of("all");
         assert_eq!(all["times_ms"].as_array().unwrap().len(), 900);
         assert_eq!(all["series"]["a"][0], json!(100.0));
-        let late = tracks.of("late").unwrap();
+        let late = tracks.of("late");
         assert_eq!(late["series"]["a"].as_array().unwrap().len(), 900);
         assert_eq!(late["series"]["a"][0], Value::Null);
         assert_eq!(late["series"]["a"][899], json!(2.0));
 
         tracks.add(1000, [("all", [0.0])]);
-        assert_eq!(tracks.of("late"), None);
+        assert_eq!(
+            tracks.of("late"),
+            json!({"times_ms": [], "series": {"a": []}})
+        );
         let many: Vec<String> = (0..2 * NAMES_MAX).map(|name| name.to_string()).collect();
         tracks.add(1001, many.iter().map(|name| (name.as_str(), [0.0])));
         assert_eq!(tracks.values.len(), NAMES_MAX - 1);

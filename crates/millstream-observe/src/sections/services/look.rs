@@ -60,57 +60,54 @@ impl Look {
             snapshot.state = ServiceState::Starting;
             return snapshot;
         };
-        let mut sampled = BTreeMap::new();
-        let mut note = |outcome: Result<(), Error>| {
-            if let Err(error) = outcome {
-                snapshot.error = Some(error.to_string());
-            }
-        };
-        let mut inputs = Vec::new();
-        let mut last_calls = Vec::new();
-        let known = service.inputs.iter().zip(&positions).enumerate();
-        for (index, (path, position)) in known.take(INPUTS_MAX) {
-            let since = self.positions.get(index).copied();
-            note(
-                input(path, *position, since, &mut sampled, &mut last_calls)
-                    .map(|at| inputs.push(at)),
-            );
-        }
-        let mut output_rate = 0.0;
-        let mut last_outputs = Vec::new();
-        if let Some(path) = &service.output {
-            note(Reading::open(path).and_then(|mut reading| {
-                let next = reading.journal.next()?;
-                output_rate = rate(next, self.output_next.max(reading.journal.first()?));
-                self.output_next = next;
-                last_outputs = reading.lines(next, LINES)?;
-                Ok(())
-            }));
-            if self.number.is_multiple_of(LATENCY_EVERY) {
-                // Journals upstream that are pruned or elsewhere have no latencies.
-                self.hops = hops(path, self.output_next).unwrap_or_default();
-            }
-        }
-        let mut last_dead_letters = Vec::new();
-        if let Some(path) = service.dead_letters.as_deref().filter(|path| path.exists()) {
-            note(Reading::open(path).and_then(|mut reading| {
-                let next = reading.journal.next()?;
-                last_dead_letters = reading.lines(next, LINES)?;
-                Ok(())
-            }));
-        }
+        let read = self.journals(service, &positions, &mut snapshot, rate);
         self.number += 1;
         self.positions = positions;
-        snapshot.methods = self.methods(&sampled, snapshot.call_rate);
-        snapshot.inputs = inputs;
-        snapshot.last_calls = last_calls;
-        snapshot.output_next = self.output_next;
-        snapshot.output_rate = output_rate;
-        snapshot.last_outputs = last_outputs;
-        snapshot.last_dead_letters = last_dead_letters;
+        match read {
+            Ok(sampled) => snapshot.methods = self.methods(&sampled, snapshot.call_rate),
+            Err(error) => snapshot.error = Some(error.to_string()),
+        }
         snapshot.hops = self.hops.clone();
         snapshot.state = state(&snapshot);
         snapshot
+    }
+
+    /// Reads what is new in the journals. Returns the calls that were read, by method.
+    fn journals(
+        &mut self,
+        service: &ServiceOf,
+        positions: &[u64],
+        snapshot: &mut ServiceSnapshot,
+        rate: impl Fn(u64, u64) -> f64,
+    ) -> Result<BTreeMap<String, u64>, Error> {
+        let mut sampled = BTreeMap::new();
+        let inputs = service.inputs.iter().zip(positions).enumerate();
+        for (index, (path, position)) in inputs.take(INPUTS_MAX) {
+            let since = self.positions.get(index).copied();
+            let last_calls = &mut snapshot.last_calls;
+            let input = input(path, *position, since, &mut sampled, last_calls)?;
+            snapshot.inputs.push(input);
+        }
+        if let Some(path) = service.output.as_deref().filter(|path| path.exists()) {
+            let mut reading = Reading::open(path)?;
+            let next = reading.journal.next()?;
+            if self.number > 0 {
+                snapshot.output_rate = rate(next, self.output_next);
+            }
+            self.output_next = next;
+            snapshot.output_next = next;
+            snapshot.last_outputs = reading.lines(next, LINES)?;
+            if self.number.is_multiple_of(LATENCY_EVERY) {
+                // Journals upstream that are pruned or elsewhere have no latencies.
+                self.hops = hops(path, next).unwrap_or_default();
+            }
+        }
+        if let Some(path) = service.dead_letters.as_deref().filter(|path| path.exists()) {
+            let mut reading = Reading::open(path)?;
+            let next = reading.journal.next()?;
+            snapshot.last_dead_letters = reading.lines(next, LINES)?;
+        }
+        Ok(sampled)
     }
 
     /// The rate of all calls, divided as the calls that were read.

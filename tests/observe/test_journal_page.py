@@ -12,6 +12,7 @@ from documents import GUIDE
 from observed import PATIENCE, until
 from queue_server import Line
 from store_server import StoreServer
+from test_page import area
 from test_prometheus import promtool
 from test_queue_page import faults
 
@@ -96,7 +97,7 @@ def shows_journals(tab: "Tab", server: StoreServer, pictures: Path) -> None:
     assert tab.page.locator("#records img").count() == 0
     assert "backup" in tab.page.locator("#cursors").inner_text()
     tab.page.evaluate("scrollTo(0, 0)")
-    tab.page.screenshot(path=pictures / "page-journals.png", full_page=True)
+    tab.page.screenshot(path=pictures / "page-journals.png", clip=area(760))
     tab.page.locator("#record-from").fill("7")
     tab.page.keyboard.press("Enter")
     tab.wait("document.querySelector('#records tbody tr th')?.textContent === '7'")

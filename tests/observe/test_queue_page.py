@@ -91,7 +91,7 @@ def shows_queues(tab: "Tab", server: StoreServer, pictures: Path) -> None:
     assert EVIL in tab.page.locator("#queues").inner_text()
     assert tab.page.locator("main > section:visible").count() == 0
     tab.page.screenshot(
-        path=pictures / "page-queues.png", clip={"x": 0, "y": 0, "width": 1280, "height": 330}
+        path=pictures / "page-queues.png", clip={"x": 0, "y": 0, "width": 1280, "height": 360}
     )
     # With the keyboard alone: what is known of a queue, with its items.
     tab.page.locator("#queues button", has_text=EVIL).focus()

@@ -9,6 +9,7 @@ import millstream as ms
 from documents import GUIDE
 from observed import until
 from store_server import StoreServer
+from test_page import area
 from test_prometheus import promtool
 from test_queue_page import faults
 
@@ -70,5 +71,5 @@ def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> No
         assert faults(tab) == []
         tab.page.emulate_media(color_scheme="light")
         tab.page.evaluate("scrollTo(0, 0)")
-        tab.page.screenshot(path=pictures / "page-service.png", full_page=True)
+        tab.page.screenshot(path=pictures / "page-service.png", clip=area(880))
         assert tab.errors == []

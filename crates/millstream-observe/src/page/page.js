@@ -5,7 +5,7 @@ const RETRY_MS = 1000;
 const SILENT_MS = 4000;
 
 // Columns of text are at the left.
-const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by"]);
+const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "held by", "sync", "writers", "output"]);
 
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");

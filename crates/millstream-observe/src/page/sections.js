@@ -96,7 +96,7 @@ class QueuesPart extends Part {
   table(queues) {
     const rows = this.found?.queues ?? queues.queues;
     const count = this.found?.count ?? queues.count;
-    setText(this.search.note, count > rows.length ? `${rows.length} of ${count} queues` : `${count} queues`);
+    setText(this.search.note, count > rows.length ? `${rows.length} of ${count}` : `${count} in all`);
     table("queues", QUEUE_HEAD, rows.map((queue) => ({
       key: queue.name,
       mark: { stuck: "cause", unread: "waiting" }[queue.state],
@@ -189,7 +189,7 @@ class JournalsPart extends Part {
   table(journals) {
     const rows = this.found?.journals ?? journals.journals;
     const count = this.found?.count ?? journals.count;
-    setText(this.search.note, count > rows.length ? `${rows.length} of ${count} journals` : `${count} journals`);
+    setText(this.search.note, count > rows.length ? `${rows.length} of ${count}` : `${count} in all`);
     table("journals", JOURNAL_HEAD, rows.map((journal) => ({
       key: journal.name,
       mark: { unreadable: "cause", lagging: "cause", superseded: "waiting" }[journal.state],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ._command_errors import UsageError
-from ._page_options import add_http
+from ._page_options import add_http, check_http
 from ._service_failures import failed, print_error
 from ._service_load import load
 
@@ -228,19 +228,15 @@ def component_of(folder: str) -> type:
 
 
 def run_verb(options: Any) -> int:
-    from ._service_page import shown
     from .service import serve
 
-    component = load(options.component)
-    with shown(options, component.__name__) as hooks:
-        report = run_component(serve, component, options, hooks)
-    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
-    return 0
+    check_http(options)
+    if options.http is not None:
+        from ._logs import configure
 
-
-def run_component(serve: Callable[..., Any], component: type, options: Any, hooks: Any) -> Any:
-    return serve(
-        component,
+        configure("info", "text")  # it names the address of the page
+    report = serve(
+        load(options.component),
         options.inputs,
         out=options.out,
         wait=options.wait,
@@ -255,8 +251,12 @@ def run_component(serve: Callable[..., Any], component: type, options: Any, hook
         sync=options.sync,
         wait_follower=options.wait_follower,
         wait_for_inputs=options.wait_for_inputs,
-        hooks=hooks,
+        http=options.http,
+        http_token=options.http_token_file,
+        http_open=options.http_open,
     )
+    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
+    return 0
 
 
 def test_verb(options: Any) -> int:

@@ -34,9 +34,11 @@ impl<const N: usize> Tracks<N> {
         time_ms: u64,
         things: impl IntoIterator<Item = (&'a str, [f32; N])>,
     ) {
-        let drops = self.times_ms.len() == MOMENTS_MAX;
-        if drops {
+        if self.times_ms.len() == MOMENTS_MAX {
             self.times_ms.pop_front();
+            for track in self.values.values_mut() {
+                track.pop_front();
+            }
         }
         let known = self.times_ms.len();
         self.times_ms.push_back(time_ms);
@@ -49,8 +51,6 @@ impl<const N: usize> Tracks<N> {
                     name.to_owned(),
                     std::iter::repeat_n([f32::NAN; N], known).collect(),
                 );
-            } else if let (true, Some(track)) = (drops, self.values.get_mut(name)) {
-                track.pop_front();
             }
             if let Some(track) = self.values.get_mut(name) {
                 track.push_back(values);

@@ -93,6 +93,14 @@ class Observer:
     @property
     def address(self) -> str: ...
     def show_restarts(self, count: int, restarts: list[tuple[int, str]]) -> None: ...
+    def show_service(
+        self,
+        name: str,
+        meter: Meter,
+        inputs: Sequence[str],
+        output: str | None,
+        dead_letters: str | None,
+    ) -> None: ...
     def stop(self) -> None: ...
 
 @final

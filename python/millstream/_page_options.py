@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["add_http", "check_http", "observer_of"]
 
 
-def add_http(parser: argparse.ArgumentParser) -> None:
+def add_http(parser: argparse.ArgumentParser, shown: str = "the flow") -> None:
     """Adds the options to a verb."""
     parser.add_argument(
-        "--http", metavar="ADDR", help="show the flow on a page at this address, like 127.0.0.1:8080"
+        "--http", metavar="ADDR", help=f"show {shown} on a page at this address, like 127.0.0.1:8080"
     )
     parser.add_argument(
         "--http-token-file",
@@ -33,7 +33,7 @@ def check_http(options: argparse.Namespace) -> None:
     """Refuses options that contradict each other."""
     if options.http is None and (options.http_token_file is not None or options.http_open):
         raise UsageError("--http-token-file and --http-open need --http")
-    if options.http is not None and options.replay:
+    if options.http is not None and getattr(options, "replay", None):
         raise UsageError("--http shows a run, not a replay")
 
 

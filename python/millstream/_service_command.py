@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ._command_errors import UsageError
+from ._page_options import add_http, check_http
 from ._service_failures import failed, print_error
 from ._service_load import load
 
@@ -131,6 +132,7 @@ def run_options(verb: Verb) -> None:
         metavar="N",
         help="stay within 256 inputs of N followers of the output (default 0)",
     )
+    add_http(run, "the service")
 
 
 def history_options(verb: Verb) -> None:
@@ -228,6 +230,11 @@ def component_of(folder: str) -> type:
 def run_verb(options: Any) -> int:
     from .service import serve
 
+    check_http(options)
+    if options.http is not None:
+        from ._logs import configure
+
+        configure("info", "text")  # it names the address of the page
     report = serve(
         load(options.component),
         options.inputs,
@@ -244,6 +251,9 @@ def run_verb(options: Any) -> int:
         sync=options.sync,
         wait_follower=options.wait_follower,
         wait_for_inputs=options.wait_for_inputs,
+        http=options.http,
+        http_token=options.http_token_file,
+        http_open=options.http_open,
     )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report._asdict().items()))
     return 0

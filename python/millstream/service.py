@@ -39,6 +39,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union
 
@@ -70,6 +71,7 @@ from ._service_options import (
     checked_timeout,
     sync_seconds,
 )
+from ._service_page import shown
 from ._service_trial import Trial
 
 __all__ = [
@@ -324,6 +326,9 @@ def serve(
     wait_follower: int = 0,
     hooks: Hooks | None = None,
     wait_for_inputs: bool = False,
+    http: str | None = None,
+    http_token: str | None = None,
+    http_open: bool = False,
 ) -> Report:
     """Runs a component: calls it with the records of its inputs, and records its own calls in ``out``.
 
@@ -357,6 +362,10 @@ def serve(
             256 inputs ahead of them, and waits for them without a limit.
         hooks: how a system of services stops and observes this one.
         wait_for_inputs: whether the service waits for inputs that do not exist yet, instead of raising.
+        http: the address of a page that shows the service, like ``"127.0.0.1:8080"``; its ``/metrics`` is for
+            Prometheus.
+        http_token: the token of the readers of the page; required where other machines can read.
+        http_open: whether other machines can read the page without a token.
 
     Returns:
         The numbers of the run.
@@ -395,10 +404,12 @@ def serve(
         raise ServiceError("sync and wait_follower are about the output: they need out")
     paths = paths_of(inputs)
     check_component(component)
-    retain = hooks.retention if hooks else Retention()
-    stopper = hooks.stopper if hooks else _millstream.Stopper()
-    restore_signals = hook_signals(stopper)
-    try:
+    with ExitStack() as ending:
+        page = shown(http, http_token, http_open, component.__name__, paths, out, dead_letters)
+        hooks = ending.enter_context(page) or hooks
+        retain = hooks.retention if hooks else Retention()
+        stopper = hooks.stopper if hooks else _millstream.Stopper()
+        ending.callback(hook_signals(stopper))
         tell = hooks.note_missing if hooks else print_missing
         if not await_inputs(paths, wait_for_inputs, lambda: stopper.stopped, tell):
             return Report(0, 0, 0, 0)
@@ -430,8 +441,6 @@ def serve(
             followers=followers,
             hooks=hooks,
         )
-    finally:
-        restore_signals()
 
 
 def replay(

@@ -26,6 +26,7 @@ mod verify;
 
 use clap::Subcommand;
 
+pub(crate) use self::line::decode;
 pub(super) use follow::own_name;
 
 use crate::failure::Failure;

@@ -21,6 +21,7 @@ mod log;
 pub mod market_spread;
 mod moment;
 mod outcome;
+mod page;
 pub mod program;
 mod progress;
 pub mod python;
@@ -35,6 +36,7 @@ mod service;
 mod state;
 pub mod stop;
 mod top;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -62,6 +64,8 @@ enum Verb {
     Run(run::Args),
     /// Show a running flow in the terminal.
     Top(top::Args),
+    /// Show journals, state directories and queues on the disk on a page.
+    Watch(watch::Args),
     /// Compare what two flows make of the same recorded input.
     Diff(diff::Args),
     /// Run, test and replay services that are written in Python.
@@ -89,6 +93,7 @@ impl Verb {
             Self::Bench(args) => ("bench", Err(bench::run(&args))),
             Self::Run(args) => ("run", Err(run::run(&args))),
             Self::Top(args) => ("top", top::run(&args)),
+            Self::Watch(args) => ("watch", watch::run(args)),
             Self::Diff(args) => ("diff", Err(diff::run(&args))),
             Self::Service(args) => ("service", Err(service::run(&args))),
             Self::Send(args) => ("send", send::run(args)),

@@ -14,6 +14,7 @@ use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
 use crate::processes::{Shown, labelled};
+use crate::sections::Section;
 use crate::snapshot::{Restart, Snapshot, State};
 
 const JSON: &str = "application/json";
@@ -67,6 +68,7 @@ pub(crate) struct Answers {
     has_token: bool,
     /// The last restarts of the flow by its supervisor, and their number.
     restarts: Mutex<(u64, Vec<Restart>)>,
+    sections: Mutex<Vec<Arc<dyn Section>>>,
     /// None after the end.
     events: Mutex<Option<watch::Sender<Bytes>>>,
 }
@@ -80,6 +82,7 @@ impl Answers {
             newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
+            sections: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
         }
     }
@@ -96,12 +99,35 @@ impl Answers {
         *lock(&self.restarts) = (count, restarts);
     }
 
-    /// Adds to a snapshot what is known here: restarts, and what a reader may ask for.
+    /// Adds to a snapshot what is known here: restarts, the figures of all sections, and what a reader may ask for.
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
-        if self.has_token {
+        for section in self.sections() {
+            section.add(snapshot);
+        }
+        if self.has_token && !snapshot.flow.is_empty() {
             snapshot.actions = actions::possible(snapshot);
         }
+    }
+
+    /// Shows a section from now on.
+    pub(crate) fn add(&self, section: Arc<dyn Section>) {
+        lock(&self.sections).push(section);
+    }
+
+    /// Whether there is something to show besides a flow.
+    pub(crate) fn has_sections(&self) -> bool {
+        !lock(&self.sections).is_empty()
+    }
+
+    fn sections(&self) -> Vec<Arc<dyn Section>> {
+        lock(&self.sections).clone()
+    }
+
+    /// Shows the snapshot of a process without a flow.
+    pub(crate) fn set_alone(&self, mut snapshot: Snapshot) {
+        self.complete(&mut snapshot);
+        self.set(Shown::alone(snapshot));
     }
 
     /// Shows a snapshot.
@@ -127,6 +153,10 @@ impl Answers {
     fn ready(&self) -> Page {
         let newest = self.newest();
         let snapshot = &newest.shown.own;
+        let sections = self.sections();
+        if let Some(line) = sections.iter().find_map(|section| section.obstacle()) {
+            return Page::unavailable(&line);
+        }
         let late = snapshot.epochs.is_some_and(|epochs| {
             epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
         });
@@ -135,6 +165,7 @@ impl Answers {
             (State::Running, true) => {
                 Page::unavailable("the last commit is older than three epochs")
             }
+            (State::Starting, _) if !sections.is_empty() => Page::unavailable("the process starts"),
             (State::Starting, _) => {
                 Page::unavailable("the flow starts: not every connector is open")
             }
@@ -146,8 +177,15 @@ impl Answers {
         let of = request.parameter("of")?;
         let name = request.parameter("name").unwrap_or_default();
         let newest = self.newest();
-        let history = lock(&self.history).of(&newest.shown.all, &of, &name)?;
-        Some(Page::new(JSON, history.to_string()))
+        if let Some(history) = lock(&self.history).of(&newest.shown.all, &of, &name) {
+            return Some(Page::new(JSON, history.to_string()));
+        }
+        self.of_section(request)
+    }
+
+    fn of_section(&self, request: &PageRequest<'_>) -> Option<Page> {
+        let sections = self.sections();
+        sections.iter().find_map(|section| section.answer(request))
     }
 }
 
@@ -172,7 +210,7 @@ impl PageHandler for Answers {
         let page = match request.path() {
             "/api/graph.json" => Page::new(JSON, lock(&self.graph).clone()),
             "/api/snapshot.json" => Page::new(JSON, self.newest().json.clone()),
-            "/api/history.json" => return self.history(request),
+            "/api/history.json" => self.history(request)?,
             "/events" => match &*lock(&self.events) {
                 Some(events) => Page::events(events.subscribe()),
                 None => Page::unavailable("the server ends"),
@@ -187,7 +225,10 @@ impl PageHandler for Answers {
             }
             "/healthz" => Page::new(TEXT, "alive\n"),
             "/readyz" => self.ready(),
-            path => assets::find(path)?,
+            path => match assets::find(path) {
+                Some(page) => page,
+                None => self.of_section(request)?,
+            },
         };
         Some(page.with("x-content-type-options", "nosniff"))
     }

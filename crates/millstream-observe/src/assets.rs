@@ -11,10 +11,12 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// Path, media type and contents of each file.
-static FILES: [(&str, &str, &str); 9] = [
+static FILES: [(&str, &str, &str); 11] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page.css", STYLE, include_str!("page/page.css")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
+    ("/sections.js", SCRIPT, include_str!("page/sections.js")),
+    ("/sections.css", STYLE, include_str!("page/sections.css")),
     ("/graph.js", SCRIPT, include_str!("page/graph.js")),
     ("/chart.js", SCRIPT, include_str!("page/chart.js")),
     ("/notes.js", SCRIPT, include_str!("page/notes.js")),

@@ -1,7 +1,8 @@
-//! A live page, metrics for Prometheus and JSON of a running flow.
+//! A live page, metrics for Prometheus and JSON of a running flow, of queues, journals and services.
 //!
 //! [`http()`] binds an address; [`Observer::run`] runs a flow that the server shows. The server has a thread of its own. Once a second it reads what
 //! the workers publish anyway, and makes one [`Snapshot`] of it, from which every answer comes: nothing on the path of a message changes.
+//! [`Observer::show`] adds a [section](sections): the queues of a server, journals on the disk, a service.
 //!
 //! | path | answer |
 //! |---|---|
@@ -9,8 +10,9 @@
 //! | `/api/graph.json` | the steps of the flow, and where the page draws them |
 //! | `/api/snapshot.json` | the [`Snapshot`] |
 //! | `/api/history.json?of=step&name=NAME` | the last 15 minutes of a `step`, `source`, `sink`, `worker`, or of `epochs` |
+//! | `/api/queues.json`, `/api/queue.json`, `/api/journals.json`, `/api/records.json` | details of the [sections] |
 //! | `/events` | each new snapshot, as server-sent events |
-//! | `/metrics` | the [metrics](list::METRICS) in the format of Prometheus |
+//! | `/metrics` | the [metrics](list::all) in the format of Prometheus |
 //! | `POST /api/actions/stop`, `POST /api/actions/commit` | asks the flow to end, or for a commit now; only with a token |
 //! | `/healthz` | 200 while the process lives |
 //! | `/readyz` | 200 while all sources are open and the last commit is younger than three epochs, otherwise 503 |
@@ -54,6 +56,7 @@ mod otlp;
 mod process;
 mod processes;
 mod sampler;
+pub mod sections;
 mod snapshot;
 
 pub use ages::Ages;
@@ -61,6 +64,7 @@ pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
 pub use processes::ProcessSnapshot;
+pub use sections::Section;
 pub use snapshot::{
     Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, Restart,
     SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,

@@ -3,6 +3,10 @@
 //! The table of the guide, the dashboard for Grafana and the alert rules are generated from this list, and a test compares them with it. A metric
 //! that is not in the list does not exist.
 
+pub mod journals;
+pub mod queues;
+pub mod services;
+
 use crate::ages::BUCKETS;
 use crate::process;
 use crate::snapshot::{EpochSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot};
@@ -134,6 +138,18 @@ fn epochs(snapshot: &Snapshot, put: Put<'_>, of: fn(&EpochSnapshot) -> f64) {
 }
 
 /// All metrics, in the order of the guide.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    [
+        METRICS,
+        queues::QUEUES,
+        journals::JOURNALS,
+        services::SERVICES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The metrics of flows and processes.
 pub static METRICS: &[Metric] = &[
     metric("millstream_flow_running", Kind::Gauge, FLOW, "1 while the flow reads its sources, 0 while it starts or ends", |all, put| {
         put(&[&all.flow], f64::from(all.state == State::Running));

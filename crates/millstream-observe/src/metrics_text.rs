@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::ages::BUCKETS;
-use crate::list::{Kind, METRICS, Metric, Read};
+use crate::list::{self, Kind, Metric, Read};
 use crate::snapshot::Snapshot;
 
 /// The media types of the two formats.
@@ -22,9 +22,20 @@ struct Snapshots(Arc<Snapshot>);
 
 impl Collector for Snapshots {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result {
-        METRICS
-            .iter()
+        list::all()
+            .filter(|metric| is_there(metric, &self.0))
             .try_for_each(|metric| write(metric, &self.0, &mut encoder))
+    }
+}
+
+/// Whether a process has the thing that a metric is of.
+fn is_there(metric: &Metric, snapshot: &Snapshot) -> bool {
+    match metric.labels.first() {
+        Some(&"flow") => !snapshot.flow.is_empty(),
+        _ if metric.name.starts_with("millstream_queue") => snapshot.queues.is_some(),
+        _ if metric.name.starts_with("millstream_journal") => snapshot.journals.is_some(),
+        _ if metric.name.starts_with("millstream_service") => snapshot.services.is_some(),
+        _ => true,
     }
 }
 
@@ -116,7 +127,7 @@ pub(crate) fn prometheus(open_metrics: &str) -> String {
 }
 
 fn is_counter(family: &str) -> bool {
-    METRICS.iter().any(|metric| {
+    list::all().any(|metric| {
         metric.kind == Kind::Counter && metric.name.strip_suffix("_total") == Some(family)
     })
 }

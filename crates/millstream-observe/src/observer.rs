@@ -1,7 +1,7 @@
 //! The server of a flow, and the thread that samples it.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_flow::clock::{Clock, WallClock};
 use millstream_flow::graph::Description;
@@ -16,7 +16,8 @@ use crate::lock;
 use crate::metrics_text::open_metrics;
 use crate::processes::Shown;
 use crate::sampler::Sampler;
-use crate::snapshot::{Restart, Snapshot};
+use crate::sections::Section;
+use crate::snapshot::{Restart, Snapshot, State};
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -88,7 +89,12 @@ impl Http {
             .map_err(|error| ObserveError::Bind(error.into()))?;
         let answers = Arc::new(Answers::new(has_token));
         let subject = Arc::new(Mutex::new(None));
-        let sampling = sample(Arc::clone(&subject), Arc::clone(&answers));
+        let process = Arc::new(Process::new());
+        let sampling = sample(
+            Arc::clone(&subject),
+            Arc::clone(&answers),
+            Arc::clone(&process),
+        );
         let server = bound
             .serve(Arc::clone(&answers), sampling)
             .map_err(ObserveError::Bind)?;
@@ -101,6 +107,7 @@ impl Http {
             address,
             subject,
             answers,
+            process,
             server: Mutex::new(Some(server)),
             #[cfg(feature = "otlp")]
             traces,
@@ -117,11 +124,40 @@ struct Subject {
     traces: Option<crate::otlp::Exporter>,
 }
 
+/// A process without a flow.
+struct Process {
+    run: String,
+    started: Instant,
+    clock: WallClock,
+}
+
+impl Process {
+    fn new() -> Self {
+        let clock = WallClock::default();
+        Process {
+            run: format!("{:x}-{:x}", clock.time_ns(), std::process::id()),
+            started: Instant::now(),
+            clock,
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            run: self.run.clone(),
+            time_ms: (self.clock.time_ns() / 1_000_000).max(0) as u64,
+            seconds: self.started.elapsed().as_secs_f64(),
+            state: State::Running,
+            ..Snapshot::default()
+        }
+    }
+}
+
 /// A server that shows a flow. It stops when it is dropped.
 pub struct Observer {
     address: String,
     subject: Arc<Mutex<Option<Subject>>>,
     answers: Arc<Answers>,
+    process: Arc<Process>,
     server: Mutex<Option<PagesServer>>,
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
@@ -178,6 +214,14 @@ impl Observer {
         self.answers.set_restarts(count, restarts);
     }
 
+    /// Shows a section from now on, besides a flow or without one.
+    pub fn show(&self, section: impl Section) {
+        self.answers.add(Arc::new(section));
+        if lock(&self.subject).is_none() {
+            self.answers.set_alone(self.process.snapshot());
+        }
+    }
+
     /// Runs a flow to its end and shows it.
     ///
     /// # Errors
@@ -220,13 +264,19 @@ impl Subject {
 }
 
 /// Makes a snapshot each second.
-async fn sample(subject: Arc<Mutex<Option<Subject>>>, answers: Arc<Answers>) {
+async fn sample(
+    subject: Arc<Mutex<Option<Subject>>>,
+    answers: Arc<Answers>,
+    process: Arc<Process>,
+) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Some(subject) = &mut *lock(&subject) {
-            subject.take(&answers);
+        match &mut *lock(&subject) {
+            Some(subject) => subject.take(&answers),
+            None if answers.has_sections() => answers.set_alone(process.snapshot()),
+            None => {}
         }
     }
 }

@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::ages::{Ages, BUCKETS};
 use crate::processes::ProcessSnapshot;
+use crate::sections::journal_figures::JournalsSnapshot;
+use crate::sections::queue_figures::QueuesSnapshot;
+use crate::sections::service_figures::ServicesSnapshot;
 
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -46,6 +49,15 @@ pub struct Snapshot {
     pub restart_count: u64,
     /// What a reader with the token may ask for; empty without a token.
     pub actions: Vec<&'static str>,
+    /// The queues of a server in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<QueuesSnapshot>,
+    /// Journals on the disk that are watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journals: Option<JournalsSnapshot>,
+    /// The services of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub services: Option<ServicesSnapshot>,
 }
 
 /// A connection between two operators.

@@ -1,10 +1,14 @@
 //! The server of the page of a flow.
 
+use std::path::PathBuf;
+
+use millstream_observe::sections::services::{ServiceOf, Services};
 use millstream_observe::{ObserveError, Observer as Engine, Restart, http};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::error::{to_python, usage};
+use crate::service::Meter;
 use crate::{gil, logs};
 
 /// A server that is bound, and shows the flow that runs with it.
@@ -44,6 +48,30 @@ impl Observer {
         let restart = |(time_ms, cause)| Restart { time_ms, cause };
         self.engine
             .show_restarts(count, restarts.into_iter().map(restart).collect());
+    }
+
+    /// Shows a service: its name and progress, its inputs, its output and the journal of its dead letters.
+    #[pyo3(signature = (name, meter, inputs, output, dead_letters))]
+    fn show_service(
+        &self,
+        py: Python<'_>,
+        name: String,
+        meter: Py<Meter>,
+        inputs: Vec<PathBuf>,
+        output: Option<PathBuf>,
+        dead_letters: Option<PathBuf>,
+    ) -> PyResult<()> {
+        let service = ServiceOf {
+            name,
+            // Reading it needs no interpreter.
+            progress: Box::new(move || meter.get().progress()),
+            inputs,
+            output,
+            dead_letters,
+        };
+        let services = Services::watch(service).map_err(|error| usage(py, &error.to_string()))?;
+        self.engine.show(services);
+        Ok(())
     }
 
     /// Stops the server.

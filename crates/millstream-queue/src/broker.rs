@@ -33,6 +33,8 @@
 mod closed;
 mod connection;
 pub(crate) mod counters;
+#[cfg(feature = "server")]
+pub mod figures;
 mod get;
 mod lend;
 mod put;

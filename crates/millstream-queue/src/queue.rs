@@ -152,6 +152,19 @@ impl<L: Log> Queue<L> {
         self.opens.len()
     }
 
+    /// The open items with their ids and connections, the oldest first.
+    #[cfg(feature = "server")]
+    pub(crate) fn opened_items(&self) -> impl Iterator<Item = (u64, &Item, ConnectionId)> {
+        let opens = self.opens.iter();
+        opens.map(|(id, open)| (*id, &open.item, open.connection))
+    }
+
+    /// The items that wait in memory, the next one first.
+    #[cfg(feature = "server")]
+    pub(crate) fn ready_items(&self) -> impl Iterator<Item = &Item> {
+        self.ready.range(0)
+    }
+
     /// The disk space of the queue, in bytes.
     pub(crate) fn disk_bytes(&mut self) -> u64 {
         self.log.disk_bytes()

@@ -22,11 +22,13 @@ mod error;
 mod files;
 mod listen;
 mod options;
+mod publish;
 mod reload;
 mod spin;
 mod systemd;
 mod timer;
 mod tls;
+pub mod watch;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -105,6 +107,12 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     tokio::task::spawn_local(spin::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
+    if let Some(watch) = core.options.watch.clone() {
+        let mut publisher = publish::Publisher::default();
+        // The first figures are those before any request.
+        publisher.publish(&core, &watch).await;
+        tokio::task::spawn_local(publish::run(Rc::clone(&core), watch, publisher));
+    }
     let accepting = listeners.spawn(&core, &mut ready);
     systemd::notify("READY=1");
     run_commands(&core, commands).await;

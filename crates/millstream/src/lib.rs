@@ -12,7 +12,7 @@
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
 //! | `http` | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |
-//! | `observe` | [`observe`] | a page that shows a running flow, and its metrics for Prometheus |
+//! | `observe` | [`observe`] | a page that shows a running flow, queues, journals or services, and their metrics for Prometheus |
 //! | `otlp` | [`observe`] | its traces of epochs over OTLP/HTTP |
 //! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
 //! | `kafka` | [`kafka`] | topics of Kafka as sources and sinks of flows |

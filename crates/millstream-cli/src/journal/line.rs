@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::ValueEnum;
 use millstream_journal::{Journal, Record};
+use millstream_observe::sections::journals::Decode;
 use millstream_wire::Record as WireRecord;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,22 @@ impl Style {
             ..Lines::json(self.json)
         }
     }
+}
+
+/// Decodes the records of a service for the page: calls and notes, where the journal has their schema.
+pub(crate) fn decode() -> Decode {
+    Box::new(|journal| {
+        let mut lines = Lines {
+            calls: Some(Calls::of(journal)),
+            ..Lines::json(false)
+        };
+        Box::new(move |record| {
+            let said = lines.service_record(record)?.ok()?;
+            let mut text = Vec::new();
+            said.write(&mut text);
+            Some(String::from_utf8_lossy(&text).into_owned())
+        })
+    })
 }
 
 impl Lines {

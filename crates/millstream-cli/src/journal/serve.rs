@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
-use super::leader;
+use super::{leader, line};
 use crate::address;
+use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::stop::Stop;
-use crate::{log, moment};
+use crate::{log, moment, page};
+use millstream_observe::sections::journals::Journals;
 use millstream_replication::{
     FollowerTls, LeaderTls, ReplicationError, Secret, ServeOptions, serve,
 };
@@ -63,12 +65,22 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     followers_max: usize,
     #[command(flatten)]
+    page: page::PageOptions,
+    #[command(flatten)]
     log: log::Logging,
 }
 
 /// Serve until a signal comes.
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     args.log.begin(LevelFilter::INFO);
+    let observer = args.page.observer()?;
+    if let Some(observer) = &observer {
+        // Records are shown to readers with a token where followers authenticate.
+        let is_public = args.secret_file.is_none() && args.tls_client_ca.is_none();
+        let shows_records = is_public || args.page.has_token();
+        let journals = Journals::watch(args.journals.clone(), shows_records, Some(line::decode()));
+        observer.show(journals.map_err(Failure::failed)?);
+    }
     let own = args.tls_cert.zip(args.tls_key);
     let client_authorities = args.tls_client_ca;
     let secret = args.secret_file.as_deref().map(Secret::read);

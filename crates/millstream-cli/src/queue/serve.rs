@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
+use millstream_observe::sections::queues::Queues;
 use millstream_queue::address::Address;
 use millstream_queue::config::Sync;
+use millstream_queue::server::watch::ServerWatch;
 use millstream_queue::server::{self, ServerOptions};
 use millstream_queue::session::Compat;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::Failure;
-use crate::{address, log};
+use crate::{address, log, page};
 
 /// The options of `millstream queue serve`.
 #[derive(clap::Args, Debug)]
@@ -60,6 +62,8 @@ pub(super) struct Args {
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
+    page: page::PageOptions,
+    #[command(flatten)]
     log: log::Logging,
 }
 
@@ -78,7 +82,16 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         .listen_kestrel
         .into_iter()
         .map(|address| (address, Compat::Kestrel));
+    let observer = args.page.observer()?;
+    let watch = observer.as_ref().map(|observer| {
+        let watch = ServerWatch::default();
+        // Items are shown to readers with a token where clients authenticate.
+        let shows_items = args.auth_file.is_none() || args.page.has_token();
+        observer.show(Queues::new(watch.clone(), shows_items));
+        watch
+    });
     let options = ServerOptions {
+        watch,
         listen: own.chain(kestrel).collect(),
         config: args.config,
         sync: args.sync,

@@ -1,27 +1,44 @@
-//! The server of the page of a flow.
+//! Where the figures come from: the server of a page, or a directory.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use millstream_observe::Section;
+use millstream_observe::sections::journals::Journals;
 
 use super::snapshot::Snapshot;
 use crate::failure::Failure;
+use crate::watch::roots;
 
 /// The time in which the server answers.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause while a directory is looked at for the first time.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Where snapshots come from.
-pub(super) struct Remote {
+pub(super) enum Remote {
+    Page(PageOf),
+    Directory(Journals),
+}
+
+/// The server of a page.
+pub(super) struct PageOf {
     agent: ureq::Agent,
     url: String,
     token: Option<String>,
 }
 
 impl Remote {
-    /// The server at `address`, which may be a URL.
+    /// The directory `of`, if there is one, else the server at this address, which may be a URL.
     ///
     /// # Errors
     /// A token file that cannot be read.
-    pub(super) fn new(address: &str, token_file: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) fn new(of: &str, token_file: Option<&Path>) -> Result<Self, Failure> {
+        if Path::new(of).is_dir() {
+            let journals = Journals::watch(roots(&[of.into()])?, false, None);
+            return Ok(Remote::Directory(journals.map_err(Failure::failed)?));
+        }
+        let address = of;
         let token = token_file.map(|path| {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| Failure::usage(format!("{}: {error}", path.display())));
@@ -32,11 +49,11 @@ impl Remote {
             false => format!("http://{address}"),
         };
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
-        Ok(Remote {
+        Ok(Remote::Page(PageOf {
             agent: config.build().into(),
             url: format!("{}/api/snapshot.json", base.trim_end_matches('/')),
             token: token.transpose()?,
-        })
+        }))
     }
 
     /// Returns the newest snapshot.
@@ -44,6 +61,30 @@ impl Remote {
     /// # Errors
     /// One line that names the address.
     pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
+        match self {
+            Remote::Page(page) => page.snapshot(),
+            Remote::Directory(journals) => looked_at(journals),
+        }
+    }
+}
+
+/// The figures of a directory, as a page has them.
+fn looked_at(journals: &Journals) -> Result<Snapshot, String> {
+    let start = Instant::now();
+    while let Some(why) = journals.obstacle() {
+        if start.elapsed() > TIMEOUT {
+            return Err(why);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let mut snapshot = millstream_observe::Snapshot::default();
+    journals.add(&mut snapshot);
+    let value = serde_json::to_value(&snapshot).map_err(|error| error.to_string())?;
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+impl PageOf {
+    fn snapshot(&self) -> Result<Snapshot, String> {
         let mut request = self.agent.get(&self.url);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::sections::{Journals, Queues, Sheet};
+
 /// The state of a flow.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Snapshot {
@@ -17,6 +19,18 @@ pub(super) struct Snapshot {
     pub(super) sources: Vec<Source>,
     pub(super) sinks: Vec<Outbox>,
     pub(super) epochs: Option<Epochs>,
+    pub(super) queues: Option<Queues>,
+    pub(super) journals: Option<Journals>,
+}
+
+impl Snapshot {
+    /// What the process has besides a flow.
+    pub(super) fn sheets(&self) -> Vec<Sheet> {
+        let queues = self.queues.iter().map(Queues::sheet);
+        queues
+            .chain(self.journals.iter().map(Journals::sheet))
+            .collect()
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

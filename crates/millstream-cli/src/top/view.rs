@@ -18,7 +18,7 @@ const TEXT_COLUMNS: usize = 3;
 const NAME_WIDTH: usize = 28;
 
 /// Returns a text without the characters that move a terminal's cursor: names come from others.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let shown = text.chars().map(|character| match character.is_control() {
         true => ' ',
         false => character,
@@ -26,7 +26,7 @@ fn plain(text: &str) -> String {
     shown.take(NAME_WIDTH).collect()
 }
 
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     match seconds {
         s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
         s if s >= 60.0 => format!("{:.1} min", s / 60.0),

@@ -24,6 +24,20 @@ const CHARTS = {
     ["Busy share", "share", [["busy", "busy"]]],
     ["Items in flight", "count", [["in_flight_items", "items"]]],
   ],
+  queue: [
+    ["Items", "count", [["items", "waiting"]]],
+    ["Age", "seconds", [["oldest_seconds", "oldest item that waits"], ["held_seconds", "held by a client"]]],
+    ["Items per second", "rate", [["in_rate", "in"], ["out_rate", "out"], ["expired_rate", "expired"]]],
+  ],
+  journal: [
+    ["Records per second", "rate", [["record_rate", "appended"]]],
+    ["Bytes per second", "bytes", [["byte_rate", "appended"]]],
+    ["Records not read", "count", [["cursor_lag", "slowest cursor"], ["follower_lag", "slowest follower"], ["not_durable", "not durable"]]],
+  ],
+  service: [
+    ["Calls per second", "rate", [["call_rate", "calls"]]],
+    ["Lag of the inputs in records", "count", [["lag_records", "records"]]],
+  ],
   epochs: [
     ["Time of a commit", "seconds", [["waiting", "waiting"], ["saving", "saving"], ["syncing", "syncing"]]],
     ["Bytes of a commit", "bytes", [["bytes", "bytes"]]],

@@ -5,12 +5,12 @@ const RETRY_MS = 1000;
 const SILENT_MS = 4000;
 
 // Columns of text are at the left.
-const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state"]);
+const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state", "held by", "sync", "writers", "output"]);
 
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 
-const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false };
+const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, stale: null };
 
 async function read(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -134,6 +134,7 @@ function values(snapshot, { kind, name }) {
   if (kind === "source") return named(snapshot.sources);
   if (kind === "sink") return named(snapshot.sinks);
   if (kind === "worker") return snapshot.workers[Number(name)] ?? {};
+  if (kind !== "epochs") return sectionValues(snapshot, kind, name);
   const epochs = snapshot.epochs ?? { last_seconds: [] };
   const [waiting, saving, syncing] = epochs.last_seconds;
   return { waiting, saving, syncing, bytes: epochs.last_bytes, age: epochs.age_seconds };
@@ -149,6 +150,10 @@ function showFacts(snapshot) {
     ["workers", String(snapshot.workers.length)],
     ["busiest worker", shown("share", busiest)],
   ];
+  setFacts(facts);
+}
+
+function setFacts(facts) {
   element("facts").replaceChildren(...facts.map(([name, value]) => {
     const group = document.createElement("div");
     const term = document.createElement("dt");
@@ -270,6 +275,11 @@ function detailText(snapshot) {
 function show() {
   const snapshot = page.snapshot;
   if (!snapshot) return;
+  showSections(snapshot);
+  if (!snapshot.flow && page.hasSections) {
+    document.body.dataset.time = snapshot.time_ms;
+    return;
+  }
   const title = snapshot.flow || "Millstream";
   element("flow").textContent = title;
   document.title = snapshot.bottleneck?.step ? `${title}: ${snapshot.bottleneck.step} limits it` : title;
@@ -294,7 +304,11 @@ function show() {
 async function beginRun(run) {
   page.run = run;
   const graph = await read("api/graph.json");
-  if (!graph || page.run !== run) return;
+  if (page.run !== run) return;
+  if (!graph) {
+    page.stale = page.chosen;
+    return;
+  }
   const drawn = new Graph(element("graph"), graph, chooseStep);
   page.graph = { nodes: graph.nodes, drawn };
   if (page.chosen) {

@@ -40,6 +40,13 @@ pub(crate) struct Meter {
     meter: native::Meter,
 }
 
+impl Meter {
+    /// The counts, and the next record of each input.
+    pub(crate) fn progress(&self) -> (native::Report, Option<Vec<u64>>) {
+        (self.meter.report(), self.meter.positions())
+    }
+}
+
 #[pymethods]
 impl Meter {
     #[new]

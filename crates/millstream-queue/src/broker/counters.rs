@@ -75,6 +75,15 @@ impl Latencies {
     }
 }
 
+impl Latencies {
+    /// Each histogram that has values: `set`, `get` or `sync`, in microseconds.
+    pub fn histograms(&self) -> impl Iterator<Item = (&'static str, &Histogram<u64>)> {
+        let all = [("set", &self.set), ("get", &self.get), ("sync", &self.sync)];
+        all.into_iter()
+            .filter_map(|(name, histogram)| Some((name, histogram.as_ref()?)))
+    }
+}
+
 #[inline]
 fn record(histogram: &mut Option<Histogram<u64>>, us: u64) {
     if histogram.is_none() {

@@ -348,6 +348,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 woken: false,
                 timed_out: false,
                 until_us: u64::MAX,
+                peer: self.peer.clone(),
             });
         }
     }

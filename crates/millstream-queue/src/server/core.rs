@@ -11,6 +11,7 @@ use super::attempts::Attempts;
 use super::descriptors;
 use super::files::LiveSettings;
 use super::options::ServerOptions;
+use crate::address::Address;
 use crate::broker::Broker;
 use crate::clock;
 use crate::connection::ConnectionId;
@@ -83,6 +84,8 @@ pub(super) struct ConnectionEntry {
     pub(super) timed_out: bool,
     /// The time limit of its current state.
     pub(super) until_us: u64,
+    /// The address of the client.
+    pub(super) peer: Address,
 }
 
 const BUFFER_BYTES: usize = 64 << 10;

@@ -57,6 +57,11 @@ impl LiveSettings {
         }
     }
 
+    /// Whether clients must authenticate.
+    pub(super) fn authenticates(&self) -> bool {
+        self.memcached.credentials.is_some()
+    }
+
     /// The options of connections with these replies.
     #[inline]
     pub(super) fn session(&self, compat: Compat) -> &Arc<SessionOptions> {

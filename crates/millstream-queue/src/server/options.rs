@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::watch::ServerWatch;
 use crate::address::Address;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
@@ -25,6 +26,8 @@ pub struct ServerOptions {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether clients may stop the server.
     pub shutdown: bool,
+    /// Where the server publishes its figures once a second, if anywhere.
+    pub watch: Option<ServerWatch>,
 }
 
 impl ServerOptions {
@@ -41,6 +44,7 @@ impl ServerOptions {
             credentials: None,
             tls: None,
             shutdown: false,
+            watch: None,
         }
     }
 

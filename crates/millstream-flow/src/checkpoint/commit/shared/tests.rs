@@ -414,7 +414,7 @@ impl Process<'_> {
                 ..EpochPart::default()
             };
             if Trial::changes(self.process, number) {
-                let mut changes = Changes::new(STEP, crate::key::Shards::default());
+                let mut changes = Changes::new(STEP, Shards::default());
                 let state = |out: &mut Vec<u8>| {
                     out.extend(number.to_le_bytes());
                     Ok(1)

@@ -1,0 +1,55 @@
+//! The parts of a page besides a flow: the queues of a server, journals, services.
+//!
+//! A section adds its figures to each [`Snapshot`], once a second, and answers requests for its details from what it
+//! has in memory. A process may have several, with or without a flow.
+
+pub mod journal_figures;
+pub mod journals;
+pub mod queue_figures;
+#[cfg(feature = "queues")]
+pub mod queues;
+pub mod service_figures;
+pub mod services;
+mod tracks;
+
+use std::fmt::Write;
+
+use millstream_http::pages::{Page, PageRequest};
+
+use crate::snapshot::Snapshot;
+
+/// A part of a page.
+pub trait Section: Send + Sync + 'static {
+    /// Adds the newest figures to a snapshot.
+    fn add(&self, snapshot: &mut Snapshot);
+
+    /// Answers a request of a path that is not one of the whole page; `None` for one of another section.
+    fn answer(&self, request: &PageRequest<'_>) -> Option<Page>;
+
+    /// Why the process is not ready, in one line.
+    fn obstacle(&self) -> Option<String>;
+}
+
+/// An answer in JSON.
+fn json(value: &impl serde::Serialize) -> Page {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    Page::new("application/json", text)
+}
+
+/// The beginning of a record as text, where it is text, and in hexadecimal. `whole`: nothing follows.
+fn text_and_hex(head: &[u8], whole: bool) -> (Option<&str>, String) {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => Some(text),
+        // A character that the limit has truncated.
+        Err(error) if !whole && error.error_len().is_none() => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    };
+    let hex = head.iter().fold(String::new(), |mut hex, byte| {
+        // Text in memory takes all that is written.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    (text, hex)
+}

@@ -1,0 +1,278 @@
+//! Journals, state directories and queues on the disk, of any process: what is watched needs not be instrumented.
+//!
+//! A thread of its own looks at them once a second. It only reads: it takes no lock, and stores nothing, so that a
+//! running writer does not notice it.
+
+mod discover;
+mod look;
+#[cfg(feature = "queues")]
+mod queue_depth;
+mod records;
+mod writers;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millstream_http::pages::{Page, PageRequest};
+
+use self::discover::discover;
+use self::look::Look;
+pub use self::records::Decode;
+use super::journal_figures::{JOURNALS_MAX, JournalSnapshot, JournalState, JournalsSnapshot};
+use super::tracks::Tracks;
+use super::{Section, json};
+use crate::error::ObserveError;
+use crate::lock;
+use crate::snapshot::Snapshot;
+
+/// The time between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// How many times as long as a look the pause after it is, at least: many journals are looked at less often.
+const PAUSE_SHARE: u32 = 4;
+/// The number of looks after which directories are searched for new journals.
+const LOOKS_A_SEARCH: u64 = 5;
+/// The time without a look after which the process is not ready.
+const SILENT_SECONDS_MAX: f64 = 30.0;
+
+/// The section of journals on the disk. Its thread ends when it is dropped.
+///
+/// ```
+/// use millstream_observe::sections::journals::Journals;
+///
+/// let observer = millstream_observe::http("127.0.0.1:0").bind()?;
+/// observer.show(Journals::watch(vec![("orders".to_owned(), "/data/orders".into())], true, None)?);
+/// # Ok::<(), millstream_observe::ObserveError>(())
+/// ```
+pub struct Journals {
+    shared: Arc<Shared>,
+    shows_records: bool,
+    decode: Option<Decode>,
+    history: Mutex<Tracks<5>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and the readers share.
+#[derive(Default)]
+struct Shared {
+    newest: Mutex<Arc<Newest>>,
+    stops: Mutex<bool>,
+    stopped: Condvar,
+}
+
+/// What the thread has seen last.
+struct Newest {
+    journals: Vec<JournalSnapshot>,
+    number: u64,
+    at: Instant,
+}
+
+impl Default for Newest {
+    fn default() -> Self {
+        Newest {
+            journals: Vec::new(),
+            number: 0,
+            at: Instant::now(),
+        }
+    }
+}
+
+impl Drop for Journals {
+    fn drop(&mut self) {
+        *lock(&self.shared.stops) = true;
+        self.shared.stopped.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Journals {
+    /// Watches the journals in these directories and below, by their names. `shows_records`: whether readers of the
+    /// page may see the contents of records; `decode` shows them as more than bytes.
+    ///
+    /// # Errors
+    /// [`ObserveError::Bind`]: the thread cannot be started.
+    pub fn watch(
+        roots: Vec<(String, PathBuf)>,
+        shows_records: bool,
+        decode: Option<Decode>,
+    ) -> Result<Self, ObserveError> {
+        let shared = Arc::new(Shared::default());
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("journals".to_owned())
+            .spawn(move || for_thread.run(&roots))
+            .map_err(|error| ObserveError::Bind(error.into()))?;
+        Ok(Journals {
+            shared,
+            shows_records,
+            decode,
+            history: Mutex::new(Tracks::new([
+                "record_rate",
+                "byte_rate",
+                "cursor_lag",
+                "follower_lag",
+                "not_durable",
+            ])),
+            thread: Some(thread),
+        })
+    }
+
+    fn newest(&self) -> Arc<Newest> {
+        Arc::clone(&lock(&self.shared.newest))
+    }
+
+    /// The journals whose names contain `search`, from the first or from a later one.
+    fn found(&self, request: &PageRequest<'_>) -> Page {
+        let search = request.parameter("search").unwrap_or_default();
+        let from = request.parameter("from").and_then(|from| from.parse().ok());
+        let newest = self.newest();
+        let found = || {
+            let all = newest.journals.iter();
+            all.filter(|journal| journal.name.contains(&search))
+        };
+        let shown: Vec<_> = found().skip(from.unwrap_or(0)).take(JOURNALS_MAX).collect();
+        json(&serde_json::json!({"count": found().count(), "journals": shown}))
+    }
+}
+
+impl Shared {
+    /// The thread: looks at all journals once a second, until it is stopped.
+    fn run(&self, roots: &[(String, PathBuf)]) {
+        let mut looks: HashMap<PathBuf, Look> = HashMap::new();
+        let mut places = Vec::new();
+        let mut number = 0;
+        loop {
+            if number % LOOKS_A_SEARCH == 0 {
+                places = discover(roots);
+                looks.retain(|path, _| places.iter().any(|place| place.path == *path));
+            }
+            number += 1;
+            let begin = Instant::now();
+            let locks = writers::locks();
+            let mut journals: Vec<JournalSnapshot> = places
+                .iter()
+                .map(|place| {
+                    let look = looks.entry(place.path.clone()).or_default();
+                    look.at(place, &locks)
+                })
+                .collect();
+            journals.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+            *lock(&self.newest) = Arc::new(Newest {
+                journals,
+                number,
+                at: Instant::now(),
+            });
+            let pause = EVERY.max(begin.elapsed() * PAUSE_SHARE);
+            let stops = lock(&self.stops);
+            let waited = self
+                .stopped
+                .wait_timeout_while(stops, pause, |stops| !*stops)
+                .unwrap_or_else(PoisonError::into_inner);
+            if *waited.0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Section for Journals {
+    fn add(&self, snapshot: &mut Snapshot) {
+        let newest = self.newest();
+        let shown = most_urgent(&newest.journals);
+        let values = |journal: &JournalSnapshot| {
+            [
+                journal.record_rate as f32,
+                journal.byte_rate as f32,
+                journal.cursor_lag.map_or(f32::NAN, |lag| lag as f32),
+                journal.follower_lag.map_or(f32::NAN, |lag| lag as f32),
+                journal.next.saturating_sub(journal.durable) as f32,
+            ]
+        };
+        let tracks = shown
+            .iter()
+            .map(|journal| (journal.name.as_str(), values(journal)));
+        lock(&self.history).add(snapshot.time_ms, tracks);
+        let all = &newest.journals;
+        snapshot.journals = Some(JournalsSnapshot {
+            count: all.len(),
+            unlabelled: all.len() - shown.len(),
+            record_rate: all.iter().map(|journal| journal.record_rate).sum(),
+            byte_rate: all.iter().map(|journal| journal.byte_rate).sum(),
+            disk_bytes: all.iter().map(|journal| journal.disk_bytes).sum(),
+            silent_seconds: newest.at.elapsed().as_secs_f64(),
+            attention: attention(all),
+            journals: shown,
+        });
+    }
+
+    fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {
+        match request.path() {
+            "/api/journals.json" => Some(self.found(request)),
+            "/api/records.json" if self.shows_records => {
+                let name = request.parameter("journal")?;
+                let newest = self.newest();
+                let journal = newest.journals.iter().find(|one| one.name == name)?;
+                Some(records::page(journal, request, self.decode.as_ref()))
+            }
+            "/api/history.json" if request.parameter("of")? == "journal" => {
+                let name = request.parameter("name").unwrap_or_default();
+                Some(json(&lock(&self.history).of(&name)))
+            }
+            _ => None,
+        }
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let newest = self.newest();
+        let silent = newest.at.elapsed().as_secs_f64();
+        if newest.number == 0 {
+            return Some("the journals were not looked at yet".to_owned());
+        }
+        (silent > SILENT_SECONDS_MAX)
+            .then(|| format!("the journals were not looked at for {silent:.0} s"))
+    }
+}
+
+/// The journals to show: those that need attention, then the busiest, at most 100, by name.
+fn most_urgent(journals: &[JournalSnapshot]) -> Vec<JournalSnapshot> {
+    let mut urgent: Vec<&JournalSnapshot> = journals.iter().collect();
+    if urgent.len() > JOURNALS_MAX {
+        urgent.sort_by(|one, other| {
+            let by_state = other.state.cmp(&one.state);
+            by_state.then(other.next.cmp(&one.next))
+        });
+        urgent.truncate(JOURNALS_MAX);
+        urgent.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    urgent.into_iter().cloned().collect()
+}
+
+fn attention(journals: &[JournalSnapshot]) -> Option<String> {
+    let in_state = |state| journals.iter().find(|journal| journal.state == state);
+    if let Some(journal) = in_state(JournalState::Unreadable) {
+        let why = journal.error.as_deref().unwrap_or_default();
+        return Some(format!(
+            "Journal \"{}\" cannot be read: {why}",
+            journal.name
+        ));
+    }
+    if let Some(journal) = in_state(JournalState::Lagging) {
+        let followers = journal.cursors.iter().filter(|cursor| cursor.is_follower);
+        let slowest =
+            followers.max_by(|one, other| one.lag_seconds.total_cmp(&other.lag_seconds))?;
+        return Some(format!(
+            "Follower \"{}\" of journal \"{}\" has not acknowledged {} records, the first for {:.0} s.",
+            slowest.name, journal.name, slowest.lag_records, slowest.lag_seconds
+        ));
+    }
+    let journal = in_state(JournalState::Superseded)?;
+    Some(format!(
+        "Journal \"{}\" is superseded: another copy leads.",
+        journal.name
+    ))
+}

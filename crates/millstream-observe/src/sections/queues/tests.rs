@@ -1,0 +1,90 @@
+use super::*;
+
+fn figures(name: &str, items: u64, total: u64) -> QueueFigures {
+    QueueFigures {
+        name: name.into(),
+        items,
+        total_items: total,
+        ..QueueFigures::default()
+    }
+}
+
+fn known() -> Known {
+    Queues::new(ServerWatch::default(), true)
+        .known
+        .into_inner()
+        .unwrap()
+}
+
+fn publish(known: &mut Known, number: u64, queues: Vec<QueueFigures>) -> QueuesSnapshot {
+    known.advance(Arc::new(ServerFigures {
+        number,
+        uptime_ms: number * 1_000,
+        queues,
+        ..ServerFigures::default()
+    }));
+    known.snapshot(number * 1_000)
+}
+
+#[test]
+fn items_of_before_the_start_are_not_counted_and_those_that_left_are() {
+    let mut known = known();
+    let at = publish(&mut known, 1, vec![figures("jobs", 10, 0)]);
+    let of = |all: &QueuesSnapshot| (all.queues[0].in_items, all.queues[0].out_items);
+    assert_eq!((of(&at), at.queues[0].out_rate), ((0, 0), 0.0));
+    // Five more came, and eight left.
+    let at = publish(&mut known, 2, vec![figures("jobs", 7, 5)]);
+    assert_eq!(of(&at), (5, 8));
+    assert_eq!((at.queues[0].in_rate, at.queues[0].out_rate), (5.0, 8.0));
+    // A queue that is new, from which an item has left already.
+    let new = figures("new", 1, 2);
+    let at = publish(&mut known, 3, vec![figures("jobs", 7, 5), new]);
+    assert_eq!((at.queues[1].in_items, at.queues[1].out_items), (2, 1));
+    assert_eq!(at.queues[1].in_rate, 2.0);
+    // Deleted and created again.
+    let at = publish(&mut known, 4, vec![figures("jobs", 1, 1)]);
+    assert_eq!(of(&at), (1, 0));
+    assert_eq!((at.total.items, at.count), (1, 1));
+}
+
+#[test]
+fn a_connection_that_keeps_an_item_is_named_only_while_others_wait() {
+    let mut known = known();
+    let mut queue = figures("jobs", 3, 4);
+    queue.open_items = 1;
+    queue.oldest_ms = 9_000;
+    queue.holders = vec![millstream_queue::server::watch::Holder {
+        peer: "1.2.3.4:5".to_owned(),
+        items: 1,
+        held_ms: 8_000,
+        ..Default::default()
+    }];
+    let at = publish(&mut known, 1, vec![queue.clone()]);
+    assert_eq!(at.queues[0].state, QueueState::Stuck);
+    let attention = at.attention.unwrap();
+    assert!(attention.contains("1.2.3.4:5") && attention.contains("\"jobs\""));
+
+    (queue.items, queue.oldest_ms) = (0, 0);
+    let at = publish(&mut known, 2, vec![queue]);
+    assert_eq!((at.queues[0].state, at.attention), (QueueState::Good, None));
+}
+
+#[test]
+fn ten_thousand_queues_have_bounded_answers() {
+    let mut known = known();
+    let queues = (0..10_000).map(|number| figures(&format!("q{number:05}"), number, number));
+    let at = publish(&mut known, 1, queues.collect());
+    assert_eq!((at.count, at.unlabelled), (10_000, 10_000 - LABELLED_MAX));
+    assert_eq!(at.queues.len(), SHOWN_MAX);
+    assert_eq!(at.queues.last().unwrap().items, 9_999);
+    assert_eq!(at.labelled.len(), LABELLED_MAX + 1);
+    let labelled: u64 = at.labelled.iter().map(|queue| queue.items).sum();
+    assert_eq!((labelled, at.total.items), (49_995_000, 49_995_000));
+    // The same queues keep their metrics when others come before them.
+    let mut queues: Vec<_> = (0..10_000)
+        .map(|number| figures(&format!("q{number:05}"), number, number))
+        .collect();
+    queues.insert(0, figures("a", 1, 1));
+    let at = publish(&mut known, 2, queues);
+    assert_eq!(at.labelled[0].name, "q00000");
+}

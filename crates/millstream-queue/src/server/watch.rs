@@ -1,0 +1,155 @@
+//! What a server publishes about itself once a second, for a page and for metrics.
+//!
+//! The thread of the connections writes a complete set of figures; readers on other threads take the newest one. No
+//! request of a client waits for a reader, however many there are.
+//!
+//! ```
+//! use millstream_queue::server::ServerOptions;
+//! use millstream_queue::server::watch::ServerWatch;
+//!
+//! let watch = ServerWatch::default();
+//! let options = ServerOptions { watch: Some(watch.clone()), ..ServerOptions::new("/var/lib/millstream/queues") };
+//! // Another thread runs the server with these options.
+//! assert!(watch.newest().queues.is_empty());
+//! # drop(options);
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use crate::broker::counters::{Counters, Latencies};
+pub use crate::broker::figures::{Holder, QueueFigures};
+use crate::clock;
+
+/// The number of queues whose items are published at a time.
+const GLANCES_MAX: usize = 8;
+/// The time after which the items of a queue are no longer published, unless they are requested again.
+const GLANCE_US: u64 = 10_000_000;
+
+/// The figures of a server at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFigures {
+    /// The number of the publication; 0 before the first one.
+    pub number: u64,
+    /// Milliseconds since the epoch.
+    pub time_ms: u64,
+    /// Milliseconds since the server started.
+    pub uptime_ms: u64,
+    /// `up`, `read only` or `quiescent`.
+    pub status: &'static str,
+    /// Clients that are connected.
+    pub connections: u64,
+    /// The memory of all items in bytes.
+    pub memory_bytes: u64,
+    /// The most that it may be; `u64::MAX` without a limit.
+    pub memory_bytes_max: u64,
+    /// Whether clients authenticate.
+    pub authenticates: bool,
+    /// What was counted for all queues together.
+    pub counters: Counters,
+    /// How long requests and syncs took.
+    pub latencies: Latencies,
+    /// The open queues, by name.
+    pub queues: Vec<QueueFigures>,
+    /// The queues that could not be opened: name, and reason.
+    pub closed: Vec<(String, String)>,
+    /// The items of the queues that were asked for.
+    pub glances: BTreeMap<String, Glance>,
+}
+
+/// The first items of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    /// Items that wait, the next one first. Items that are only on the disk are not among them.
+    pub waiting: Vec<GlancedItem>,
+    /// Items that connections have open, the oldest first.
+    pub open: Vec<GlancedItem>,
+}
+
+/// The beginning of an item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GlancedItem {
+    /// Its number in its queue.
+    pub id: u64,
+    /// When it was added, milliseconds since the epoch.
+    pub added_ms: u64,
+    /// When it expires, milliseconds since the epoch; 0 never.
+    pub expiry_ms: u64,
+    /// How often it was delivered and requeued.
+    pub deliveries: u32,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Its first bytes, at most 512.
+    pub head: Vec<u8>,
+    /// The number and the address of the connection that has it open.
+    pub holder: Option<(u64, String)>,
+}
+
+/// The figures of a server, for readers on other threads. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ServerWatch(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    newest: Mutex<Arc<ServerFigures>>,
+    /// The queues whose items are wanted, and until when on the steady clock.
+    wanted: Mutex<BTreeMap<String, u64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each value is complete at every moment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ServerWatch {
+    /// Returns the newest figures; all zero before the server runs.
+    #[must_use]
+    pub fn newest(&self) -> Arc<ServerFigures> {
+        Arc::clone(&lock(&self.0.newest))
+    }
+
+    /// Asks for the first items of a queue. They are in the figures of the next 10 s; the newest eight requests count.
+    pub fn ask(&self, queue: &str) {
+        let mut wanted = lock(&self.0.wanted);
+        wanted.insert(queue.to_owned(), clock::steady_us() + GLANCE_US);
+        if wanted.len() > GLANCES_MAX {
+            let first = wanted.iter().min_by_key(|(_, until_us)| **until_us);
+            if let Some(name) = first.map(|(name, _)| name.clone()) {
+                wanted.remove(&name);
+            }
+        }
+    }
+
+    pub(super) fn set(&self, figures: ServerFigures) {
+        *lock(&self.0.newest) = Arc::new(figures);
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        lock(&self.0.newest).number
+    }
+
+    /// The queues whose items are wanted.
+    pub(super) fn wanted(&self, now_us: u64) -> Vec<String> {
+        let mut wanted = lock(&self.0.wanted);
+        wanted.retain(|_, until_us| *until_us > now_us);
+        wanted.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_requests_for_items_count_for_a_while() {
+        let watch = ServerWatch::default();
+        for number in 0..GLANCES_MAX + 3 {
+            watch.ask(&format!("q{number}"));
+        }
+        let now_us = clock::steady_us();
+        let wanted = watch.wanted(now_us);
+        assert_eq!(wanted.len(), GLANCES_MAX);
+        assert!(wanted.contains(&format!("q{}", GLANCES_MAX + 2)));
+        assert!(watch.wanted(now_us + 2 * GLANCE_US).is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+"""The page of a service: its dead letters with their errors, its methods, and what it has taken last."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import millstream as ms
+from documents import GUIDE
+from observed import until
+from store_server import StoreServer
+from test_page import area
+from test_prometheus import promtool
+from test_queue_page import faults
+
+if TYPE_CHECKING:
+    from conftest import Tab
+
+COMPONENT = Path(__file__).with_name("bad_orders.py")
+
+
+def service_of(server: StoreServer) -> Any:
+    services = server.snapshot().get("services", {}).get("services", [])
+    return services[0] if services else {}
+
+
+def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> None:
+    sys.path.insert(0, str(COMPONENT.parent))
+    import bad_orders
+
+    pictures = GUIDE / "pictures" if os.environ.get("MILLSTREAM_PICTURES") else tmp_path
+    orders = ms.publisher(bad_orders.Orders, tmp_path / "orders")
+    for number in range(20):
+        orders.place("VOD.L", number)
+    orders.place("<script>alert(1)</script>", -7)
+    orders.cancel("VOD.L")
+    command = ["-m", "millstream", "service", "run", f"{COMPONENT}:Desk", "--in", str(tmp_path / "orders")]
+    command += ["--out", str(tmp_path / "replies"), "--dead-letters", str(tmp_path / "bad")]
+    with StoreServer(Path(sys.executable), *command, "--on-error", "skip") as server:
+        until(
+            "all calls",
+            lambda: service_of(server).get("calls", 0) + service_of(server).get("dead_letters", 0) >= 22,
+        )
+        until("the dead letter", lambda: service_of(server)["last_dead_letters"])
+        service = service_of(server)
+        assert (service["name"], service["state"], service["dead_letters"]) == ("Desk", "skipping", 1)
+        assert "quantity -7" in service["last_dead_letters"][0]
+        until("the methods", lambda: {one["name"]: one["calls"] for one in service_of(server)["methods"]})
+        methods = {one["name"]: one["calls"] for one in service_of(server)["methods"]}
+        assert methods == {"place": 21, "cancel": 1}
+        assert service["inputs"][0]["lag_records"] == 0
+        assert service["last_calls"][-1].endswith('cancel(symbol="VOD.L")')
+        assert 'accepted(symbol="VOD.L", total=190)' in service["last_outputs"][-1]
+        until("the latencies", lambda: service_of(server)["hops"])
+        assert server.get("/readyz")[0] == 200
+        promtool("check", "metrics", text=server.get("/metrics")[1])
+        metrics = server.metrics()
+        assert metrics['millstream_service_dead_letters_total{service="Desk"}'] == 1
+        assert metrics['millstream_service_method_calls_total{service="Desk",method="place"}'] == 21
+        tab.page.goto(server.url)
+        tab.wait("document.querySelectorAll('#services tr.cause').length === 1")
+        assert "set 1 aside as dead letters" in tab.page.locator("#services-attention").inner_text()
+        tab.page.locator("#services button", has_text="Desk").focus()
+        tab.page.keyboard.press("Enter")
+        tab.wait("document.getElementById('last-dead-letters')?.textContent.includes('quantity -7')")
+        tab.wait("document.getElementById('last-calls')?.textContent.includes('<script>alert(1)')")
+        assert tab.page.locator("#services-part script, #section-detail script").count() == 0
+        assert "place" in tab.page.locator("#methods").inner_text()
+        assert faults(tab) == []
+        tab.page.emulate_media(color_scheme="dark")
+        assert faults(tab) == []
+        tab.page.emulate_media(color_scheme="light")
+        tab.page.evaluate("scrollTo(0, 0)")
+        tab.page.screenshot(path=pictures / "page-service.png", clip=area(880))
+        assert tab.errors == []

@@ -56,10 +56,9 @@ pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
-pub use processes::ProcessSnapshot;
 pub use snapshot::{
-    Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, SinkSnapshot, Snapshot, SourceSnapshot,
-    State, StepSnapshot, WorkerSnapshot,
+    Bottleneck, EpochSnapshot, Mark, PartitionSnapshot, ProcessSnapshot, SinkSnapshot, Snapshot,
+    SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

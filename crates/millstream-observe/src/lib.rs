@@ -63,11 +63,11 @@ pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
-pub use processes::ProcessSnapshot;
 pub use sections::Section;
 pub use snapshot::{
-    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, Restart,
-    SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
+    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot,
+    ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
+    WorkerSnapshot,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,33 +6,17 @@
 use std::sync::Arc;
 
 use millstream_flow::watch::{ProcessStatus, Watch};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::ages::Ages;
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    Bottleneck, Mark, PartitionSnapshot, Snapshot, SourceSnapshot, StepSnapshot, WorkerSnapshot,
+    Bottleneck, Mark, PartitionSnapshot, ProcessSnapshot, Snapshot, SourceSnapshot, StepSnapshot,
+    WorkerSnapshot,
 };
 
 /// The seconds without news after which a process is shown as lost: five publications.
 const LOST_SECONDS: f64 = 5.0;
-
-/// A process of a run of several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ProcessSnapshot {
-    /// Its number.
-    pub process: usize,
-    /// `starting`, `running`, `ending` or `ended`; `lost` after five seconds without news; `unknown` if it has no page, which would send them.
-    pub state: String,
-    /// Seconds since its last news.
-    pub silent_seconds: f64,
-    /// The share of its time that its busiest worker spent in steps, from 0 to 1.
-    pub busy: f64,
-    /// Items per second that its sources have read.
-    pub read_rate: f64,
-    /// Items on their way to its workers.
-    pub in_flight_items: u64,
-}
 
 /// What a process sends: the parts of its snapshot that are shown, and its metrics as text.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::ages::{Ages, BUCKETS};
-use crate::processes::ProcessSnapshot;
 use crate::sections::journal_figures::JournalsSnapshot;
 use crate::sections::queue_figures::QueuesSnapshot;
 use crate::sections::service_figures::ServicesSnapshot;
@@ -218,6 +217,23 @@ pub struct WorkerSnapshot {
     pub in_flight_items: u64,
     /// Seconds since it published its metrics: more than a few when it is inside a long call.
     pub silent_seconds: f64,
+}
+
+/// A process of a run of several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProcessSnapshot {
+    /// Its number.
+    pub process: usize,
+    /// `starting`, `running`, `ending` or `ended`; `lost` after five seconds without news; `unknown` if it has no page, which would send them.
+    pub state: String,
+    /// Seconds since its last news.
+    pub silent_seconds: f64,
+    /// The share of its time that its busiest worker spent in steps, from 0 to 1.
+    pub busy: f64,
+    /// Items per second that its sources have read.
+    pub read_rate: f64,
+    /// Items on their way to its workers.
+    pub in_flight_items: u64,
 }
 
 /// A source, with the input that it has not read.

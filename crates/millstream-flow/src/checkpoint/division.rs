@@ -13,12 +13,18 @@ use millstream_journal::storage::sync_entry;
 
 use super::directories::processes_in;
 use super::record::{Commit, OutputMarks, SinkMark};
-use super::sinks::Ownership;
 use super::store;
 use super::switch::interrupted;
 use crate::cluster::Membership;
 use crate::error::FlowError;
 use crate::sink::Scope;
+
+/// What the tokens of a sink of this flow belong to, and whether one process writes the output of all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ownership {
+    pub(crate) scope: Scope,
+    pub(crate) gathered: bool,
+}
 
 impl Commit {
     /// Process 0: records that the processes with changes have them in this epoch.

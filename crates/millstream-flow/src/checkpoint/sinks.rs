@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Recovery;
+use super::division::Ownership;
 use super::record::{Commit, SinkMark};
 use crate::cluster::Membership;
 use crate::describe::node::{Node, NodeId, open_error};
@@ -251,13 +252,6 @@ impl Sinks {
         }
         Ok(())
     }
-}
-
-/// What the tokens of a sink of this flow belong to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ownership {
-    pub(crate) scope: Scope,
-    pub(crate) gathered: bool,
 }
 
 /// Logs at the start where a gathered sink is written.

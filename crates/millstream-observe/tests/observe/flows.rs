@@ -53,10 +53,7 @@ fn a_flow_shows_its_state_its_edges_its_failures_and_commits_on_request() {
     let stop = Arc::new(AtomicBool::new(false));
     let flow = counted(&stop);
     let observer = http("127.0.0.1:0").token("secret").bind().unwrap();
-    let recovery = Recovery {
-        epoch: Duration::from_secs(3600),
-        ..Recovery::new(folder.path())
-    };
+    let recovery = Recovery::new(folder.path()).epoch(Duration::from_secs(3600));
     let options = observer.options(Options {
         recovery: Some(recovery),
         ..Options::workers(2)

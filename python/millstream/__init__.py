@@ -77,6 +77,7 @@ from ._queue_errors import (
 )
 from ._queue_store import Queue, Queues
 from ._record import Record
+from ._replica import Replica
 from ._run import run
 from ._streams.flow import Flow
 from ._streams.streams import KeyedStream, LateStream, Stream, Windows
@@ -136,6 +137,7 @@ __all__ = [
     "RecordNotYetError",
     "RecordPrunedError",
     "RecordTooLargeError",
+    "Replica",
     "Report",
     "RetryLater",
     "ServiceError",

@@ -39,7 +39,7 @@ class Member:
         self.is_loaded = False
         self.is_running = False
         self.error = ""
-        self.report: dict[str, Any] | None = None
+        self.reports: list[dict[str, Any]] = []
         self.rest = b""
         self.link, theirs = socket.socketpair()
         self.link.setblocking(False)
@@ -87,7 +87,7 @@ class Member:
         self.is_loaded |= "loaded" in message
         self.is_running |= "running" in message
         self.error = message.get("error", self.error)
-        self.report = message.get("report", self.report)
+        self.reports = message.get("reports", self.reports)
 
     @property
     def is_death(self) -> bool:

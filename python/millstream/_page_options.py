@@ -40,17 +40,18 @@ def check_http(options: argparse.Namespace) -> None:
 def observer_of(options: argparse.Namespace) -> Observer | None:
     """Binds the address of the page, if there is one.
 
-    A process of several on one machine adds its number to the port.
+    The page of process 0 shows all processes. On one machine the others have theirs at a Unix socket beside
+    that at which they meet.
     """
     from ._observed import observed
     from ._restarted import show_restarts
 
     address = options.http
-    if address is not None and options.supervised is not None:
-        host, colon, port = address.rpartition(":")
-        if colon and port.isdecimal() and port != "0":
-            number = options.cluster.process if options.cluster else 0
-            address = f"{host}:{int(port) + number}"
+    cluster = options.cluster
+    if address is not None and cluster is not None and options.supervised is not None and cluster.process:
+        own = cluster.hosts[cluster.process]
+        if "/" in own:
+            address = f"unix:{own}.http"
     observer = observed(address, options.http_token_file, options.http_open)
     if observer is not None:
         show_restarts(observer, options.restarted)

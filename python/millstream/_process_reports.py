@@ -16,7 +16,8 @@ def merged(reports: Sequence[dict[str, Any]]) -> str:
     """A table with a row for each step of each process, and one for the step in all of them.
 
     Args:
-        reports: those of the processes in their order, as ``Report.to_json`` writes them.
+        reports: those of the processes in their order, as ``Report.to_json`` writes them; with the number of
+            the process under ``process`` where it is not the position in the list.
 
     Returns:
         The table. Percentiles of several processes cannot be added, so the row of all has none.
@@ -31,9 +32,10 @@ def merged(reports: Sequence[dict[str, Any]]) -> str:
     rows: list[tuple[str, ...]] = [HEADINGS]
     for at in range(len(reports[0]["steps"])):
         each = [report["steps"][at] for report in reports]
-        for number, one in enumerate(each):
+        for number, (report, one) in enumerate(zip(reports, each, strict=True)):
             latency = one["latency_us"]
-            rows.append(row(f"p{number}", [one], [latency["p50"], latency["p99"]]))
+            process = report.get("process", number)
+            rows.append(row(f"p{process}", [one], [latency["p50"], latency["p99"]]))
         rows.append(row("all", each, []))
     first = reports[0]
     seconds = max(report["seconds"] for report in reports)

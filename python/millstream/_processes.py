@@ -34,7 +34,7 @@ LEAVE_S = 2.0
 #: After how many seconds of work a start was healthy.
 HEALTHY_S = 10.0
 #: The bytes of the path of a Unix socket, with the name and a zero.
-PATH_BYTES_MAX = 107 - len("/1000000/p511")
+PATH_BYTES_MAX = 107 - len("/1000000/p511.http")
 
 
 class Supervisor:
@@ -122,9 +122,8 @@ class Supervisor:
             return report_error("interrupted", INTERRUPTED)
         first = first_cause(members)
         if first is None or (self.signals and first.code == -signal.SIGTERM):
-            reports = [member.report for member in members if member.report is not None]
-            if first is None and len(reports) == len(self.numbers):
-                print(merged(reports), file=sys.stderr, end="")
+            if first is None:
+                print_reports(members)
             return 0
         if not first.is_death:
             return report_error(first.describe(), first.code or 1)
@@ -187,6 +186,15 @@ class Supervisor:
         if any(member.code for member in self.members):
             for member in self.members:
                 member.child.kill_after(END_S)
+
+
+def print_reports(members: list[Member]) -> None:
+    """Prints the metrics of all processes, if each has sent its own; a single one has those of the others."""
+    reports = [member.reports[:1] for member in members]
+    if len(members) == 1:
+        reports = [members[0].reports]
+    if all(reports):
+        print(merged([one for each in reports for one in each]), file=sys.stderr, end="")
 
 
 def socket_folder() -> str:

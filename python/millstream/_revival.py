@@ -80,7 +80,8 @@ class Revival:
         self.migrate = migrate
         self.strict = strict
         self.plain = kind if migrate is None and kind in CONTAINERS else None
-        self.fresh: Any = MISSING
+        self.new: tuple[type, set[str]] | None = None
+        """The class of a new state and its attributes, set at once: workers restore states at the same time."""
 
     def finish(self, state: Any) -> Any:
         """The state with which a run continues, converted from a saved one.
@@ -102,11 +103,12 @@ class Revival:
         if self.make is None:
             self.fill(state, set(getattr(type(state), "__dataclass_fields__", ())))
             return state
-        if self.fresh is MISSING:
-            self.fresh = self.make()
-            self.names = attributes(self.fresh)
-        if type(state) is type(self.fresh) and not self.names <= vars_or_nothing(state):
-            self.fill(state, self.names)
+        if self.new is None:
+            fresh = self.make()
+            self.new = type(fresh), attributes(fresh)
+        kind, names = self.new
+        if type(state) is kind and not names <= vars_or_nothing(state):
+            self.fill(state, names)
         return state
 
     def fill(self, state: Any, names: set[str]) -> None:

@@ -11,6 +11,7 @@ from ._cluster import Cluster
 from ._command_errors import INTERRUPTED, LOST
 from ._errors import FlowUsageError, MemberLostError
 from ._observed import observed
+from ._replica import Replica
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
 
@@ -36,6 +37,9 @@ def run(
     drop_state: Iterable[str] = (),
     fresh: bool = False,
     cluster: Cluster | None = None,
+    shards: int | None = None,
+    replica: Replica | None = None,
+    commit_on_replica: bool = False,
     http: str | None = None,
     http_token: str | None = None,
     http_open: bool = False,
@@ -70,6 +74,13 @@ def run(
         fresh: whether everything saved of this flow is dropped, so that it begins anew.
         cluster: the place of this process among several that run the flow together; ``workers`` is then the
             number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
+        shards: into how many parts the keys are divided, which the workers of all processes share: a power of
+            two up to 32,768, 256 by default. It is chosen at the first start and kept with the state, which
+            refuses another number.
+        replica: where followers on other machines get the state while the flow runs, so that it can be
+            started there when this machine is lost.
+        commit_on_replica: whether a commit waits until a follower has it. While none is connected nothing is
+            committed, and the sources pause.
         http: an address, like ``"127.0.0.1:8080"``, at which a page shows the flow while it runs, and
             ``/metrics`` has its figures for Prometheus. Port 0 lets the system choose; the log has the
             address.
@@ -99,13 +110,13 @@ def run(
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
-    saving = checked(workers, state, epoch, sync, drop_state, fresh)
+    saving = checked(workers, state, epoch, sync, drop_state, fresh, replica, commit_on_replica)
     if cluster is not None and not isinstance(cluster, Cluster):
         raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
     observer = observed(http, http_token, http_open)
     try:
         options = (flow, workers, saving, spin, on_metrics, metrics_interval, clock)
-        return run_saving(*options, cluster=cluster, observer=observer)
+        return run_saving(*options, cluster=cluster, observer=observer, shards=shards)
     finally:
         if observer is not None:
             observer.stop()
@@ -123,6 +134,7 @@ def run_saving(
     cluster: Cluster | None = None,
     on_start: Callable[[], object] | None = None,
     observer: _millstream.Observer | None = None,
+    shards: int | None = None,
 ) -> _millstream.Report:
     """Runs a flow whose options are checked; a rehearsal with one worker on this thread.
 
@@ -147,6 +159,7 @@ def run_saving(
             rehearsal,
             cluster,
             observer,
+            shards,
         )
     except BaseException as error:
         if not stopper.ended:

@@ -14,8 +14,13 @@ __all__ = ["parse", "split"]
 
 WORKERS_MAX = 256
 PROCESSES_MAX = 64
+SHARDS_MAX = 32_768
 OF_MACHINES = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
 """Options of a process among several machines."""
+
+
+OF_REPLICA = ("secret_file", "tls_cert", "tls_key", "tls_ca")
+"""Those of them that followers of the state are authenticated by, too."""
 
 
 def parse(arguments: list[str]) -> Any:
@@ -46,6 +51,7 @@ def parse(arguments: list[str]) -> Any:
         "--profile", metavar="FILE", help="write where the time went, as a profile for www.speedscope.app"
     )
     add_state(parser)
+    add_replica(parser)
     add_processes(parser)
     add_log(parser)
     from ._page_options import add_http, check_http
@@ -58,13 +64,14 @@ def parse(arguments: list[str]) -> Any:
     )
     options = parser.parse_args(arguments)
     check_replay(options)
-    for name in ("drop_state", "fresh"):
+    for name in ("drop_state", "fresh", "replica", "commit_on_replica"):
         if getattr(options, name) and options.state is None:
             raise UsageError(f"--{name.replace('_', '-')} needs --state")
     if not 1 <= options.workers <= WORKERS_MAX:
         raise UsageError(f"--workers is a number from 1 to {WORKERS_MAX}, not {options.workers}")
     check_http(options)
     check_processes(options)
+    options.replica = replica(options)
     check_profile(options)
     return options
 
@@ -82,12 +89,34 @@ def add_state(parser: argparse.ArgumentParser) -> None:
         help="whether a commit waits until it survives a loss of power (default always)",
     )
     parser.add_argument(
+        "--shards",
+        type=shards,
+        metavar="N",
+        help="into how many parts the keys are divided: a power of two up to 32768, at least one for each "
+        "worker of all processes; chosen at the first start and kept with the state (default 256)",
+    )
+    parser.add_argument(
         "--drop-state", action="append", default=[], metavar="STEP", help="drop the saved state of a step"
     )
     parser.add_argument(
         "--fresh",
         action="store_true",
         help="drop all saved state of this flow in the state directory, and start again",
+    )
+
+
+def add_replica(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the state on another machine."""
+    parser.add_argument(
+        "--replica",
+        metavar="HOST:PORT",
+        help="serve the state here for `millstream state follow` on another machine; with --processes N "
+        "process I adds I to the port. Other machines need --secret-file, or --tls-cert, --tls-key, --tls-ca",
+    )
+    parser.add_argument(
+        "--commit-on-replica",
+        action="store_true",
+        help="let a commit wait until a follower has it: the loss of this machine loses nothing committed",
     )
 
 
@@ -195,6 +224,8 @@ def check_processes(options: Any) -> None:
         raise UsageError("--replay runs on one process: leave out --processes and --process")
     if options.process is None:
         given = [name for name in OF_MACHINES if getattr(options, name) is not None]
+        if options.replica is not None:
+            given = [name for name in given if name not in OF_REPLICA]
         if given:
             raise UsageError(f"--{given[0].replace('_', '-')} needs --process")
         if options.processes is None and (options.restarts or options.dead_after):
@@ -221,11 +252,44 @@ def cluster(options: Any) -> Any:
     if number >= len(hosts):
         raise UsageError(f"--process {number}: --hosts names the processes 0 to {len(hosts) - 1}")
     files = {name: getattr(options, name) for name in OF_MACHINES[1:]}
+    if options.supervised is not None and all("/" in host for host in hosts):
+        # Processes of one machine meet over sockets of their own: these are for followers of the state.
+        files = {}
     limit = {} if options.dead_after is None else {"dead_after": options.dead_after}
     try:
         return Cluster(number, hosts, **files, **limit)
     except FlowUsageError as error:
         raise UsageError(str(error)) from None
+
+
+def replica(options: Any) -> Any:
+    """Where the state is served, as ``ms.run`` takes it."""
+    from ._errors import FlowUsageError
+    from ._replica import Replica
+
+    if options.replica is None:
+        if options.commit_on_replica:
+            raise UsageError("--commit-on-replica needs --replica")
+        return None
+    files = {name: getattr(options, name) for name in OF_REPLICA}
+    try:
+        served = Replica(options.replica, **files)
+    except FlowUsageError as error:
+        raise UsageError(f"--replica: {error}") from None
+    host, _, port = served.address.rpartition(":")
+    if (
+        options.processes is not None
+        and options.process is None
+        and not 0 < int(port) <= 65536 - options.processes
+    ):
+        raise UsageError(f"--replica: process I serves at port {port} + I, which must be from 1 to 65535")
+    if (
+        options.supervised is not None
+        and options.cluster is not None
+        and all("/" in h for h in options.cluster.hosts)
+    ):
+        served.address = f"{host}:{int(port) + options.cluster.process}"
+    return served
 
 
 def length(text: str) -> float:
@@ -247,6 +311,16 @@ def restarts(text: str) -> tuple[int, float]:
     if not slash or not number.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no number of deaths in a time like 10/10m")
     return int(number), length(time)
+
+
+def shards(text: str) -> int:
+    """A number of shards."""
+    import argparse
+
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= SHARDS_MAX or number & (number - 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 1 to {SHARDS_MAX}")
+    return number
 
 
 def split(arguments: list[str], values: Mapping[str, int]) -> tuple[list[str], list[str]]:

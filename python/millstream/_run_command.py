@@ -105,8 +105,13 @@ def run_process(options: Any, link: Link | None, report: Callable[[str, int], in
     finally:
         set_ready(options.ready_file, False)
     if options.metrics:
+        reports = [json.loads(ended.to_json()), *ended.others]
         if link is not None:
-            link.send(report=json.loads(ended.to_json()))
+            link.send(reports=reports)
+        elif len(reports) > 1:
+            from ._process_reports import merged
+
+            print(merged(reports), file=sys.stderr, end="")
         else:
             print(ended, file=sys.stderr, end="")
     return 0
@@ -140,6 +145,8 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         options.sync == "always",
         options.drop_state,
         options.fresh,
+        options.replica,
+        options.commit_on_replica,
     )
     profile, report = profile_of(options), None
     observer = observer_of(options)
@@ -152,6 +159,7 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
             cluster=options.cluster,
             on_start=on_start,
             observer=observer,
+            shards=options.shards,
         )
         return report
     finally:

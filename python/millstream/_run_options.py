@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ._errors import FlowUsageError
+from ._replica import Replica
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def checked(
     sync: bool,
     drop_state: Iterable[str],
     fresh: bool,
+    replica: Replica | None = None,
+    commit_on_replica: bool = False,
 ) -> Saving | None:
     """The state directory of a run, with checked options."""
     if not isinstance(workers, int) or not 1 <= workers <= 256:
@@ -27,9 +30,16 @@ def checked(
     if state is not None:
         if not epoch >= 0:
             raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
-        return Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
-    if drop_state or fresh:
-        name = "drop_state" if drop_state else "fresh"
+        saving = Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
+        saving.replicate(replica, commit_on_replica)
+        return saving
+    given = {
+        "drop_state": drop_state,
+        "fresh": fresh,
+        "replica": replica is not None,
+        "commit_on_replica": commit_on_replica,
+    }
+    for name in filter(given.get, given):
         raise FlowUsageError(f"{name} needs the directory that holds the state: state=")
     return None
 
@@ -52,3 +62,16 @@ class Saving:
         self.drop = drop
         self.crash = crash
         self.fresh = fresh
+        self.replica: Replica | None = None
+        self.commit_on_replica = False
+
+    def replicate(self, replica: Replica | None, commit_on_replica: bool) -> None:
+        """Serves the directory to followers; a commit waits for one on request."""
+        if replica is not None and not isinstance(replica, Replica):
+            raise FlowUsageError(f"replica is a millstream.Replica, not {replica!r}")
+        if commit_on_replica and replica is None:
+            raise FlowUsageError(
+                "commit_on_replica needs the address where followers get the state: replica="
+            )
+        self.replica = replica
+        self.commit_on_replica = bool(commit_on_replica)

@@ -1,7 +1,7 @@
 """A process of a flow on the side of the process: its connection to the supervisor.
 
 The connection is a socket that the supervisor passes at the start. Its messages are lines of JSON: ``loaded``
-when the file was loaded, ``running`` when the flow runs, then ``report``, or ``error``. When it closes, the
+when the file was loaded, ``running`` when the flow runs, then ``reports``, or ``error``. When it closes, the
 process ends at once: the supervisor was killed, and another one may start the flow again.
 """
 

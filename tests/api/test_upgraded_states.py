@@ -288,3 +288,28 @@ def test_sessions_that_an_earlier_version_held_apart_are_joined(tmp_path: Path) 
         ("c", (12, 22, [12])),
         ("c", (31, 41, [31])),
     ]
+
+
+def test_two_workers_restore_their_first_states_at_once() -> None:
+    from threading import Thread
+
+    from millstream._revival import Revival
+
+    class Total:
+        value = 1
+        asked = False
+
+        @property
+        def __dict__(self) -> dict[str, int]:  # type: ignore[override]
+            # The second worker arrives while the first one looks at a new state.
+            if not Total.asked:
+                Total.asked = True
+                second = Thread(target=lambda: finished.append(revival.finish(Total())))
+                second.start()
+                second.join()
+            return {"value": 1}
+
+    finished: list[object] = []
+    revival = Revival(Total, Total, None, None, False)
+    finished.append(revival.finish(Total()))
+    assert [type(state) for state in finished] == [Total, Total]

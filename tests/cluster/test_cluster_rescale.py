@@ -62,3 +62,29 @@ def test_a_running_flow_is_not_scaled(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "stop" in capfd.readouterr().err
     running.process.terminate()
     running.end(0)
+
+
+def test_a_killed_flow_of_one_process_is_not_scaled(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its files may have output that no commit knows, which only a start of that flow truncates."""
+    shape = Shape("words", tmp_path, seed=1, count=1000)
+    out, state, ready = tmp_path / "out" / "out.txt", tmp_path / "state", tmp_path / "ready"
+    options = ["--state", state, "--ready-file", ready]
+    running = Supervised(
+        command(shape.flow, *options, "--epoch", "10m"), shape.environment(out, seconds=20.0)
+    )
+    running.is_ready(ready)
+    wait_for(lambda: total(out) > 0, "output that is not committed")
+    running.process.kill()
+    running.process.wait()
+    assert main(["scale", str(state), "--processes", "2"]) == 1
+    assert "start the flow once more as before" in capfd.readouterr().err
+    ready.unlink()
+    running = Supervised(command(shape.flow, *options), shape.environment(out, seconds=20.0))
+    running.is_ready(ready)
+    running.process.terminate()
+    running.end(0)
+    assert main(["scale", str(state), "--processes", "2"]) == 0
+    Supervised(command(shape.flow, "--processes", 2, *options), shape.environment(out)).end(0)
+    shape.check(out)

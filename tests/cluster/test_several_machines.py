@@ -64,7 +64,7 @@ main(int(sys.argv[1]), sys.argv[2].split(","))
 
 
 def test_the_program_of_the_guide_runs(free_port: Callable[[], int], tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(blocks(DOCUMENT, "python")[1])
+    (tmp_path / "program.py").write_text(blocks(DOCUMENT, "python")[-1])
     (tmp_path / "main.py").write_text(MAIN)
     (tmp_path / "secret").write_text("0123456789abcdef")
     (tmp_path / "a.txt").write_text("to be or not to be\n")

@@ -10,7 +10,8 @@ use clap::ValueEnum;
 use millstream_flow::{Emit, Flow, FlowError, Options};
 use serde::Serialize;
 
-use self::cases::{CASES, costly, median, numbers, seconds, swallow};
+pub(crate) use self::cases::costly;
+use self::cases::{CASES, median, numbers, seconds, swallow};
 use self::recovery::Cost;
 
 /// One figure.

@@ -7,6 +7,7 @@
 //! cargo run --release -p millstream-bench -- journal --only speed --runs 5 --json
 //! ```
 
+mod cluster;
 mod embedded;
 mod flow;
 mod http;
@@ -54,6 +55,11 @@ enum Verb {
     /// The flow of `http`.
     #[command(hide = true)]
     HttpServer(verbs::http::ServerArgs),
+    /// Flows on two processes: a step, an exchange, a hop, commits, idle processes; in Python also a kill and a rescale.
+    Cluster(verbs::cluster::Args),
+    /// One process of `cluster`.
+    #[command(hide = true)]
+    ClusterPeer(cluster::Role),
     /// The queue server: sets and gets over sockets, memory with a backlog, restart.
     Queue(verbs::queue::Args),
 }
@@ -69,6 +75,8 @@ impl Verb {
             Self::ServiceConsumer(args) => ("service-consumer", verbs::service::consumer(&args)),
             Self::Http(args) => ("http", verbs::http::run(&args)),
             Self::HttpServer(args) => ("http-server", verbs::http::serve(&args)),
+            Self::Cluster(args) => ("cluster", verbs::cluster::run(args)),
+            Self::ClusterPeer(role) => ("cluster-peer", verbs::cluster::peer(&role)),
             Self::Queue(args) => ("queue", verbs::queue::run(args)),
         }
     }

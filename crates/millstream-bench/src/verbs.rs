@@ -1,5 +1,6 @@
 //! The verbs: their options, and what each prints.
 
+pub mod cluster;
 pub mod flow;
 pub mod http;
 pub mod journal;

@@ -12,7 +12,7 @@ mod follow;
 mod import;
 mod info;
 mod input;
-mod leader;
+pub(super) mod leader;
 mod line;
 mod open;
 pub(super) mod output;
@@ -25,6 +25,8 @@ mod tail;
 mod verify;
 
 use clap::Subcommand;
+
+pub(super) use follow::own_name;
 
 use crate::failure::Failure;
 use crate::outcome;

@@ -1,12 +1,14 @@
-//! `millstream state`: looking into the state that a flow has saved, without the flow.
+//! `millstream state`: looking into the state that a flow has saved, without the flow, and copies of it on other machines.
 //!
 //! A verb per file. All see the state as of the last commit when they began; a flow that is at work on the
 //! directory is not disturbed. How keys and states look is in [`shown`].
 
 mod export;
+mod follow;
 mod get;
 mod info;
 mod keys;
+mod promote;
 mod saved;
 pub(crate) mod shown;
 
@@ -34,6 +36,10 @@ enum Verb {
     Get(get::Args),
     /// Write all keys with their states as lines of JSON.
     Export(export::Args),
+    /// Keep a live copy of the state of a flow on another machine.
+    Follow(follow::Args),
+    /// Make a copy the state, after its machine was lost.
+    Promote(promote::Args),
 }
 
 /// Do it. Gives the verb's name as well, for the message of a failure.
@@ -47,6 +53,8 @@ pub(super) fn run(args: Args, show: ShowState) -> (&'static str, Result<(), Fail
         Verb::Keys(args) => ("state keys", keys::run(&args, &stop)),
         Verb::Get(args) => ("state get", get::run(&args, show)),
         Verb::Export(args) => ("state export", export::run(&args, show, &stop)),
+        Verb::Follow(args) => ("state follow", follow::run(args, &stop)),
+        Verb::Promote(args) => ("state promote", promote::run(&args)),
     };
     (name, outcome::finish(outcome))
 }

@@ -43,7 +43,7 @@ pub use message::{Body, Kind, Message, PAYLOAD_MAX, Start, VERSION};
 pub use participant::Participant;
 pub use resolve::{check_own, resolve};
 
-use millstream_flow::cluster::{Event, HandledLoad, Raise};
+use millstream_flow::cluster::{Event, HandledLoad, Raise, Status};
 
 /// A connection, by a number that the driver has given it and never gives again.
 pub type Connection = u64;
@@ -66,6 +66,14 @@ pub struct Times {
     pub dead_after_ms: u64,
     /// How long a lost connection waits for the cause, which may arrive by another way.
     pub first_cause_ms: u64,
+}
+
+impl Times {
+    /// The cause of a death, in words, of a process that `receiver` has not heard.
+    pub(crate) fn silence(&self, receiver: &str) -> String {
+        let seconds = self.dead_after_ms as f64 / 1000.0;
+        format!("{receiver} received nothing from it for {seconds} s")
+    }
 }
 
 impl Default for Times {
@@ -103,6 +111,8 @@ pub enum Notice {
     Committed(u64),
     /// What workers have processed.
     Handled(Vec<HandledLoad>),
+    /// How this process is doing.
+    Status(Status),
     /// This process was asked to stop.
     Stop,
     /// This process has failed.
@@ -116,6 +126,32 @@ pub enum Notice {
     },
     /// This process has ended.
     Ended,
+}
+
+impl Notice {
+    /// The message that reports it to process 0; `None` where process 0 alone decides: what it raises and commits.
+    fn for_process_0(self) -> Option<Body> {
+        Some(match self {
+            Notice::Raise(_) | Notice::Committed(_) => return None,
+            Notice::Built => Body::Built,
+            Notice::Drained { has_input } => Body::Drained { has_input },
+            Notice::Prepared {
+                epoch,
+                changed,
+                last,
+            } => Body::Prepared {
+                epoch,
+                changed,
+                last,
+            },
+            Notice::Handled(loads) => Body::Handled(loads),
+            Notice::Status(status) => Body::Status(status),
+            Notice::Stop => Body::Stop,
+            Notice::Failed(cause) => Body::Failed { cause },
+            Notice::Lost { process, cause } => Body::Lost { process, cause },
+            Notice::Ended => Body::Ended,
+        })
+    }
 }
 
 /// What a machine wants done. Outputs must be done in order.

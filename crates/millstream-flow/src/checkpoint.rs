@@ -47,6 +47,7 @@ mod part;
 mod per_worker;
 mod record;
 mod recovery;
+mod replica;
 mod rescale;
 mod resume;
 mod sinks;
@@ -57,6 +58,7 @@ mod switch;
 
 pub use directories::{process_dir, processes_in};
 pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, TimeMark};
+pub use replica::{Replica, Serving, committed_end};
 pub use rescale::{Rescaled, rescale};
 pub use store::Saved;
 

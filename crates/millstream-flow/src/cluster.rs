@@ -141,6 +141,10 @@ pub trait Member: Send + Sync {
     /// Each sender gets its numbers by [`Event::Handled`].
     fn handled(&self, handled: &[HandledLoad]);
 
+    /// How this process is doing: process 0 gets [`Event::Status`]. A later status may replace one that was not sent yet, except
+    /// one that replaces the last.
+    fn status(&self, _status: Status) {}
+
     /// This process was asked to stop: each process gets [`Event::Stop`].
     fn stop(&self);
 
@@ -149,6 +153,25 @@ pub trait Member: Send + Sync {
 
     /// This process has ended without a failure, and its connections may close without being taken for a death.
     fn ended(&self);
+}
+
+/// How a process is doing, for process 0, which shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Whether the process has ended: it is its [report](crate::metrics::Report) then. Otherwise it is what an observer of the run
+    /// has [sent](crate::watch::Watch::send_status).
+    pub last: bool,
+    /// The content. At most [`STATUS_BYTES_MAX`] bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The longest status of a process, in bytes: a longer one is not sent.
+pub const STATUS_BYTES_MAX: usize = 4 << 20;
+
+impl std::fmt::Debug for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Status({} bytes, last: {})", self.bytes.len(), self.last)
+    }
 }
 
 /// How an epoch ends.
@@ -177,7 +200,8 @@ pub struct HandledLoad {
     pub turn_items: u64,
     /// The number of items that may be in flight to the worker; `u64::MAX` if it is not slow.
     pub in_flight_items_max: u64,
-    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause.
+    /// Whether the process of the worker has too much in flight to some worker: the sources of all processes pause. Of several loads of a
+    /// process the last one counts.
     pub congested: bool,
     /// Whether an outbox of that process is full, with the same effect.
     pub outbox_full: bool,
@@ -216,6 +240,13 @@ pub enum Event {
     },
     /// Another process has handled this of what this process sent to it.
     Handled(HandledLoad),
+    /// Another process tells how it is doing. To process 0 only.
+    Status {
+        /// The process.
+        process: usize,
+        /// What it tells.
+        status: Status,
+    },
     /// A process was asked to stop.
     Stop,
     /// A process has died, or its connection is lost: this one ends too, and does not commit any more.

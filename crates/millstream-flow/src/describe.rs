@@ -1,5 +1,6 @@
 //! The description of a flow: its graph, its streams, and the files that it reads and writes.
 
+pub(crate) mod gathered;
 pub mod graph;
 pub mod node;
 pub mod overlap;

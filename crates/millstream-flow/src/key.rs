@@ -1,7 +1,7 @@
 //! Keys, their hashes, and their assignment to workers.
 //!
 //! A key is hashed with XXH3-64 over a canonical encoding, so that all processes and languages compute the same
-//! hash. The low eight bits are the number of one of 256 shards; shards are assigned to workers round-robin.
+//! hash. Its low bits are the number of a shard, of 256 by default; shards are assigned to workers round-robin.
 //! State and rescaling are organised by shard, so that a key's shard does not depend on the number of workers.
 //!
 //! | key | hash |
@@ -21,12 +21,100 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::batch::Data;
+use crate::error::FlowError;
 
-/// The number of shards of every flow.
-pub const SHARDS: usize = 256;
+/// The number of shards into which the keys of a flow are divided: a power of two, chosen at the first start and kept with
+/// the state. The workers of all processes are at most as many.
+///
+/// ```
+/// use millstream_flow::key::Shards;
+///
+/// assert_eq!(Shards::default().count(), 256);
+/// assert_eq!(Shards::new(1024)?.of(0x1234_5678), 0x278);
+/// assert!(Shards::new(1000).is_err());
+/// # Ok::<(), millstream_flow::FlowError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "usize", into = "usize")]
+pub struct Shards(usize);
+
+impl Default for Shards {
+    fn default() -> Self {
+        Shards(256)
+    }
+}
+
+impl TryFrom<usize> for Shards {
+    type Error = FlowError;
+
+    fn try_from(count: usize) -> Result<Self, FlowError> {
+        Shards::new(count)
+    }
+}
+
+impl From<Shards> for usize {
+    fn from(shards: Shards) -> usize {
+        shards.0
+    }
+}
+
+impl Shards {
+    /// The largest number of shards.
+    pub const MAX: usize = 32_768;
+
+    /// Checks a number of shards.
+    ///
+    /// # Errors
+    /// It is no power of two from 1 to [`MAX`](Self::MAX).
+    pub fn new(count: usize) -> Result<Self, FlowError> {
+        match count {
+            1..=Self::MAX if count.is_power_of_two() => Ok(Shards(count)),
+            _ => Err(FlowError::Usage(format!(
+                "the number of shards is a power of two from 1 to {}, not {count}",
+                Self::MAX
+            ))),
+        }
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.0
+    }
+
+    /// Returns the shard of a hash.
+    #[must_use]
+    pub fn of(self, hash: u64) -> usize {
+        hash as usize & (self.0 - 1)
+    }
+
+    /// Returns the worker, of `workers`, to which a hash belongs.
+    #[must_use]
+    pub fn worker(self, hash: u64, workers: usize) -> usize {
+        worker_of(self.of(hash), workers)
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Shards::default()
+    }
+
+    /// Checks that each worker of all processes can have a shard.
+    pub(crate) fn check_workers(self, workers: usize) -> Result<(), FlowError> {
+        if workers <= self.0 {
+            return Ok(());
+        }
+        Err(FlowError::Usage(format!(
+            "{workers} workers in all are more than the {} shards of the flow, and some would have no keys; a flow begins with more by \
+             --shards {} (shards=, Options::shards)",
+            self.0,
+            workers.next_power_of_two()
+        )))
+    }
+}
 
 /// The hash of a text key, given as UTF-8.
 #[must_use]
@@ -53,11 +141,6 @@ pub fn hash_tuple(members: &[u64]) -> u64 {
     xxh3_64_with_seed(&bytes, 4)
 }
 
-/// The shard of a hash.
-#[must_use]
-pub fn shard(hash: u64) -> usize {
-    (hash as usize) % SHARDS
-}
 /// Returns the worker, of `workers`, to which a shard belongs.
 #[must_use]
 pub fn worker_of(shard: usize, workers: usize) -> usize {
@@ -68,8 +151,8 @@ pub fn worker_of(shard: usize, workers: usize) -> usize {
 /// worker's number. With fewer workers another worker restores it; the state of the first worker always stays
 /// there.
 #[must_use]
-pub fn key_of_worker(worker: usize) -> u64 {
-    let own = |key: &u64| shard(key.stable_hash()) == worker % SHARDS;
+pub fn key_of_worker(worker: usize, shards: Shards) -> u64 {
+    let own = |key: &u64| shards.of(key.stable_hash()) == worker % shards.count();
     (0..).find(own).unwrap_or_default()
 }
 
@@ -384,18 +467,21 @@ mod tests {
 
     #[test]
     fn shards_cover_all_workers() {
-        for workers in 1..=5 {
+        let counts = [8, 256, Shards::MAX];
+        let shards = counts.map(|count| Shards::new(count).unwrap());
+        for (workers, shards) in (1..=5).flat_map(|workers| shards.map(|shards| (workers, shards)))
+        {
             let mut seen = vec![0usize; workers];
             for key in 0..10_000u32 {
-                seen[worker_of(shard(key.stable_hash()), workers)] += 1;
+                seen[shards.worker(key.stable_hash(), workers)] += 1;
             }
             assert!(
-                seen.iter().all(|&n| n > 10_000 / workers / 2),
+                seen.iter().all(|&n| n > 10_000 / workers / 3),
                 "{workers}: {seen:?}"
             );
             for worker in 0..workers {
-                let key = key_of_worker(worker);
-                assert_eq!(worker_of(shard(key.stable_hash()), workers), worker);
+                let key = key_of_worker(worker, shards);
+                assert_eq!(shards.worker(key.stable_hash(), workers), worker);
             }
         }
     }

@@ -34,6 +34,7 @@ mod signals;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod start;
+mod statuses;
 pub mod watch;
 mod wire;
 mod worker;

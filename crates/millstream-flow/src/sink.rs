@@ -121,6 +121,11 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn join(&self, _membership: Option<Membership>) -> Option<PathBuf> {
         None
     }
+    /// Whether one process only can write it. In a run of several processes it is gathered then: all items go to the first worker
+    /// of process 0, and only there it is opened.
+    fn in_one_process(&self) -> bool {
+        false
+    }
     /// What it writes and no other sink of the flow may write, in a run with recovery or without.
     fn output(&self, _recovery: bool) -> Option<Output> {
         None
@@ -204,6 +209,9 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
     fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
         (**self).join(membership)
+    }
+    fn in_one_process(&self) -> bool {
+        (**self).in_one_process()
     }
     fn output(&self, recovery: bool) -> Option<Output> {
         (**self).output(recovery)

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_journal::Journal;
+
 use crate::batch::Kind;
 use crate::clock::Clock;
 use crate::error::Cause;
@@ -83,6 +85,8 @@ pub struct SourceSettings {
     pub batch_size_max: Option<usize>,
     /// The policy for input from which no item can be made: see [`Events::poison`].
     pub on_error: OnError,
+    /// Whether what it reads can be open in one process only. In a run of several processes process 0 then reads all its partitions.
+    pub in_one_process: bool,
 }
 
 /// A source that keeps more across runs than the positions of its partitions: a list of files, a cursor, recorded input.
@@ -181,6 +185,10 @@ pub struct Beginning<'a> {
 
 /// What a source keeps beside the state directory, as commits see it: recorded input, a cursor.
 pub trait Recording: Send + Sync {
+    /// The journal in the state directory to which the source records its input, if it has one: another machine may follow it.
+    fn journal(&self) -> Option<Journal> {
+        None
+    }
     /// Whether the positions of the source are those of records that it wrote itself.
     fn is_durable(&self) -> bool {
         false

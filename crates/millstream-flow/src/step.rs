@@ -30,6 +30,7 @@
 use std::sync::Arc;
 
 use crate::error::{Failure, FlowError};
+use crate::key::Shards;
 use crate::run::control::Control;
 pub use crate::run::metrics::StateSize;
 use crate::run::metrics::StepMetrics;
@@ -42,6 +43,8 @@ pub struct Context {
     pub worker: usize,
     /// The number of workers.
     pub workers: usize,
+    /// The shards into which keys are divided.
+    pub shards: Shards,
     /// The time at which the current batch was complete at its source; nanoseconds of the engine's clock.
     pub stamp: u64,
     /// Stop, failure and waits outside the engine, shared by all workers.
@@ -66,6 +69,7 @@ impl Context {
         Context {
             worker,
             workers,
+            shards: Shards::default(),
             stamp: 0,
             control,
             current: 0,

@@ -198,6 +198,9 @@ impl Sink<Frames> for Feed {
             running: Some(self.running()?),
         }))
     }
+    fn in_one_process(&self) -> bool {
+        true
+    }
 }
 
 struct FeedWriter {

@@ -13,6 +13,7 @@ use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
 use crate::metrics_text::{OPEN_METRICS, PROMETHEUS, open_metrics, prometheus};
+use crate::processes::{Shown, labelled};
 use crate::snapshot::{Restart, Snapshot, State};
 
 const JSON: &str = "application/json";
@@ -24,16 +25,16 @@ const EPOCH_AGE_MIN: f64 = 3.0;
 
 /// The newest snapshot, with its text in each format.
 struct Newest {
-    snapshot: Arc<Snapshot>,
+    shown: Shown,
     json: Bytes,
     metrics: OnceLock<(Bytes, Bytes)>,
 }
 
 impl Newest {
-    fn new(snapshot: Snapshot) -> Self {
-        let json = serde_json::to_string(&snapshot).unwrap_or_default();
+    fn new(shown: Shown) -> Self {
+        let json = serde_json::to_string(&*shown.all).unwrap_or_default();
         Newest {
-            snapshot: Arc::new(snapshot),
+            shown,
             json: json.into(),
             metrics: OnceLock::new(),
         }
@@ -42,7 +43,13 @@ impl Newest {
     /// Returns the metrics in OpenMetrics, and in the older format.
     fn metrics(&self) -> &(Bytes, Bytes) {
         self.metrics.get_or_init(|| {
-            let text = open_metrics(&self.snapshot).unwrap_or_default();
+            let mut text = open_metrics(&self.shown.own).unwrap_or_default();
+            if let Some(process) = self.shown.process {
+                let others = self.shown.others.iter();
+                let mut texts = vec![(process, &*text)];
+                texts.extend(others.map(|(process, text)| (*process, &**text)));
+                text = labelled(&texts);
+            }
             let older = prometheus(&text);
             (text.into(), older.into())
         })
@@ -70,7 +77,7 @@ impl Answers {
             watch: Mutex::default(),
             has_token,
             restarts: Mutex::default(),
-            newest: Mutex::new(Arc::new(Newest::new(Snapshot::default()))),
+            newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
@@ -89,14 +96,18 @@ impl Answers {
         *lock(&self.restarts) = (count, restarts);
     }
 
-    /// Shows a snapshot.
-    pub(crate) fn set(&self, mut snapshot: Snapshot) {
+    /// Adds to a snapshot what is known here: restarts, and what a reader may ask for.
+    pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
         if self.has_token {
-            snapshot.actions = actions::possible(&snapshot);
+            snapshot.actions = actions::possible(snapshot);
         }
-        lock(&self.history).add(&snapshot);
-        let newest = Arc::new(Newest::new(snapshot));
+    }
+
+    /// Shows a snapshot.
+    pub(crate) fn set(&self, shown: Shown) {
+        lock(&self.history).add(&shown.all);
+        let newest = Arc::new(Newest::new(shown));
         let event = [b"data: ", &newest.json[..], b"\n\n"].concat();
         *lock(&self.newest) = newest;
         if let Some(events) = &*lock(&self.events) {
@@ -115,7 +126,7 @@ impl Answers {
 
     fn ready(&self) -> Page {
         let newest = self.newest();
-        let snapshot = &newest.snapshot;
+        let snapshot = &newest.shown.own;
         let late = snapshot.epochs.is_some_and(|epochs| {
             epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
         });
@@ -135,7 +146,7 @@ impl Answers {
         let of = request.parameter("of")?;
         let name = request.parameter("name").unwrap_or_default();
         let newest = self.newest();
-        let history = lock(&self.history).of(&newest.snapshot, &of, &name)?;
+        let history = lock(&self.history).of(&newest.shown.all, &of, &name)?;
         Some(Page::new(JSON, history.to_string()))
     }
 }

@@ -52,6 +52,7 @@ mod observer;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod process;
+mod processes;
 mod sampler;
 mod snapshot;
 
@@ -59,6 +60,7 @@ pub use ages::Ages;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
+pub use processes::ProcessSnapshot;
 pub use snapshot::{
     Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot, Restart,
     SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,

@@ -13,8 +13,10 @@ use millstream_http::pages::{Pages, PagesServer, pages};
 use crate::answers::Answers;
 use crate::error::ObserveError;
 use crate::lock;
+use crate::metrics_text::open_metrics;
+use crate::processes::Shown;
 use crate::sampler::Sampler;
-use crate::snapshot::Restart;
+use crate::snapshot::{Restart, Snapshot};
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -206,12 +208,14 @@ impl Observer {
 impl Subject {
     fn take(&mut self, answers: &Answers) {
         let (moment, time_ns) = (self.watch.moment(), self.clock.time_ns());
-        let snapshot = self.sampler.sample(&moment, time_ns);
+        let mut snapshot = self.sampler.sample(&moment, time_ns);
         #[cfg(feature = "otlp")]
         if let Some(traces) = &mut self.traces {
             traces.export(&snapshot.flow, &snapshot.run, &moment, time_ns);
         }
-        answers.set(snapshot);
+        answers.complete(&mut snapshot);
+        let metrics = |own: &Arc<Snapshot>| open_metrics(own).unwrap_or_default();
+        answers.set(Shown::of(snapshot, &self.watch, metrics));
     }
 }
 

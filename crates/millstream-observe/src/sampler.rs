@@ -97,6 +97,7 @@ impl Sampler {
             bottleneck,
             steps,
             workers,
+            processes: Vec::new(),
             sources: self.sources(moment, time_ns),
             sinks: sinks(moment),
             epochs,
@@ -114,6 +115,7 @@ impl Sampler {
             at => moment.now_ns.saturating_sub(at),
         };
         WorkerSnapshot {
+            process: None,
             worker: index,
             busy: worker
                 .paces

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::ages::{Ages, BUCKETS};
+use crate::processes::ProcessSnapshot;
 
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,8 +24,12 @@ pub struct Snapshot {
     pub bottleneck: Option<Bottleneck>,
     /// The sources, steps and sinks, in the order of the flow.
     pub steps: Vec<StepSnapshot>,
-    /// The workers.
+    /// The workers; on the page of process 0 those of all processes.
     pub workers: Vec<WorkerSnapshot>,
+    /// On the page of process 0 of a run of several: the processes. The other values are those of all of them then, except the epochs, which are
+    /// those of process 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessSnapshot>,
     /// The sources.
     pub sources: Vec<SourceSnapshot>,
     /// The sinks that have an outbox.
@@ -98,6 +103,18 @@ pub enum State {
     Ending,
 }
 
+impl State {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Ending => "ending",
+        }
+    }
+}
+
 /// What limits a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bottleneck {
@@ -118,6 +135,17 @@ pub enum Mark {
     Cause,
     /// It could do more, and waits for the step that limits the flow.
     Waiting,
+}
+
+impl Mark {
+    /// The mark of this name.
+    pub(crate) fn of(name: &str) -> Self {
+        match name {
+            "cause" => Mark::Cause,
+            "waiting" => Mark::Waiting,
+            _ => Mark::None,
+        }
+    }
 }
 
 /// A source, step or sink.
@@ -165,7 +193,10 @@ pub struct StepSnapshot {
 /// A worker thread.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WorkerSnapshot {
-    /// Its number.
+    /// The number of its process, on the page of process 0 of a run of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
+    /// Its number, over all processes there.
     pub worker: usize,
     /// The share of its time that it spent in steps, from 0 to 1.
     pub busy: f64,

@@ -53,7 +53,7 @@ impl AsyncCalls {
         Ok(AsyncCalls {
             object,
             policy,
-            saved: PerWorker::new(making.worker),
+            saved: PerWorker::new(making.worker, making.shards),
         })
     }
 

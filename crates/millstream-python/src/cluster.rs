@@ -64,10 +64,7 @@ struct Attentive {
 impl Attentive {
     /// Whether a signal has asked this process to stop; Python's handlers of signals run meanwhile.
     fn is_stopped(&self) -> bool {
-        Python::attach(|py| {
-            // A handler that raises has noted the request: the second signal ends the wait as the first does.
-            py.check_signals().is_err() || self.stopper.get().is_stopped()
-        })
+        Python::attach(|py| self.stopper.get().was_asked(py))
     }
 }
 

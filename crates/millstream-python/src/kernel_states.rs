@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use millstream_flow::checkpoint::{Changes, Restore, SavedKey};
 use millstream_flow::error::Cause;
-use millstream_flow::key::{AnyKey, shard};
+use millstream_flow::key::{AnyKey, Shards};
 use millstream_flow::state::codec::MESSAGE_PACK;
 use millstream_flow::step::Context;
 use millstream_flow::{Failure, FlowError};
@@ -135,7 +135,7 @@ impl KernelStates {
         locked(|py| {
             let wrong = |error| Failure::new(step, cause(error));
             let (states, changed) = (self.states.bind(py), self.changed.bind(py));
-            self.keys.learn(states, step)?;
+            self.keys.learn(states, step, changes.shards())?;
             let mut block = Block::new(step, &self.keys, states, changes);
             if self.tracking.all {
                 block.changes.supersede(cx.worker, cx.workers);
@@ -229,12 +229,17 @@ fn in_lists<'py>(
 struct Keys {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    shards: Vec<u8>,
+    shards: Vec<u16>,
 }
 
 impl Keys {
     /// Adds the keys inserted since the last call.
-    fn learn(&mut self, states: &Bound<'_, PyDict>, step: &str) -> Result<(), Failure> {
+    fn learn(
+        &mut self,
+        states: &Bound<'_, PyDict>,
+        step: &str,
+        shards: Shards,
+    ) -> Result<(), Failure> {
         if self.ends.len() == states.len() {
             return Ok(());
         }
@@ -242,7 +247,7 @@ impl Keys {
         for (_, key) in born.map_err(|error| Failure::new(step, cause(error)))? {
             let learned = stable_hash(&key).and_then(|hash| {
                 save_key(&key, &mut self.bytes)?;
-                Ok(shard(hash) as u8)
+                Ok(shards.of(hash) as u16)
             });
             self.shards.push(learned.map_err(|error| Failure {
                 key: Some(show(&key)),

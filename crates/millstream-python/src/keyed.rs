@@ -215,7 +215,7 @@ where
         on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let common = key_of_worker(making.worker);
+        let common = key_of_worker(making.worker, making.shards);
         let common = locked(|py| PyKey::of(common.into_pyobject(py)?.into_any()));
         let common =
             common.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;

@@ -36,6 +36,7 @@ mod policy;
 mod queues;
 mod record;
 mod rehearsal;
+mod replica;
 mod report;
 mod route;
 mod run;

@@ -448,16 +448,21 @@ impl Pipe {
         .checked(py)
     }
 
-    fn sink(&self, py: Python<'_>, name: &str, sink: &Bound<'_, PyAny>) -> PyResult<()> {
-        let sink = AnySink::read(sink)?;
-        let name_owned = name.to_owned();
-        self.pipe.sink(
-            name,
-            NamedSink {
-                name: name_owned,
-                sink,
-            },
-        );
+    fn sink(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        sink: &Bound<'_, PyAny>,
+        gather: bool,
+    ) -> PyResult<()> {
+        let named = NamedSink {
+            name: name.to_owned(),
+            sink: AnySink::read(sink)?,
+        };
+        match gather {
+            true => self.pipe.sink_gathered(name, named),
+            false => self.pipe.sink(name, named),
+        }
         self.clone().checked(py).map(drop)
     }
 }

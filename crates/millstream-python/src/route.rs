@@ -4,7 +4,7 @@
 //! (`millstream_flow::key`), so that all processes and both languages agree on its worker.
 
 use millstream_flow::Failure;
-use millstream_flow::key::{hash_bytes, hash_integer, hash_text, hash_tuple, shard, worker_of};
+use millstream_flow::key::{Shards, hash_bytes, hash_integer, hash_text, hash_tuple};
 use millstream_flow::{Route, Timed};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -89,13 +89,23 @@ fn wide_hash(key: &Bound<'_, PyAny>) -> PyResult<u64> {
 pub(crate) struct ByKey;
 
 impl Route<PyBatch> for ByKey {
-    fn route(&mut self, batch: &mut PyBatch, parts: &mut [PyBatch]) -> Result<(), Failure> {
-        locked(|py| divide(py, batch, parts))
+    fn route(
+        &mut self,
+        batch: &mut PyBatch,
+        parts: &mut [PyBatch],
+        shards: Shards,
+    ) -> Result<(), Failure> {
+        locked(|py| divide(py, batch, parts, shards))
             .map_err(|error| Failure::new("exchange", cause(error)))
     }
 }
 
-fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResult<()> {
+fn divide(
+    py: Python<'_>,
+    batch: &mut PyBatch,
+    parts: &mut [PyBatch],
+    shards: Shards,
+) -> PyResult<()> {
     let keys = batch.take_keys(py).unwrap_or_else(|| PyList::empty(py));
     let values = batch.take_values(py);
     let times = batch.times.take();
@@ -114,7 +124,7 @@ fn divide(py: Python<'_>, batch: &mut PyBatch, parts: &mut [PyBatch]) -> PyResul
     lists.resize_with(workers, Default::default);
     let mut split_times: Vec<Vec<Timed<()>>> = vec![Vec::new(); workers];
     for (at, (key, value)) in keys.iter().zip(values.iter()).enumerate() {
-        let to = worker_of(shard(stable_hash(&key)?), workers);
+        let to = shards.worker(stable_hash(&key)?, workers);
         lists[to][0].push(key);
         lists[to][1].push(value);
         split_times[to].extend(times.as_ref().map(|times| times[at]));

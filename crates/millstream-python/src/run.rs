@@ -11,6 +11,7 @@ use std::time::Duration;
 use millstream_flow::checkpoint::Crash;
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
+use millstream_flow::key::Shards;
 use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
@@ -22,6 +23,7 @@ use crate::gil;
 use crate::logs;
 use crate::observer::Observer;
 use crate::rehearsal::Rehearsal;
+use crate::replica::ServedAt;
 use crate::report::Report;
 use crate::stopper::Stopper;
 
@@ -37,6 +39,8 @@ pub(crate) struct Saving {
     drop: Vec<String>,
     crash: Option<Moment>,
     fresh: bool,
+    replica: Option<ServedAt>,
+    commit_on_replica: bool,
 }
 
 /// The point at which a test crashes the run: after a commit, or at a named moment of it.
@@ -64,8 +68,9 @@ impl Moment {
 }
 
 impl Saving {
-    fn recovery(self, py: Python<'_>) -> PyResult<Recovery> {
+    fn recovery(self, py: Python<'_>, stopper: Option<&Bound<'_, Stopper>>) -> PyResult<Recovery> {
         let mut recovery = Recovery::new(&self.dir)
+            .commit_on_replica(self.commit_on_replica)
             .epoch(Duration::try_from_secs_f64(self.epoch)?)
             .sync(self.sync);
         for step in &self.drop {
@@ -73,6 +78,9 @@ impl Saving {
         }
         if self.fresh {
             recovery = recovery.fresh();
+        }
+        if let (Some(served), Some(stopper)) = (self.replica, stopper) {
+            recovery = recovery.replica(served.replica(stopper)?);
         }
         match self.crash {
             Some(at) => Ok(recovery.crash(at.read(py)?)),
@@ -83,7 +91,7 @@ impl Saving {
 
 /// Runs `flow` to its end.
 #[pyfunction]
-#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None))]
+#[pyo3(signature = (flow, workers, spin, on_metrics, metrics_interval, clock, recovery, stopper, rehearsal, cluster, observer=None, shards=None))]
 #[expect(
     clippy::too_many_arguments,
     reason = "they are those of ms.run, which checks and names them"
@@ -100,18 +108,21 @@ pub(crate) fn run(
     rehearsal: Option<&Bound<'_, Rehearsal>>,
     cluster: Option<Place>,
     observer: Option<&Bound<'_, Observer>>,
+    shards: Option<usize>,
 ) -> PyResult<Report> {
     let py = flow.py();
     let interval = Duration::try_from_secs_f64(metrics_interval)?;
+    let publish = on_metrics.as_ref().map(|_| interval);
     let options = Options {
         rehearsal: rehearsal.map(|rehearsal| Arc::clone(&rehearsal.get().engine)),
         cluster: cluster.map(|place| place.cluster(stopper)).transpose()?,
+        shards: checked_shards(py, shards)?,
         ..options(
             py,
             (workers, spin),
-            on_metrics.as_ref().map(|_| interval),
+            publish,
             clock,
-            recovery,
+            (recovery, Some(stopper)),
         )?
     };
     logs::refresh(py)?;
@@ -149,14 +160,22 @@ pub(crate) fn run(
     match (raised, ended) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => Err(to_python(py, error)),
-        (None, Ok(report)) => {
-            let report = Report::new(report);
-            if let Some(call) = on_metrics {
-                call.call1((report.clone(),))?;
-            }
-            Ok(report)
-        }
+        (None, Ok(report)) => with_last_call(Report::new(report), on_metrics.as_ref()),
     }
+}
+
+/// The report at the end, with which `call` is called last.
+fn with_last_call(report: Report, call: Option<&Bound<'_, PyAny>>) -> PyResult<Report> {
+    if let Some(call) = call {
+        call.call1((report.clone(),))?;
+    }
+    Ok(report)
+}
+
+/// The number of shards, if one was given.
+fn checked_shards(py: Python<'_>, count: Option<usize>) -> PyResult<Option<Shards>> {
+    let shards = count.map(Shards::new).transpose();
+    shards.map_err(|error| to_python(py, error))
 }
 
 /// Starts a flow, and shows it if it has a page.
@@ -184,7 +203,7 @@ fn options(
     (workers, spin): (usize, bool),
     publish: Option<Duration>,
     clock: Option<&Bound<'_, VirtualClock>>,
-    recovery: Option<Saving>,
+    (recovery, stopper): (Option<Saving>, Option<&Bound<'_, Stopper>>),
 ) -> PyResult<Options> {
     let nothing: millstream_flow::run::OnMetrics = Arc::new(|_| {});
     Ok(Options {
@@ -196,7 +215,9 @@ fn options(
         release: Some(gil::around_wait()),
         signals: false,
         traceback: Some(Arc::new(traceback)),
-        recovery: recovery.map(|saving| saving.recovery(py)).transpose()?,
+        recovery: recovery
+            .map(|saving| saving.recovery(py, stopper))
+            .transpose()?,
         clock: clock.map(|clock| -> Arc<dyn Clock> { Arc::new(clock.get().clock.clone()) }),
         rehearsal: None,
         ..Options::default()
@@ -269,7 +290,7 @@ pub(crate) fn start(
     observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Handle> {
     let py = flow.py();
-    let options = options(py, (workers, spin), Some(PUBLISH), clock, recovery)?;
+    let options = options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?;
     let engine = flow.get().engine.clone();
     let running = begin(py, &engine, options, observer)?;
     Ok(Handle {

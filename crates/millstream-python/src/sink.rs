@@ -142,6 +142,13 @@ impl Sink<PyBatch> for NamedSink {
             AnySink::List(_) | AnySink::Object(_) => None,
         }
     }
+    fn in_one_process(&self) -> bool {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().in_one_process(),
+            AnySink::Keyed(sink) => sink.engine().in_one_process(),
+            AnySink::List(_) | AnySink::Object(_) => false,
+        }
+    }
     fn output(&self, recovery: bool) -> Option<Output> {
         match &self.sink {
             AnySink::Bytes(sink) => sink.engine().output(recovery),

@@ -21,6 +21,12 @@ impl Stopper {
         held.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Whether a signal has asked this process to stop; Python's handlers of signals run meanwhile.
+    pub(crate) fn was_asked(&self, py: Python<'_>) -> bool {
+        // A handler that raises has noted the request: the second signal ends the wait as the first does.
+        py.check_signals().is_err() || self.is_stopped()
+    }
+
     /// Calls `on_start`: the flow runs.
     pub(crate) fn note_start(&self, py: Python<'_>) -> PyResult<()> {
         let call = self.on_start.as_ref().map(|call| call.call0(py));

@@ -137,6 +137,15 @@ pub enum ReplicationError {
         /// Its term.
         term: u64,
     },
+    /// A copy has records that count, and that the leader does not have.
+    #[error("{}: the leader lacks records from {from} on that this copy has and that were committed: it is an older state, or another one; \
+             follow it into a new directory, or start from this copy", path.display())]
+    Ahead {
+        /// The copy.
+        path: PathBuf,
+        /// The first of these records.
+        from: u64,
+    },
     /// Another process appends to the journal.
     #[error("{}: {who} to it; stop that first", path.display())]
     InUse {

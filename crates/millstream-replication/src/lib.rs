@@ -37,11 +37,15 @@ mod error;
 mod followers;
 #[cfg(feature = "link")]
 mod link;
+#[cfg(feature = "flow")]
+mod replica;
 
 pub use error::{Reason, ReplicationError};
 pub use followers::Followers;
 #[cfg(feature = "link")]
 pub use link::{
-    FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Promoted, Rejoin, RejoinOptions,
-    Secret, ServeOptions, follow, promote, serve, with_companions,
+    FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin,
+    RejoinOptions, Secret, ServeOptions, follow, promote, serve, serve_open, with_companions,
 };
+#[cfg(feature = "flow")]
+pub use replica::StateReplica;

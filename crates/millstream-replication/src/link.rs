@@ -14,6 +14,7 @@ mod history;
 mod incoming;
 mod leader;
 mod message;
+mod mirror;
 mod notify;
 mod promote;
 mod rejoin;
@@ -34,9 +35,10 @@ use crate::{error, followers};
 
 pub use follow::{FollowOptions, Followed, follow};
 pub use millstream_link::{CallerTls as FollowerTls, ListenerTls as LeaderTls, Secret};
+pub use mirror::Mirror;
 pub use promote::{Promoted, promote};
 pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
-pub use serve::{ServeOptions, serve};
+pub use serve::{ServeOptions, serve, serve_open};
 pub use served::with_companions;
 
 /// After this many heartbeats of silence the other side is considered dead.

@@ -532,7 +532,7 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
             self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"), self._timed
         )
 
-    def sink(self, name: str, sink: AnySink[tuple[K_co, V_co]]) -> None:
+    def sink(self, name: str, sink: AnySink[tuple[K_co, V_co]], gather: bool = False) -> None:
         """Ends the stream in a sink, which receives pairs of key and value.
 
         Args:
@@ -540,6 +540,8 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
                 it.
             sink: a sink of ``ms.tcp``, ``ms.files``, ``ms.journals`` or ``ms.queues``, one of
                 :func:`millstream.sink`, a list, or a :class:`millstream.Sink`.
+            gather: whether one worker writes the output of all: the first one of process 0, to which the
+                others send their items. So the processes of a flow write one file.
 
         Raises:
             FlowUsageError: the name is empty or used twice, or ``sink`` is no sink.
@@ -552,4 +554,4 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
             >>> out
             [(1, 'a')]
         """
-        self.items().sink(name, sink)
+        self.items().sink(name, sink, gather)

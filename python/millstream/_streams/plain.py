@@ -541,7 +541,7 @@ class PlainVerbs(PlainBase[T_co]):
         """
         return self._new_stream(debug(self._pipe, label, to), self._timed)
 
-    def sink(self, name: str, sink: AnySink[T_co]) -> None:
+    def sink(self, name: str, sink: AnySink[T_co], gather: bool = False) -> None:
         """Ends the stream in a sink. A stream may have several sinks.
 
         Args:
@@ -549,6 +549,8 @@ class PlainVerbs(PlainBase[T_co]):
                 it.
             sink: a sink of ``ms.tcp``, ``ms.files``, ``ms.journals`` or ``ms.queues``, one of
                 :func:`millstream.sink`, a list, or a :class:`millstream.Sink`.
+            gather: whether one worker writes the output of all: the first one of process 0, to which the
+                others send their items. So the processes of a flow write one file.
 
         Raises:
             FlowUsageError: the name is empty or used twice, or ``sink`` is no sink.
@@ -563,4 +565,4 @@ class PlainVerbs(PlainBase[T_co]):
         """
         if not name:
             raise FlowUsageError("a sink needs a name")
-        self._pipe.sink(name, sink)
+        self._pipe.sink(name, sink, gather)

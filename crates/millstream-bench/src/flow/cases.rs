@@ -38,7 +38,7 @@ pub(super) fn swallow<T: Clone + Send + 'static>(stream: &Stream<T>) {
 }
 
 /// A step that costs about a microsecond of CPU: a hundred rounds of a mixing function.
-pub(super) fn costly(n: u64) -> u64 {
+pub(crate) fn costly(n: u64) -> u64 {
     (0..400u64).fold(n, |x, round| {
         let x = (x ^ round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         x ^ (x >> 29)

@@ -10,6 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod cluster;
 mod flow;
 mod http;
 mod journal;

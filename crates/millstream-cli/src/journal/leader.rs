@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Leader, String> {
 }
 
 /// `HOST:PORT`.
-pub(super) fn parse_address(text: &str) -> Result<(String, u16), String> {
+pub(crate) fn parse_address(text: &str) -> Result<(String, u16), String> {
     let (host, port) = address::parts(text)?;
     Ok((host.to_owned(), port))
 }
@@ -65,7 +65,7 @@ impl Leader {
 
 /// How this machine and a leader authenticate each other.
 #[derive(clap::Args, Debug)]
-pub(super) struct Trust {
+pub(crate) struct Trust {
     /// A file with the secret of the leader, which both sides prove to each other over TLS.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -88,7 +88,7 @@ impl Trust {
     ///
     /// # Errors
     /// The file of the secret cannot be read.
-    pub(super) fn read(self) -> Result<(Option<Secret>, Option<FollowerTls>), ReplicationError> {
+    pub(crate) fn read(self) -> Result<(Option<Secret>, Option<FollowerTls>), ReplicationError> {
         let secret = self.secret_file.as_deref().map(Secret::read).transpose()?;
         let certificate = self.tls_cert.zip(self.tls_key);
         let tls = self.tls_ca.map(|authorities| FollowerTls {

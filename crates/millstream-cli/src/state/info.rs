@@ -31,6 +31,8 @@ struct Report {
     epoch: u64,
     committed: String,
     workers: usize,
+    /// The shards into which keys are divided.
+    shards: usize,
     /// True when the flow had come to its end.
     finished: bool,
     /// Of the records that count.
@@ -165,6 +167,7 @@ impl Report {
             epoch: commit.epoch,
             committed: moment::show(commit.time_ns.max(0) as u64),
             workers: commit.workers,
+            shards: commit.shards.count(),
             finished: commit.finished,
             bytes: state.parts.iter().map(Saved::bytes).sum(),
             processes: state.parts.iter().filter_map(Process::of).collect(),
@@ -190,8 +193,9 @@ impl std::fmt::Display for Report {
         )?;
         write!(
             f,
-            "size       {} of records that count",
-            ByteSize(self.bytes)
+            "size       {} of records that count, keys in {} shards",
+            ByteSize(self.bytes),
+            self.shards
         )?;
         for process in &self.processes {
             let Process {

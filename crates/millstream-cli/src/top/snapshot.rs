@@ -11,6 +11,9 @@ pub(super) struct Snapshot {
     pub(super) bottleneck: Option<Bottleneck>,
     pub(super) steps: Vec<Step>,
     pub(super) workers: Vec<Worker>,
+    /// Of a run of several processes, on the page of process 0.
+    #[serde(default)]
+    pub(super) processes: Vec<Process>,
     pub(super) sources: Vec<Source>,
     pub(super) sinks: Vec<Outbox>,
     pub(super) epochs: Option<Epochs>,
@@ -44,6 +47,16 @@ pub(super) struct Ages {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Worker {
     pub(super) busy: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Process {
+    pub(super) process: usize,
+    pub(super) state: String,
+    pub(super) silent_seconds: f64,
+    pub(super) busy: f64,
+    pub(super) read_rate: f64,
+    pub(super) in_flight_items: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

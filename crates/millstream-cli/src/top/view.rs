@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, Wrap};
 
-use super::snapshot::{Snapshot, Source, Step};
+use super::snapshot::{Process, Snapshot, Source, Step};
 use crate::report::human;
 
 const HEAD: [&str; 11] = [
@@ -119,9 +119,34 @@ fn source_line(source: &Source) -> Option<String> {
     (!parts.is_empty()).then_some(line)
 }
 
+fn process_line(process: &Process) -> String {
+    let Process {
+        process: number,
+        state,
+        silent_seconds,
+        busy,
+        read_rate,
+        in_flight_items,
+    } = process;
+    let state = plain(state);
+    match state.as_str() {
+        "unknown" => format!("process {number}: no news, it has no page"),
+        "lost" => format!(
+            "process {number}: lost, no news for {}",
+            time(*silent_seconds)
+        ),
+        _ => format!(
+            "process {number}: {state}, {} items/s read, busiest worker {:.0}%, {in_flight_items} items in flight",
+            human(*read_rate).trim_end(),
+            busy * 100.0
+        ),
+    }
+}
+
 /// The lines after the table of steps.
 fn others(snapshot: &Snapshot) -> Vec<String> {
-    let mut lines: Vec<String> = snapshot.sources.iter().filter_map(source_line).collect();
+    let mut lines: Vec<String> = snapshot.processes.iter().map(process_line).collect();
+    lines.extend(snapshot.sources.iter().filter_map(source_line));
     for outbox in &snapshot.sinks {
         lines.push(format!(
             "outbox of {}: {} records wait, the oldest for {}; {} retries",
@@ -257,6 +282,32 @@ epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.
             words.iter().map(|line| line.join(" ")).collect::<Vec<_>>()
         };
         assert_eq!(squeezed(&text), squeezed(expected));
+    }
+
+    #[test]
+    fn processes_have_a_line_each() {
+        let mut snapshot = snapshot();
+        let process = |process, state: &str| Process {
+            process,
+            state: state.to_owned(),
+            silent_seconds: 7.0,
+            busy: 0.5,
+            read_rate: 1200.0,
+            in_flight_items: 3,
+        };
+        snapshot.processes = vec![
+            process(0, "running"),
+            process(1, "lost"),
+            process(2, "unknown"),
+        ];
+        let text = text(&snapshot);
+        for line in [
+            "process 0: running, 1200 items/s read, busiest worker 50%, 3 items in flight",
+            "process 1: lost, no news for 7.0 s",
+            "process 2: no news, it has no page",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream_flow::cluster::{HandledLoad, Link, Member, Raise};
+use millstream_flow::cluster::{HandledLoad, Link, Member, Raise, Status};
 use millstream_link::{LinkError, ReadOutcome, Stream};
 
 use super::hub::{Hub, MadeLink};
@@ -191,6 +191,10 @@ impl Member for MemberOfRun {
 
     fn handled(&self, handled: &[HandledLoad]) {
         self.0.notice(Notice::Handled(handled.to_vec()));
+    }
+
+    fn status(&self, status: Status) {
+        self.0.notice(Notice::Status(status));
     }
 
     fn stop(&self) {

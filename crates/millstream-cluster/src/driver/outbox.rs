@@ -19,8 +19,12 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct Pending {
     bytes: Vec<u8>,
-    /// Sums that replace earlier ones: a link that stalls does not collect them.
-    handled: BTreeMap<(usize, usize), HandledLoad>,
+    /// Sums that replace earlier ones: a link that stalls does not collect them. With the number at which each was added: what
+    /// a load says of its whole process counts until the next load of any worker of that process.
+    handled: BTreeMap<(usize, usize), (u64, HandledLoad)>,
+    added: u64,
+    /// How this process is doing: the latest only, for the same reason.
+    status: Option<Message>,
     run: u64,
     /// The sender is in a write.
     sends: bool,
@@ -37,14 +41,17 @@ impl Outbox {
         if pending.closing || pending.ended {
             return;
         }
-        if let Body::Handled(loads) = message.body {
-            pending.run = message.run;
-            let loads = loads.into_iter();
-            pending
-                .handled
-                .extend(loads.map(|load| ((load.sender, load.worker), load)));
-        } else {
-            encode(&message, &mut pending.bytes);
+        match message.body {
+            Body::Handled(loads) => {
+                pending.run = message.run;
+                for load in loads {
+                    pending.added += 1;
+                    let last = (pending.added, load);
+                    pending.handled.insert((load.sender, load.worker), last);
+                }
+            }
+            Body::Status(ref status) if !status.last => pending.status = Some(message),
+            _ => encode(&message, &mut pending.bytes),
         }
         self.changed.notify_all();
     }
@@ -107,14 +114,20 @@ impl Outbox {
 
 impl Pending {
     fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.handled.is_empty()
+        self.bytes.is_empty() && self.handled.is_empty() && self.status.is_none()
     }
 
     fn take(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        let mut bytes = Vec::new();
+        // It is older than the last messages of a process.
+        if let Some(status) = self.status.take() {
+            encode(&status, &mut bytes);
+        }
+        bytes.append(&mut self.bytes);
         if !self.handled.is_empty() {
-            let loads = std::mem::take(&mut self.handled).into_values().collect();
-            let body = Body::Handled(loads);
+            let mut loads: Vec<_> = std::mem::take(&mut self.handled).into_values().collect();
+            loads.sort_unstable_by_key(|(number, _)| *number);
+            let body = Body::Handled(loads.into_iter().map(|(_, load)| load).collect());
             let run = self.run;
             encode(&Message { run, body }, &mut bytes);
         }
@@ -127,4 +140,35 @@ fn encode(message: &Message, out: &mut Vec<u8>) {
     let at = frames::begin(out, kind);
     out.extend_from_slice(&payload);
     frames::end(out, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_load_of_a_process_is_sent_last() {
+        let load = |worker, items, congested| HandledLoad {
+            sender: 0,
+            worker,
+            weight: items,
+            items,
+            turn_items: 1,
+            in_flight_items_max: 1,
+            congested,
+            outbox_full: false,
+        };
+        let outbox = Outbox::default();
+        for loads in [
+            vec![load(2, 1, true), load(3, 1, true)],
+            vec![load(2, 2, false)],
+        ] {
+            let body = Body::Handled(loads);
+            outbox.push(Message { run: 7, body });
+        }
+        let mut expected = Vec::new();
+        let body = Body::Handled(vec![load(3, 1, true), load(2, 2, false)]);
+        encode(&Message { run: 7, body }, &mut expected);
+        assert_eq!(outbox.lock().take(), expected);
+    }
 }

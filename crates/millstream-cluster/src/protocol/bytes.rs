@@ -20,8 +20,12 @@ impl Writer {
     }
 
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
-        self.u64(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
+        self.bytes(text.as_bytes())
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.u64(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
         self
     }
 
@@ -76,15 +80,15 @@ impl<'a> Fields<'a> {
         usize::try_from(self.u64()?).map_err(|_| malformed())
     }
 
-    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], LinkError> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], LinkError> {
+        let count = self.size()?;
         let (field, rest) = self.0.split_at_checked(count).ok_or_else(malformed)?;
         self.0 = rest;
         Ok(field)
     }
 
     pub(super) fn text(&mut self) -> Result<String, LinkError> {
-        let length = self.size()?;
-        let text = std::str::from_utf8(self.bytes(length)?).map_err(|_| malformed())?;
+        let text = std::str::from_utf8(self.bytes()?).map_err(|_| malformed())?;
         Ok(text.to_owned())
     }
 

@@ -175,24 +175,13 @@ impl Coordinator {
                 let last = self.last;
                 return self.send_all(&Body::Committed { epoch, last });
             }
-            Notice::Built => Body::Built,
-            Notice::Drained { has_input } => Body::Drained { has_input },
-            Notice::Prepared {
-                epoch,
-                changed,
-                last,
-            } => Body::Prepared {
-                epoch,
-                changed,
-                last,
-            },
-            Notice::Handled(loads) => Body::Handled(loads),
-            Notice::Stop => Body::Stop,
-            Notice::Failed(cause) => Body::Failed { cause },
-            Notice::Lost { process, cause } => Body::Lost { process, cause },
-            Notice::Ended => Body::Ended,
+            // It is for this process.
+            Notice::Status(_) => return,
+            report => report.for_process_0(),
         };
-        self.reported(0, body, now_ms);
+        if let Some(body) = body {
+            self.reported(0, body, now_ms);
+        }
     }
 
     /// Time has passed.
@@ -211,9 +200,8 @@ impl Coordinator {
             };
             let connection = line.connection;
             if line.is_silent(now_ms, &self.times) {
-                let waited_ms = self.times.dead_after_ms;
                 self.outputs.push_back(Output::Close(connection));
-                let cause = format!("nothing was received from it for {waited_ms} ms");
+                let cause = self.times.silence("process 0");
                 self.lost(connection, &cause, now_ms);
             } else if line.needs_heartbeat(now_ms, &self.times) {
                 line.sent(now_ms);
@@ -353,6 +341,7 @@ impl Coordinator {
                 Err(cause) => self.die(process, cause),
             },
             Body::Handled(loads) => self.relay(loads),
+            Body::Status(status) => self.event(Event::Status { process, status }),
             Body::Stop => self.stop(),
             Body::Failed { cause } => self.die(process, cause),
             Body::Lost { process: of, .. } if of >= self.peers.len() => {}

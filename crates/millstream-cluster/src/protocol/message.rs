@@ -11,13 +11,13 @@
 //! # Ok::<(), millstream_link::LinkError>(())
 //! ```
 
-use millstream_flow::cluster::{HandledLoad, Offer, Raise, StateOffer};
+use millstream_flow::cluster::{HandledLoad, Offer, Raise, StateOffer, Status};
 use millstream_link::{FrameKind, LinkError};
 
 use super::bytes::{Fields, Writer, malformed};
 
 /// The version of the protocol. Processes of different versions do not join.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest payload after authentication: the graph and the partitions of a large flow.
 pub const PAYLOAD_MAX: usize = 16 << 20;
 /// The longest cause of a death that is passed on, in bytes.
@@ -67,17 +67,19 @@ pub enum Kind {
     Lost = 19,
     /// See [`Body`].
     Ended = 20,
+    /// See [`Body`].
+    Status = 21,
 }
 
 impl FrameKind for Kind {
     fn of(byte: u8) -> Option<Self> {
         use Kind::{
             Alive, Built, Call, Challenge, Committed, Died, Drained, Ended, Failed, Go, Handled,
-            Hello, Lost, Offer, Prepared, Raise, Refused, Start, Stop, Welcome,
+            Hello, Lost, Offer, Prepared, Raise, Refused, Start, Status, Stop, Welcome,
         };
         let all = [
             Hello, Challenge, Call, Welcome, Refused, Offer, Start, Alive, Built, Go, Drained,
-            Raise, Prepared, Committed, Handled, Stop, Failed, Died, Lost, Ended,
+            Raise, Prepared, Committed, Handled, Stop, Failed, Died, Lost, Ended, Status,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -154,6 +156,8 @@ pub enum Body {
     },
     /// To process 0, which passes it to the senders: what workers have handled.
     Handled(Vec<HandledLoad>),
+    /// To process 0: how this process is doing.
+    Status(Status),
     /// A process was asked to stop.
     Stop,
     /// To process 0: this process has failed.
@@ -248,6 +252,10 @@ fn put(body: &Body, out: &mut Writer) -> Kind {
             out.list(loads, put_load);
             Kind::Handled
         }
+        Body::Status(status) => {
+            out.u8(u8::from(status.last)).bytes(&status.bytes);
+            Kind::Status
+        }
         Body::Stop => Kind::Stop,
         Body::Failed { cause } => {
             out.text(shortened(cause));
@@ -301,6 +309,10 @@ fn get(kind: Kind, fields: &mut Fields<'_>) -> Result<Body, LinkError> {
             last: fields.flag()?,
         },
         Kind::Handled => Body::Handled(fields.list(get_load)?),
+        Kind::Status => Body::Status(Status {
+            last: fields.flag()?,
+            bytes: fields.bytes()?.to_vec(),
+        }),
         Kind::Stop => Body::Stop,
         Kind::Failed => Body::Failed {
             cause: fields.text()?,
@@ -446,6 +458,10 @@ mod tests {
                 last: true,
             },
             Body::Handled(vec![load, load]),
+            Body::Status(Status {
+                last: true,
+                bytes: vec![1, 2, 3],
+            }),
             Body::Stop,
             Body::Failed { cause: cause() },
             Body::Died {

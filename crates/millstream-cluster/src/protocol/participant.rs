@@ -111,29 +111,13 @@ impl Participant {
             return;
         }
         let body = match notice {
-            Notice::Built => Body::Built,
-            Notice::Drained { has_input } => Body::Drained { has_input },
-            Notice::Prepared {
-                epoch,
-                changed,
-                last,
-            } => Body::Prepared {
-                epoch,
-                changed,
-                last,
-            },
-            Notice::Handled(loads) => Body::Handled(loads),
-            Notice::Stop => Body::Stop,
-            Notice::Failed(cause) => Body::Failed { cause },
-            Notice::Lost { process, cause } if !self.ended => Body::Lost { process, cause },
-            Notice::Ended => {
-                self.ended = true;
-                Body::Ended
-            }
-            // Process 0 alone raises and commits.
-            Notice::Raise(_) | Notice::Committed(_) | Notice::Lost { .. } => return,
+            Notice::Lost { .. } if self.ended => None,
+            report => report.for_process_0(),
         };
-        self.send(body);
+        if let Some(body) = body {
+            self.ended |= body == Body::Ended;
+            self.send(body);
+        }
     }
 
     /// Time has passed.
@@ -143,8 +127,8 @@ impl Participant {
             return;
         };
         if line.is_silent(now_ms, &self.times) {
-            let (connection, waited_ms) = (line.connection, self.times.dead_after_ms);
-            let cause = format!("nothing was received from it for {waited_ms} ms");
+            let connection = line.connection;
+            let cause = self.times.silence("this process");
             self.notice(Notice::Lost {
                 process: 0,
                 cause: cause.clone(),

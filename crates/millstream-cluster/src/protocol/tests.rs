@@ -117,7 +117,7 @@ fn silence_is_death_and_an_own_pause_is_not() {
     zero.tick(10_201);
     let (process, cause, _) = death(&mut zero).unwrap();
     assert!(
-        process == 2 && cause.contains("nothing was received"),
+        process == 2 && cause.contains("process 0 received nothing"),
         "{cause}"
     );
     let mut paused = running();

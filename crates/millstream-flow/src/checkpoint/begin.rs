@@ -1,18 +1,21 @@
 //! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back to it.
 
 use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
 
 use super::Recovery;
-use super::division::{check_division, clear_stopped};
+use super::division::{check_division, check_gathered, clear_stopped, write_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
+use super::replica::Replicated;
 use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
-use super::store::Store;
+use super::store::{Store, failed};
 use crate::cluster::{Event, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
 
@@ -25,6 +28,8 @@ pub(crate) struct FlowParts<'a> {
     pub(crate) sources: &'a Sources,
     pub(crate) sinks: &'a Sinks,
     pub(crate) codecs: &'a Codecs,
+    /// The number of shards that the run was asked for.
+    pub(crate) shards: Option<Shards>,
 }
 
 /// The state with which a run with a state directory begins.
@@ -37,13 +42,15 @@ pub(crate) struct ResumedRun {
     pub(crate) base: u64,
     /// The run of several processes, which has committed an epoch already.
     pub(crate) joined: Option<Joined>,
+    /// The state as it is served to other machines.
+    pub(crate) replicated: Option<Replicated>,
 }
 
 /// How a run of several processes begins.
 pub(crate) struct ClusterStart<'a> {
     pub(crate) membership: Membership,
     /// Meets the other processes.
-    pub(crate) join: &'a dyn Fn(StateOffer) -> Result<Option<Joined>, FlowError>,
+    pub(crate) join: &'a dyn Fn(StateOffer, Shards) -> Result<Option<Joined>, FlowError>,
     /// Stops this process, as another one was asked to stop.
     pub(crate) stop: &'a dyn Fn(),
 }
@@ -63,8 +70,9 @@ pub(crate) fn resume(
     cluster: Option<&ClusterStart<'_>>,
 ) -> Result<ResumedRun, FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
-    let (store, joined) = open(options, workers, cluster)?;
+    let (store, shards, joined) = open(options, parts.shards, workers, cluster)?;
     let mut start = Start::new(store);
+    start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
     let division = match (membership, &joined) {
         (Some(membership), Some(joined)) => Some(divide(
@@ -78,12 +86,20 @@ pub(crate) fn resume(
         _ => None,
     };
     start.has_changes |= match (&division, &start.commit.division) {
-        (Some(now), Some(before)) => now.partitions != before.partitions,
+        (Some(now), Some(before)) => {
+            (&now.partitions, &now.read_by_first) != (&before.partitions, &before.read_by_first)
+        }
         (now, before) => now.is_some() != before.is_some(),
     };
     start.commit.division = division;
     let all_workers = workers * membership.map_or(1, |membership| membership.processes);
-    let recordings = begin(parts, &start.commit, options, (all_workers, time_ns))?;
+    let recordings = begin(
+        parts,
+        &start.commit,
+        options,
+        membership,
+        (all_workers, time_ns),
+    )?;
     // A sink that has resumed has one state, whatever each worker had prepared.
     let sinks = parts.sinks.resume(parts.nodes, &start.commit)?;
     // The initial state of a sink that is new in the flow must be committed before the sink is written to.
@@ -91,57 +107,109 @@ pub(crate) fn resume(
     start.has_changes |= sinks.iter().any(is_new);
     start.commit.sinks = sinks;
     let moved = !start.is_first && workers != start.commit.workers;
+    let open = recordings.iter();
+    let open: Vec<_> = open.filter_map(|(_, it)| it.journal()).collect();
+    let replica = (options.replica.as_ref(), options.commit_on_replica);
+    start.replicated = Replicated::begin(replica, membership, &start.store, &open)?;
     start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
-    let Start {
-        mut store,
-        mut commit,
-        ..
-    } = start;
-    let ends_here = commit.notify_pending && joined.is_none();
-    if commit.notify_pending {
-        notify_sources(&recordings, parts.nodes, &commit)?;
-        commit.notify_pending = false;
-        store.commit(Vec::new(), &commit)?;
+    let mut resumed = start.finish(parts, options, recordings, joined)?;
+    resumed.resume.moved = moved;
+    Ok(resumed)
+}
+
+impl Start {
+    /// The state with which the workers begin: what the run before could not do after its last commit is done.
+    fn finish(
+        self,
+        parts: &FlowParts<'_>,
+        options: &Recovery,
+        recordings: Recordings,
+        joined: Option<Joined>,
+    ) -> Result<ResumedRun, FlowError> {
+        let Start {
+            mut store,
+            mut commit,
+            replicated,
+            ..
+        } = self;
+        let ends_here = commit.notify_pending && joined.is_none();
+        if commit.notify_pending {
+            notify_sources(&recordings, parts.nodes, &commit)?;
+            commit.notify_pending = false;
+            store.commit(Vec::new(), &commit)?;
+        }
+        if ends_here {
+            write_stopped(&options.dir, commit.epoch)?;
+        }
+        let codecs = parts.codecs.clone();
+        let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
+        let base = joined
+            .as_ref()
+            .map_or(commit.epoch, |joined| joined.epoch + 1);
+        (resume.epoch, resume.ends_here) = (base, ends_here);
+        resume.lockstep = options.epoch.is_zero();
+        Ok(ResumedRun {
+            store,
+            resume,
+            commit,
+            recordings,
+            base,
+            joined,
+            replicated,
+        })
     }
-    let codecs = parts.codecs.clone();
-    let mut resume = Resume::of_commit(&commit, store.saved().clone(), codecs);
-    let base = joined
-        .as_ref()
-        .map_or(commit.epoch, |joined| joined.epoch + 1);
-    (resume.epoch, resume.ends_here, resume.moved) = (base, ends_here, moved);
-    resume.lockstep = options.epoch.is_zero();
-    Ok(ResumedRun {
-        store,
-        resume,
-        commit,
-        recordings,
-        base,
-        joined,
-    })
 }
 
 /// Opens the state directory and meets the other processes, if there are some: only then it is known whether what is
 /// prepared was committed. Nothing in a directory of another division is changed.
 fn open(
     options: &Recovery,
+    shards: Option<Shards>,
     workers: usize,
     cluster: Option<&ClusterStart<'_>>,
-) -> Result<(Store, Option<Joined>), FlowError> {
+) -> Result<(Store, Shards, Option<Joined>), FlowError> {
     let membership = cluster.map(|cluster| cluster.membership);
     let opened = Opened::open(&options.dir, options.sync)?;
     for commit in [opened.commit(), opened.prepared()].into_iter().flatten() {
         check_division(&options.dir, commit, membership, workers)?;
     }
+    let kept = opened.commit().or(opened.prepared());
+    let shards = choose(options, kept.map(|commit| commit.shards), shards)?;
+    shards.check_workers(workers * membership.map_or(1, |membership| membership.processes))?;
     let Some(cluster) = cluster else {
-        return Ok((opened.truncate()?, None));
+        let store = opened.truncate()?;
+        clear_stopped(&options.dir)?;
+        return Ok((store, shards, None));
     };
-    let joined = (cluster.join)(opened.offer())?;
+    let joined = (cluster.join)(opened.offer(), shards)?;
     let store = match &joined {
         Some(joined) if joined.keeps_prepared => opened.keep()?,
         _ => opened.truncate()?,
     };
     clear_stopped(&options.dir)?;
-    Ok((store, joined))
+    Ok((store, shards, joined))
+}
+
+/// The number of shards: that of the state, or for a state that begins the one that was asked for.
+fn choose(
+    options: &Recovery,
+    kept: Option<Shards>,
+    asked: Option<Shards>,
+) -> Result<Shards, FlowError> {
+    match (kept, asked) {
+        (Some(kept), Some(asked)) if kept != asked && !options.fresh => Err(FlowError::State {
+            path: options.dir.clone(),
+            cause: format!(
+                "its keys are divided into {} shards since its first start, and --shards {} asks for others; leave that out, or start \
+                 from scratch with --fresh",
+                kept.count(),
+                asked.count()
+            )
+            .into(),
+        }),
+        (Some(kept), None) => Ok(kept),
+        (_, asked) => Ok(asked.unwrap_or_default()),
+    }
 }
 
 /// A run before its first commit.
@@ -152,6 +220,7 @@ struct Start {
     /// Whether something must be committed before any input is read.
     has_changes: bool,
     changes: Vec<Vec<u8>>,
+    replicated: Option<Replicated>,
 }
 
 impl Start {
@@ -163,6 +232,7 @@ impl Start {
             is_first,
             has_changes: is_first,
             changes: Vec::new(),
+            replicated: None,
             store,
         }
     }
@@ -181,13 +251,18 @@ impl Start {
         if commit.is_new_division() {
             self.has_changes = true;
             let process = commit.division.as_ref().map(|division| division.process);
-            commit.take_outputs(process, |sink| parts.sinks.scope(parts.nodes, sink));
+            commit.take_outputs(process, |sink| parts.sinks.ownership(parts.nodes, sink));
         }
         for step in &options.drop {
             self.changes.push(record::drop_step(step));
             forget(commit, step);
         }
         check(flow, parts, &self.store, commit, options)?;
+        if commit.division.is_some() && !options.fresh {
+            let ownership = |sink: &str| parts.sinks.ownership(parts.nodes, sink);
+            let checked = check_gathered(commit, ownership);
+            checked.map_err(|cause| failed(&options.dir, cause))?;
+        }
         if options.fresh {
             let dropped = forget_all(commit, self.store.saved().steps());
             self.changes.extend(dropped);
@@ -215,6 +290,9 @@ impl Start {
             _ if self.has_changes => {
                 self.store.commit(changes, &next)?;
                 self.commit = next;
+                if let Some(replicated) = &mut self.replicated {
+                    replicated.wait_at_start(self.commit.epoch, 0, &mut || Ok(()))?;
+                }
             }
             _ => {}
         }
@@ -232,6 +310,7 @@ impl Start {
         let epoch = next.epoch;
         if self.has_changes {
             self.store.prepare(changes, &next)?;
+            self.await_replica(cluster, joined, epoch)?;
         }
         joined.member.prepared(epoch, self.has_changes, false);
         loop {
@@ -241,6 +320,7 @@ impl Start {
                         next.note_changes(&changed);
                         self.store.commit_prepared(&next, true)?;
                         self.commit = next;
+                        self.await_replica(cluster, joined, epoch)?;
                     }
                     joined.member.committed(epoch);
                     return Ok(());
@@ -252,20 +332,47 @@ impl Start {
                     }
                     return Ok(());
                 }
-                Ok(Event::Stop) => (cluster.stop)(),
-                Ok(Event::Died { process, cause }) => {
-                    return Err(FlowError::Lost { process, cause });
-                }
                 // Nothing else happens before the first epoch is committed.
-                Ok(_) => {}
-                Err(_) => {
-                    return Err(FlowError::Lost {
-                        process: 0,
-                        cause: "the connection to it is lost".to_owned(),
-                    });
-                }
+                Ok(event) => on_other(cluster, event)?,
+                Err(_) => return Err(lost_coordinator()),
             }
         }
+    }
+
+    /// Waits until a follower has the first epoch, if commits wait for one.
+    fn await_replica(
+        &mut self,
+        cluster: &ClusterStart<'_>,
+        joined: &Joined,
+        epoch: u64,
+    ) -> Result<(), FlowError> {
+        let Some(replicated) = &mut self.replicated else {
+            return Ok(());
+        };
+        replicated.wait_at_start(epoch, cluster.membership.process, &mut || loop {
+            match joined.events.try_recv() {
+                Ok(event) => on_other(cluster, event)?,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err(lost_coordinator()),
+            }
+        })
+    }
+}
+
+/// Handles an event that concerns no commit, before the first epoch is committed.
+fn on_other(cluster: &ClusterStart<'_>, event: Event) -> Result<(), FlowError> {
+    match event {
+        Event::Stop => (cluster.stop)(),
+        Event::Died { process, cause } => return Err(FlowError::Lost { process, cause }),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn lost_coordinator() -> FlowError {
+    FlowError::Lost {
+        process: 0,
+        cause: "the connection to it is lost".to_owned(),
     }
 }
 
@@ -288,9 +395,13 @@ fn divide(
         workers,
         members: before.map_or_else(Vec::new, |before| before.members.clone()),
         partitions: Vec::new(),
+        read_by_first: Vec::new(),
     };
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
+        if source.in_one_process() {
+            division.read_by_first.push(this.name.clone());
+        }
         let names = source.partitions(workers * membership.processes);
         let mut names = names.map_err(|cause| open_error(this, cause))?;
         let marks = commit.sources.iter();
@@ -304,7 +415,10 @@ fn divide(
         });
         if let Some(before) = before.filter(|before| !before.partitions.is_empty()) {
             for (number, name) in names.iter().enumerate() {
-                let (reader, had) = (division.reader_of(number), before.reader(&this.name, name));
+                let (reader, had) = (
+                    division.reader_of(&this.name, number),
+                    before.reader(&this.name, name),
+                );
                 let is_moved = match had {
                     Some(had) => had != reader,
                     None => marks.contains(&&**name) && reader != membership.process,
@@ -380,16 +494,21 @@ pub(crate) fn notify_sources(
     Ok(())
 }
 
-/// Notifies the sources that a run begins.
+/// Notifies the sources that a run begins, those of one process in process 0 only.
 fn begin(
     parts: &FlowParts<'_>,
     commit: &Commit,
     options: &Recovery,
+    membership: Option<Membership>,
     (workers, time_ns): (usize, i64),
 ) -> Result<Recordings, FlowError> {
+    let is_first = membership.is_none_or(|membership| membership.process == 0);
     let mut recordings = Vec::new();
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
+        if !is_first && source.in_one_process() {
+            continue;
+        }
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
-use super::record::{Commit, SinkMark, SourceMark};
+use super::record::{Commit, SourceMark};
 
+use super::replica::Replicated;
 use super::sinks::Sinks;
 use super::store::Store;
 use super::{CommitNotice, Crash, EpochPart, Recovery};
@@ -56,6 +57,8 @@ pub(crate) struct Committer {
     /// The commits with other processes, in a run of several.
     pub(crate) shared: Option<SharedCommits>,
     pub(crate) timer: CommitTimer,
+    /// The state as it is served to other machines.
+    pub(crate) replicated: Option<Replicated>,
 }
 
 /// An epoch that all operators of this process have completed.
@@ -93,8 +96,7 @@ impl Committer {
             self.control.fail(error);
         }
         self.sinks.finish();
-        if self.shared.is_some()
-            && !self.control.aborted()
+        if !self.control.aborted()
             && let Err(error) = write_stopped(self.store.dir(), self.commit.epoch)
         {
             self.control.fail(error);
@@ -234,7 +236,21 @@ impl Committer {
         self.store.commit(complete.changes, &next)?;
         self.commit = next;
         self.crash(Crash::Within(pending.commits))?;
-        self.notify(pending)
+        match self.await_replica(complete.epoch)? {
+            true => self.notify(pending),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until a follower has the epoch that was appended, if commits wait for one. Returns false if the run has failed
+    /// meanwhile: nothing is notified of the epoch then.
+    pub(super) fn await_replica(&mut self, epoch: u64) -> Result<bool, FlowError> {
+        let Some(replicated) = &mut self.replicated else {
+            return Ok(true);
+        };
+        let control = &self.control;
+        let mut ended = || Ok(control.aborted());
+        replicated.wait(epoch, &mut ended, &|hold| control.hold_sources(hold))
     }
 
     /// Collects the parts of the next epoch, which is complete.
@@ -348,17 +364,12 @@ impl Committer {
             }
         }
         for (writer, token) in &part.tokens {
-            let name = writer.name(&self.nodes);
             let worker = part.worker;
-            let mark = SinkMark {
-                sink: name.clone(),
-                worker,
-                token: token.clone(),
-            };
+            let mark = self.sinks.mark(*writer, &self.nodes, worker, token.clone());
             match next
                 .sinks
                 .iter_mut()
-                .find(|mark| mark.sink == name && mark.worker == worker)
+                .find(|known| known.sink == mark.sink && known.worker == worker)
             {
                 Some(known) => *known = mark,
                 None => next.sinks.push(mark),

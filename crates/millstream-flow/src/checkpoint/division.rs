@@ -12,7 +12,8 @@ use std::path::Path;
 use millstream_journal::storage::sync_entry;
 
 use super::directories::processes_in;
-use super::record::{Commit, SinkMark};
+use super::record::{Commit, OutputMarks, SinkMark};
+use super::sinks::Ownership;
 use super::store;
 use super::switch::interrupted;
 use crate::cluster::Membership;
@@ -39,21 +40,37 @@ impl Commit {
     }
 
     /// In the first run on a state that was divided anew: gives the sinks the tokens from before that belong to this
-    /// process. Process 0 keeps those of processes that may come again. `scope` returns what the tokens of a sink belong
+    /// process. Process 0 keeps those of processes that may come again. `ownership` returns what the tokens of a sink belong
     /// to, and `None` for one that is no longer in the flow, which the check of the flow reports.
     pub(crate) fn take_outputs(
         &mut self,
         process: Option<usize>,
-        scope: impl Fn(&str) -> Option<Scope>,
+        ownership: impl Fn(&str) -> Option<Ownership>,
     ) {
+        let mut continued = Vec::new();
         for outputs in &self.outputs {
-            let belongs = |mark: &&SinkMark| match scope(&mark.sink) {
-                Some(Scope::Path) => outputs.process == process,
-                Some(Scope::Workers) => true,
-                Some(Scope::State) | None => outputs.is_at(process),
-            };
-            let taken = outputs.sinks.iter().filter(belongs);
-            self.sinks.extend(taken.cloned());
+            for mark in &outputs.sinks {
+                let owned = ownership(&mark.sink);
+                if !belongs(outputs, mark, owned, process) {
+                    continue;
+                }
+                let gathered = owned.is_some_and(|owned| owned.gathered);
+                let is_one = is_of_one(outputs, mark);
+                self.sinks.push(SinkMark {
+                    gathered: process.is_some() && (mark.gathered || gathered && is_one),
+                    ..mark.clone()
+                });
+                if is_one && (gathered || process.is_none()) {
+                    continued.push(mark.sink.clone());
+                }
+            }
+        }
+        // The token of the one output of all processes is the newest only.
+        for outputs in &mut self.outputs {
+            let is_alone = outputs.process.is_none();
+            outputs
+                .sinks
+                .retain(|mark| !((is_alone || mark.gathered) && continued.contains(&mark.sink)));
         }
         let keeps = process.unwrap_or(0) == 0;
         self.outputs
@@ -62,6 +79,58 @@ impl Commit {
             outputs.kept = false;
         }
     }
+}
+
+/// Whether a token is of a sink that one process wrote for all.
+fn is_of_one(outputs: &OutputMarks, mark: &SinkMark) -> bool {
+    outputs.process.is_none() || mark.gathered
+}
+
+/// Whether the token that a process had before the state was divided anew belongs to process `process` now. Process 0 gets
+/// tokens that its sink cannot continue too, which [`check_gathered`] reports.
+fn belongs(
+    outputs: &OutputMarks,
+    mark: &SinkMark,
+    owned: Option<Ownership>,
+    process: Option<usize>,
+) -> bool {
+    let Some(Ownership { scope, gathered }) = owned else {
+        return outputs.is_at(process);
+    };
+    let is_one = is_of_one(outputs, mark);
+    let (is_first, is_alone) = (process == Some(0), process.is_none());
+    match scope {
+        _ if gathered && !is_alone && !is_first => false,
+        Scope::State => outputs.is_at(process),
+        Scope::Path | Scope::Workers if is_one && (is_alone || gathered) => true,
+        _ if !is_alone && (gathered || mark.gathered) => outputs.is_at(process),
+        Scope::Path => outputs.process == process,
+        Scope::Workers => true,
+    }
+}
+
+/// Checks that the sinks whose output a process resumes are gathered if and only if they were in the run before. `ownership` is
+/// as for [`Commit::take_outputs`].
+pub(crate) fn check_gathered(
+    commit: &Commit,
+    ownership: impl Fn(&str) -> Option<Ownership>,
+) -> Result<(), String> {
+    for mark in &commit.sinks {
+        let (name, owned) = (&mark.sink, ownership(&mark.sink));
+        match owned.map(|owned| owned.gathered) {
+            Some(gathered) if gathered != mark.gathered => {}
+            _ => continue,
+        }
+        let (before, now) = match mark.gathered {
+            true => ("was gathered", "is not"),
+            false => ("was written by each process", "is gathered"),
+        };
+        return Err(format!(
+            "sink \"{name}\" {before} in the run before, and {now} now; define it as before, give it another name, or begin new output \
+             with --drop-state \"{name}\""
+        ));
+    }
+    Ok(())
 }
 
 /// Checks that the state in `dir` is divided among as many processes as the run has: of one process without a cluster in

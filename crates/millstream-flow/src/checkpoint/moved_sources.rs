@@ -210,9 +210,12 @@ impl Moved {
         Ok(())
     }
 
-    /// Writes the files of a new directory, durably.
-    pub(super) fn write_files(&self, dir: &Path) -> Result<(), Cause> {
+    /// Writes the files of the new directory of `process`, durably. Queues are read by process 0.
+    pub(super) fn write_files(&self, dir: &Path, process: usize) -> Result<(), Cause> {
         for (path, contents) in &self.files {
+            if process > 0 && matches!(contents, Contents::CopyOf(_)) {
+                continue;
+            }
             let path = dir.join(path);
             match contents {
                 Contents::Text(text) => {

@@ -38,6 +38,7 @@ impl Opened {
                 ..Options::default().with_segment_bytes(SEGMENT_BYTES)
             };
             let journal = Journal::open(path(dir), options)?;
+            check_no_copy(dir, &journal)?;
             let scan = scan(&journal)?;
             Ok(Opened {
                 dir: dir.to_owned(),
@@ -107,5 +108,19 @@ impl Opened {
             Ok(store)
         };
         keep().map_err(|cause| failed(&dir, cause))
+    }
+}
+
+/// Refuses the copy of a state that is followed, until it is promoted.
+fn check_no_copy(dir: &Path, journal: &Journal) -> Result<(), Cause> {
+    let leadership = journal.leadership()?;
+    let dir = dir.display();
+    match leadership.superseded_by {
+        Some(_) => Err("a copy of it was promoted on another machine, and the flow continues there; this is an older state".into()),
+        None if leadership.is_copy => Err(format!(
+            "it is a copy of the state of a flow on another machine; once that one is lost: millstream state promote {dir}"
+        )
+        .into()),
+        None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Changes, REMOVED, Restore};
 use crate::error::{Cause, FlowError};
-use crate::key::{Key, key_of_worker, shard};
+use crate::key::{Key, Shards, key_of_worker};
 use crate::state::codec::MESSAGE_PACK;
 
 /// The state of a step on one worker.
@@ -19,9 +19,9 @@ pub struct PerWorker {
 impl PerWorker {
     /// An empty state.
     #[must_use]
-    pub fn new(worker: usize) -> Self {
+    pub fn new(worker: usize, shards: Shards) -> Self {
         PerWorker {
-            key: key_of_worker(worker),
+            key: key_of_worker(worker, shards),
             saved: None,
             taken_up: Vec::new(),
         }
@@ -71,5 +71,6 @@ fn put(key: u64, state: Option<&[u8]>, changes: &mut Changes) -> Result<(), Caus
         out.extend(state.unwrap_or_default());
         Ok(state.map_or(REMOVED, |_| MESSAGE_PACK))
     };
-    changes.put(shard(key.stable_hash()), 0, |out| key.save(out), write)
+    let shard = changes.shards().of(key.stable_hash());
+    changes.put(shard, 0, |out| key.save(out), write)
 }

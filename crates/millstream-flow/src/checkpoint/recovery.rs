@@ -1,10 +1,12 @@
 //! The options of recovery: the state directory, the length of an epoch, what is removed at the start.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::directories::process_dir;
 use super::division::check_layout;
+use super::replica::Replica;
 use crate::cluster::Membership;
 use crate::error::FlowError;
 
@@ -17,6 +19,8 @@ pub struct Recovery {
     pub(crate) drop: Vec<String>,
     pub(crate) fresh: bool,
     pub(crate) crash: Option<Crash>,
+    pub(crate) replica: Option<Arc<dyn Replica>>,
+    pub(crate) commit_on_replica: bool,
 }
 
 /// The point at which a run ends as if the process had died. For tests.
@@ -70,6 +74,8 @@ impl Recovery {
             drop: Vec::new(),
             fresh: false,
             crash: None,
+            replica: None,
+            commit_on_replica: false,
         }
     }
     /// Sets the length of an epoch. With zero each source reads one batch in an epoch: for tests.
@@ -111,6 +117,21 @@ impl Recovery {
     #[must_use]
     pub fn fresh(mut self) -> Self {
         self.fresh = true;
+        self
+    }
+    /// Serves the state directory to followers on other machines while the flow runs. In a run of several processes each
+    /// serves its own.
+    #[must_use]
+    pub fn replica(mut self, replica: Arc<dyn Replica>) -> Self {
+        self.replica = Some(replica);
+        self
+    }
+
+    /// Sets whether a commit waits until a follower has it durably. While none is connected nothing is committed, and after
+    /// a second the sources pause. It needs a [`replica`](Self::replica).
+    #[must_use]
+    pub fn commit_on_replica(mut self, waits: bool) -> Self {
+        self.commit_on_replica = waits;
         self
     }
     /// Ends the run with an error after its n-th commit, as if the process had died. For tests.

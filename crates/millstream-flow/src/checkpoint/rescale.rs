@@ -87,6 +87,7 @@ pub fn rescale(
     let first = &old[0].commit;
     let before = first.division.as_ref();
     let workers = workers.unwrap_or(before.map_or(first.workers.max(1), |before| before.workers));
+    first.shards.check_workers(processes * workers)?;
     let (from, to) = (
         Layout::of(old[0].process, old.len()),
         Layout::among(processes),
@@ -147,11 +148,8 @@ fn open(dir: &Path) -> Result<Vec<Old>, FlowError> {
             return Err(failed(&own, "the flow has committed nothing yet"));
         };
         let again = "start the flow once more as before, let it commit, and stop it";
-        let is_stopped = match process {
-            Some(_) => has_stopped(&own, commit.epoch) && opened.prepared().is_none(),
-            None => !commit.notify_pending,
-        };
-        if !is_stopped {
+        // A run that was killed may have written more than was committed.
+        if !has_stopped(&own, commit.epoch) || opened.prepared().is_some() {
             let cause =
                 format!("the process was killed or has failed since its last start; {again}");
             return Err(failed(&own, cause));
@@ -276,14 +274,13 @@ fn write(
                     _ => Vec::new(),
                 },
                 partitions: Vec::new(),
+                read_by_first: Vec::new(),
             });
         }
         store.commit(Vec::new(), &commit)?;
-        if processes > 1 {
-            write_stopped(store.dir(), commit.epoch)?;
-        }
+        write_stopped(store.dir(), commit.epoch)?;
         moved
-            .write_files(&process_dir(&next, process))
+            .write_files(&process_dir(&next, process), process)
             .map_err(|cause| failed(dir, cause))?;
     }
     Ok((keys, bytes))
@@ -298,9 +295,10 @@ fn move_part(
     place: &impl Fn(usize) -> usize,
 ) -> Result<(u64, u64), FlowError> {
     let (mut count, mut bytes) = (0, 0);
+    let shards = old.commit.shards;
     let mut changes: Vec<Option<Changes>> = stores.iter().map(|_| None).collect();
     for saved in old.store.saved().part(step, part, |_| true)? {
-        let changes = changes[place(saved.shard)].get_or_insert_with(|| Changes::new(step));
+        let changes = changes[place(saved.shard)].get_or_insert_with(|| Changes::new(step, shards));
         let put: Result<(), std::convert::Infallible> = changes.put(
             saved.shard,
             saved.born,

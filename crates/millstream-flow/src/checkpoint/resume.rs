@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::record::{Commit, SourceMark};
 use super::store::Saved;
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::source::Position;
 use crate::state::codec::Codecs;
 use crate::state::restore::{SavedKey, SavedStates};
@@ -28,6 +29,8 @@ pub(crate) struct Resume {
     pub(crate) lockstep: bool,
     /// The types whose values can be saved.
     pub(crate) codecs: Codecs,
+    /// The shards into which keys are divided.
+    pub(crate) shards: Shards,
 }
 
 impl Resume {
@@ -43,6 +46,7 @@ impl Resume {
             moved: false,
             lockstep: true,
             codecs,
+            shards: Shards::default(),
         }
     }
 
@@ -64,6 +68,7 @@ impl Resume {
             moved: false,
             lockstep: false,
             codecs,
+            shards: commit.shards,
         }
     }
 

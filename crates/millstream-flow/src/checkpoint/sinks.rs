@@ -58,23 +58,85 @@ pub(crate) struct SinkOf {
     pub(crate) writer: WriterId,
     /// The same number for all writers of a sink that several steps write to.
     pub(crate) identity: Option<usize>,
+    /// Whether the first worker of process 0 writes the items of all.
+    pub(crate) gathered: bool,
     pub(crate) sink: Arc<dyn ErasedSink>,
 }
 
-/// The sinks of a flow.
+/// The sinks of a flow, in one process.
 #[derive(Clone, Default)]
-pub(crate) struct Sinks(pub(crate) Vec<SinkOf>);
+pub(crate) struct Sinks {
+    all: Vec<SinkOf>,
+    /// The number of the process among several.
+    process: Option<usize>,
+}
 
 impl Sinks {
-    /// The names of all writers.
-    pub(crate) fn names<'a>(&'a self, nodes: &'a [Node]) -> impl Iterator<Item = String> + 'a {
-        self.0.iter().map(|sink| sink.writer.name(nodes))
+    pub(crate) fn new(all: Vec<SinkOf>) -> Self {
+        Sinks { all, process: None }
     }
 
-    /// Each sink, with the names of its writers.
+    /// Notes which sinks are gathered, as the nodes of a plan say.
+    pub(crate) fn note_gathered(&mut self, nodes: &[Node]) {
+        for sink in &mut self.all {
+            sink.gathered = !sink.writer.dead_letters && nodes[sink.writer.node].exchanged;
+        }
+    }
+
+    /// Checks that of the writers of a sink all are gathered or none.
+    pub(crate) fn check_gathered(&self, nodes: &[Node]) -> Result<(), FlowError> {
+        for (at, sink) in self
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, sink)| sink.identity.is_some())
+        {
+            let mut before = self.all[..at].iter();
+            let other = before.find(|other| other.identity == sink.identity);
+            if let Some(other) = other.filter(|other| other.gathered != sink.gathered) {
+                return Err(FlowError::Usage(format!(
+                    "\"{}\" and \"{}\" write to one sink; gather both or none",
+                    other.writer.name(nodes),
+                    sink.writer.name(nodes)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another process writes a sink.
+    fn is_elsewhere(&self, sink: &SinkOf) -> bool {
+        sink.gathered && self.process.is_some_and(|process| process > 0)
+    }
+
+    /// The mark of a writer of a sink.
+    pub(crate) fn mark(
+        &self,
+        writer: WriterId,
+        nodes: &[Node],
+        worker: usize,
+        token: Token,
+    ) -> SinkMark {
+        let mut all = self.all.iter();
+        let gathered = all.any(|sink| sink.writer == writer && sink.gathered);
+        SinkMark {
+            sink: writer.name(nodes),
+            worker,
+            token,
+            gathered: gathered && self.process.is_some(),
+        }
+    }
+
+    /// The names of all writers.
+    pub(crate) fn names<'a>(&'a self, nodes: &'a [Node]) -> impl Iterator<Item = String> + 'a {
+        self.all.iter().map(|sink| sink.writer.name(nodes))
+    }
+
+    /// Each sink that this process writes, with the names of its writers.
     fn each(&self, nodes: &[Node]) -> Vec<(&SinkOf, Vec<String>)> {
+        let here = self.all.iter().filter(|sink| !self.is_elsewhere(sink));
         let mut all: Vec<(&SinkOf, Vec<String>)> = Vec::new();
-        for sink in &self.0 {
+        for sink in here {
             let name = sink.writer.name(nodes);
             let same = |known: &SinkOf| sink.identity.is_some() && known.identity == sink.identity;
             match all.iter_mut().find(|(known, _)| same(known)) {
@@ -86,9 +148,19 @@ impl Sinks {
     }
 
     /// Notifies the sinks of the process in which they are, before anything else. Those that all workers of a process share
-    /// write to a file or directory of this process, which is logged.
-    pub(crate) fn join(&self, nodes: &[Node], membership: Option<Membership>) {
+    /// write to a file or directory of this process, which is logged, as is that a sink is gathered.
+    pub(crate) fn join(&mut self, nodes: &[Node], membership: Option<Membership>) {
+        self.process = membership.map(|membership| membership.process);
+        for sink in self.all.iter().filter(|sink| sink.gathered) {
+            sink.sink.join(None);
+            if let Some(process) = self.process {
+                log_gathered(&nodes[sink.writer.node], process);
+            }
+        }
         for (sink, names) in self.each(nodes) {
+            if sink.gathered {
+                continue;
+            }
             if let (Some(path), Some(name)) = (sink.sink.join(membership), names.first()) {
                 tracing::info!(
                     sink = name.as_str(),
@@ -99,10 +171,14 @@ impl Sinks {
         }
     }
 
-    /// What the tokens of a sink belong to; `None` if the flow has no such sink.
-    pub(crate) fn scope(&self, nodes: &[Node], name: &str) -> Option<Scope> {
-        let sink = self.0.iter().find(|sink| sink.writer.name(nodes) == name);
-        sink.map(|sink| sink.sink.scope())
+    /// What the tokens of a sink belong to, and whether it is gathered; `None` if the flow has no such sink.
+    pub(crate) fn ownership(&self, nodes: &[Node], name: &str) -> Option<Ownership> {
+        let mut all = self.all.iter();
+        let sink = all.find(|sink| sink.writer.name(nodes) == name)?;
+        Some(Ownership {
+            scope: sink.sink.scope(),
+            gathered: sink.gathered,
+        })
     }
 
     /// Notifies the sinks that a run of `flow` begins, with a state directory or without.
@@ -144,12 +220,7 @@ impl Sinks {
         for (sink, names) in self.each(nodes) {
             let token = sink.sink.resume(&tokens(commit, &names));
             let token = token.map_err(|cause| failed(sink, nodes, cause))?;
-            let name = names.into_iter().next().unwrap_or_default();
-            marks.extend(token.map(|token| SinkMark {
-                sink: name,
-                worker: 0,
-                token,
-            }));
+            marks.extend(token.map(|token| self.mark(sink.writer, nodes, 0, token)));
         }
         Ok(marks)
     }
@@ -165,8 +236,10 @@ impl Sinks {
 
     /// Notifies the sinks that nothing more is committed in this run.
     pub(crate) fn finish(&self) {
-        for sink in &self.0 {
-            sink.sink.finish();
+        for sink in &self.all {
+            if !self.is_elsewhere(sink) {
+                sink.sink.finish();
+            }
         }
     }
 
@@ -177,6 +250,32 @@ impl Sinks {
             told.map_err(|cause| failed(sink, nodes, cause))?;
         }
         Ok(())
+    }
+}
+
+/// What the tokens of a sink of this flow belong to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ownership {
+    pub(crate) scope: Scope,
+    pub(crate) gathered: bool,
+}
+
+/// Logs at the start where a gathered sink is written.
+fn log_gathered(node: &Node, process: usize) {
+    let (name, detail) = (node.name.as_str(), node.detail.as_str());
+    match process {
+        0 => {
+            tracing::info!(
+                sink = name,
+                "sink \"{name}\": this process writes the output of all processes ({detail})"
+            );
+        }
+        _ => {
+            tracing::info!(
+                sink = name,
+                "sink \"{name}\": process 0 writes the output of all processes"
+            );
+        }
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) trait ErasedSource: Send + Sync {
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause>;
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
     fn is_same_partition(&self, name: &str, saved: &str) -> bool;
+    /// Whether process 0 reads all its partitions.
+    fn in_one_process(&self) -> bool;
 }
 
 /// A source without its type.
@@ -31,6 +33,9 @@ impl<B: 'static> ErasedSource for Erased<B> {
             Some(resumable) => resumable.is_same_partition(name, saved),
             None => name == saved,
         }
+    }
+    fn in_one_process(&self) -> bool {
+        self.0.settings().in_one_process
     }
 }
 

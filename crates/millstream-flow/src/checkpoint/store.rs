@@ -18,9 +18,10 @@ use millstream_journal::{
     Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
 };
 
-use super::record::{self, Commit, Entries, Entry, Record};
+use super::record::{self, Commit, Entry, Record};
 use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
+use crate::key::Shards;
 use crate::run::progress::CommitCost;
 use crate::state::changes::{Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
@@ -350,7 +351,7 @@ impl Saved {
                 continue;
             }
             let seen = seen.entry(step).or_default();
-            for entry in Entries(entries) {
+            for entry in entries {
                 let entry = entry?;
                 if seen.insert(entry.key) && entry.tag != REMOVED {
                     each(step, &entry);
@@ -403,6 +404,11 @@ impl Store {
         })
     }
 
+    /// The journal.
+    pub(super) fn journal(&self) -> &Journal {
+        &self.saved.journal
+    }
+
     pub(crate) fn saved(&self) -> &Saved {
         &self.saved
     }
@@ -414,8 +420,13 @@ impl Store {
 
     /// Appends records that count once a commit follows; for a state that is divided anew.
     pub(crate) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), FlowError> {
-        let appended = self.writer.append_many(records);
-        appended.map(drop).map_err(|cause| failed(&self.dir, cause))
+        let mut append = || -> Result<(), Cause> {
+            let first = self.write(records)?;
+            // They count for the commit that follows, which prunes what does not count.
+            self.add(first, records)
+        };
+        let appended = append();
+        appended.map_err(|cause| failed(&self.dir, cause))
     }
 
     /// A number that no other state directory has.
@@ -433,11 +444,9 @@ impl Store {
         commit: &Commit,
     ) -> Result<(), FlowError> {
         let done = || -> Result<(), Cause> {
-            let mut bodies = self.with_bases(changes)?;
-            bodies.push(record::commit(commit)?);
             // The commit point: the last body is the commit record.
-            let first = self.write(&bodies)?;
-            self.sync()?;
+            let (first, bodies) =
+                self.write_epoch(changes, commit.shards, record::commit(commit)?)?;
             self.add(first, &bodies)?;
             self.prune()
         };
@@ -453,10 +462,8 @@ impl Store {
         commit: &Commit,
     ) -> Result<(), FlowError> {
         let done = || -> Result<(), Cause> {
-            let mut bodies = self.with_bases(changes)?;
-            bodies.push(record::prepared(commit)?);
-            let first = self.write(&bodies)?;
-            self.sync()?;
+            let (first, bodies) =
+                self.write_epoch(changes, commit.shards, record::prepared(commit)?)?;
             // The commit record before these is durable only now, in a process that does not sync it.
             self.prune()?;
             self.prepared = Some((first, bodies));
@@ -494,12 +501,26 @@ impl Store {
         done.map_err(|cause| failed(&self.dir, cause))
     }
 
+    /// Appends the changes of an epoch and the record that ends it, and syncs them; returns the number of the first, and all.
+    fn write_epoch(
+        &mut self,
+        changes: Vec<Vec<u8>>,
+        shards: Shards,
+        end: Vec<u8>,
+    ) -> Result<(u64, Vec<Vec<u8>>), Cause> {
+        let mut bodies = self.with_bases(changes, shards)?;
+        bodies.push(end);
+        let first = self.write(&bodies)?;
+        self.sync()?;
+        Ok((first, bodies))
+    }
+
     /// The changes of an epoch after the bases of the groups that are rewritten before them.
-    fn with_bases(&self, changes: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Cause> {
+    fn with_bases(&self, changes: Vec<Vec<u8>>, shards: Shards) -> Result<Vec<Vec<u8>>, Cause> {
         let bytes = changes.iter().map(|body| body.len() as u64).sum();
         let mut bodies = Vec::new();
         for group in self.saved.index.outgrown(bytes) {
-            self.rewrite(group, &mut bodies)?;
+            self.rewrite(group, shards, &mut bodies)?;
         }
         bodies.extend(changes);
         Ok(bodies)
@@ -547,11 +568,16 @@ impl Store {
     }
 
     /// Appends the base of a group to `bodies`.
-    fn rewrite(&self, group: usize, bodies: &mut Vec<Vec<u8>>) -> Result<(), Cause> {
+    fn rewrite(
+        &self,
+        group: usize,
+        shards: Shards,
+        bodies: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Cause> {
         let mut bases: BTreeMap<String, Changes> = BTreeMap::new();
         self.saved.group(group, None, |step, entry| {
             if !bases.contains_key(step) {
-                bases.insert(step.to_owned(), Changes::new(step));
+                bases.insert(step.to_owned(), Changes::new(step, shards));
             }
             if let Some(rewritten) = bases.get_mut(step) {
                 entry.copy_to(rewritten);
@@ -631,18 +657,17 @@ pub(super) fn scan(journal: &Journal) -> Result<Scan, Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::SHARDS;
 
     /// Keys of a step with their state, as the two workers of a flow write them.
     fn written(step: &str, keys: std::ops::Range<u64>, state: u8, anew: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         for worker in 0..2 {
-            let mut changes = Changes::new(step);
+            let mut changes = Changes::new(step, Shards::default());
             if anew {
                 changes.supersede(worker, 2);
             }
             for key in keys.clone().filter(|key| key % 2 == worker as u64) {
-                let shard = key as usize % SHARDS;
+                let shard = key as usize % Shards::default().count();
                 let bytes = |out: &mut Vec<u8>| out.extend(key.to_le_bytes());
                 let state = |out: &mut Vec<u8>| {
                     out.push(state);
@@ -703,6 +728,36 @@ mod tests {
         check(store.saved());
         drop(store);
         check(&Saved::open(dir.path()).expect("it is read"));
+    }
+
+    #[test]
+    fn a_commit_keeps_the_segments_of_records_that_were_appended_before_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut store = Store::open(dir.path(), false).expect("it opens");
+        // A state directory that is divided anew, with a state of more than a segment.
+        let parts = 3 * SEGMENT_BYTES / u64::from(RECORD_BYTES_MAX / 2);
+        for part in 0..parts {
+            let mut changes = Changes::new("large");
+            let state = |out: &mut Vec<u8>| {
+                out.resize(out.len() + RECORD_BYTES_MAX as usize / 2, part as u8);
+                Ok(1)
+            };
+            let key = |out: &mut Vec<u8>| out.extend(part.to_le_bytes());
+            let put: Result<(), ()> = changes.put(part as usize, part, key, state);
+            put.expect("it is written");
+            let records: Vec<_> = changes.records().collect();
+            store.append(&records).expect("it appends");
+        }
+        let commit = Commit {
+            epoch: 1,
+            ..Commit::default()
+        };
+        store.commit(Vec::new(), &commit).expect("it appends");
+        let expected: Vec<u8> = (0..parts as u8).collect();
+        assert_eq!(states(store.saved(), "large"), expected);
+        drop(store);
+        let saved = Saved::open(dir.path()).expect("it is read");
+        assert_eq!(states(&saved, "large"), expected);
     }
 
     #[test]

@@ -159,6 +159,8 @@ fn rename(from: &Path, to: &Path) -> Result<(), Cause> {
 
 #[cfg(test)]
 mod tests {
+    use crate::checkpoint::division::write_stopped;
+    use crate::key::Shards;
     use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::convert::Infallible;
@@ -191,10 +193,10 @@ mod tests {
         let mut store = Opened::open(dir, false)
             .and_then(Opened::truncate)
             .expect("it opens");
-        let mut changes = Changes::new("count");
+        let mut changes = Changes::new("count", Shards::default());
         for key in 0..600usize {
             let put: Result<(), Infallible> = changes.put(
-                key % crate::key::SHARDS,
+                key % Shards::default().count(),
                 key as u64,
                 |out| out.extend(key.to_le_bytes()),
                 |out| {
@@ -220,6 +222,7 @@ mod tests {
         store
             .commit(changes.records().collect(), &commit)
             .expect("it commits");
+        write_stopped(dir, commit.epoch).expect("it is written");
         fs::create_dir_all(dir.join("outputs/none")).expect("a folder");
         fs::remove_dir(dir.join("outputs/none")).expect("a folder");
         fs::create_dir_all(dir.join("http")).expect("a folder");

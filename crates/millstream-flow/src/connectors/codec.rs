@@ -236,6 +236,9 @@ where
     fn join(&self, membership: Option<Membership>) -> Option<PathBuf> {
         self.sink.join(membership)
     }
+    fn in_one_process(&self) -> bool {
+        self.sink.in_one_process()
+    }
     fn output(&self, recovery: bool) -> Option<Output> {
         self.sink.output(recovery)
     }

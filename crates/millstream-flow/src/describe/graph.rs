@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::checkpoint::{
     Codecs, ErasedSink, SinkOf, Sinks, Sources, WriterId, erased_sink, erased_source,
 };
+use crate::describe::gathered::Gathered;
 use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
@@ -42,6 +43,7 @@ pub(crate) struct Graph {
     /// The sources, for checkpoints.
     sources: Sources,
     sinks: Vec<DescribedSink>,
+    pub(crate) gathered: Vec<Gathered>,
     /// The types whose values can be encoded.
     pub(crate) codecs: Codecs,
     files: Files,
@@ -123,6 +125,7 @@ impl Graph {
             sink: SinkOf {
                 writer,
                 identity,
+                gathered: false,
                 sink: erased_sink(Arc::clone(sink)),
             },
             replacement: Arc::new(move |rehearsal, name| {
@@ -200,11 +203,13 @@ impl Graph {
         }
     }
 
-    /// Returns the flow for a run: checked, and with the replacements of its sources and sinks in a rehearsal.
+    /// Returns the flow for a run on several processes or on one: checked, and with the replacements of its sources
+    /// and sinks in a rehearsal.
     pub(crate) fn plan(
         &self,
         rehearsal: Option<&Rehearsal>,
         recovery: bool,
+        clustered: bool,
     ) -> Result<Plan, FlowError> {
         self.check_complete()?;
         let (sources, sinks) = match rehearsal {
@@ -215,10 +220,10 @@ impl Graph {
             None => {
                 self.files.check(&self.nodes, recovery)?;
                 let sinks = self.sinks.iter().map(|described| described.sink.clone());
-                (self.sources.clone(), Sinks(sinks.collect()))
+                (self.sources.clone(), Sinks::new(sinks.collect()))
             }
         };
-        Ok(Plan {
+        let mut plan = Plan {
             name: self.name.clone(),
             nodes: self.nodes.clone(),
             roots: self.roots.clone(),
@@ -226,12 +231,18 @@ impl Graph {
             sources,
             sinks,
             codecs: self.codecs.clone(),
-        })
+        };
+        for gathered in &self.gathered {
+            gathered.add_to(&mut plan, clustered);
+        }
+        plan.sinks.note_gathered(&plan.nodes);
+        plan.sinks.check_gathered(&plan.nodes)?;
+        Ok(plan)
     }
 
     /// Returns the replacements of the sinks, each with one writer.
     fn replacements(&self, rehearsal: &Rehearsal) -> Result<Sinks, FlowError> {
-        let mut sinks = Sinks::default();
+        let mut sinks = Vec::new();
         for DescribedSink { sink, replacement } in &self.sinks {
             let writer = sink.writer;
             let sink = match replacement(rehearsal, &writer.name(&self.nodes)) {
@@ -241,13 +252,14 @@ impl Graph {
                 Err(_) if writer.dead_letters => continue,
                 Err(cause) => return Err(open_error(&self.nodes[writer.node], cause)),
             };
-            sinks.0.push(SinkOf {
+            sinks.push(SinkOf {
                 writer,
                 identity: None,
+                gathered: false,
                 sink,
             });
         }
-        Ok(sinks)
+        Ok(Sinks::new(sinks))
     }
 
     pub(crate) fn describe(&self) -> Description {
@@ -325,6 +337,7 @@ impl std::fmt::Display for Description {
             if !node.inputs.is_empty() {
                 let by = match (node.kind, node.exchanged) {
                     ("redistribute", _) => "in turn from",
+                    ("sink", true) => "gathered from",
                     (_, true) => "by key from",
                     (_, false) => "from",
                 };

@@ -28,7 +28,7 @@ impl Files {
         let inputs =
             inputs.flat_map(|(node, of)| of().into_iter().map(|path| (*node, real(&path))));
         let inputs: Vec<_> = inputs.collect();
-        let mut outputs: Vec<(String, Output)> = Vec::new();
+        let mut outputs: Vec<(String, bool, Output)> = Vec::new();
         for (writer, output) in &self.outputs {
             let Some(Output { path, sink }) = output(recovery) else {
                 continue;
@@ -45,10 +45,19 @@ impl Files {
                 sink,
             };
             let name = writer.name(nodes);
+            let gathered = nodes[writer.node].exchanged && !writer.dead_letters;
+            let mut written = outputs.iter();
+            let is_same = |other: &&(String, bool, Output)| other.2 == this && other.1 != gathered;
+            if let Some((other, ..)) = written.find(is_same) {
+                return Err(FlowError::Usage(format!(
+                    "sinks \"{other}\" and \"{name}\" both write {}; gather both or none",
+                    path.display()
+                )));
+            }
             let written = outputs.iter();
             let mut written =
-                written.filter(|(_, other)| other.path == this.path && other.sink != sink);
-            if let Some((other, _)) = written.next() {
+                written.filter(|(_, _, other)| other.path == this.path && other.sink != sink);
+            if let Some((other, ..)) = written.next() {
                 return Err(FlowError::Usage(format!(
                     "sinks \"{}\" and \"{name}\" both write {}; merge their streams, or give each a file of its own",
                     other,
@@ -62,7 +71,7 @@ impl Files {
                     nodes[*source].name
                 )));
             }
-            outputs.push((name, this));
+            outputs.push((name, gathered, this));
         }
         Ok(())
     }

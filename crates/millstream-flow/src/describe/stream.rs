@@ -7,9 +7,11 @@ use serde::de::DeserializeOwned;
 
 use crate::batch::Batch;
 use crate::checkpoint::{Codec, WriterId};
+use crate::describe::gathered::{self, Gathered};
 use crate::describe::graph::{Description, Graph, Mistake, Shared};
 use crate::describe::node::{DescribedEdge, NodeId};
 use crate::error::{Failure, FlowError};
+use crate::key::Shards;
 use crate::policy::OnError;
 use crate::push::Push;
 use crate::run::build::{Outlet, Route};
@@ -18,7 +20,6 @@ use crate::run::control::lock;
 use crate::run::metrics::Report;
 use crate::run::plan::Plan;
 use crate::run::segment::arrival_root;
-use crate::run::sink::Drain;
 use crate::run::source::source_root;
 use crate::run::{Options, Running, run_here, start};
 use crate::sink::Sink;
@@ -261,7 +262,8 @@ impl Flow {
 
     fn plan(&self, options: &Options) -> Result<Plan, FlowError> {
         let rehearsal = options.rehearsal.as_deref();
-        lock(&self.graph).plan(rehearsal, options.recovery.is_some())
+        let clustered = options.cluster.is_some();
+        lock(&self.graph).plan(rehearsal, options.recovery.is_some(), clustered)
     }
 }
 
@@ -540,18 +542,38 @@ impl<B: Batch> Pipe<B> {
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn sink(&self, name: &str, sink: impl Sink<B>) {
-        let sink: Arc<dyn Sink<B>> = Arc::new(sink);
-        let node = {
-            let mut graph = lock(&self.graph);
-            let node = graph.add("sink", name, vec![self.node]);
-            graph.nodes[node].detail = sink.describe();
-            graph.add_sink(WriterId::sink(node), &sink);
-            node
-        };
-        self.outlet.read_by(Arc::new(move |segment| {
-            let drain: Box<dyn Push<B>> = Box::new(Drain::open(node, &*sink, segment)?);
-            Ok(drain)
-        }));
+        self.end(name, Arc::new(sink), false);
+    }
+
+    /// Ends the stream in a sink as [`sink`](Self::sink) does, with one writer: all workers of all processes send
+    /// their items to the first worker of process 0, and the sink is opened there only. So several processes write
+    /// one file. The order of the items of each worker is kept.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("numbers"), testing::Collected::new());
+    /// flow.source("in", testing::items(0..10)).redistribute().sink_gathered("out", out.sink());
+    /// flow.run(Options { workers: 2, ..Options::default() })?;
+    /// assert_eq!(out.take().len(), 10);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn sink_gathered(&self, name: &str, sink: impl Sink<B>) {
+        self.end(name, Arc::new(sink), true);
+    }
+
+    fn end(&self, name: &str, sink: Arc<dyn Sink<B>>, gathered: bool) {
+        let mut graph = lock(&self.graph);
+        let node = graph.add("sink", name, vec![self.node]);
+        graph.nodes[node].detail = sink.describe();
+        graph.nodes[node].exchanged = gathered;
+        graph.add_sink(WriterId::sink(node), &sink);
+        if gathered || sink.in_one_process() {
+            let gathered = Gathered::new((self.node, node), gathered, &sink);
+            graph.gathered.push(gathered);
+        }
+        drop(graph);
+        self.outlet.read_by(gathered::end(node, sink));
     }
 
     /// Returns the flow of this stream.
@@ -636,7 +658,7 @@ struct InTurn {
 }
 
 impl<B: Batch> Route<B> for InTurn {
-    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure> {
+    fn route(&mut self, batch: &mut B, parts: &mut [B], _: Shards) -> Result<(), Failure> {
         self.next = (self.next + 1) % parts.len();
         std::mem::swap(batch, &mut parts[self.next]);
         Ok(())

@@ -259,7 +259,7 @@ impl<V: Data> Stream<V> {
         let called = name.to_owned();
         self.step("collect", name, move |making| {
             Ok(ByWorker {
-                key: key_of_worker(making.worker),
+                key: key_of_worker(making.worker, making.shards),
                 step: KeyedStep::new(&called, true, collecting(most, wait)),
                 keyed: Vec::new(),
                 lists: Vec::new(),

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::batch::{Data, key_and_value, timed};
 use crate::describe::stream::{Making, Pipe, Stream};
 use crate::error::{Cause, Failure, FlowError};
-use crate::key::{Key, shard, worker_of};
+use crate::key::{Key, Shards};
 use crate::operators::verbs::each;
 use crate::policy::OnError;
 use crate::run::build::Route;
@@ -57,10 +57,15 @@ pub struct KeyedStream<K, V> {
 struct ByKey;
 
 impl<K: Key, V: Data> Route<Vec<(K, V)>> for ByKey {
-    fn route(&mut self, batch: &mut Vec<(K, V)>, parts: &mut [Vec<(K, V)>]) -> Result<(), Failure> {
+    fn route(
+        &mut self,
+        batch: &mut Vec<(K, V)>,
+        parts: &mut [Vec<(K, V)>],
+        shards: Shards,
+    ) -> Result<(), Failure> {
         let workers = parts.len();
         for item in batch.drain(..) {
-            parts[worker_of(shard(item.0.stable_hash()), workers)].push(item);
+            parts[shards.worker(item.0.stable_hash(), workers)].push(item);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use timely::scheduling::Activator;
 use crate::batch::Batch;
 use crate::describe::node::{DescribedEdge, EdgeId, Node, NodeId};
 use crate::error::{Failure, FlowError};
+use crate::key::Shards;
 use crate::push::Push;
 use crate::run::chain::Tee;
 use crate::run::context::WorkerContext;
@@ -103,11 +104,11 @@ impl Feed {
 
 /// Divides batches among workers.
 pub trait Route<B>: Send + 'static {
-    /// Moves each item of `batch` to the entry of `parts` of its worker.
+    /// Moves each item of `batch` to the entry of `parts` of its worker; with a key that of its [shard](Shards::worker).
     ///
     /// # Errors
     /// An item without a usable key.
-    fn route(&mut self, batch: &mut B, parts: &mut [B]) -> Result<(), Failure>;
+    fn route(&mut self, batch: &mut B, parts: &mut [B], shards: Shards) -> Result<(), Failure>;
 }
 
 impl<'s> WorkerBuild<'_, 's> {

@@ -96,7 +96,7 @@ impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
             return Ok(());
         };
         let name = cx.metrics[self.node].name.clone();
-        let mut changes = Changes::new(&name);
+        let mut changes = Changes::new(&name, cx.shards);
         state.save(&mut changes, cx)?;
         if let Some(checkpoint) = &mut cx.checkpoint {
             let watermark = changes.watermark();

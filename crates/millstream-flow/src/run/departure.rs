@@ -90,7 +90,7 @@ impl<B: Batch> Push<B> for Departure<B> {
             return self.send(cx.worker, batch, cx);
         };
         let mut parts = std::mem::take(&mut self.parts);
-        route.route(batch, &mut parts)?;
+        route.route(batch, &mut parts, cx.shards)?;
         for (to, part) in parts.iter_mut().enumerate() {
             if !part.is_empty() {
                 self.send(to, part, cx)?;

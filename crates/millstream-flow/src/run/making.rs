@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::describe::node::Node;
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::policy::{DeadLetters, OnError, Policy};
 use crate::run::build::SegmentBuild;
 use crate::run::control::Control;
@@ -23,6 +24,8 @@ pub struct Making<'a> {
     pub worker: usize,
     /// The number of workers.
     pub workers: usize,
+    /// The shards into which keys are divided.
+    pub shards: Shards,
     /// Stop, failure and wake-up, shared by all workers.
     pub control: Arc<Control>,
     rehearsal: Option<&'a Rehearsal>,
@@ -51,6 +54,7 @@ impl<'a> Making<'a> {
             info: &nodes[node],
             worker: cx.worker,
             workers: cx.workers,
+            shards: cx.shards,
             control: Arc::clone(&cx.control),
             rehearsal,
             dead_letters: RefCell::default(),

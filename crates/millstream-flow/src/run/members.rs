@@ -10,6 +10,7 @@ use std::thread::Builder;
 use crate::checkpoint::CommitNotice;
 use crate::cluster::{Event, Joined, Offer, StateOffer};
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::run::control::Control;
 use crate::run::options::Options;
 use crate::run::plan::Plan;
@@ -17,7 +18,11 @@ use crate::run::reports::report_handled;
 use crate::run::running::Running;
 
 /// Returns what this process tells the others at the start.
-fn offer(plan: &Plan, options: &Options, state: Option<StateOffer>) -> Result<Offer, FlowError> {
+fn offer(
+    plan: &Plan,
+    options: &Options,
+    (state, shards): (Option<StateOffer>, Shards),
+) -> Result<Offer, FlowError> {
     let workers = options.all_workers();
     let partitions = plan.sources.iter().map(|(node, source)| {
         let names = source.partitions(workers);
@@ -25,9 +30,11 @@ fn offer(plan: &Plan, options: &Options, state: Option<StateOffer>) -> Result<Of
             names.map_err(|cause| crate::describe::node::open_error(&plan.nodes[*node], cause))?;
         Ok((plan.nodes[*node].name.clone(), names))
     });
+    let mut graph = plan.graph_lines();
+    graph.push(format!("keys in {} shards", shards.count()));
     Ok(Offer {
         flow: plan.name.clone(),
-        graph: plan.graph_lines(),
+        graph,
         workers: options.workers,
         partitions: partitions.collect::<Result<_, FlowError>>()?,
         state,
@@ -38,7 +45,7 @@ fn offer(plan: &Plan, options: &Options, state: Option<StateOffer>) -> Result<Of
 pub(super) fn join(
     running: &Running,
     plan: &Plan,
-    state: Option<StateOffer>,
+    state: (Option<StateOffer>, Shards),
     stopping: &dyn Fn() -> bool,
 ) -> Result<Option<Joined>, FlowError> {
     let (Some(cluster), Some(others)) = (&running.options.cluster, running.control.others()) else {
@@ -89,6 +96,11 @@ fn pass_events(
         match (event, committer) {
             (Event::Go, _) => control.go(),
             (Event::Handled(load), _) => control.take_report(&load),
+            (Event::Status { process, status }, _) => {
+                if let Some(others) = control.others() {
+                    others.take_status(process, status);
+                }
+            }
             (Event::Stop, _) => control.stop_here(),
             (Event::Died { process, cause }, _) => {
                 control.fail_here(FlowError::Lost { process, cause });

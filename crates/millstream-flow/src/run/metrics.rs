@@ -222,6 +222,9 @@ pub struct Report {
     pub lags: Vec<PartitionLag>,
     /// The connections to the other processes of the run, if it has several.
     pub links: Vec<LinkMetrics>,
+    /// At the end of process 0 of several: the numbers of the other processes with their reports, as [`to_json`](Self::to_json)
+    /// returns them. One that ends more than 5 s later is missing.
+    pub others: Vec<(usize, Value)>,
 }
 
 impl Report {

@@ -1,7 +1,7 @@
 //! Opens the partitions of a source on one worker: at the start, and those that the source finds during the run.
 //!
 //! Invariant: a partition is opened by one worker, once in a run, and between two epochs: by the worker whose number is that of
-//! the partition modulo the number of workers. Processes may find partitions in different orders, so that one
+//! the partition modulo the number of workers, or of those of process 0 if only one process can read the source. Processes may find partitions in different orders, so that one
 //! which is found during a run of several processes is opened by the worker that its name stands for.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
-use crate::key::{Key, shard, worker_of};
+use crate::key::Key;
 use crate::policy::Policy;
 use crate::run::build::{Feed, WorkerBuild};
 use crate::run::context::WorkerContext;
@@ -61,6 +61,8 @@ pub(crate) struct Opener<B> {
     /// The name of the source in the flow.
     name: String,
     io: Io,
+    /// The number of workers that may have partitions, those with the first numbers.
+    readers: usize,
     /// The number of partitions that were opened, by all workers.
     known: usize,
     /// Whether partitions may be found during the run.
@@ -98,12 +100,17 @@ pub(crate) fn open<B: Batch>(
         Err(error) => return (Err(error), 0),
     };
     let names = source.partitions(build.workers);
-    let feeding = names.as_ref().map_or(0, Vec::len).min(build.workers);
+    let readers = match source.settings().in_one_process {
+        true => build.workers / build.processes().max(1),
+        false => build.workers,
+    };
+    let feeding = names.as_ref().map_or(0, Vec::len).min(readers);
     let mut opener = Opener {
         grows: source.growing().is_some(),
         source,
         name: this.name.clone(),
         io: io.clone(),
+        readers,
         known: 0,
         found: Vec::new(),
         asks_at: 0,
@@ -155,7 +162,8 @@ impl<B: Batch> Opener<B> {
             };
             checkpoint.resume.rename(&this.name, &mut names, is_same);
         }
-        let opened = self.open_own(names, cx, |_, index| index % cx.workers)?;
+        let readers = self.readers;
+        let opened = self.open_own(names, cx, |_, index| index % readers)?;
         if cx.checkpoint.is_some() && !opened.is_empty() {
             cx.control.source_begins();
         }
@@ -168,10 +176,10 @@ impl<B: Batch> Opener<B> {
             Some(growing) => growing.found(self.known)?,
             None => Vec::new(),
         };
-        let by_name = cx.control.others().is_some();
+        let (readers, by_name) = (self.readers, cx.control.others().is_some());
         self.open_own(names, cx, |name, index| match by_name {
-            true => worker_of(shard(name.stable_hash()), cx.workers),
-            false => index % cx.workers,
+            true => cx.shards.worker(name.stable_hash(), readers),
+            false => index % readers,
         })
     }
 

@@ -8,6 +8,7 @@ use crate::checkpoint::Recovery;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, Membership};
 use crate::error::FlowError;
+use crate::key::Shards;
 use crate::run::control::Wrapper;
 use crate::run::failures::Traceback;
 use crate::run::metrics::Report;
@@ -83,6 +84,9 @@ pub struct Options {
     /// The other processes that run this flow; `None`: this process runs all of it. Each process has
     /// [`workers`](Self::workers) threads.
     pub cluster: Option<Arc<dyn Cluster>>,
+    /// The shards into which keys are divided, the same in all processes; `None`: those of the state, or 256. A state keeps the
+    /// number of its first run, and refuses another one.
+    pub shards: Option<Shards>,
 }
 
 impl Default for Options {
@@ -102,6 +106,7 @@ impl Default for Options {
             rehearsal: None,
             packets: None,
             cluster: None,
+            shards: None,
         }
     }
 }
@@ -123,6 +128,12 @@ impl Options {
             .as_ref()
             .map(|cluster| cluster.membership().processes);
         self.workers * processes.unwrap_or(1)
+    }
+
+    /// Returns the shards of a run without a state, and checks that each worker can have one.
+    pub(crate) fn check_shards(&self) -> Result<Shards, FlowError> {
+        let shards = self.shards.unwrap_or_default();
+        shards.check_workers(self.all_workers()).map(|()| shards)
     }
 
     /// Checks the options of a run of several processes.

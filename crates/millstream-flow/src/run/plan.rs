@@ -22,7 +22,11 @@ impl Plan {
         let name = |node: &NodeId| format!("\"{}\"", self.nodes[*node].name);
         let nodes = self.nodes.iter().map(|node| {
             let inputs: Vec<String> = node.inputs.iter().map(name).collect();
-            let by = if node.exchanged { " by key" } else { "" };
+            let by = match (node.kind, node.exchanged) {
+                ("sink", true) => " gathered",
+                (_, true) => " by key",
+                (_, false) => "",
+            };
             match inputs.is_empty() {
                 true => format!("{} \"{}\"", node.kind, node.name),
                 false => format!(

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
-use crate::cluster::{HandledLoad, Member, Membership};
+use crate::cluster::{HandledLoad, Member, Membership, STATUS_BYTES_MAX, Status};
 use crate::run::metrics::LinkMetrics;
+use crate::run::statuses::Statuses;
 
 /// A weight and a number of items: sums since the beginning of the run.
 #[derive(Default)]
@@ -63,6 +64,8 @@ pub(crate) struct Others {
     /// Whether any of them has a full outbox.
     outbox_full: AtomicBool,
     links: Vec<LinkState>,
+    /// Process 0: how the others are doing.
+    statuses: Statuses,
     pub(super) reporter: OnceLock<Thread>,
     /// Whether the thread that reports waits for a change.
     pub(super) idle: AtomicBool,
@@ -85,6 +88,7 @@ impl Others {
             congested: AtomicBool::new(false),
             outbox_full: AtomicBool::new(false),
             links: many(membership.processes),
+            statuses: Statuses::new(membership.processes),
             reporter: OnceLock::new(),
             idle: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -171,6 +175,25 @@ impl Others {
             && let Some(thread) = self.reporter.get()
         {
             thread.unpark();
+        }
+    }
+
+    /// Process 0: takes how another process is doing.
+    pub(crate) fn take_status(&self, process: usize, status: Status) {
+        self.statuses.take(process, status);
+    }
+
+    pub(crate) fn statuses(&self) -> &Statuses {
+        &self.statuses
+    }
+
+    /// Sends how this process is doing to process 0.
+    pub(crate) fn send_status(&self, last: bool, bytes: Vec<u8>) {
+        if self.membership.process == 0 || bytes.len() > STATUS_BYTES_MAX {
+            return;
+        }
+        if let Some(member) = self.member() {
+            member.status(Status { last, bytes });
         }
     }
 

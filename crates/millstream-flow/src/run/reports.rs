@@ -15,6 +15,8 @@ const LOOK: Duration = Duration::from_millis(1);
 const REPORT_NS: u64 = 5_000_000;
 /// A larger change of weight is reported at once.
 const REPORT_WEIGHT: u64 = IN_FLIGHT_MAX / 8;
+/// So is this part of the items that may be in flight to a slow worker, which would wait for its senders otherwise.
+const REPORT_PART: u64 = 8;
 
 /// Reports to the other processes what this one has processed, and whether sources must pause, until the run is over.
 pub(super) fn report_handled(control: &Control, others: &Others) {
@@ -70,8 +72,7 @@ impl Reports<'_> {
         let paused = pauses != self.pauses;
         let sums: Vec<_> = self.others.handled.iter().map(Sums::get).collect();
         let changed = sums != self.sums;
-        let mut grown = sums.iter().zip(&self.sums);
-        let large = grown.any(|(sums, known)| sums.0 - known.0 >= REPORT_WEIGHT);
+        let large = self.is_large(&sums);
         if !paused && !large && (!changed || now - self.last_ns < REPORT_NS) {
             return;
         }
@@ -80,6 +81,17 @@ impl Reports<'_> {
         if let Some(member) = self.others.member() {
             member.handled(&loads);
         }
+    }
+
+    /// Whether so much was processed that senders must not wait for the next report.
+    fn is_large(&self, sums: &[(u64, u64)]) -> bool {
+        let (workers, first) = (self.others.workers, self.others.first());
+        let mut grown = sums.iter().zip(&self.sums).enumerate();
+        grown.any(|(index, (sums, known))| {
+            let (_, in_flight_items_max) = self.control.limits(first + index % workers);
+            sums.0 - known.0 >= REPORT_WEIGHT
+                || sums.1 - known.1 > in_flight_items_max / REPORT_PART
+        })
     }
 
     /// The sums that have changed; of each process one, if `all`.
@@ -106,5 +118,45 @@ impl Reports<'_> {
                 })
             });
         loads.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Membership;
+
+    const MEMBERSHIP: Membership = Membership {
+        process: 1,
+        processes: 2,
+    };
+
+    fn control() -> Control {
+        Control::new(2, None).with_others(Others::new(MEMBERSHIP, 2))
+    }
+
+    fn reports(control: &Control) -> Reports<'_> {
+        Reports {
+            control,
+            others: control.others().expect("there are others"),
+            sums: vec![(0, 0); 4],
+            pauses: Pauses::default(),
+            last_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_part_of_what_may_be_in_flight_to_a_slow_worker_is_reported_at_once() {
+        let control = control();
+        let reports = reports(&control);
+        let is_large = |items| reports.is_large(&[(0, 0), (items, items), (0, 0), (0, 0)]);
+        control.set_slow(3, None);
+        assert!(!is_large(REPORT_WEIGHT - 1) && is_large(REPORT_WEIGHT));
+        let slow = crate::run::pace::Slow {
+            turn: 10,
+            in_flight: 80,
+        };
+        control.set_slow(3, Some(slow));
+        assert!(!is_large(10) && is_large(11));
     }
 }

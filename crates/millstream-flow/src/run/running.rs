@@ -18,6 +18,8 @@ pub(super) type Links = Vec<Option<Box<dyn Link>>>;
 
 /// The interval at which a handle that is dropped checks whether its run has ended.
 const LONG: Duration = Duration::from_secs(1);
+/// How long process 0 waits at its end for the reports of the others.
+const REPORTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A flow that runs on threads of its own.
 pub struct Running {
@@ -80,6 +82,7 @@ impl Running {
             outboxes: self.control.outboxes(),
             lags: self.control.lags(),
             links: self.control.links(),
+            others: Vec::new(),
         }
     }
 
@@ -125,7 +128,9 @@ impl Running {
             Some(error) => Err(error),
             None => {
                 self.call_back();
-                Ok(self.report())
+                let mut report = self.report();
+                report.others = self.reports_of_others();
+                Ok(report)
             }
         }
     }
@@ -147,11 +152,25 @@ impl Running {
         }
     }
 
+    /// In process 0 of several: the reports of the others, which end at about the same time.
+    fn reports_of_others(&self) -> Vec<(usize, serde_json::Value)> {
+        let others = self.control.others();
+        let Some(others) = others.filter(|others| others.membership.process == 0) else {
+            return Vec::new();
+        };
+        let reports = others.statuses().reports(REPORTS_WAIT).into_iter();
+        let read = |(process, bytes): (usize, Arc<Vec<u8>>)| {
+            Some((process, serde_json::from_slice(&bytes).ok()?))
+        };
+        reports.filter_map(read).collect()
+    }
+
     /// Notifies the other processes that this one has ended, if it has not failed: of that they are notified at once.
     fn leave(&self) {
-        if let Some(member) = self.control.member()
+        if let (Some(member), Some(others)) = (self.control.member(), self.control.others())
             && !self.control.has_failed()
         {
+            others.send_status(true, self.report().to_json().to_string().into_bytes());
             member.ended();
         }
         if let Some(others) = self.control.others() {

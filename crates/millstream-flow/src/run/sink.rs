@@ -25,6 +25,13 @@ impl<B: Batch> Drain<B> {
         segment: &SegmentBuild<'_, '_>,
     ) -> Result<Self, FlowError> {
         let cx = segment.context.borrow();
+        if segment.nodes[node].exchanged && cx.worker > 0 {
+            return Ok(Drain {
+                node,
+                writer: Box::new(Elsewhere),
+                unflushed: Vec::new(),
+            });
+        }
         let writer = match segment.rehearsal {
             Some(rehearsal) => rehearsal
                 .sink_for(&segment.nodes[node].name, sink)
@@ -109,6 +116,19 @@ impl<B: Batch> Push<B> for Drain<B> {
         let token = closed.map_err(|cause| self.failure(cause, cx))?;
         self.record_flushed(cx);
         self.keep(token, cx);
+        Ok(())
+    }
+}
+
+/// The writer of a gathered sink on the workers that do not write it.
+struct Elsewhere;
+
+impl<B: Batch> Writer<B> for Elsewhere {
+    fn write_batch(&mut self, batch: &mut B) -> Result<(), Cause> {
+        let items = batch.len();
+        Err(format!("{items} items came to a worker that does not write the sink").into())
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
         Ok(())
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn run_here(
 
 /// Prepares a run: returns it with the function of each of its workers, if the flow has operators.
 fn prepare(
-    plan: Plan,
+    mut plan: Plan,
     mut options: Options,
     stopping: &dyn Fn() -> bool,
 ) -> Result<
@@ -177,7 +177,7 @@ fn prepare(
         links: None,
         options,
     };
-    let begun = begin_checkpoints(&running, &plan, &clock, replaying, stopping);
+    let begun = begin_checkpoints(&running, &mut plan, &clock, replaying, stopping);
     let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
     let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
@@ -265,7 +265,7 @@ impl Begun {
 /// Opens the state directory, if the run has one, meets the other processes, and starts the thread that commits epochs.
 fn begin_checkpoints(
     running: &Running,
-    plan: &Plan,
+    plan: &mut Plan,
     clock: &Arc<dyn Clock>,
     replaying: Option<Sender<CommitNotice>>,
     stopping: &dyn Fn() -> bool,
@@ -284,10 +284,7 @@ fn begin_checkpoints(
     plan.sinks.join(&plan.nodes, membership);
     let (name, control) = (&running.name, &running.control);
     let Some(recovery) = &running.options.recovery else {
-        begin_without(plan, running.options.all_workers(), clock)?;
-        plan.sinks.begin(name, &plan.nodes, None, control)?;
-        let joined = members::join(running, plan, None, stopping)?;
-        return Ok(Begun::without(None, joined));
+        return begin_unsaved(running, plan, clock, stopping);
     };
     let recovery = &recovery.of_process(membership)?;
     control.keep_state();
@@ -314,6 +311,7 @@ fn begin_checkpoints(
         base: resumed.base,
         commit,
         timer: CommitTimer::default(),
+        replicated: resumed.replicated,
         shared: shared_commits(joined.as_ref(), membership),
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),
@@ -332,6 +330,21 @@ fn begin_checkpoints(
         committer: Some(thread),
         joined,
     })
+}
+
+/// The same for a run without a state directory.
+fn begin_unsaved(
+    running: &Running,
+    plan: &Plan,
+    clock: &Arc<dyn Clock>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Begun, FlowError> {
+    let shards = running.options.check_shards()?;
+    begin_without(plan, running.options.all_workers(), clock)?;
+    let (name, control) = (&running.name, &running.control);
+    plan.sinks.begin(name, &plan.nodes, None, control)?;
+    let joined = members::join(running, plan, (None, shards), stopping)?;
+    Ok(Begun::without(None, joined))
 }
 
 /// Starts the thread that commits epochs.
@@ -361,8 +374,9 @@ fn resume(
         sources: &plan.sources,
         sinks: &plan.sinks,
         codecs: &plan.codecs,
+        shards: running.options.shards,
     };
-    let join = |offer| members::join(running, plan, Some(offer), stopping);
+    let join = |offer, shards| members::join(running, plan, (Some(offer), shards), stopping);
     let stop = || running.control.stop_here();
     let cluster = running.options.cluster.as_ref();
     let cluster = cluster.map(|cluster| ClusterStart {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::now_ns;
+use crate::cluster::Membership;
 use crate::run::control::Control;
 use crate::run::edge_counts::EdgeLoad;
 use crate::run::failures::{FailureNote, Failures};
 use crate::run::lag::PartitionLag;
 use crate::run::metrics::{OutboxMetrics, WorkerMetrics};
 use crate::run::progress::{CommitTimes, EpochMetrics, PartitionWatermark};
+pub use crate::run::statuses::ProcessStatus;
 
 /// A view of a running flow. [`Running::watch`](crate::Running::watch) returns it.
 #[derive(Clone)]
@@ -59,6 +61,29 @@ impl Watch {
     #[must_use]
     pub fn flow(&self) -> &str {
         &self.flow
+    }
+
+    /// Returns the number of this process and of all, in a run of several.
+    #[must_use]
+    pub fn membership(&self) -> Option<Membership> {
+        self.control.others().map(|others| others.membership)
+    }
+
+    /// Sends how this process is doing to process 0, whose [`statuses`](Self::statuses) have it. It does not wait, and has no effect
+    /// in process 0, in a run of one process, or if there are more than
+    /// [`STATUS_BYTES_MAX`](crate::cluster::STATUS_BYTES_MAX) bytes.
+    pub fn send_status(&self, bytes: Vec<u8>) {
+        if let Some(others) = self.control.others() {
+            others.send_status(false, bytes);
+        }
+    }
+
+    /// In process 0: how each other process is doing. Empty elsewhere.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<ProcessStatus> {
+        let others = self.control.others();
+        let first = others.filter(|others| others.membership.process == 0);
+        first.map_or_else(Vec::new, |others| others.statuses().all())
     }
 
     /// Asks the flow to end, as [`Running::stop`](crate::Running::stop) does.

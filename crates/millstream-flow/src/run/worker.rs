@@ -56,6 +56,10 @@ pub(super) fn guarded(
     let place = (worker.index(), worker.peers());
     let mut context = WorkerContext::new(place, metrics, Arc::clone(clock), Arc::clone(control));
     context.unbounded = options.rehearsal.is_some();
+    context.shards = match checkpoints {
+        Some((resume, _)) => resume.shards,
+        None => options.shards.unwrap_or_default(),
+    };
     if let Some((resume, committer)) = checkpoints {
         context = context.with_checkpoint(WorkerCheckpoint {
             part: EpochPart::default(),

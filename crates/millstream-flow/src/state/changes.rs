@@ -2,13 +2,15 @@
 //!
 //! The bytes of a record are drawn in the module of the [checkpoint](crate::checkpoint)'s records.
 
-use crate::key::SHARDS;
+use crate::key::Shards;
 use crate::time::BEFORE_ALL;
 
 /// The version of the records.
 pub(crate) const VERSION: u8 = 1;
 /// The version of records that a reader of version 1 cannot read.
 pub(crate) const VERSION_OF_WHOLE: u8 = 2;
+/// The version of records of a state with more than 256 shards.
+pub(crate) const VERSION_OF_SHARDS: u8 = 6;
 /// The kind of a record of changes.
 pub(crate) const STATE: u8 = 1;
 /// The kind of a record that supersedes all earlier records of its step in its group.
@@ -22,30 +24,51 @@ pub const REMOVED: u8 = 0;
 
 /// Returns the group of a shard: neighbours are in different groups, as they are on different workers.
 pub(crate) fn group_of(shard: usize) -> usize {
-    shard % SHARDS % GROUPS
+    shard % GROUPS
 }
 
 /// Entries of one step for the journal, as records by group.
 pub struct Changes {
     step: String,
+    shards: Shards,
     watermark: Option<i64>,
     open: Vec<Vec<u8>>,
     full: Vec<Vec<u8>>,
 }
 
 impl Changes {
-    pub(crate) fn new(step: &str) -> Self {
+    pub(crate) fn new(step: &str, shards: Shards) -> Self {
         Changes {
             step: step.to_owned(),
+            shards,
             watermark: None,
             open: vec![Vec::new(); GROUPS],
             full: Vec::new(),
         }
     }
 
+    /// The shards into which keys are divided.
+    #[must_use]
+    pub fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    /// Whether the shard of an entry has two bytes.
+    fn is_wide(&self) -> bool {
+        self.shards.count() > 256
+    }
+
+    /// The version of a record that would else have `version`.
+    fn version(&self, version: u8) -> u8 {
+        match self.is_wide() {
+            true => VERSION_OF_SHARDS,
+            false => version,
+        }
+    }
+
     /// Returns the record to which an entry of `shard` is appended.
     fn record(&mut self, shard: usize) -> &mut Vec<u8> {
-        let group = group_of(shard);
+        let (group, version) = (group_of(shard), self.version(VERSION));
         let open = &mut self.open[group];
         if open.len() >= RECORD_BYTES {
             // The next record grows to the same size.
@@ -53,7 +76,7 @@ impl Changes {
             self.full.push(std::mem::replace(open, next));
         }
         if open.is_empty() {
-            begin(open, [VERSION, STATE, group as u8], &self.step);
+            begin(open, [version, STATE, group as u8], &self.step);
         }
         open
     }
@@ -62,9 +85,10 @@ impl Changes {
     /// superseded, and are not rewritten any more. It must be the first call; it has no effect if a group of
     /// shards is divided among workers.
     pub fn supersede(&mut self, worker: usize, workers: usize) {
+        let version = self.version(VERSION_OF_WHOLE);
         if GROUPS.is_multiple_of(workers) {
             for group in (worker..GROUPS).step_by(workers) {
-                let head = [VERSION_OF_WHOLE, WHOLE, group as u8];
+                let head = [version, WHOLE, group as u8];
                 begin(&mut self.open[group], head, &self.step);
             }
         }
@@ -82,15 +106,17 @@ impl Changes {
         key: impl FnOnce(&mut Vec<u8>),
         state: impl FnOnce(&mut Vec<u8>) -> Result<u8, E>,
     ) -> Result<(), E> {
+        let width = if self.is_wide() { 2 } else { 1 };
         let out = self.record(shard);
         let start = out.len();
-        out.extend([shard as u8, REMOVED]);
+        out.extend(&(shard as u16).to_le_bytes()[..width]);
+        out.push(REMOVED);
         out.extend(born.to_le_bytes());
         measured(out, key);
         let before = out.len();
         match measured(out, state) {
             Ok(REMOVED) => out.truncate(before),
-            Ok(tag) => out[start + 1] = tag,
+            Ok(tag) => out[start + width] = tag,
             Err(error) => {
                 out.truncate(start);
                 return Err(error);

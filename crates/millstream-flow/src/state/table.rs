@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
-use crate::key::{Key, shard};
+use crate::key::Key;
 use crate::state::codec::MESSAGE_PACK;
 use crate::step::StateSize;
 
@@ -373,7 +373,8 @@ fn put<K: Key>(
         state_bytes = out.len() - before;
         tag
     };
-    let done = changes.put(shard(key.stable_hash()), born, write_key, write_state);
+    let shard = changes.shards().of(key.stable_hash());
+    let done = changes.put(shard, born, write_key, write_state);
     match (done, key_bytes > 0) {
         (Ok(()), true) => Ok(key_bytes + state_bytes),
         (Ok(()), false) => Err((format!("{key:?}"), "such a key cannot be saved".into())),

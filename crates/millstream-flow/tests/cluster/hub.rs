@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_flow::cluster::{
-    Cluster, Event, HandledLoad, Joined, Link, Member, Membership, Offer, Raise, StateOffer,
+    Cluster, Event, HandledLoad, Joined, Link, Member, Membership, Offer, Raise, StateOffer, Status,
 };
 use millstream_flow::error::Cause;
 use millstream_flow::metrics::Report;
@@ -218,6 +218,10 @@ impl Member for Place {
     }
     fn committed(&self, epoch: u64) {
         self.0.commits.committed(epoch, &self.0.events);
+    }
+    fn status(&self, status: Status) {
+        let process = self.1;
+        let _ = self.0.events[0].send(Event::Status { process, status });
     }
     fn handled(&self, handled: &[HandledLoad]) {
         while *self.0.withholds.lock().unwrap() {

@@ -16,6 +16,7 @@ mod hub;
 
 mod deaths;
 mod found;
+mod gathered;
 mod pressure;
 mod results;
 mod scale;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_flow::error::Cause;
-use millstream_flow::key::{Key, shard, worker_of};
+use millstream_flow::key::{Key, Shards};
 use millstream_flow::poller::{Io, Wake};
 use millstream_flow::source::{Events, Next, Partition, Position, Source};
 use millstream_flow::testing::Collected;
@@ -108,8 +108,9 @@ fn a_slow_process_slows_the_source_of_a_process_that_sends_it_nothing() {
     let most = Arc::new(AtomicU64::new(0));
     let (making, doing, largest) = (Arc::clone(&made), Arc::clone(&done), Arc::clone(&most));
     // Keys of which process 1 has the first, and process 2 the second.
-    let key_of =
-        |worker: usize| (0u64..).find(|key| worker_of(shard(key.stable_hash()), 3) == worker);
+    let key_of = |worker: usize| {
+        (0u64..).find(|key| Shards::default().worker(key.stable_hash(), 3) == worker)
+    };
     let (first, second) = (key_of(1).unwrap(), key_of(2).unwrap());
     let processes = start(&hub, 1, move |_| {
         let (making, doing) = (Arc::clone(&making), Arc::clone(&doing));

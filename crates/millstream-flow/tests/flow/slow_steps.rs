@@ -29,8 +29,8 @@ fn lines(path: &Path, count: usize) {
     std::fs::write(path, text).expect("it is written");
 }
 
-/// A source that returns all its items at once, whatever the limit is.
-pub struct Greedy(usize);
+/// A source that returns so many items at once, whatever the limit is.
+pub struct Greedy(pub usize);
 
 struct AllAtOnce {
     count: usize,
@@ -237,7 +237,7 @@ fn an_epoch_ends_within_a_large_batch_beside_another_source() {
         let count = COUNT as u64;
         let single = generator::from_fn(move |n| (n < count).then(|| n.to_string()));
         let both = flow.source("greedy", Greedy(COUNT));
-        let both = both.merge(flow.source("single", single));
+        let both = both.merge(&[flow.source("single", single)]);
         slow(&both, PLACES[1], &handled, &out);
         let mut options = Options::workers(workers);
         let recovery = Recovery::new(folder.path().join(format!("state-{workers}")));

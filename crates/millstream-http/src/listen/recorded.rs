@@ -118,6 +118,9 @@ impl RecordedRequests {
 }
 
 impl Recording for RecordedRequests {
+    fn journal(&self) -> Option<Journal> {
+        Some(self.writer.journal().clone())
+    }
     fn sync(&self) -> Result<(), Cause> {
         self.writer.sync()?;
         Ok(())

@@ -5,7 +5,7 @@ const RETRY_MS = 1000;
 const SILENT_MS = 4000;
 
 // Columns of text are at the left.
-const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by"]);
+const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state"]);
 
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -145,6 +145,7 @@ function showFacts(snapshot) {
   const facts = [
     ["running for", duration(snapshot.seconds)],
     ["read", shown("rate", sources.reduce((sum, step) => sum + step.out_rate, 0))],
+    ...(snapshot.processes ? [["processes", String(snapshot.processes.length)]] : []),
     ["workers", String(snapshot.workers.length)],
     ["busiest worker", shown("share", busiest)],
   ];
@@ -230,10 +231,28 @@ function showEpochs(snapshot) {
   }]);
 }
 
+function showProcesses(snapshot) {
+  const processes = snapshot.processes ?? [];
+  element("processes-section").hidden = processes.length === 0;
+  const head = ["process", "state", "read", "busiest worker", "items in flight", "last news"];
+  table("processes", head, processes.map((one) => ({
+    key: `process ${one.process}`,
+    mark: one.state === "lost" ? "cause" : "",
+    choose: () => {
+      const workers = snapshot.workers.filter((worker) => worker.process === one.process);
+      choose(workers.map((worker) => ({ kind: "worker", name: String(worker.worker) })), `Workers of process ${one.process}`);
+    },
+    cells: [
+      textCell(one.state === "unknown" ? "no news: it has no page" : one.state), unit("rate", one.read_rate), unit("share", one.busy),
+      unit("count", one.in_flight_items), unit("seconds", one.silent_seconds),
+    ],
+  })));
+}
+
 function showWorkers(snapshot) {
   const head = ["worker", "busy", "items in flight", "last news"];
   table("workers", head, snapshot.workers.map((worker) => ({
-    key: String(worker.worker),
+    key: worker.process === undefined ? String(worker.worker) : `${worker.worker} (process ${worker.process})`,
     choose: () => choose([{ kind: "worker", name: String(worker.worker) }], `Worker ${worker.worker}`),
     cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds)],
   })));
@@ -265,6 +284,7 @@ function show() {
   showSources(snapshot);
   showSinks(snapshot);
   showEpochs(snapshot);
+  showProcesses(snapshot);
   showWorkers(snapshot);
   element("detail-text").textContent = detailText(snapshot);
   document.body.dataset.time = snapshot.time_ms;

@@ -100,6 +100,10 @@ impl Sink<Frames> for WriteQueue {
         }))
     }
 
+    fn in_one_process(&self) -> bool {
+        true
+    }
+
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
     }

@@ -10,7 +10,7 @@ use millstream_flow::framing::Frames;
 use millstream_flow::metrics::Lag;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source,
+    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
 };
 use millstream_journal::clock::monotonic_ns;
 
@@ -129,6 +129,12 @@ impl Source<Frames> for ReadQueues {
             flushed: true,
             awake: 0,
         }))
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            in_one_process: true,
+            ..SourceSettings::default()
+        }
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)

@@ -5,7 +5,7 @@ use tracing::warn;
 use super::error::{Reason, ReplicationError};
 use super::history::{clash, newest, parting, recent};
 use super::leader::Leader;
-use super::message::{Follow, Member, Offer, record_crc};
+use super::message::{Follow, Member, Offer, Purpose, record_crc};
 use super::served::{OpenJournal, Served};
 
 /// The journals that the follower requests, in its order.
@@ -58,7 +58,7 @@ pub(super) fn admit(
         asked.push((served, opened, member));
     }
     superseded?;
-    if asked.iter().all(|(_, opened, _)| opened.is_none()) {
+    if !asked.is_empty() && asked.iter().all(|(_, opened, _)| opened.is_none()) {
         let names: Vec<_> = found.iter().map(|served| served.name.as_str()).collect();
         let text = format!(
             "it waits for '{}', which does not exist yet",
@@ -69,7 +69,10 @@ pub(super) fn admit(
     let offers = asked.into_iter().map(|(served, opened, member)| {
         let name = &served.name;
         match opened {
-            Some(opened) => compare(name, opened, member, follow.probe).map(Some),
+            Some(opened) => {
+                let is_probe = follow.purpose == Purpose::Probe;
+                compare(name, opened, member, is_probe).map(Some)
+            }
             None if member.next > 0 => Err(refused(
                 Reason::Trouble,
                 format!("'{name}' is not there, and the copy has records of it"),

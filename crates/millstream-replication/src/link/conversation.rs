@@ -13,7 +13,7 @@ use super::error::ReplicationError;
 use super::handshake::{Listening, PendingRequest};
 use super::incoming::Incoming;
 use super::leader::Leader;
-use super::message::Welcome;
+use super::message::{self, Purpose, Welcome};
 use super::session::{Session, no_thread, refuse};
 use super::watch::Watch;
 use super::{DEAD_AFTER, GREETING, deadline_ns, send};
@@ -60,8 +60,14 @@ fn converse(
     };
     let mut out = Vec::new();
     asked.welcome(&welcome, &mut out);
-    if follow.probe {
-        return Ok(stream.write(&out)?);
+    match follow.purpose {
+        Purpose::Probe => return Ok(stream.write(&out)?),
+        Purpose::Names => {
+            let named = leader.served.iter().filter(|served| !served.is_companion);
+            message::write_names(named.map(|served| served.name.as_str()), &mut out);
+            return Ok(stream.write(&out)?);
+        }
+        Purpose::Records | Purpose::Mirror => {}
     }
     let mut session = Session {
         leader,
@@ -69,6 +75,7 @@ fn converse(
         number,
         stream,
         credential,
+        is_mirror: follow.purpose == Purpose::Mirror,
         members: Vec::new(),
         ended: AtomicBool::new(false),
         watch: Watch::default(),

@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Error, Host, Identity, Journal, Options, Sync, Writer};
+use millstream_journal::{
+    CursorMode, Error, Host, Identity, Journal, Options, Retention, Sync, Writer,
+};
 
 use super::error::ReplicationError;
 use super::history::{newest, recent};
 use super::message::{Last, Member, Offer, record_crc};
 
+/// The cursor of a copy at the leader's first record.
+pub(super) const PRUNED: &str = "leader.first";
 /// The longest record: that of the leader.
 const RECORD_BYTES_MAX: u32 = 1 << 28;
 
@@ -215,6 +219,20 @@ impl Copy {
             return Err(ReplicationError::protocol(what));
         }
         open.next = sequence + 1;
+        Ok(())
+    }
+
+    /// Prune the records before `first`, which the leader does not have any more.
+    pub fn prune(&mut self, first: u64) -> Result<(), ReplicationError> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let leader = open.journal.cursor(PRUNED, CursorMode::Shared)?;
+        leader.set(first.min(open.next))?;
+        open.journal.prune(&Retention {
+            keep_for_cursors: true,
+            ..Retention::default()
+        })?;
         Ok(())
     }
 

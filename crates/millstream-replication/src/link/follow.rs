@@ -18,7 +18,9 @@ use super::frames::Frame;
 use super::frames::Kind;
 use super::handshake::expect;
 use super::incoming::Incoming;
-use super::message::{self, Follow, MEMBERS_MAX, RECORDS_MAX, Records, Welcome};
+use super::message::{self, Follow, MEMBERS_MAX, Purpose, RECORDS_MAX, Records, Welcome};
+use super::mirror::{self, Mirror};
+use super::rejoin::RejoinOptions;
 use super::{DEAD_AFTER, STOP_CHECK};
 
 /// How many bytes of a set are buffered before they are appended.
@@ -34,6 +36,8 @@ pub struct FollowOptions {
     /// The journals, each by its name there and the directory of its copy. The name may be empty for the only one. Several are a set:
     /// those upstream come first, and no copy ever has an effect of a record that the copies before it do not have.
     pub journals: Vec<(String, PathBuf)>,
+    /// Follow all journals of the leader instead, as they are at each connection.
+    pub mirror: Option<Mirror>,
     /// The follower's name, which no other follower of those journals has: letters, digits, `-`, `_`, `.`.
     pub name: String,
     /// What an acknowledgement means: that a record survives a loss of power here (`Always`; `Every`, and later by that time), or the
@@ -57,6 +61,7 @@ impl FollowOptions {
         FollowOptions {
             leader: (host.to_owned(), port),
             journals: vec![(String::new(), dir.into())],
+            mirror: None,
             name: "follower".to_owned(),
             sync: Sync::Always,
             secret: None,
@@ -85,6 +90,8 @@ enum ConnectionEnd {
     Done,
     /// The leader has stopped, and may come back.
     LeaderStopped,
+    /// The copies had records that the leader has truncated; they are truncated too.
+    Truncated,
 }
 
 /// Follow until `stop` is raised, or with `once` until the copies have caught up. Returns the progress of each journal, in their order.
@@ -96,10 +103,12 @@ pub fn follow(
     options: &FollowOptions,
     stop: &AtomicBool,
 ) -> Result<Vec<Followed>, ReplicationError> {
-    let count = options.journals.len();
-    if count == 0 || count > MEMBERS_MAX {
-        let what = format!("a set has 1 to {MEMBERS_MAX} journals, this one {count}");
-        return Err(ReplicationError::Usage(what));
+    let journals = match options.mirror {
+        Some(_) => Vec::new(),
+        None => options.journals.clone(),
+    };
+    if options.mirror.is_none() {
+        check_count(journals.len())?;
     }
     let tls = options.tls.as_ref();
     let mut follower = Follower {
@@ -108,14 +117,8 @@ pub fn follow(
         connector: Connector::new(&options.leader, options.secret.clone(), tls)?,
         members: Vec::new(),
     };
-    for (name, dir) in &options.journals {
-        follower.members.push(Member {
-            name,
-            copy: Copy::open(dir, options.sync, options.adopt)?,
-            records: 0,
-            held: Vec::new(),
-            goal: 0,
-        });
+    for (name, dir) in journals {
+        follower.members.push(Member::open(name, dir, options)?);
     }
     let mut pause = RETRY_MIN;
     let mut last_warning = String::new();
@@ -127,6 +130,7 @@ pub fn follow(
         }
         match ended {
             Ok(ConnectionEnd::Done) => break,
+            Ok(ConnectionEnd::Truncated) => continue,
             Ok(ConnectionEnd::LeaderStopped) if options.once => {
                 let hint = ": the leader has stopped";
                 return Err(ReplicationError::Closed { hint });
@@ -153,25 +157,51 @@ pub fn follow(
     Ok(followed.collect())
 }
 
+/// Checks the number of journals of a set.
+fn check_count(count: usize) -> Result<(), ReplicationError> {
+    match count {
+        1..=MEMBERS_MAX => Ok(()),
+        _ => {
+            let what = format!("a set has 1 to {MEMBERS_MAX} journals, this one {count}");
+            Err(ReplicationError::Usage(what))
+        }
+    }
+}
+
 struct Follower<'a> {
     options: &'a FollowOptions,
     stop: &'a AtomicBool,
     connector: Connector,
-    members: Vec<Member<'a>>,
+    members: Vec<Member>,
 }
 
 /// One journal of the set.
-struct Member<'a> {
-    name: &'a str,
+struct Member {
+    name: String,
+    dir: PathBuf,
     copy: Copy,
     records: u64,
     /// Messages whose records wait for those of the journals upstream.
     held: Vec<Vec<u8>>,
     /// The end of the leader's journal at the connection.
     goal: u64,
+    /// The leader's first record, if it was pruned since.
+    pruned: Option<u64>,
 }
 
-impl Member<'_> {
+impl Member {
+    fn open(name: String, dir: PathBuf, options: &FollowOptions) -> Result<Self, ReplicationError> {
+        Ok(Member {
+            copy: Copy::open(&dir, options.sync, options.adopt)?,
+            name,
+            dir,
+            records: 0,
+            held: Vec::new(),
+            goal: 0,
+            pruned: None,
+        })
+    }
+
     fn append(&mut self, mut records: Records<'_>) -> Result<(), ReplicationError> {
         let mut sequence = records.sequence;
         while let Some((time_ns, body)) = records.next()? {
@@ -197,23 +227,64 @@ impl Follower<'_> {
     }
 
     fn connection(&mut self) -> Result<ConnectionEnd, ReplicationError> {
+        if let Some(mirror) = &self.options.mirror {
+            let (connector, name) = (&self.connector, &self.options.name);
+            match mirror::journals(mirror, name, connector, self.stop)? {
+                Some(journals) => self.follow_all(journals)?,
+                None => return Ok(ConnectionEnd::Done),
+            }
+        }
         let stream = Arc::new(self.connector.connect()?);
         let ended = self.converse(&stream);
         stream.close();
         // What was held comes again.
-        self.members
-            .iter_mut()
-            .for_each(|member| member.held.clear());
-        ended
+        for member in &mut self.members {
+            member.held.clear();
+            member.pruned = None;
+        }
+        match (&self.options.mirror, ended) {
+            (Some(mirror), Err(error)) if mirror::differs(&error) => {
+                // Only a copy that is closed here can be truncated.
+                let members = std::mem::take(&mut self.members).into_iter();
+                let rejoin = RejoinOptions {
+                    leader: self.options.leader.clone(),
+                    journals: members.map(|member| (member.name, member.dir)).collect(),
+                    secret: self.options.secret.clone(),
+                    tls: self.options.tls.clone(),
+                };
+                match mirror::truncate(mirror, &rejoin, self.stop)? {
+                    true => Ok(ConnectionEnd::Truncated),
+                    false => Err(error),
+                }
+            }
+            (_, ended) => ended,
+        }
+    }
+
+    /// Makes these journals the members, in this order.
+    fn follow_all(&mut self, journals: Vec<(String, PathBuf)>) -> Result<(), ReplicationError> {
+        check_count(journals.len())?;
+        let mut open = std::mem::take(&mut self.members);
+        for (name, dir) in journals {
+            let known = open.iter().position(|member| member.name == name);
+            self.members.push(match known {
+                Some(known) => open.swap_remove(known),
+                None => Member::open(name, dir, self.options)?,
+            });
+        }
+        Ok(())
     }
 
     fn converse(&mut self, stream: &Arc<Stream>) -> Result<ConnectionEnd, ReplicationError> {
         let mut incoming = Incoming::new(Arc::clone(stream));
         let positions = self.members.iter();
-        let positions = positions.map(|member| member.copy.position(member.name));
+        let positions = positions.map(|member| member.copy.position(&member.name));
         let follow = Follow {
             follower: self.options.name.clone(),
-            probe: false,
+            purpose: match self.options.mirror {
+                Some(_) => Purpose::Mirror,
+                None => Purpose::Records,
+            },
             members: positions.collect::<Result<_, _>>()?,
         };
         let Some(welcome) = self
@@ -254,7 +325,7 @@ impl Follower<'_> {
             };
             member.copy.begin(offer)?;
             member.goal = offer.end;
-            let name = match member.name {
+            let name = match member.name.as_str() {
                 "" => String::new(),
                 name => format!("/{name}"),
             };
@@ -294,6 +365,7 @@ impl Follower<'_> {
             let caught_up =
                 self.options.once && all.all(|member| member.copy.next() >= member.goal);
             self.acknowledge(with, caught_up)?;
+            self.prune()?;
             if caught_up {
                 return Ok(ConnectionEnd::Done);
             }
@@ -303,22 +375,49 @@ impl Follower<'_> {
 
     /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the number of bytes held.
     fn take(&mut self, frame: Frame<'_>) -> Result<usize, ReplicationError> {
-        if frame.kind == Kind::Alive {
-            return Ok(0);
+        match frame.kind {
+            Kind::Alive => return Ok(0),
+            Kind::Pruned => {
+                let (index, first) = message::read_position(frame.payload)?;
+                self.member(index)?.pruned = Some(first);
+                return Ok(0);
+            }
+            _ => {}
         }
         let payload = expect(frame, Kind::Records)?;
         let records = Records::read(payload)?;
         let index = records.member;
-        let member = self.members.get_mut(index).ok_or_else(|| {
-            let what = format!("records of journal {index}, which was not asked for");
-            ReplicationError::protocol(what)
-        })?;
+        let member = self.member(index)?;
         if index == 0 {
             member.append(records)?;
             return Ok(0);
         }
         member.held.push(payload.to_vec());
         Ok(payload.len())
+    }
+
+    fn member(&mut self, index: usize) -> Result<&mut Member, ReplicationError> {
+        self.members.get_mut(index).ok_or_else(|| {
+            let what = format!("records of journal {index}, which was not asked for");
+            ReplicationError::protocol(what)
+        })
+    }
+
+    /// Prune the copies as the leader has pruned its journals. All that the leader had by then is durable here first, since it is the
+    /// reason why older records are not needed.
+    fn prune(&mut self) -> Result<(), ReplicationError> {
+        if self.members.iter().all(|member| member.pruned.is_none()) {
+            return Ok(());
+        }
+        for member in &mut self.members {
+            member.copy.sync()?;
+        }
+        for member in &mut self.members {
+            if let Some(first) = member.pruned.take() {
+                member.copy.prune(first)?;
+            }
+        }
+        Ok(())
     }
 
     /// Append the held records, journal by journal. Records upstream are synced first: not even a loss of power leaves an effect without

@@ -23,13 +23,16 @@ pub(super) enum Kind {
     Alive = 7,
     Refused = 8,
     End = 9,
+    Names = 10,
+    Pruned = 11,
 }
 
 impl FrameKind for Kind {
     fn of(byte: u8) -> Option<Self> {
-        use Kind::{Ack, Alive, Challenge, End, Follow, Hello, Records, Refused, Welcome};
+        use Kind::{Ack, Alive, Challenge, End, Follow, Hello};
+        use Kind::{Names, Pruned, Records, Refused, Welcome};
         let all = [
-            Hello, Challenge, Follow, Welcome, Records, Ack, Alive, Refused, End,
+            Hello, Challenge, Follow, Welcome, Records, Ack, Alive, Refused, End, Names, Pruned,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }

@@ -59,10 +59,30 @@ pub(super) struct Last {
 pub(super) struct Follow {
     /// The follower, by a name that no other follower of these journals has.
     pub follower: String,
-    /// Only compare: the answer says where the histories diverge, and no records follow.
-    pub probe: bool,
-    /// The journals, those upstream first.
+    pub purpose: Purpose,
+    /// The journals, those upstream first; none to ask for their names.
     pub members: Vec<Member>,
+}
+
+/// What follows the answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Purpose {
+    /// Records.
+    Records = 0,
+    /// Nothing: the answer says where the histories diverge.
+    Probe = 1,
+    /// The names of all journals.
+    Names = 2,
+    /// Records, and the first record of each journal when it was pruned, so that the copy can be pruned too.
+    Mirror = 3,
+}
+
+impl Purpose {
+    fn of(byte: u8) -> Option<Self> {
+        let all = [Self::Records, Self::Probe, Self::Names, Self::Mirror];
+        all.into_iter().find(|purpose| *purpose as u8 == byte)
+    }
 }
 
 /// A journal that a follower requests, and the state of its copy.
@@ -136,7 +156,7 @@ impl Follow {
     pub fn body(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_text(&mut out, &self.follower);
-        out.push(u8::from(self.probe));
+        out.push(self.purpose as u8);
         out.push(self.members.len() as u8);
         for member in &self.members {
             member.put(&mut out);
@@ -147,15 +167,16 @@ impl Follow {
     pub fn read(body: &[u8]) -> Result<Self, ReplicationError> {
         let mut fields = Fields(body);
         let follower = fields.text(NAME_MAX)?;
-        let [probe, count] = fields.array()?;
-        if probe > 1 || count == 0 || usize::from(count) > MEMBERS_MAX {
+        let [purpose, count] = fields.array()?;
+        let purpose = Purpose::of(purpose).ok_or_else(malformed)?;
+        if (count == 0) != (purpose == Purpose::Names) || usize::from(count) > MEMBERS_MAX {
             return Err(malformed());
         }
         let members = (0..count).map(|_| Member::get(&mut fields));
         let members = members.collect::<Result<Vec<_>, _>>()?;
         fields.end(Follow {
             follower,
-            probe: probe == 1,
+            purpose,
             members,
         })
     }
@@ -267,11 +288,36 @@ pub(super) fn write_ack(member: usize, next: u64, out: &mut Vec<u8>) {
     frames::end(out, at);
 }
 
-/// The member and the number of an ACK.
-pub(super) fn read_ack(payload: &[u8]) -> Result<(usize, u64), ReplicationError> {
+/// The member and the number of an ACK or PRUNED.
+pub(super) fn read_position(payload: &[u8]) -> Result<(usize, u64), ReplicationError> {
     let mut fields = Fields(payload);
     let ack = (fields.u32()? as usize, fields.u64()?);
     fields.end(ack)
+}
+
+/// Write the names of the leader's journals, those upstream first.
+pub(super) fn write_names<'a>(names: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Names);
+    names.for_each(|name| put_text(out, name));
+    frames::end(out, at);
+}
+
+/// The names of the leader's journals.
+pub(super) fn read_names(payload: &[u8]) -> Result<Vec<String>, ReplicationError> {
+    let mut fields = Fields(payload);
+    let mut names = Vec::new();
+    while !fields.0.is_empty() {
+        names.push(fields.text(NAME_MAX)?);
+    }
+    Ok(names)
+}
+
+/// Write that the leader has no records of a member before `first`.
+pub(super) fn write_pruned(member: usize, first: u64, out: &mut Vec<u8>) {
+    let at = frames::begin(out, Kind::Pruned);
+    out.extend_from_slice(&(member as u32).to_le_bytes());
+    out.extend_from_slice(&first.to_le_bytes());
+    frames::end(out, at);
 }
 
 /// Write that this side has stopped.

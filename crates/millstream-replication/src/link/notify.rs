@@ -15,7 +15,7 @@ use super::error::{Reason, ReplicationError};
 use super::follow::back_off;
 use super::history::{newest, recent};
 use super::leader::Leader;
-use super::message::{Follow, Member};
+use super::message::{Follow, Member, Purpose};
 use super::served::Served;
 
 /// The pause before an old leader that did not answer is notified again.
@@ -97,7 +97,7 @@ fn notify(
     }
     let follow = Follow {
         follower: NAME.to_owned(),
-        probe: true,
+        purpose: Purpose::Probe,
         members: vec![Member {
             journal: served.name.clone(),
             lineage: Some(identity.lineage),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_journal::{Error, Journal, Options};
 
+use super::copy::PRUNED;
 use super::error::ReplicationError;
 use super::followers;
 use super::served::with_companions;
@@ -54,6 +55,14 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
         let term = journal.begin_term(newest + 1)?;
         // Followers of the old leader: they have acknowledged nothing of this term.
         followers::forget(&journal)?;
+        // It kept what the old leader had.
+        if journal
+            .cursors()?
+            .iter()
+            .any(|cursor| cursor.name == PRUNED)
+        {
+            journal.remove_cursor(PRUNED)?;
+        }
         promoted.push(Promoted {
             dir,
             before: before.term,

@@ -12,7 +12,7 @@ use super::copy::last;
 use super::error::{Reason, ReplicationError};
 use super::followers;
 use super::history::{newest, recent};
-use super::message::{Follow, Member, Offer};
+use super::message::{Follow, Member, Offer, Purpose};
 
 /// The sender of a probe, in place of a follower's name.
 const NAME: &str = "rejoining";
@@ -103,6 +103,15 @@ impl Rejoin {
         Ok(Rejoin { plans })
     }
 
+    /// The same without setting records aside: those that are dropped count for nothing.
+    #[must_use]
+    pub(super) fn dropping(mut self) -> Self {
+        for (plan, ..) in &mut self.plans {
+            plan.aside = None;
+        }
+        self
+    }
+
     /// The plan for each journal.
     #[must_use]
     pub fn plans(&self) -> Vec<JournalPlan> {
@@ -186,7 +195,7 @@ fn probe(
     let identity = journal.identity()?;
     let follow = Follow {
         follower: NAME.to_owned(),
-        probe: true,
+        purpose: Purpose::Probe,
         members: vec![Member {
             journal: name.to_owned(),
             lineage: identity.map(|identity| identity.lineage),

@@ -19,7 +19,7 @@ use super::STOP_CHECK;
 use super::admit::check_leads;
 use super::error::ReplicationError;
 use super::message::{self, Batch};
-use super::session::{Session, no_thread, refuse};
+use super::session::{Progress, Session, no_thread, refuse};
 use super::watch::Watch;
 
 /// How much is sent at once, unless a single record is longer.
@@ -83,6 +83,8 @@ struct Sender<'a> {
     readers: Vec<Option<Reader>>,
     batches: Vec<Batch>,
     ends: Vec<u64>,
+    /// The first record of each journal, as a mirror knows it.
+    firsts: Vec<u64>,
     sent_ns: u64,
 }
 
@@ -104,6 +106,7 @@ impl<'a> Sender<'a> {
             readers,
             batches: (0..count).map(Batch::new).collect(),
             ends: vec![u64::MAX; count],
+            firsts: vec![0; count],
             sent_ns: monotonic_ns(),
         })
     }
@@ -130,8 +133,10 @@ impl<'a> Sender<'a> {
     }
 
     fn round(&mut self) -> Result<Round, ReplicationError> {
+        // What is pruned by now is not needed any more as of the ends, which are noted later.
+        let firsts = self.firsts()?;
         // Alone, a journal ends where it ends when it is read.
-        if self.session.members.len() > 1 {
+        if self.session.members.len() > 1 || self.session.is_mirror {
             for (member, end) in self.session.members.iter().zip(&mut self.ends).rev() {
                 if let Some(progress) = &member.progress {
                     *end = progress.opened.journal.next()?;
@@ -148,10 +153,36 @@ impl<'a> Sender<'a> {
             let sent_to = self.send_one(index, &mut sent)?;
             if sent_to < self.ends[index] && self.ends[index] != u64::MAX {
                 // What comes after it in the order may be an effect of what was not sent.
-                break;
+                return Ok(Round::Sent);
             }
         }
+        self.send_firsts(&firsts)?;
         Ok(if sent { Round::Sent } else { Round::NothingNew })
+    }
+
+    /// The first record of each journal, for a mirror.
+    fn firsts(&self) -> Result<Vec<u64>, ReplicationError> {
+        let members = self.session.members.iter();
+        let members = members.filter(|_| self.session.is_mirror);
+        let first = |progress: &Progress<'_>| Ok(progress.opened.journal.first()?);
+        let firsts = members.map(|member| member.progress.as_ref().map_or(Ok(0), first));
+        firsts.collect()
+    }
+
+    /// Tell a mirror, which has all records up to the noted ends by then, what was pruned.
+    fn send_firsts(&mut self, firsts: &[u64]) -> Result<(), ReplicationError> {
+        let mut out = Vec::new();
+        for (index, (first, known)) in firsts.iter().zip(&mut self.firsts).enumerate() {
+            if first > known {
+                message::write_pruned(index, *first, &mut out);
+                *known = *first;
+            }
+        }
+        if !out.is_empty() {
+            self.session.stream.write(&out)?;
+            self.sent_ns = monotonic_ns();
+        }
+        Ok(())
     }
 
     /// Send the records of one journal up to the end that was noted. Returns the number of the next record.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
+use millstream_journal::Journal;
 use millstream_journal::clock::monotonic_ns;
 use millstream_link::{ListenerSide, Secret};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,9 +76,22 @@ pub fn serve(
     stop: &AtomicBool,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ReplicationError> {
+    serve_open(options, &[], stop, ready)
+}
+
+/// The same, with journals that this process has open, each with its name; those upstream first.
+///
+/// # Errors
+/// As for [`serve`].
+pub fn serve_open(
+    options: &ServeOptions,
+    open: &[(String, Journal)],
+    stop: &AtomicBool,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ReplicationError> {
     check_authenticates(options)?;
     let leader = Leader {
-        served: list(&options.journals)?,
+        served: list(&options.journals, open)?,
         secret: options.secret.clone(),
         tls: ListenerSide::new(&PROTOCOL, options.tls.as_ref(), options.secret.is_some())?,
         heartbeat: options.heartbeat,

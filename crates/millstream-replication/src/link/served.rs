@@ -28,6 +28,13 @@ pub(super) struct OpenJournal {
 }
 
 impl OpenJournal {
+    fn of(journal: Journal) -> Result<Self, ReplicationError> {
+        Ok(OpenJournal {
+            segment_bytes: journal.info()?.segment_bytes,
+            journal,
+        })
+    }
+
     pub fn identity(&self) -> Result<Identity, ReplicationError> {
         Ok(self.journal.identify(None)?)
     }
@@ -71,14 +78,20 @@ pub fn with_companions(journals: &[(String, PathBuf)]) -> Vec<(String, PathBuf, 
     all
 }
 
-/// All journals to serve, those of services with their companions.
-pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, ReplicationError> {
-    for (at, (name, dir)) in journals.iter().enumerate() {
+/// All journals to serve, those of services with their companions, and those that are open already.
+pub(super) fn list(
+    journals: &[(String, PathBuf)],
+    open: &[(String, Journal)],
+) -> Result<Vec<Served>, ReplicationError> {
+    let opened = open.iter();
+    let opened = opened.map(|(name, journal)| (name.clone(), journal.path()));
+    let all: Vec<(String, PathBuf)> = journals.iter().cloned().chain(opened).collect();
+    for (at, (name, dir)) in all.iter().enumerate() {
         if name.is_empty() || name.len() > NAME_MAX {
             let what = format!("{}: a name has 1 to {NAME_MAX} bytes", dir.display());
             return Err(ReplicationError::Usage(what));
         }
-        if let Some((_, other)) = journals[..at].iter().find(|(other, _)| other == name) {
+        if let Some((_, other)) = all[..at].iter().find(|(other, _)| other == name) {
             return Err(ReplicationError::Usage(format!(
                 "two journals are called '{name}': {} and {} (NAME=DIR sets another name)",
                 other.display(),
@@ -87,14 +100,25 @@ pub(super) fn list(journals: &[(String, PathBuf)]) -> Result<Vec<Served>, Replic
         }
     }
     let all = with_companions(journals).into_iter();
-    let served = all.map(|(name, dir, is_companion)| Served {
-        name,
-        dir,
-        is_companion,
-        opened: OnceLock::new(),
-        live: Mutex::default(),
-    });
-    Ok(served.collect())
+    let mut served: Vec<Served> = all
+        .map(|(name, dir, is_companion)| Served {
+            name,
+            dir,
+            is_companion,
+            opened: OnceLock::new(),
+            live: Mutex::default(),
+        })
+        .collect();
+    for (name, journal) in open {
+        served.push(Served {
+            name: name.clone(),
+            dir: journal.path(),
+            is_companion: false,
+            opened: OnceLock::from(OpenJournal::of(journal.clone())?),
+            live: Mutex::default(),
+        });
+    }
+    Ok(served)
 }
 
 impl Served {
@@ -113,11 +137,8 @@ impl Served {
             Err(Error::NotAJournal { .. }) if self.is_companion => return Ok(None),
             journal => journal?,
         };
-        let segment_bytes = journal.info()?.segment_bytes;
-        Ok(Some(self.opened.get_or_init(|| OpenJournal {
-            journal,
-            segment_bytes,
-        })))
+        let opened = OpenJournal::of(journal)?;
+        Ok(Some(self.opened.get_or_init(|| opened)))
     }
 
     /// Whether it was created since the last check. Cheap.

@@ -62,6 +62,8 @@ pub(super) struct Session<'a> {
     pub number: usize,
     pub stream: &'a Arc<Stream>,
     pub credential: Option<&'a Credential>,
+    /// Whether the follower prunes its copies as the journals are pruned.
+    pub is_mirror: bool,
     /// The journals, those upstream first.
     pub members: Vec<SessionMember<'a>>,
     pub ended: AtomicBool,
@@ -156,7 +158,7 @@ impl<'a> Session<'a> {
                 };
                 match frame.kind {
                     Kind::End => return Ok(()),
-                    Kind::Ack => self.take(message::read_ack(frame.payload)?)?,
+                    Kind::Ack => self.take(message::read_position(frame.payload)?)?,
                     other => {
                         let what = format!("{other:?} came from a follower");
                         return Err(ReplicationError::protocol(what));

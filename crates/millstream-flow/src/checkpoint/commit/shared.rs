@@ -106,6 +106,9 @@ impl Committer {
             self.crash(Crash::Before(pending.commits))?;
             self.store.prepare(changes, next)?;
             self.crash(Crash::Prepared(pending.commits))?;
+            if !self.await_replica(epoch)? {
+                return Ok(());
+            }
         }
         if let Some(shared) = &mut self.shared {
             shared.prepared = Some(Prepared { epoch, next });
@@ -143,7 +146,11 @@ impl Committer {
             } => self.commit_for_all(epoch, &changed, last, pending),
             Event::Committed { epoch, last } => self.commit_as_others(epoch, last, pending),
             // They concern the workers.
-            Event::Go | Event::Handled(_) | Event::Stop | Event::Died { .. } => Ok(()),
+            Event::Go
+            | Event::Handled(_)
+            | Event::Status { .. }
+            | Event::Stop
+            | Event::Died { .. } => Ok(()),
         }
     }
 
@@ -172,6 +179,9 @@ impl Committer {
             self.commit = next;
             if is_own {
                 self.crash(Crash::Within(pending.commits))?;
+            }
+            if !self.await_replica(epoch)? {
+                return Ok(());
             }
         }
         if let Some(shared) = &self.shared {

@@ -333,6 +333,9 @@ fn find_ends(
 }
 
 impl Recording for Recorder {
+    fn journal(&self) -> Option<Journal> {
+        Some(self.writer.journal().clone())
+    }
     fn is_durable(&self) -> bool {
         true
     }

@@ -93,7 +93,7 @@ where
             next: 0,
             repeated: Vec::new(),
             codec: None,
-            saved: PerWorker::new(making.worker),
+            saved: PerWorker::new(making.worker, making.shards),
         })
     }
 

@@ -30,7 +30,7 @@ fn on_connection(text: &str, binding: u8) -> Option<Credential> {
 fn follow() -> Follow {
     Follow {
         follower: "backup.1".to_owned(),
-        probe: false,
+        purpose: message::Purpose::Records,
         members: vec![member("orders"), member("fills")],
     }
 }
@@ -226,7 +226,7 @@ fn messages_that_are_too_short_or_too_long_are_errors() {
         assert!(Follow::read(&longer).is_err());
         assert!(Welcome::read(&longer).is_err());
     }
-    assert!(message::read_ack(&[0; 11]).is_err() && message::read_ack(&[0; 13]).is_err());
+    assert!(message::read_position(&[0; 11]).is_err() && message::read_position(&[0; 13]).is_err());
     let long = Follow {
         members: vec![member(&"x".repeat(NAME_MAX + 1))],
         ..follow()

@@ -368,6 +368,7 @@ impl Process<'_> {
             clock: Arc::new(WallClock::default()),
             workers: 1,
             roots: 1,
+            replicated: None,
             timer: CommitTimer::default(),
             shared: Some(SharedCommits::new(joined.member, self.process)),
         };
@@ -411,7 +412,7 @@ impl Process<'_> {
                 ..EpochPart::default()
             };
             if Trial::changes(self.process, number) {
-                let mut changes = Changes::new(STEP);
+                let mut changes = Changes::new(STEP, crate::key::Shards::default());
                 let state = |out: &mut Vec<u8>| {
                     out.extend(number.to_le_bytes());
                     Ok(1)

@@ -1,0 +1,510 @@
+//! The page of process 0 shows all processes of a run: each sends its snapshot and its metrics to process 0 once a second.
+//!
+//! Invariant: what a process has sent changes what is shown and nothing else. A process that is silent is shown as lost; what it has sent last stays in
+//! the sums, so that they do not fall.
+
+use std::sync::Arc;
+
+use millstream_flow::watch::{ProcessStatus, Watch};
+use serde::{Deserialize, Serialize};
+
+use crate::ages::Ages;
+use crate::list::PARTITIONS_MAX;
+use crate::snapshot::{
+    Bottleneck, Mark, PartitionSnapshot, Snapshot, SourceSnapshot, StepSnapshot, WorkerSnapshot,
+};
+
+/// The seconds without news after which a process is shown as lost: five publications.
+const LOST_SECONDS: f64 = 5.0;
+
+/// A process of a run of several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProcessSnapshot {
+    /// Its number.
+    pub process: usize,
+    /// `starting`, `running`, `ending` or `ended`; `lost` after five seconds without news; `unknown` if it has no page, which would send them.
+    pub state: String,
+    /// Seconds since its last news.
+    pub silent_seconds: f64,
+    /// The share of its time that its busiest worker spent in steps, from 0 to 1.
+    pub busy: f64,
+    /// Items per second that its sources have read.
+    pub read_rate: f64,
+    /// Items on their way to its workers.
+    pub in_flight_items: u64,
+}
+
+/// What a process sends: the parts of its snapshot that are shown, and its metrics as text.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Sent {
+    snapshot: SentSnapshot,
+    metrics: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentSnapshot {
+    state: String,
+    sources_paused: bool,
+    bottleneck: Option<SentBottleneck>,
+    steps: Vec<SentStep>,
+    workers: Vec<SentWorker>,
+    sources: Vec<SentSource>,
+    sinks: Vec<SentSink>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentBottleneck {
+    step: Option<String>,
+    words: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentStep {
+    items_in: u64,
+    items_out: u64,
+    in_rate: f64,
+    out_rate: f64,
+    busy: f64,
+    skew: f64,
+    busy_seconds: f64,
+    ages: Option<SentAges>,
+    skipped: u64,
+    late: u64,
+    faults: u64,
+    mark: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentAges {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentWorker {
+    busy: f64,
+    busy_seconds: f64,
+    in_flight_items: u64,
+    silent_seconds: f64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentSource {
+    lag_records: Option<u64>,
+    lag_bytes: Option<u64>,
+    lag_seconds: Option<f64>,
+    watermark_lag_seconds: Option<f64>,
+    held_by: Option<String>,
+    partitions: Vec<SentPartition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentPartition {
+    name: String,
+    lag_records: Option<u64>,
+    lag_bytes: Option<u64>,
+    lag_seconds: Option<f64>,
+    watermark_lag_seconds: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentSink {
+    name: String,
+    waiting_records: u64,
+    waiting_bytes: u64,
+    waiting_seconds: f64,
+    delivered_records: u64,
+    deliveries: u64,
+    retries: u64,
+    since_delivery_seconds: Option<f64>,
+}
+
+/// What is shown of a run.
+pub(crate) struct Shown {
+    /// The snapshot of this process.
+    pub(crate) own: Arc<Snapshot>,
+    /// The snapshot of all processes.
+    pub(crate) all: Arc<Snapshot>,
+    /// The number of this process, in a run of several.
+    pub(crate) process: Option<usize>,
+    /// The numbers of the other processes, with their metrics.
+    pub(crate) others: Vec<(usize, String)>,
+}
+
+impl Shown {
+    /// A run of one process.
+    pub(crate) fn alone(snapshot: Snapshot) -> Self {
+        let own = Arc::new(snapshot);
+        Shown {
+            all: Arc::clone(&own),
+            own,
+            process: None,
+            others: Vec::new(),
+        }
+    }
+
+    /// A run as `watch` shows it. A process other than process 0 sends its snapshot to that, with the `metrics` of it.
+    pub(crate) fn of(
+        snapshot: Snapshot,
+        watch: &Watch,
+        metrics: impl Fn(&Arc<Snapshot>) -> String,
+    ) -> Self {
+        let Some(membership) = watch.membership() else {
+            return Shown::alone(snapshot);
+        };
+        if membership.process > 0 {
+            let shown = Shown::alone(snapshot);
+            let sent = serde_json::json!({"snapshot": &*shown.own, "metrics": metrics(&shown.own)});
+            watch.send_status(sent.to_string().into_bytes());
+            return Shown {
+                process: Some(membership.process),
+                ..shown
+            };
+        }
+        let statuses = watch.statuses();
+        let read = |status: &ProcessStatus| {
+            let bytes = status.sent.as_ref()?;
+            serde_json::from_slice::<Sent>(bytes).ok()
+        };
+        let mut sent: Vec<Option<Sent>> = statuses.iter().map(read).collect();
+        let all = merged(&snapshot, &statuses, &sent);
+        let metrics = sent.iter_mut().zip(&statuses).filter_map(|(sent, status)| {
+            let text = std::mem::take(&mut sent.as_mut()?.metrics);
+            Some((status.process, text))
+        });
+        Shown {
+            all: Arc::new(all),
+            own: Arc::new(snapshot),
+            process: Some(0),
+            others: metrics.collect(),
+        }
+    }
+}
+
+/// The snapshot of all processes: that of process 0 with what the others have sent.
+fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> Snapshot {
+    let mut all = own.clone();
+    let count = own.workers.len();
+    for worker in &mut all.workers {
+        worker.process = Some(0);
+    }
+    all.processes = vec![process(0, own.state.name(), 0.0, own)];
+    let mut means: Vec<f64> = own.steps.iter().map(mean).collect();
+    for (status, sent) in statuses.iter().zip(sent) {
+        let number = status.process;
+        let silent = status.age.as_secs_f64();
+        let Some(Sent { snapshot, .. }) = sent else {
+            let state = if status.ended { "ended" } else { "unknown" };
+            all.processes.push(ProcessSnapshot {
+                process: number,
+                state: state.to_owned(),
+                ..ProcessSnapshot::default()
+            });
+            all.workers.extend(workers(number, count, &[]));
+            continue;
+        };
+        let state = match (status.ended, silent > LOST_SECONDS) {
+            (true, _) => "ended",
+            (false, true) => "lost",
+            (false, false) => &snapshot.state,
+        };
+        let is_live = state == snapshot.state;
+        let shown = workers(number, count, &snapshot.workers);
+        all.processes.push(ProcessSnapshot {
+            process: number,
+            state: state.to_owned(),
+            silent_seconds: silent,
+            busy: shown.iter().map(|worker| worker.busy).fold(0.0, f64::max),
+            read_rate: read_rate(own, snapshot),
+            in_flight_items: shown.iter().map(|worker| worker.in_flight_items).sum(),
+        });
+        all.workers.extend(shown);
+        all.sources_paused |= is_live && snapshot.sources_paused;
+        for ((step, mean), other) in all.steps.iter_mut().zip(&mut means).zip(&snapshot.steps) {
+            *mean += add_step(step, other, is_live);
+        }
+        for (source, other) in all.sources.iter_mut().zip(&snapshot.sources) {
+            add_source(source, other);
+        }
+        for other in &snapshot.sinks {
+            add_sink(&mut all, other, own);
+        }
+        if let (None, Some(found), true) = (&all.bottleneck, &snapshot.bottleneck, is_live) {
+            all.bottleneck = Some(Bottleneck {
+                step: found.step.clone(),
+                words: format!("Process {number}: {}", found.words),
+            });
+            for (step, other) in all.steps.iter_mut().zip(&snapshot.steps) {
+                step.mark = Mark::of(&other.mark);
+            }
+        }
+    }
+    let processes = all.processes.len() as f64;
+    for (step, mean) in all.steps.iter_mut().zip(means) {
+        if mean > 0.0 {
+            step.skew = step.busy * processes / mean;
+        }
+    }
+    all
+}
+
+/// The mean busy share of the workers of a process in a step.
+fn mean(step: &StepSnapshot) -> f64 {
+    step.busy / step.skew.max(1.0)
+}
+
+fn process(number: usize, state: &str, silent: f64, snapshot: &Snapshot) -> ProcessSnapshot {
+    let workers = &snapshot.workers;
+    let sources = snapshot.steps.iter().filter(|step| step.kind == "source");
+    ProcessSnapshot {
+        process: number,
+        state: state.to_owned(),
+        silent_seconds: silent,
+        busy: workers.iter().map(|worker| worker.busy).fold(0.0, f64::max),
+        read_rate: sources.map(|step| step.out_rate).sum(),
+        in_flight_items: workers.iter().map(|worker| worker.in_flight_items).sum(),
+    }
+}
+
+/// Items per second that the sources of another process have read: its steps are those of this one.
+fn read_rate(own: &Snapshot, other: &SentSnapshot) -> f64 {
+    let steps = own.steps.iter().zip(&other.steps);
+    let sources = steps.filter(|(step, _)| step.kind == "source");
+    sources.map(|(_, sent)| sent.out_rate).sum()
+}
+
+/// The `count` workers of another process, numbered over all processes.
+fn workers(process: usize, count: usize, sent: &[SentWorker]) -> Vec<WorkerSnapshot> {
+    let worker = |index: usize| {
+        let known = sent.get(index).cloned().unwrap_or_default();
+        WorkerSnapshot {
+            process: Some(process),
+            worker: process * count + index,
+            busy: known.busy,
+            busy_seconds: known.busy_seconds,
+            in_flight_items: known.in_flight_items,
+            silent_seconds: known.silent_seconds,
+        }
+    };
+    (0..count).map(worker).collect()
+}
+
+/// Adds a step of another process; returns the mean busy share of its workers. Of a process that is silent only sums are added.
+fn add_step(step: &mut StepSnapshot, other: &SentStep, is_live: bool) -> f64 {
+    step.items_in += other.items_in;
+    step.items_out += other.items_out;
+    step.busy_seconds += other.busy_seconds;
+    step.skipped += other.skipped;
+    step.late += other.late;
+    step.faults += other.faults;
+    if !is_live {
+        return 0.0;
+    }
+    step.in_rate += other.in_rate;
+    step.out_rate += other.out_rate;
+    step.busy = step.busy.max(other.busy);
+    if let Some(ages) = other.ages {
+        // The quantiles of several processes cannot be added: the oldest is shown.
+        let own = step
+            .ages
+            .map_or([0.0; 3], |own| [own.p50, own.p99, own.p999]);
+        step.ages = Some(Ages {
+            p50: own[0].max(ages.p50),
+            p99: own[1].max(ages.p99),
+            p999: own[2].max(ages.p999),
+        });
+    }
+    other.busy / other.skew.max(1.0)
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (None, None) => None,
+        _ => Some(one.unwrap_or(0) + other.unwrap_or(0)),
+    }
+}
+
+fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.max(other)),
+        _ => one.or(other),
+    }
+}
+
+fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
+    source.lag_records = sum(source.lag_records, other.lag_records);
+    source.lag_bytes = sum(source.lag_bytes, other.lag_bytes);
+    source.lag_seconds = larger(source.lag_seconds, other.lag_seconds);
+    if other.watermark_lag_seconds > source.watermark_lag_seconds {
+        source.watermark_lag_seconds = other.watermark_lag_seconds;
+        source.held_by.clone_from(&other.held_by);
+    }
+    let partition = |sent: &SentPartition| PartitionSnapshot {
+        name: sent.name.clone(),
+        lag_records: sent.lag_records,
+        lag_bytes: sent.lag_bytes,
+        lag_seconds: sent.lag_seconds,
+        watermark_lag_seconds: sent.watermark_lag_seconds,
+    };
+    source
+        .partitions
+        .extend(other.partitions.iter().map(partition));
+    if source.partitions.len() > PARTITIONS_MAX {
+        source.partitions.clear();
+    }
+}
+
+/// Adds the outbox of another process to that of this one, which has the same name; the address is that of `own`.
+fn add_sink(all: &mut Snapshot, other: &SentSink, own: &Snapshot) {
+    let known = own.sinks.iter().any(|sink| sink.name == other.name);
+    let mut sinks = all.sinks.iter_mut();
+    let Some(sink) = sinks.find(|sink| known && sink.name == other.name) else {
+        return;
+    };
+    sink.waiting_records += other.waiting_records;
+    sink.waiting_bytes += other.waiting_bytes;
+    sink.waiting_seconds = sink.waiting_seconds.max(other.waiting_seconds);
+    sink.delivered_records += other.delivered_records;
+    sink.deliveries += other.deliveries;
+    sink.retries += other.retries;
+    sink.since_delivery_seconds = match (sink.since_delivery_seconds, other.since_delivery_seconds)
+    {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+}
+
+/// The metrics of several processes as one text in OpenMetrics, each with the label `process`.
+pub(crate) fn labelled(texts: &[(usize, &str)]) -> String {
+    // Each family has one place, where it came first: its descriptions, and its samples of all processes.
+    let mut families: Vec<(&str, Vec<&str>, Vec<String>)> = Vec::new();
+    for (process, text) in texts {
+        let mut current = 0;
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            let Some(described) = line.strip_prefix("# ") else {
+                if let Some((.., samples)) = families.get_mut(current) {
+                    samples.push(with_process(line, *process));
+                }
+                continue;
+            };
+            let name = described.split(' ').nth(1).unwrap_or_default();
+            let known = families.iter().position(|(family, ..)| *family == name);
+            current = known.unwrap_or_else(|| {
+                families.push((name, Vec::new(), Vec::new()));
+                families.len() - 1
+            });
+            let head = &mut families[current].1;
+            if !head.contains(&line) {
+                head.push(line);
+            }
+        }
+    }
+    let mut all = String::new();
+    for (_, head, samples) in &families {
+        let samples = samples.iter().map(String::as_str);
+        for line in head.iter().copied().chain(samples) {
+            all += line;
+            all.push('\n');
+        }
+    }
+    all + "# EOF\n"
+}
+
+/// A sample with the label `process`.
+fn with_process(sample: &str, process: usize) -> String {
+    let end = sample.find(['{', ' ']).unwrap_or(sample.len());
+    let (name, rest) = sample.split_at(end);
+    match rest.strip_prefix('{') {
+        Some(labels) => format!("{name}{{process=\"{process}\",{labels}"),
+        None => format!("{name}{{process=\"{process}\"}}{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::snapshot::State;
+
+    fn status(process: usize, age: f64, ended: bool) -> ProcessStatus {
+        ProcessStatus {
+            process,
+            sent: None,
+            age: Duration::from_secs_f64(age),
+            ended,
+        }
+    }
+
+    fn own() -> Snapshot {
+        Snapshot {
+            state: State::Running,
+            steps: vec![StepSnapshot {
+                name: "in".to_owned(),
+                kind: "source",
+                items_out: 5,
+                out_rate: 10.0,
+                busy: 0.2,
+                skew: 1.0,
+                ..StepSnapshot::default()
+            }],
+            workers: vec![WorkerSnapshot::default()],
+            ..Snapshot::default()
+        }
+    }
+
+    fn sent() -> Sent {
+        serde_json::from_str(
+            r#"{"snapshot": {"state": "running", "steps": [{"items_out": 7, "out_rate": 30, "busy": 0.6, "skew": 1, "mark": "cause"}],
+                "bottleneck": {"step": "in", "words": "in limits the flow."}, "workers": [{"busy": 0.6, "in_flight_items": 3}]},
+                "metrics": "text"}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn processes_are_added_and_the_silent_ones_are_lost() {
+        let statuses = [
+            status(1, 0.5, false),
+            status(2, 9.0, false),
+            status(3, 0.0, false),
+            status(4, 9.0, true),
+        ];
+        let all = merged(
+            &own(),
+            &statuses,
+            &[Some(sent()), Some(sent()), None, Some(sent())],
+        );
+        let states: Vec<&str> = all.processes.iter().map(|one| &*one.state).collect();
+        assert_eq!(states, ["running", "running", "lost", "unknown", "ended"]);
+        let step = &all.steps[0];
+        assert_eq!((step.items_out, step.out_rate), (5 + 3 * 7, 40.0));
+        assert_eq!((step.busy, step.mark), (0.6, Mark::Cause));
+        assert_eq!(all.workers.len(), 5);
+        assert_eq!(
+            (all.workers[2].worker, all.workers[2].process),
+            (2, Some(2))
+        );
+        let words = all.bottleneck.unwrap().words;
+        assert_eq!(words, "Process 1: in limits the flow.");
+    }
+
+    #[test]
+    fn metrics_of_all_processes_are_one_text() {
+        let text = "# HELP a A.\n# TYPE a counter\na_total{flow=\"f\"} 1\n# HELP b B.\n# TYPE b gauge\nb 2\n# EOF\n";
+        let more = "# HELP b B.\n# TYPE b gauge\nb 3\n# HELP c C.\n# TYPE c gauge\nc 4\n# EOF\n";
+        let expected = "# HELP a A.\n# TYPE a counter\na_total{process=\"0\",flow=\"f\"} 1\n# HELP b B.\n# TYPE b gauge\n\
+            b{process=\"0\"} 2\nb{process=\"1\"} 3\n# HELP c C.\n# TYPE c gauge\nc{process=\"1\"} 4\n# EOF\n";
+        assert_eq!(labelled(&[(0, text), (1, more)]), expected);
+    }
+}

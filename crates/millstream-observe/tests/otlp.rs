@@ -68,10 +68,7 @@ fn each_epoch_is_a_trace_with_its_parts() {
         .items()
         .sink("out", testing::Collected::new().sink());
     let observer = http("127.0.0.1:0").otlp(&endpoint).bind().unwrap();
-    let recovery = Recovery {
-        epoch: Duration::from_millis(20),
-        ..Recovery::new(folder.path())
-    };
+    let recovery = Recovery::new(folder.path()).epoch(Duration::from_millis(20));
     let options = observer.options(Options {
         recovery: Some(recovery),
         ..Options::default()

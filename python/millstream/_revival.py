@@ -81,7 +81,7 @@ class Revival:
         self.strict = strict
         self.plain = kind if migrate is None and kind in CONTAINERS else None
         self.new: tuple[type, set[str]] | None = None
-        """The class of a new state and its attributes, set at once: workers restore states at the same time."""
+        """The class of a new state and its attributes, set at once: several workers restore states."""
 
     def finish(self, state: Any) -> Any:
         """The state with which a run continues, converted from a saved one.

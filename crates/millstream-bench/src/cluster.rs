@@ -15,12 +15,12 @@ use clap::ValueEnum;
 use millstream_cli::figures::{Latency, median_index};
 
 use self::report::Rate;
+use self::role::Fault;
 pub use self::report::{Commits, Figures, Hop};
 pub use self::role::{Case, Outcome, Role};
 use crate::programs;
 use crate::scratch::Scratch;
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// A part of `millstream-bench cluster`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,6 +101,16 @@ impl Plan {
         // A number that four partitions can share.
         let items = trial as f64 / played.seconds * self.seconds;
         Ok((items as u64).max(4) / 4 * 4)
+    }
+}
+
+/// Runs one process of a measurement.
+pub fn play(role: &Role) -> Result<Outcome, Fault> {
+    match role.case {
+        Case::Timely => floor::exchange(role),
+        Case::TimelyHop => floor::hop(role),
+        Case::SocketHop => floor::socket_hop(role),
+        _ => flows::run(role),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: what a process has sent changes what is shown and nothing else. A process that is silent is shown as lost; what it has sent last stays in
 //! the sums, so that they do not fall.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use millstream_flow::watch::{ProcessStatus, Watch};
@@ -11,12 +12,14 @@ use serde::Deserialize;
 use crate::ages::Ages;
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    Bottleneck, Mark, PartitionSnapshot, ProcessSnapshot, Snapshot, SourceSnapshot, StepSnapshot,
-    WorkerSnapshot,
+    Bottleneck, FailureSnapshot, Mark, PartitionSnapshot, ProcessSnapshot, Snapshot,
+    SourceSnapshot, StepSnapshot, WorkerSnapshot,
 };
 
 /// The seconds without news after which a process is shown as lost: five publications.
 const LOST_SECONDS: f64 = 5.0;
+/// The number of failures of all processes that are shown.
+const FAILURES_MAX: usize = 50;
 
 /// What a process sends: the parts of its snapshot that are shown, and its metrics as text.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -36,6 +39,8 @@ struct SentSnapshot {
     workers: Vec<SentWorker>,
     sources: Vec<SentSource>,
     sinks: Vec<SentSink>,
+    edges: Vec<SentEdge>,
+    failures: Vec<SentFailure>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -57,9 +62,31 @@ struct SentStep {
     busy_seconds: f64,
     ages: Option<SentAges>,
     skipped: u64,
+    dead_letters: u64,
     late: u64,
     faults: u64,
+    keys: Option<u64>,
+    state_bytes: Option<u64>,
     mark: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentEdge {
+    in_flight_items: i64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SentFailure {
+    number: u64,
+    time_ms: u64,
+    outcome: String,
+    step: String,
+    key: Option<String>,
+    item: Option<String>,
+    error: String,
+    traceback: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -223,6 +250,12 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
         for other in &snapshot.sinks {
             add_sink(&mut all, other, own);
         }
+        for (edge, other) in all.edges.iter_mut().zip(&snapshot.edges) {
+            edge.in_flight_items += other.in_flight_items;
+        }
+        let failures = snapshot.failures.iter();
+        all.failures
+            .extend(failures.map(|sent| failure(number, sent)));
         if let (None, Some(found), true) = (&all.bottleneck, &snapshot.bottleneck, is_live) {
             all.bottleneck = Some(Bottleneck {
                 step: found.step.clone(),
@@ -233,6 +266,9 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
             }
         }
     }
+    all.failures
+        .sort_by_key(|failure| Reverse(failure.time_ms));
+    all.failures.truncate(FAILURES_MAX);
     let processes = all.processes.len() as f64;
     for (step, mean) in all.steps.iter_mut().zip(means) {
         if mean > 0.0 {
@@ -289,6 +325,9 @@ fn add_step(step: &mut StepSnapshot, other: &SentStep, is_live: bool) -> f64 {
     step.items_out += other.items_out;
     step.busy_seconds += other.busy_seconds;
     step.skipped += other.skipped;
+    step.dead_letters += other.dead_letters;
+    step.keys = sum(step.keys, other.keys);
+    step.state_bytes = sum(step.state_bytes, other.state_bytes);
     step.late += other.late;
     step.faults += other.faults;
     if !is_live {
@@ -345,6 +384,23 @@ fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
         .extend(other.partitions.iter().map(partition));
     if source.partitions.len() > PARTITIONS_MAX {
         source.partitions.clear();
+    }
+}
+
+/// A failure of another process.
+fn failure(process: usize, sent: &SentFailure) -> FailureSnapshot {
+    let outcomes = ["skipped", "dead letter", "failed"];
+    let outcome = outcomes.into_iter().find(|known| *known == sent.outcome);
+    FailureSnapshot {
+        number: sent.number,
+        process: Some(process),
+        time_ms: sent.time_ms,
+        outcome: outcome.unwrap_or("failed"),
+        step: sent.step.clone(),
+        key: sent.key.clone(),
+        item: sent.item.clone(),
+        error: sent.error.clone(),
+        traceback: sent.traceback.clone(),
     }
 }
 

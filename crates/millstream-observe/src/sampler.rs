@@ -310,6 +310,7 @@ fn edge(load: &EdgeLoad) -> EdgeSnapshot {
 fn failure(note: &FailureNote) -> FailureSnapshot {
     FailureSnapshot {
         number: note.number,
+        process: None,
         time_ms: (note.time_ns / 1_000_000).max(0) as u64,
         outcome: match note.outcome {
             Outcome::Skipped => "skipped",

@@ -74,8 +74,11 @@ pub struct EdgeSnapshot {
 /// A failure of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FailureSnapshot {
-    /// The number of failures before it.
+    /// The number of failures before it, in its process.
     pub number: u64,
+    /// The number of the process, if it is another than the one that shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
     /// When it was, milliseconds since the epoch.
     pub time_ms: u64,
     /// `skipped`, `dead letter` or `failed`.

@@ -20,8 +20,7 @@ use timely::dataflow::operators::{Exchange, Input, Inspect, Probe};
 use timely::dataflow::{InputHandle, ProbeHandle};
 use timely::worker::Worker;
 
-use super::role::{Outcome, Role};
-use super::{Fault, flows::HOPS_PER_SECOND};
+use super::role::{Fault, HOPS_PER_SECOND, Outcome, Role};
 
 const BATCH: u64 = 1000;
 /// Batches of each process that are on their way at once: 64,000 items, as in a flow.

@@ -13,12 +13,9 @@ use millstream_flow::metrics::{Report, latency_histogram};
 use millstream_flow::{Flow, Options, Recovery, Running, Stream, generator};
 use millstream_journal::clock::monotonic_ns;
 
-use super::Fault;
-use super::role::{Case, Outcome, Role};
+use super::role::{Case, Fault, HOPS_PER_SECOND, Outcome, Role};
 use crate::flow::costly;
 
-/// The rate of items of which each waits for nothing: both processes sleep between two.
-pub(super) const HOPS_PER_SECOND: f64 = 400.0;
 /// How long an idle process is watched.
 const WATCHED: Duration = Duration::from_secs(3);
 /// How long it has to become idle.

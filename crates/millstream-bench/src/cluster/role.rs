@@ -6,7 +6,10 @@ use clap::ValueEnum;
 use millstream_cli::figures::Latency;
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, floor, flows};
+pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// The rate of items of which each waits for nothing: both processes sleep between two.
+pub(super) const HOPS_PER_SECOND: f64 = 400.0;
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,15 +85,5 @@ impl Role {
         ];
         words.extend(self.saves.then(|| "--saves".to_owned()));
         words
-    }
-
-    /// Runs it.
-    pub fn run(&self) -> Result<Outcome, Fault> {
-        match self.case {
-            Case::Timely => floor::exchange(self),
-            Case::TimelyHop => floor::hop(self),
-            Case::SocketHop => floor::socket_hop(self),
-            _ => flows::run(self),
-        }
     }
 }

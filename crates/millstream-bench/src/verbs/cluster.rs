@@ -59,7 +59,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Runs one process of a measurement.
 pub fn peer(role: &Role) -> Result<(), Failure> {
-    let outcome = role.run().map_err(Failure::failed)?;
+    let outcome = cluster::play(role).map_err(Failure::failed)?;
     report::print(&outcome, "", true)
 }
 

@@ -13,6 +13,7 @@ function line(kind, text, name) {
 // One failure: a line, and on request its traceback. All texts come from users: they are set as text, never as markup.
 function failure(one) {
   const words = [MOMENT.format(one.time_ms), one.outcome];
+  if (one.process !== undefined) words.push(`process ${one.process}`);
   if (one.step) words.push(one.step);
   if (one.key !== null) words.push(`key ${one.key}`);
   const head = line(one.traceback ? "summary" : "p", words.join(" · "), "quiet-line");
@@ -25,13 +26,14 @@ function failure(one) {
 function showFailures(snapshot) {
   element("failures-section").hidden = snapshot.failures.length === 0;
   const place = element("failures");
-  const newest = `${snapshot.run} ${snapshot.failures[0]?.number}`;
+  const numberOf = (one) => `${snapshot.run} ${one.process ?? ""} ${one.number}`;
+  const newest = snapshot.failures.map(numberOf).join();
   // A list that has not changed stays as it is, with what the reader has opened.
   if (place.dataset.newest === newest) return;
   place.dataset.newest = newest;
   const known = new Map([...place.children].map((item) => [item.dataset.number, item]));
   place.replaceChildren(...snapshot.failures.map((one) => {
-    const number = `${snapshot.run} ${one.number}`;
+    const number = numberOf(one);
     if (known.has(number)) return known.get(number);
     const item = document.createElement("li");
     item.dataset.number = number;

@@ -4,6 +4,7 @@ mod remote;
 mod sections;
 mod snapshot;
 mod view;
+mod words;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

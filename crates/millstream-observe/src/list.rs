@@ -4,9 +4,13 @@
 //! that is not in the list does not exist.
 
 pub mod journals;
+mod metric;
 pub mod queues;
 pub mod services;
 
+use self::metric::metric;
+pub use self::metric::{Alert, Kind, Metric};
+pub(crate) use self::metric::{Put, Read};
 use crate::ages::BUCKETS;
 use crate::process;
 use crate::snapshot::{EpochSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot};
@@ -14,91 +18,12 @@ use crate::snapshot::{EpochSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, Sta
 /// The number of partitions of a source that have metrics of their own. Of a source with more, only the largest value is reported, as partition `max`.
 pub const PARTITIONS_MAX: usize = 64;
 
-/// A metric.
-pub struct Metric {
-    /// Its name, with the unit; that of a counter ends with `_total`.
-    pub name: &'static str,
-    /// Its type.
-    pub kind: Kind,
-    /// The names of its labels.
-    pub labels: &'static [&'static str],
-    /// What it is, in one sentence.
-    pub help: &'static str,
-    /// The alert that is made of it.
-    pub alert: Option<Alert>,
-    pub(crate) read: Read,
-}
-
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only grows.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-    /// Counts in buckets.
-    Histogram,
-}
-
-/// An alert rule.
-pub struct Alert {
-    /// Its name.
-    pub name: &'static str,
-    /// The condition, in PromQL.
-    pub expr: &'static str,
-    /// How long the condition must hold.
-    pub after: &'static str,
-    /// `warning` or `critical`.
-    pub severity: &'static str,
-    /// What has happened, in one sentence.
-    pub summary: &'static str,
-    /// What to do, in one sentence.
-    pub action: &'static str,
-}
-
-/// Receives a value, with the values of its labels.
-pub(crate) type Put<'a> = &'a mut dyn FnMut(&[&str], f64);
-/// Receives the sum, the count and the cumulated counts of a histogram, with the values of its labels.
-pub(crate) type PutBuckets<'a> = &'a mut dyn FnMut(&[&str], f64, &[u64]);
-
-/// How a metric is read from a snapshot.
-pub(crate) enum Read {
-    Values(fn(&Snapshot, Put<'_>)),
-    Buckets(fn(&Snapshot, PutBuckets<'_>)),
-}
-
 const FLOW: &[&str] = &["flow"];
 const STEP: &[&str] = &["flow", "step"];
 const WORKER: &[&str] = &["flow", "worker"];
 const PARTITION: &[&str] = &["flow", "source", "partition"];
 const EDGE: &[&str] = &["flow", "from", "to"];
 const SINK: &[&str] = &["flow", "sink"];
-
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    help: &'static str,
-    read: fn(&Snapshot, Put<'_>),
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        labels,
-        help,
-        alert: None,
-        read: Read::Values(read),
-    }
-}
-
-impl Metric {
-    const fn alert(self, alert: Alert) -> Self {
-        Metric {
-            alert: Some(alert),
-            ..self
-        }
-    }
-}
 
 fn each_step(snapshot: &Snapshot, put: Put<'_>, of: fn(&StepSnapshot) -> f64) {
     for step in &snapshot.steps {

@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, Wrap};
 use serde::Deserialize;
 
-use super::view::{plain, time};
+use super::words::{plain, time};
 use crate::report::human;
 
 /// The queues of a server.

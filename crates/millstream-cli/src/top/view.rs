@@ -7,6 +7,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, Wrap};
 
 use super::snapshot::{Process, Snapshot, Source, Step};
+use super::words::{plain, time};
 use crate::report::human;
 
 const HEAD: [&str; 11] = [
@@ -14,28 +15,6 @@ const HEAD: [&str; 11] = [
 ];
 /// The columns of text, which are at the left.
 const TEXT_COLUMNS: usize = 3;
-/// The width of the longest name that is shown.
-const NAME_WIDTH: usize = 28;
-
-/// Returns a text without the characters that move a terminal's cursor: names come from others.
-pub(super) fn plain(text: &str) -> String {
-    let shown = text.chars().map(|character| match character.is_control() {
-        true => ' ',
-        false => character,
-    });
-    shown.take(NAME_WIDTH).collect()
-}
-
-pub(super) fn time(seconds: f64) -> String {
-    match seconds {
-        s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
-        s if s >= 60.0 => format!("{:.1} min", s / 60.0),
-        s if s >= 1.0 => format!("{s:.1} s"),
-        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
-        s => format!("{:.0} us", s * 1e6),
-    }
-}
-
 fn cells(step: &Step) -> [String; 11] {
     let mark = match step.mark.as_str() {
         "cause" => "limits the flow",

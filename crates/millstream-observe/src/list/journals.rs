@@ -1,6 +1,6 @@
 //! The metrics of journals.
 
-use super::{Alert, Kind, Metric, Put, metric};
+use super::metric::{Alert, Kind, Metric, Put, metric};
 use crate::sections::journal_figures::{
     CursorSnapshot, JournalSnapshot, JournalState, JournalsSnapshot,
 };

@@ -1,6 +1,6 @@
 //! The metrics of a server of queues.
 
-use super::{Alert, Kind, Metric, Put, Read, metric};
+use super::metric::{Alert, Kind, Metric, Put, Read, metric};
 use crate::sections::queue_figures::{QueueSnapshot, QueuesSnapshot};
 use crate::snapshot::Snapshot;
 

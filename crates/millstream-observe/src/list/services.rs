@@ -1,6 +1,6 @@
 //! The metrics of services.
 
-use super::{Alert, Kind, Metric, Put, metric};
+use super::metric::{Alert, Kind, Metric, Put, metric};
 use crate::sections::service_figures::ServiceSnapshot;
 use crate::snapshot::Snapshot;
 

@@ -4,16 +4,16 @@
 
 mod calls;
 mod look;
+mod service;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_http::pages::{Page, PageRequest};
-use millstream_service::Report;
 
 use self::look::Look;
+pub use self::service::{Progress, ServiceOf};
 use super::service_figures::{ServiceSnapshot, ServiceState, ServicesSnapshot};
 use super::tracks::Tracks;
 use super::{Section, json};
@@ -23,23 +23,6 @@ use crate::snapshot::Snapshot;
 
 /// The time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// Returns the counts of a service, and the next record of each input, or `None` before its start.
-pub type Progress = Box<dyn Fn() -> (Report, Option<Vec<u64>>) + Send + Sync>;
-
-/// A service, and its journals.
-pub struct ServiceOf {
-    /// Its name.
-    pub name: String,
-    /// Its progress.
-    pub progress: Progress,
-    /// The journals of its inputs, in the order of the positions of its progress.
-    pub inputs: Vec<PathBuf>,
-    /// The journal of its output.
-    pub output: Option<PathBuf>,
-    /// The journal of its dead letters.
-    pub dead_letters: Option<PathBuf>,
-}
 
 /// The section of a service. Its thread ends when it is dropped.
 pub struct Services {

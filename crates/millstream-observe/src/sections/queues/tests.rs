@@ -1,3 +1,5 @@
+//! What the figures of a server of queues become on the page.
+
 use super::*;
 
 fn figures(name: &str, items: u64, total: u64) -> QueueFigures {

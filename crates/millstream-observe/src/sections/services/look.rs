@@ -7,8 +7,8 @@ use std::time::Instant;
 use millstream_journal::Error;
 use millstream_journal::clock::wall_ns;
 
-use super::ServiceOf;
 use super::calls::Reading;
+use super::service::ServiceOf;
 use crate::sections::service_figures::{
     HopSnapshot, INPUTS_MAX, InputSnapshot, MethodSnapshot, ServiceSnapshot, ServiceState,
 };

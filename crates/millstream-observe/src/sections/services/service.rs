@@ -1,0 +1,22 @@
+//! A service that is watched: its progress, and its journals.
+
+use std::path::PathBuf;
+
+use millstream_service::Report;
+
+/// Returns the counts of a service, and the next record of each input, or `None` before its start.
+pub type Progress = Box<dyn Fn() -> (Report, Option<Vec<u64>>) + Send + Sync>;
+
+/// A service, and its journals.
+pub struct ServiceOf {
+    /// Its name.
+    pub name: String,
+    /// Its progress.
+    pub progress: Progress,
+    /// The journals of its inputs, in the order of the positions of its progress.
+    pub inputs: Vec<PathBuf>,
+    /// The journal of its output.
+    pub output: Option<PathBuf>,
+    /// The journal of its dead letters.
+    pub dead_letters: Option<PathBuf>,
+}

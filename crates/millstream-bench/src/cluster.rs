@@ -15,12 +15,11 @@ use clap::ValueEnum;
 use millstream_cli::figures::{Latency, median_index};
 
 use self::report::Rate;
-use self::role::Fault;
 pub use self::report::{Commits, Figures, Hop};
+use self::role::Fault;
 pub use self::role::{Case, Outcome, Role};
 use crate::programs;
 use crate::scratch::Scratch;
-
 
 /// A part of `millstream-bench cluster`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

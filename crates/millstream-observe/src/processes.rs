@@ -250,12 +250,7 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
         for other in &snapshot.sinks {
             add_sink(&mut all, other, own);
         }
-        for (edge, other) in all.edges.iter_mut().zip(&snapshot.edges) {
-            edge.in_flight_items += other.in_flight_items;
-        }
-        let failures = snapshot.failures.iter();
-        all.failures
-            .extend(failures.map(|sent| failure(number, sent)));
+        add_notes(&mut all, number, snapshot);
         if let (None, Some(found), true) = (&all.bottleneck, &snapshot.bottleneck, is_live) {
             all.bottleneck = Some(Bottleneck {
                 step: found.step.clone(),
@@ -266,9 +261,6 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
             }
         }
     }
-    all.failures
-        .sort_by_key(|failure| Reverse(failure.time_ms));
-    all.failures.truncate(FAILURES_MAX);
     let processes = all.processes.len() as f64;
     for (step, mean) in all.steps.iter_mut().zip(means) {
         if mean > 0.0 {
@@ -385,6 +377,18 @@ fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
     if source.partitions.len() > PARTITIONS_MAX {
         source.partitions.clear();
     }
+}
+
+/// Adds the items on their way and the failures of another process.
+fn add_notes(all: &mut Snapshot, process: usize, sent: &SentSnapshot) {
+    for (edge, other) in all.edges.iter_mut().zip(&sent.edges) {
+        edge.in_flight_items += other.in_flight_items;
+    }
+    let failures = sent.failures.iter();
+    all.failures
+        .extend(failures.map(|sent| failure(process, sent)));
+    all.failures.sort_by_key(|failure| Reverse(failure.time_ms));
+    all.failures.truncate(FAILURES_MAX);
 }
 
 /// A failure of another process.

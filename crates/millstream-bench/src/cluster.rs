@@ -244,7 +244,7 @@ fn beside(
 }
 
 fn hop(plan: &Plan) -> Result<Hop, Fault> {
-    let items = (plan.seconds * flows::HOPS_PER_SECOND) as u64;
+    let items = (plan.seconds * role::HOPS_PER_SECOND) as u64;
     let (mut flows, mut timelies, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.runs {
         flows.push(plan.play(Case::Hop, 2, items, false)?.latency()?);

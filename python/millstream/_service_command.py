@@ -232,9 +232,9 @@ def run_verb(options: Any) -> int:
 
     check_http(options)
     if options.http is not None:
-        from ._logs import configure
+        from ._logs import configure, read_levels
 
-        configure("info", "text")  # it names the address of the page
+        configure(read_levels("info"), "text")  # it names the address of the page
     report = serve(
         load(options.component),
         options.inputs,

@@ -9,7 +9,7 @@ from os import PathLike
 
 from . import _millstream
 from ._errors import ServiceError
-from ._run import observed
+from ._observed import observed
 from ._service_inputs import print_missing
 from ._service_options import Hooks, Retention
 

@@ -41,6 +41,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let observer = args.page.or_at(ADDRESS).bound()?;
     observer.show(journals.map_err(Failure::failed)?);
     while !stop.requested() {
+        #[expect(clippy::disallowed_methods, reason = "the page has threads of its own")]
         std::thread::sleep(PAUSE);
     }
     observer.stop();

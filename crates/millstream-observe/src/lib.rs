@@ -71,6 +71,16 @@ pub use snapshot::{
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The time for the ages that the page shows: nothing that a flow does depends on it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is shown is of this moment, whatever clock a flow has"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
 
 /// Locks a mutex whose poisoning does not matter: each value in it is consistent at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

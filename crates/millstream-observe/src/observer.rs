@@ -136,7 +136,7 @@ impl Process {
         let clock = WallClock::default();
         Process {
             run: format!("{:x}-{:x}", clock.time_ns(), std::process::id()),
-            started: Instant::now(),
+            started: crate::now(),
             clock,
         }
     }

@@ -25,7 +25,7 @@ from .cluster_output import Output, children, cpu_seconds, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["main"]
 
@@ -113,6 +113,11 @@ keyed = flow.source("numbers", Paced()).key_by(lambda number: number % int(KEYS)
 noted = keyed.stateful_map("note", note)
 noted.values().sink("out", ms.files.write(os.environ["OUT"]))
 """
+
+
+def other_than(old: list[int], known: int = -1) -> Callable[[int, int], bool]:
+    """Whether a line is of another process than those, and has a larger number than is known."""
+    return lambda pid, number: pid not in old and number > known
 
 
 def run_command(flow: Path, processes: int, *options: object) -> list[str]:
@@ -220,11 +225,9 @@ def measure_kill(folder: Path, runs: int) -> dict[str, float]:
             known = paced.output.follow_for(1.5)
             at = monotonic()
             os.kill(old[run % 2], 9)
-            paced.output.follow(lambda pid, _, old=old: pid not in old, flow)
+            paced.output.follow(other_than(old), flow)
             any_line.append(monotonic() - at)
-            paced.output.follow(
-                lambda pid, number, old=old, known=known: pid not in old and number > known, flow
-            )
+            paced.output.follow(other_than(old, known), flow)
             new_line.append(monotonic() - at)
             # The pause of the supervisor is the shortest again after ten seconds of work.
             paced.output.follow_for(11.0)
@@ -246,7 +249,7 @@ def measure_rescale(folder: Path, runs: int) -> dict[str, float]:
     for run in range(runs + 1):
         with paced.running(processes) as flow:
             if run:
-                paced.output.follow(lambda pid, _, old=old: pid not in old, flow)
+                paced.output.follow(other_than(old), flow)
                 pauses.append(monotonic() - stopped_at)
                 paced.output.follow_for(2.0)
             else:

@@ -69,6 +69,10 @@ impl Remote {
 }
 
 /// The figures of a directory, as a page has them.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "another thread reads the directory"
+)]
 fn looked_at(journals: &Journals) -> Result<Snapshot, String> {
     let start = Instant::now();
     while let Some(why) = journals.obstacle() {

@@ -74,7 +74,7 @@ impl Default for Newest {
         Newest {
             journals: Vec::new(),
             number: 0,
-            at: Instant::now(),
+            at: crate::now(),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Shared {
                 looks.retain(|path, _| places.iter().any(|place| place.path == *path));
             }
             number += 1;
-            let begin = Instant::now();
+            let begin = crate::now();
             let locks = writers::locks();
             let mut journals: Vec<JournalSnapshot> = places
                 .iter()
@@ -165,7 +165,7 @@ impl Shared {
             *lock(&self.newest) = Arc::new(Newest {
                 journals,
                 number,
-                at: Instant::now(),
+                at: crate::now(),
             });
             let pause = EVERY.max(begin.elapsed() * PAUSE_SHARE);
             let stops = lock(&self.stops);

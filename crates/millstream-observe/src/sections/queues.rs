@@ -77,7 +77,7 @@ impl Queues {
             shows_items,
             known: Mutex::new(Known {
                 figures: Arc::default(),
-                since: Instant::now(),
+                since: crate::now(),
                 queues: Arc::default(),
                 origins: HashMap::new(),
                 labelled: HashSet::new(),
@@ -182,7 +182,7 @@ impl Known {
         self.origins = origins;
         self.queues = Arc::new(queues);
         self.figures = newest;
-        self.since = Instant::now();
+        self.since = crate::now();
     }
 
     fn snapshot(&mut self, time_ms: u64) -> QueuesSnapshot {

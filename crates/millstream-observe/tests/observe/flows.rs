@@ -116,6 +116,7 @@ fn files_and_journals_have_a_lag() {
     write.run(Options::default()).unwrap();
 
     let slow = |item: String| {
+        #[expect(clippy::disallowed_methods, reason = "the test waits for the flow")]
         std::thread::sleep(Duration::from_millis(1));
         item
     };

@@ -9,6 +9,9 @@ use crate::item::Item;
 use crate::moment::Moment;
 use crate::storage::Storage;
 
+/// Open items, with the numbers of their connections.
+pub(crate) type OpenItems = Vec<(Item, u64)>;
+
 /// The number of open items of a queue that are looked at.
 const OPENS_MAX: usize = 4096;
 /// The number of connections of a queue that are reported: those that hold items, in the order of their oldest item.
@@ -119,11 +122,7 @@ impl<S: Storage> Broker<S> {
 
     /// The first items of a queue that wait in memory, and those that are open with their connections, each at most
     /// `items_max`. Nothing is read from the disk. `None` if there is no such queue.
-    pub(crate) fn glance(
-        &self,
-        name: &str,
-        items_max: usize,
-    ) -> Option<(Vec<Item>, Vec<(Item, u64)>)> {
+    pub(crate) fn glance(&self, name: &str, items_max: usize) -> Option<(Vec<Item>, OpenItems)> {
         let queue = self.queue(*self.names.get(name)?)?;
         let opened = queue.opened_items().take(items_max);
         let opened = opened.map(|(_, item, by)| (item.clone(), by.index() as u64));

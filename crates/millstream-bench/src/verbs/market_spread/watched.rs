@@ -122,6 +122,7 @@ fn one(
 fn clients(address: &str, over: &Arc<AtomicBool>) -> [JoinHandle<usize>; 2] {
     let start = |client: fn(&str, &AtomicBool) -> std::io::Result<usize>| {
         let (address, over) = (address.to_owned(), Arc::clone(over));
+        #[expect(clippy::disallowed_methods, reason = "a client of the page")]
         std::thread::spawn(move || client(&address, &over).unwrap_or(0))
     };
     [start(scrape), start(follow)]

@@ -64,7 +64,7 @@ impl Look {
         place: &Place,
         snapshot: &mut JournalSnapshot,
     ) -> Result<(), millstream_journal::Error> {
-        let now = Instant::now();
+        let now = crate::now();
         let files = files(&place.path);
         let journal = Journal::open(&place.path, Options::read_only())?;
         snapshot.segments = files.segments.len() as u64;

@@ -39,7 +39,7 @@ pub(super) struct Look {
 impl Look {
     pub(super) fn at(&mut self, service: &ServiceOf) -> ServiceSnapshot {
         let (report, positions) = (service.progress)();
-        let now = Instant::now();
+        let now = crate::now();
         let before = self.at.replace(now);
         let seconds = before.map(|before| (now - before).as_secs_f64().max(1e-3));
         let rate = |now: u64, then: u64| {

@@ -104,7 +104,8 @@ fn a_report_as_json_and_as_text() {
     let same = &json["steps"][1];
     assert_eq!(
         keys(same),
-        "batches busy_ms faults items_in items_out kind late latency_us name skipped"
+        "batches busy_ms dead_letters faults items_in items_out keys kind late latency_us name skipped \
+         state_bytes"
     );
     assert_eq!(keys(&same["latency_us"]), "max p50 p90 p99 p99.9 p99.99");
     assert_eq!(

@@ -97,8 +97,10 @@ fn a_fault_is_reported_with_source_client_and_offset() {
         "the frame at offset 5 is 101 bytes long, over the limit of 100",
         "the stream ended inside the frame at offset 7: 5 of 7 bytes arrived",
     ]) {
+        let worker = " WARN worker{flow=\"faults\" worker=0}: ";
+        let told = line.strip_prefix(worker).unwrap_or_default();
         assert!(
-            line.starts_with(" WARN source \"in\": connection from 127.0.0.1:"),
+            told.starts_with("source \"in\": connection from 127.0.0.1:"),
             "{line}"
         );
         assert!(line.contains(what), "{line}");
@@ -130,8 +132,9 @@ fn two_faults() {
 fn a_connection_that_cannot_be_accepted_is_retried() {
     let output = in_own_process("tcp_faults::few_files");
     let said = String::from_utf8_lossy(&output.stderr);
-    let line = " WARN source \"in\": cannot take a connection: ";
-    assert!(said.contains(line), "{said}");
+    let worker = " WARN worker{flow=\"files\" worker=0}: ";
+    let line = format!("{worker}source \"in\": cannot take a connection: ");
+    assert!(said.contains(&line), "{said}");
 }
 
 /// There is no file descriptor for the connection of a second client until one is closed.

@@ -161,8 +161,9 @@ def test_watched_directories_are_only_read(millstream_bin: Path, tmp_path: Path)
                 assert jobs.split()[1:3] == ["queue", "good"]
                 shown = top(millstream_bin, f"{server.host}:{server.port}")
                 assert shown[0].startswith("journals: ")
-                shown = top(millstream_bin, f"{queue_server.host}:{queue_server.port}")
-                assert shown[0].startswith("queues: server up, 1 queues, 5 items")
+                page = f"{queue_server.host}:{queue_server.port}"
+                head = "queues: server up, 1 queues, 5 items"
+                until("one more on the page", lambda: top(millstream_bin, page)[0].startswith(head))
                 server.stop()
 
 

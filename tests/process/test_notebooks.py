@@ -117,6 +117,7 @@ def test_cells_stop_wait_for_and_look_at_a_started_flow(kernel: Kernel) -> None:
     kernel.run("running = flow.start()")
     kernel.run("while len(out) < 5: time.sleep(0.01)")
     # What is reported is as new as the workers have published it.
+    kernel.run("while not running.report().steps: time.sleep(0.01)")
     kernel.run("while running.report().step('in')['items_out'] < 5: time.sleep(0.01)")
     # Another flow runs beside it, and an interrupt of a cell is not one of the flow.
     kernel.run(QUICK)

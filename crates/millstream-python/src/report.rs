@@ -132,6 +132,14 @@ impl Report {
     ///
     /// Raises:
     ///     ImportError: matplotlib is not installed.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> flow = ms.Flow("count")
+    ///     >>> flow.source("in", ms.testing.items([1, 2])).sink("out", ms.testing.discard())
+    ///     >>> figure = ms.run(flow).plot()
+    ///     >>> len(figure.axes)  # the rates and the latencies
+    ///     2
     fn plot<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let plot = slf.py().import("millstream._plot")?;
         plot.call_method1("plot", (slf,))

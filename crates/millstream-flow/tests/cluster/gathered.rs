@@ -8,12 +8,13 @@ use std::time::Duration;
 use millstream_flow::checkpoint::{Crash, rescale};
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::outbox::{DeliveryError, Destination, Outbox, OutboxIdentity, connector};
+use millstream_flow::outbox::{Outbox, OutboxIdentity, connector};
 use millstream_flow::sink::{Sink, Writer};
 use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, Frames, Options, Recovery, SourceExt, Stream, codec, files};
 
 use super::hub::{Hub, Outcomes, finish, start_with, until};
+use super::tables::{Table, Tables};
 
 /// The files of the source, which are its partitions, and the lines of each.
 const FILES: usize = 4;
@@ -328,32 +329,6 @@ fn the_graph_shows_it() {
     assert!(shown.to_mermaid().contains("==>"), "{shown}");
 }
 
-/// The records of each outbox, by its identity.
-type Tables = Arc<Mutex<BTreeMap<String, Vec<(u64, String)>>>>;
-
-/// A destination that remembers its position for each outbox.
-struct Table {
-    tables: Tables,
-    outbox: String,
-}
-
-impl Destination for Table {
-    fn write(&mut self, batch: &Frames, first: u64, _: u64) -> Result<(), DeliveryError> {
-        let rows = batch
-            .iter()
-            .map(|row| String::from_utf8_lossy(row).into_owned());
-        let mut tables = self.tables.lock().unwrap();
-        let table = tables.entry(self.outbox.clone()).or_default();
-        table.extend((first..).zip(rows));
-        Ok(())
-    }
-    fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
-        let tables = self.tables.lock().unwrap();
-        let table = tables.get(&self.outbox);
-        Ok(table.and_then(|rows| rows.last()).map(|row| row.0))
-    }
-}
-
 #[test]
 fn a_gathered_outbox_has_one_identity() {
     let dir = tempfile::tempdir().unwrap();
@@ -364,10 +339,7 @@ fn a_gathered_outbox_has_one_identity() {
         let described = move |_: usize| {
             let tables = Arc::clone(&tables);
             let table = connector("a table", true, move |identity: &OutboxIdentity| {
-                Ok(Table {
-                    tables: Arc::clone(&tables),
-                    outbox: identity.id(),
-                })
+                Ok(Table::of(&tables, identity))
             });
             let flow = Flow::new("delivered");
             counted(&own, &flow)

@@ -13,6 +13,7 @@
 
 mod commits;
 mod hub;
+mod tables;
 
 mod deaths;
 mod found;

@@ -1,13 +1,12 @@
 //! State over processes: whatever process ends at whatever point of a commit, the output is that of an unbroken run.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::checkpoint::{Crash, Saved, process_dir};
 use millstream_flow::join::{Join, JoinKind, Pairs};
-use millstream_flow::outbox::{DeliveryError, Destination, Outbox, OutboxIdentity, connector};
+use millstream_flow::outbox::{Outbox, OutboxIdentity, connector};
 use millstream_flow::source::Source;
 use millstream_flow::window::{Outcome, Windowed};
 use millstream_flow::{
@@ -16,6 +15,7 @@ use millstream_flow::{
 };
 
 use super::hub::{Hub, Outcomes, finish, start_with};
+use super::tables::{Table, Tables};
 
 /// The files of each source, which are its partitions.
 const FILES: usize = 3;
@@ -231,32 +231,6 @@ fn a_state_of_another_number_of_processes_is_refused() {
     }
 }
 
-/// The records of each outbox, by its identity.
-type Tables = Arc<Mutex<BTreeMap<String, Vec<(u64, String)>>>>;
-
-/// A destination that remembers its position for each outbox.
-struct Table {
-    tables: Tables,
-    outbox: String,
-}
-
-impl Destination for Table {
-    fn write(&mut self, batch: &Frames, first: u64, _: u64) -> Result<(), DeliveryError> {
-        let rows = batch
-            .iter()
-            .map(|row| String::from_utf8_lossy(row).into_owned());
-        let mut tables = self.tables.lock().unwrap();
-        let table = tables.entry(self.outbox.clone()).or_default();
-        table.extend((first..).zip(rows));
-        Ok(())
-    }
-    fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
-        let tables = self.tables.lock().unwrap();
-        let table = tables.get(&self.outbox);
-        Ok(table.and_then(|rows| rows.last()).map(|row| row.0))
-    }
-}
-
 #[test]
 fn each_process_delivers_from_an_outbox_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -267,10 +241,7 @@ fn each_process_delivers_from_an_outbox_of_its_own() {
         let described = move |_: usize| {
             let tables = Arc::clone(&tables);
             let table = connector("a table", true, move |identity: &OutboxIdentity| {
-                Ok(Table {
-                    tables: Arc::clone(&tables),
-                    outbox: identity.id(),
-                })
+                Ok(Table::of(&tables, identity))
             });
             let flow = Flow::new("delivered");
             let paths = (0..FILES).map(|file| own.join(format!("left{file}")));

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-STEP_ITEMS = 600_000
+STEP_ITEMS = 1_000_000
 """Of each of two partitions."""
 RATE = 5_000
 """Items a second of each of two partitions, while a flow is killed or scaled."""

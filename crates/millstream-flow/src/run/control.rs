@@ -35,6 +35,8 @@ const ABANDONED: u8 = 3;
 
 /// The time that a run that was asked to stop, or has failed, waits for a delivery in progress.
 const FORWARDERS_NS: u64 = 5_000_000_000;
+/// The most turns of a slow worker for which a source of a run of several processes passes on items at once.
+const TURNS_MAX: usize = 4;
 /// The interval at which a wait for the end checks whether that time has passed.
 const ENDED_TICK: Duration = Duration::from_millis(50);
 
@@ -555,10 +557,16 @@ impl Control {
         self.peers[worker].set_slow(slow);
     }
 
-    /// Returns how many items at once every worker can process.
+    /// Returns how many items at once every worker can process. With several processes they are dealt to the workers of all, in
+    /// packets that cost much more than in memory: so it is some turns then, unless a turn has one item, which may take any time.
     pub(crate) fn turn_items(&self) -> usize {
         let slow = self.peers.iter().filter_map(Peer::slow_turn);
-        slow.min().unwrap_or(usize::MAX)
+        match (slow.min().unwrap_or(usize::MAX), &self.others) {
+            (items @ 2.., Some(others)) => {
+                items.saturating_mul(others.membership.processes.min(TURNS_MAX))
+            }
+            (items, _) => items,
+        }
     }
 
     /// True if nothing is in flight between operators. Packets that one worker sends to another during the

@@ -17,6 +17,8 @@ use serde::Serialize;
 
 /// The time between two readings of the metrics.
 const SCRAPE: Duration = Duration::from_secs(1);
+/// The name of the thread that serves the page.
+const PAGE: &str = "page";
 /// The time after which a client looks whether the run has ended.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -27,6 +29,8 @@ pub(super) struct Pairs {
     pub(super) rates: Vec<[f64; 2]>,
     /// The p50 of the internal latency without a page, and with one; microseconds.
     pub(super) p50s_us: Vec<[f64; 2]>,
+    /// The CPU time of the thread of the page, in percent of a core while messages were sent.
+    pub(super) page_cpu_percents: Vec<f64>,
     /// The readings of the metrics, and the snapshots that the page received, in all runs with a page.
     pub(super) read: [usize; 2],
 }
@@ -60,6 +64,11 @@ impl fmt::Display for Pairs {
             of(p50s, 0),
             of(p50s, 1),
             ratio(p50s),
+        )?;
+        writeln!(
+            f,
+            "CPU of the thread of the page: {:.2} % of a core",
+            median(self.page_cpu_percents.clone()),
         )
     }
 }
@@ -76,7 +85,7 @@ pub(super) fn pairs(
         let mut runs = [None, None];
         for index in [number % 2, 1 - number % 2] {
             let watched = index == 1;
-            let Some(run) = one(stop, plan, program, watched, &mut pairs.read)? else {
+            let Some(run) = one(stop, plan, program, watched, &mut pairs)? else {
                 return Ok(pairs);
             };
             run.counts.agree()?;
@@ -97,7 +106,7 @@ fn one(
     plan: &Plan,
     program: &Program,
     watched: bool,
-    read: &mut [usize; 2],
+    pairs: &mut Pairs,
 ) -> Result<Option<rig::Report>, Failure> {
     if !watched {
         return rig::run_until(stop, plan, program, in_process::run);
@@ -111,11 +120,30 @@ fn one(
         ..plan.clone()
     };
     let run = rig::run_until(stop, &plan, program, in_process::run);
+    let page_seconds = cpu_seconds_of_threads(PAGE).map_err(Failure::failed)?;
     over.store(true, Ordering::Relaxed);
-    for (count, client) in read.iter_mut().zip(clients) {
+    for (count, client) in pairs.read.iter_mut().zip(clients) {
         *count += client.join().unwrap_or(0);
     }
+    if let Ok(Some(run)) = &run {
+        let seconds = run.messages as f64 / run.rate_reached;
+        pairs.page_cpu_percents.push(100.0 * page_seconds / seconds);
+    }
     run
+}
+
+/// The CPU time of the threads of this process with a name; one that does not run is an error.
+fn cpu_seconds_of_threads(name: &str) -> std::io::Result<f64> {
+    let mut found = None;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let thread = thread?.path();
+        if std::fs::read_to_string(thread.join("comm"))?.trim_end() == name {
+            let times = std::fs::read_to_string(thread.join("schedstat"))?;
+            let ns = times.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+            *found.get_or_insert(0.0) += ns.unwrap_or(0) as f64 / 1e9;
+        }
+    }
+    found.ok_or_else(|| std::io::Error::other(format!("no thread has the name {name}")))
 }
 
 /// The client that reads the metrics, and the one that follows the page.

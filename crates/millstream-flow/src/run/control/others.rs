@@ -176,3 +176,28 @@ impl Control {
         self.abandon();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Membership;
+    use crate::run::pace::Slow;
+
+    #[test]
+    fn sources_pass_on_a_turn_for_each_process_unless_items_are_slow() {
+        let membership = |processes| Membership {
+            process: 0,
+            processes,
+        };
+        let turn_items = |processes, turn| {
+            let control = Control::new(1, None).with_others(Others::new(membership(processes), 1));
+            let in_flight = 2 * turn;
+            control.set_slow(1, Some(Slow { turn, in_flight }));
+            control.turn_items()
+        };
+        assert_eq!(turn_items(2, 500), 1_000);
+        assert_eq!(turn_items(64, 500), 4 * 500);
+        assert_eq!(turn_items(2, 1), 1);
+        assert_eq!(Control::new(2, None).turn_items(), usize::MAX);
+    }
+}

@@ -8,4 +8,5 @@
 
 mod flows;
 mod generated;
+mod queues;
 mod server;

@@ -33,7 +33,7 @@ pub(super) enum Request {
     Reload(Reply<Vec<String>>),
 }
 
-/// Answers requests, one after the other. A reader who no longer waits for the answer is no error.
+/// Answers requests, one after the other. It is no error when a reader no longer waits.
 pub(super) async fn serve(core: Rc<Core>, mut requests: mpsc::Receiver<Request>) {
     while let Some(request) = requests.recv().await {
         match request {

@@ -9,12 +9,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from ._command_errors import UsageError
-from ._errors import ServiceError
+from ._errors import FlowUsageError, ServiceError
 from ._journal_errors import JournalError
 from ._journal_store import Journal
 from ._logs import configure, read_levels
@@ -23,6 +22,10 @@ from ._page_options import add_http, check_http
 from ._system import Supervisor, acquire_lock, next_of, send_request, service_status
 from ._system_file import Service, System, read
 from ._system_gateway import NAME, Gateway
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._millstream import Observer
 
 __all__ = ["add_verbs"]
 
@@ -64,8 +67,7 @@ def up_verb(options: Any) -> int:
             return applied(answer)
         lock = acquire_lock(system.state)
         if lock is not None:
-            with shown(options, system.state) as page:
-                return Supervisor(system, lock, page).run()
+            return run_shown(system, lock, bound(options))
         # The processes of a supervisor that was killed end by themselves; or another `up` has just begun.
         if time.monotonic() > deadline:
             raise ServiceError(f"{system.state}: processes of an earlier run do not end")
@@ -81,18 +83,24 @@ def refuse_second_page(state: str) -> None:
         raise UsageError(f"--http: the system runs already, {where}; stop it first: service down")
 
 
-@contextmanager
-def shown(options: Any, state: str) -> Iterator[str | None]:
-    """Serves the page of the system, if it has an address: where it is."""
+def bound(options: Any) -> Observer | None:
+    """Binds the address of the page, if there is one."""
     if options.http is None:
-        yield None
-        return
+        return None
     configure(read_levels("info"), "text")  # it names the address of the page
-    observer = observed(options.http, options.http_token_file, options.http_open)
-    assert observer is not None  # there is an address
-    observer.show_system(state)
     try:
-        yield observer.address
+        return observed(options.http, options.http_token_file, options.http_open)
+    except FlowUsageError as error:
+        raise UsageError(str(error)) from None
+
+
+def run_shown(system: System, lock: int, observer: Observer | None) -> int:
+    """Runs the system, and shows it on the page."""
+    if observer is None:
+        return Supervisor(system, lock).run()
+    try:
+        observer.show_system(system.state)
+        return Supervisor(system, lock, observer.address).run()
     finally:
         observer.stop()
 

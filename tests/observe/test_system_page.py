@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import millstream as ms
 import pytest
+from documents import GUIDE
 from observed import PATIENCE, until
 from store_server import StoreServer
+from test_page import area
 from test_prometheus import promtool
 from test_queue_page import faults
 
@@ -81,9 +83,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def publish(folder: Path, *numbers: int) -> None:
     import summing_parts
 
-    with ms.publisher(summing_parts.Numbers, folder / "numbers") as out:
-        for number in numbers:
-            out.number(number)
+    out = ms.publisher(summing_parts.Numbers, folder / "numbers")
+    for number in numbers:
+        out.number(number)
 
 
 def shown(server: StoreServer) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -127,6 +129,9 @@ def test_each_service_of_a_system_is_shown(folder: Path, tab: Tab) -> None:
         tab.page.locator("#services button", has_text="doubler").click()
         tab.wait("document.getElementById('last-calls')?.textContent.includes('sum(total=6)')")
         assert faults(tab) == []
+        tab.page.keyboard.press("Escape")
+        pictures = GUIDE / "pictures" if os.environ.get("MILLSTREAM_PICTURES") else folder
+        tab.page.screenshot(path=pictures / "page-system.png", clip=area(480))
 
         killed = processes["adder"]["pid"]
         os.kill(killed, signal.SIGKILL)

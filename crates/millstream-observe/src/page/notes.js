@@ -103,5 +103,4 @@ function showActions(snapshot) {
 function showNotes(snapshot) {
   showFailures(snapshot);
   showRestarts(snapshot);
-  showActions(snapshot);
 }

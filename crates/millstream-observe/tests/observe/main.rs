@@ -10,3 +10,4 @@ mod flows;
 mod generated;
 mod queues;
 mod server;
+mod systems;

@@ -351,7 +351,7 @@ class ServicesPart extends Part {
     this.extra.hidden = services.processes.length === 0;
     if (this.extra.hidden) return;
     const runs = (process) => services.services.filter((one) => one.process === process.name).map((one) => one.name).join(", ");
-    listed(this.extra, "service-processes", "Processes of the system", [["process", ""], ["state", "text"], ["services", "text"], ["number", ""], ["restarts", ""], ["last error", "text"]],
+    listed(this.extra, "service-processes", "Processes of the system", [["process", ""], ["state", "text"], ["services", "text"], ["process id", "text"], ["restarts", ""], ["last error", "text"]],
       services.processes.map((process) => [
         textCell(process.name), textCell(process.state), textCell(runs(process) || "–"), textCell(process.pid === null ? "–" : String(process.pid)), unit("count", process.restarts),
         contentCell(process.error ?? "–"),

@@ -72,9 +72,11 @@ def send_request(state: str, what: str) -> dict[str, Any] | None:
 class Supervisor:
     """Keeps the processes of a system running until it is stopped."""
 
-    def __init__(self, system: System, lock: int) -> None:
+    def __init__(self, system: System, lock: int, page: str | None = None) -> None:
         self.system = system
         self.lock = lock
+        #: The address of the page that shows the system.
+        self.page = page
         self.running: dict[str, Running] = {}
         #: Processes that are being stopped, in the order in which they are requested to.
         self.leaving: list[Running] = []
@@ -101,7 +103,7 @@ class Supervisor:
         known = {name: running.status() for name, running in self.running.items()}
         path = os.path.join(self.system.state, "status.json")
         with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "processes": known}, file)
+            json.dump({"pid": os.getpid(), "processes": known, **described(self.system)}, file)
         os.replace(f"{path}.new", path)
 
     # Actions.
@@ -239,6 +241,8 @@ class Supervisor:
         if what == b"down":
             self.end()
             reply(link, {"pid": os.getpid()})
+        elif what == b"page":
+            reply(link, {"page": self.page})
         elif self.ending:
             reply(link, {"error": "the system is stopping"})
         elif what != b"apply":
@@ -279,6 +283,13 @@ def reply(link: socket.socket, answer: dict[str, Any]) -> None:
     except OSError:
         pass  # the client has gone
     link.close()
+
+
+def described(system: System) -> dict[str, Any]:
+    """What a reader of the status must know of the file of the system, to find its journals."""
+    names = ("name", "process", "inputs", "out", "dead_letters")
+    services = [{name: getattr(service, name) for name in names} for service in system.services]
+    return {"folder": os.path.abspath(system.folder), "services": services}
 
 
 def service_status(system: System, name: str) -> dict[str, Any]:

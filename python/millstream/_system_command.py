@@ -12,12 +12,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ._errors import ServiceError
+from ._command_errors import UsageError
+from ._errors import FlowUsageError, ServiceError
 from ._journal_errors import JournalError
 from ._journal_store import Journal
+from ._logs import configure, read_levels
+from ._observed import observed
+from ._page_options import add_http, check_http
 from ._system import Supervisor, acquire_lock, next_of, send_request, service_status
 from ._system_file import Service, System, read
 from ._system_gateway import NAME, Gateway
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._millstream import Observer
 
 __all__ = ["add_verbs"]
 
@@ -41,25 +49,60 @@ def add_verbs(verb: Verb) -> None:
     )
     for to in (up, down, status):
         to.add_argument("system", metavar="SYSTEM.toml", help="the file that describes the system")
+    add_http(up, "the services of the system")
     status.add_argument("--json", action="store_true", help="for programs")
 
 
 def up_verb(options: Any) -> int:
+    check_http(options)
     system = read(options.system)
     deadline = time.monotonic() + system.stop_s + LEFT_S
     # While it waits for an earlier run to end, SIGTERM ends it as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     while True:
+        if options.http is not None:
+            refuse_second_page(system.state)
         answer = send_request(system.state, "apply")
         if answer is not None:
             return applied(answer)
         lock = acquire_lock(system.state)
         if lock is not None:
-            return Supervisor(system, lock).run()
+            return run_shown(system, lock, bound(options))
         # The processes of a supervisor that was killed end by themselves; or another `up` has just begun.
         if time.monotonic() > deadline:
             raise ServiceError(f"{system.state}: processes of an earlier run do not end")
         time.sleep(0.05)
+
+
+def refuse_second_page(state: str) -> None:
+    """The page of a system is that of the supervisor which runs it."""
+    answer = send_request(state, "page")
+    if answer is not None:
+        page = answer.get("page")
+        where = "without a page" if page is None else f"with the page {page}"
+        raise UsageError(f"--http: the system runs already, {where}; stop it first: service down")
+
+
+def bound(options: Any) -> Observer | None:
+    """Binds the address of the page, if there is one."""
+    if options.http is None:
+        return None
+    configure(read_levels("info"), "text")  # it names the address of the page
+    try:
+        return observed(options.http, options.http_token_file, options.http_open)
+    except FlowUsageError as error:
+        raise UsageError(str(error)) from None
+
+
+def run_shown(system: System, lock: int, observer: Observer | None) -> int:
+    """Runs the system, and shows it on the page."""
+    if observer is None:
+        return Supervisor(system, lock).run()
+    try:
+        observer.show_system(system.state)
+        return Supervisor(system, lock, observer.address).run()
+    finally:
+        observer.stop()
 
 
 def applied(answer: dict[str, Any]) -> int:

@@ -21,6 +21,10 @@ CASES = {
         [('millstream_journal_follower_lag_seconds{follower="backup",journal="orders"}', "0+60x10")],
         'follower="backup",journal="orders",severity="critical"',
     ),
+    "MillstreamServiceDown": (
+        [('millstream_service_process_running{process="desk"}', "1 0x20")],
+        'process="desk",severity="critical"',
+    ),
     "MillstreamServiceDeadLetters": (
         [
             ('millstream_service_dead_letters_total{service="Desk"}', "0+0x5 1x15"),

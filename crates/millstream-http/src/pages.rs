@@ -6,6 +6,7 @@
 mod latest;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,9 @@ pub struct PageRequest<'a>(&'a Parts);
 /// The answer to a request.
 pub struct Page(Response<Either<Full<Bytes>, Latest>>);
 
+/// The answer to what a POST asks for, which may need another thread. Other requests are answered meanwhile.
+pub type PendingPage = Pin<Box<dyn Future<Output = Page> + Send>>;
+
 /// Answers requests, from memory and at once: one thread serves all clients.
 pub trait PageHandler: Send + Sync + 'static {
     /// The name of the server in the log, and of its thread.
@@ -72,8 +76,8 @@ pub trait PageHandler: Send + Sync + 'static {
         false
     }
 
-    /// Does what a POST asks for; at once, as [`answer`](Self::answer). Called for the paths of [`is_action`](Self::is_action) only.
-    fn act(&self, _request: &PageRequest<'_>) -> Option<Page> {
+    /// Does what a POST asks for, and does not block. Called for the paths of [`is_action`](Self::is_action) only.
+    fn act(&self, _request: &PageRequest<'_>) -> Option<PendingPage> {
         None
     }
 }
@@ -211,17 +215,37 @@ impl Page {
     /// The answer 503: what is asked for is not ready.
     #[must_use]
     pub fn unavailable(line: &str) -> Self {
-        let mut page = Page::new("text/plain; charset=utf-8", format!("{line}\n"));
-        *page.0.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        page
+        Self::line(StatusCode::SERVICE_UNAVAILABLE, line)
     }
 
     /// The answer 409: what was asked for cannot be done now.
     #[must_use]
     pub fn conflict(line: &str) -> Self {
+        Self::line(StatusCode::CONFLICT, line)
+    }
+
+    /// The answer 400: the parameters are not valid.
+    #[must_use]
+    pub fn invalid(line: &str) -> Self {
+        Self::line(StatusCode::BAD_REQUEST, line)
+    }
+
+    /// The answer 404: what the parameters name does not exist.
+    #[must_use]
+    pub fn missing(line: &str) -> Self {
+        Self::line(StatusCode::NOT_FOUND, line)
+    }
+
+    fn line(status: StatusCode, line: &str) -> Self {
         let mut page = Page::new("text/plain; charset=utf-8", format!("{line}\n"));
-        *page.0.status_mut() = StatusCode::CONFLICT;
+        *page.0.status_mut() = status;
         page
+    }
+
+    /// This answer, which waits for nothing.
+    #[must_use]
+    pub fn ready(self) -> PendingPage {
+        Box::pin(std::future::ready(self))
     }
 
     /// Server-sent events: each new value of `newest`, which is the whole text of an event. A client that does not keep up misses values.
@@ -253,11 +277,13 @@ async fn connection<H: PageHandler>(
     let timeout = rules.timeout;
     let answer = |request: Request<Incoming>| {
         let (parts, _) = request.into_parts();
-        let answer = match checked(&rules, &*handler, &parts) {
-            Ok(page) => page.0,
-            Err(refusal) => refusal.answer().map(Either::Left),
-        };
-        std::future::ready(answer)
+        let page = checked(&rules, &*handler, &parts);
+        async {
+            match page {
+                Ok(page) => page.await.0,
+                Err(refusal) => refusal.answer().map(Either::Left),
+            }
+        }
     };
     serve(H::NAME, socket, timeout, HalfClosed::Gone, answer, stopped).await;
 }
@@ -266,7 +292,7 @@ fn checked<H: PageHandler>(
     rules: &ServerRules,
     handler: &H,
     parts: &Parts,
-) -> Result<Page, Refusal> {
+) -> Result<PendingPage, Refusal> {
     let path = parts.uri.path();
     if parts.method == Method::POST && handler.is_action(path) {
         rules.check_action(parts)?;
@@ -285,6 +311,6 @@ fn checked<H: PageHandler>(
     if parts.method != Method::GET {
         return Err(Refusal::method("GET", &parts.method));
     }
-    let page = handler.answer(&PageRequest(parts));
+    let page = handler.answer(&PageRequest(parts)).map(Page::ready);
     page.ok_or_else(|| Refusal::path(path))
 }

@@ -1,6 +1,6 @@
-//! What a reader with the token may ask for: the end of the flow, and a commit now.
+//! What a reader with the token may ask for: of a flow its end, and a commit now; of a section what that offers.
 //!
-//! Each is a request to the run that the page shows; the run does it at its own time, as for a signal or the end of an epoch.
+//! Each is a request to the run or the server that the page shows, which does it as for a signal, the end of an epoch, or a client.
 
 use millstream_flow::watch::Watch;
 use millstream_http::pages::Page;
@@ -15,10 +15,9 @@ pub(crate) const STOP: &str = "stop";
 /// Commits now instead of at the end of the epoch.
 pub(crate) const COMMIT: &str = "commit";
 
-/// Returns the name of the action of a path.
-pub(crate) fn named(path: &str) -> Option<&str> {
-    let name = path.strip_prefix(PATH)?;
-    [STOP, COMMIT].contains(&name).then_some(name)
+/// Whether an action is one of a flow.
+pub(crate) fn is_of_flow(name: &str) -> bool {
+    [STOP, COMMIT].contains(&name)
 }
 
 /// Returns the actions that make sense for the flow of a snapshot.

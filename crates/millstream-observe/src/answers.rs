@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use millstream_flow::graph::Description;
 use millstream_flow::watch::Watch;
-use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest};
+use millstream_http::pages::{Bytes, Page, PageHandler, PageRequest, PendingPage};
 use tokio::sync::watch;
 
 use crate::actions;
@@ -69,6 +69,9 @@ pub(crate) struct Answers {
     /// The last restarts of the flow by its supervisor, and their number.
     restarts: Mutex<(u64, Vec<Restart>)>,
     sections: Mutex<Vec<Arc<dyn Section>>>,
+    /// To the collector of traces of calls.
+    #[cfg(feature = "otlp")]
+    traces: Option<crate::otlp::Exporter>,
     /// None after the end.
     events: Mutex<Option<watch::Sender<Bytes>>>,
 }
@@ -78,12 +81,30 @@ impl Answers {
         Answers {
             watch: Mutex::default(),
             has_token,
+            #[cfg(feature = "otlp")]
+            traces: None,
             restarts: Mutex::default(),
             newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
             sections: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
+        }
+    }
+
+    /// Sends traces of the calls of services.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn with_traces(self, traces: Option<crate::otlp::Exporter>) -> Self {
+        Answers { traces, ..self }
+    }
+
+    /// Exports the calls that were traced since the last time.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn export_calls(&self) {
+        if let Some(traces) = &self.traces {
+            for section in self.sections() {
+                traces.export_calls(&section.take_calls());
+            }
         }
     }
 
@@ -102,11 +123,14 @@ impl Answers {
     /// Adds to a snapshot what is known here: restarts, the figures of all sections, and what a reader may ask for.
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
-        for section in self.sections() {
-            section.add(snapshot);
-        }
         if self.has_token && !snapshot.flow.is_empty() {
             snapshot.actions = actions::possible(snapshot);
+        }
+        for section in self.sections() {
+            section.add(snapshot);
+            if self.has_token {
+                snapshot.actions.extend(section.actions());
+            }
         }
     }
 
@@ -197,13 +221,24 @@ impl PageHandler for Answers {
     }
 
     fn is_action(&self, path: &str) -> bool {
-        actions::named(path).is_some()
+        let sections = self.sections();
+        let of_section = |name| sections.iter().any(|one| one.actions().contains(&name));
+        let name = path.strip_prefix(actions::PATH);
+        name.is_some_and(|name| actions::is_of_flow(name) || of_section(name))
     }
 
-    fn act(&self, request: &PageRequest<'_>) -> Option<Page> {
-        let name = actions::named(request.path())?;
-        let watch = lock(&self.watch).clone();
-        Some(actions::ask(name, watch.as_ref()))
+    fn act(&self, request: &PageRequest<'_>) -> Option<PendingPage> {
+        let name = request.path().strip_prefix(actions::PATH)?;
+        let page = match actions::is_of_flow(name) {
+            true => actions::ask(name, lock(&self.watch).clone().as_ref()).ready(),
+            false => {
+                let sections = self.sections();
+                sections.iter().find_map(|one| one.act(name, request))?
+            }
+        };
+        Some(Box::pin(async {
+            page.await.with("x-content-type-options", "nosniff")
+        }))
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {

@@ -14,6 +14,7 @@
 //! | `/events` | each new snapshot, as server-sent events |
 //! | `/metrics` | the [metrics](list::all) in the format of Prometheus |
 //! | `POST /api/actions/stop`, `POST /api/actions/commit` | asks the flow to end, or for a commit now; only with a token |
+//! | `POST /api/actions/redrive`, `POST /api/actions/reload` | asks the server of the queues to move items, or to read its files again; only with a token |
 //! | `/healthz` | 200 while the process lives |
 //! | `/readyz` | 200 while all sources are open and the last commit is younger than three epochs, otherwise 503 |
 //!

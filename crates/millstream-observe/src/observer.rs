@@ -57,7 +57,7 @@ impl Http {
         self
     }
 
-    /// Sends a trace of each epoch to a collector of OpenTelemetry at `endpoint`, over OTLP/HTTP: `http://127.0.0.1:4318`. The default is the
+    /// Sends a trace of each epoch, and of sampled calls of services, to a collector of OpenTelemetry at `endpoint`, over OTLP/HTTP: `http://127.0.0.1:4318`. The default is the
     /// environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without one there are no traces.
     #[cfg(feature = "otlp")]
     #[must_use]
@@ -87,7 +87,10 @@ impl Http {
         let address = bound
             .address()
             .map_err(|error| ObserveError::Bind(error.into()))?;
-        let answers = Arc::new(Answers::new(has_token));
+        let answers = Answers::new(has_token);
+        #[cfg(feature = "otlp")]
+        let answers = answers.with_traces(traces.clone());
+        let answers = Arc::new(answers);
         let subject = Arc::new(Mutex::new(None));
         let process = Arc::new(Process::new());
         let sampling = sample(
@@ -273,6 +276,8 @@ async fn sample(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        #[cfg(feature = "otlp")]
+        answers.export_calls();
         match &mut *lock(&subject) {
             Some(subject) => subject.take(&answers),
             None if answers.has_sections() => answers.set_alone(process.snapshot()),

@@ -1,8 +1,11 @@
-//! Traces over OTLP/HTTP, as JSON: one trace for each epoch that was committed, with the spans *waiting*, *saving* and *syncing*.
+//! Traces over OTLP/HTTP, as JSON: one trace for each epoch that was committed, with the spans *waiting*, *saving* and *syncing*, and
+//! one for each sampled [call](calls) of a service.
 //!
 //! They are made of what the snapshot of each second has: nothing on the path of a message changes. Of epochs that are shorter than a 64th of a
 //! second only the last 64 of each second have a trace. A collector that does not answer loses traces, and delays nothing.
 //! The protocol: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>.
+
+mod calls;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -74,18 +77,55 @@ impl Exporter {
         if let Some(newest) = moment.commits.last() {
             self.last.1 = self.last.1.max(newest.epoch);
         }
+        self.send(flow, &spans);
+    }
+
+    /// Sends spans of a flow or a service, if there are any.
+    fn send(&self, name: &str, spans: &[Value]) {
         if spans.is_empty() {
             return;
         }
-        if let Err(TrySendError::Full(_)) = self.sender.try_send(document(flow, &spans)) {
-            tracing::debug!(flow, "traces are dropped: the collector is too slow");
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(document(name, spans)) {
+            tracing::debug!(name, "traces are dropped: the collector is too slow");
         }
+    }
+}
+
+/// A trace: what is the same in all its spans.
+struct Trace {
+    id: String,
+    /// The number from which those of its spans are made.
+    spans_id: u64,
+    attributes: Value,
+}
+
+impl Trace {
+    /// Span number `number`; all but number 0, which is the whole, are parts of that.
+    fn span(&self, number: u64, name: &str, [from_ns, to_ns]: [u64; 2]) -> Value {
+        let id = |number: u64| format!("{:016x}", (self.spans_id ^ number) | 1 << 63);
+        let mut span = json!({
+            "traceId": self.id, "spanId": id(number), "name": name, "kind": 1,
+            "startTimeUnixNano": from_ns.to_string(), "endTimeUnixNano": to_ns.to_string(),
+            "attributes": self.attributes,
+        });
+        if number > 0 {
+            span["parentSpanId"] = json!(id(0));
+        }
+        span
     }
 }
 
 /// The spans of an epoch. The commit alternates between saving and syncing; they are drawn one after the other.
 fn spans(id: u64, flow: &str, commit: &CommitTimes, end_ns: u64) -> Vec<Value> {
-    let trace = format!("{id:016x}{:016x}", commit.epoch);
+    let trace = Trace {
+        id: format!("{id:016x}{:016x}", commit.epoch),
+        spans_id: id,
+        attributes: json!([
+            {"key": "flow", "value": {"stringValue": flow}},
+            {"key": "epoch", "value": {"intValue": commit.epoch.to_string()}},
+            {"key": "bytes", "value": {"intValue": commit.bytes.to_string()}},
+        ]),
+    };
     let parts = [
         ("waiting", commit.waiting),
         ("saving", commit.saving),
@@ -93,33 +133,19 @@ fn spans(id: u64, flow: &str, commit: &CommitTimes, end_ns: u64) -> Vec<Value> {
     ];
     let length: Duration = parts.iter().map(|(_, time)| *time).sum();
     let begin_ns = end_ns.saturating_sub(length.as_nanos() as u64);
-    let span = |number: u64, name: &str, from_ns: u64, to_ns: u64| {
-        json!({
-            "traceId": trace, "spanId": format!("{:016x}", (id ^ number) | 1 << 63), "name": name, "kind": 1,
-            "startTimeUnixNano": from_ns.to_string(), "endTimeUnixNano": to_ns.to_string(),
-            "attributes": [
-                {"key": "flow", "value": {"stringValue": flow}},
-                {"key": "epoch", "value": {"intValue": commit.epoch.to_string()}},
-                {"key": "bytes", "value": {"intValue": commit.bytes.to_string()}},
-            ],
-        })
-    };
-    let root = span(0, "epoch", begin_ns, end_ns);
     let mut from_ns = begin_ns;
-    let mut all = vec![root];
+    let mut all = vec![trace.span(0, "epoch", [begin_ns, end_ns])];
     for (number, (name, time)) in (1..).zip(parts) {
         let to_ns = from_ns + time.as_nanos() as u64;
-        let mut part = span(number, name, from_ns, to_ns);
-        part["parentSpanId"] = all[0]["spanId"].clone();
-        all.push(part);
+        all.push(trace.span(number, name, [from_ns, to_ns]));
         from_ns = to_ns;
     }
     all
 }
 
-fn document(flow: &str, spans: &[Value]) -> String {
+fn document(name: &str, spans: &[Value]) -> String {
     let resource = json!([
-        {"key": "service.name", "value": {"stringValue": flow}},
+        {"key": "service.name", "value": {"stringValue": name}},
         {"key": "process.pid", "value": {"intValue": std::process::id().to_string()}},
     ]);
     let scope = json!({"name": "millstream", "version": env!("CARGO_PKG_VERSION")});

@@ -14,8 +14,9 @@ mod tracks;
 
 use std::fmt::Write;
 
-use millstream_http::pages::{Page, PageRequest};
+use millstream_http::pages::{Page, PageRequest, PendingPage};
 
+use self::service_figures::CallTrace;
 use crate::snapshot::Snapshot;
 
 /// A part of a page.
@@ -28,6 +29,21 @@ pub trait Section: Send + Sync + 'static {
 
     /// Why the process is not ready, in one line.
     fn obstacle(&self) -> Option<String>;
+
+    /// The sampled calls since the last call of this, for traces: there are none before the first.
+    fn take_calls(&self) -> Vec<CallTrace> {
+        Vec::new()
+    }
+
+    /// The names of the actions that a reader with the token has.
+    fn actions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Does what a reader with the token asks for; `None` for an action of another section.
+    fn act(&self, _action: &str, _request: &PageRequest<'_>) -> Option<PendingPage> {
+        None
+    }
 }
 
 /// An answer in JSON.

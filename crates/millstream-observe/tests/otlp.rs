@@ -1,18 +1,19 @@
-//! Traces of epochs arrive at a collector, here a stand-in that reads the requests itself.
+//! Traces of epochs and of calls of services arrive at a collector, here a stand-in that reads the requests itself.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::thread::Builder;
 use std::time::Duration;
 
 use millstream_flow::{Flow, Options, Recovery, generator, testing};
+use millstream_journal::{Journal, Options as JournalOptions};
 use millstream_observe::http;
+use millstream_observe::sections::services::{ServiceOf, Services};
+use millstream_service::{Meter, Service, Settings, Stop, publisher};
 use serde_json::Value;
 
 /// Answers each request with 200 and passes its body on.
@@ -51,7 +52,10 @@ fn each_epoch_is_a_trace_with_its_parts() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let (sender, documents) = channel();
-    std::thread::spawn(move || collect(&listener, &sender));
+    let collector = Builder::new().name("collector".to_owned());
+    collector
+        .spawn(move || collect(&listener, &sender))
+        .unwrap();
 
     let folder = tempfile::tempdir().unwrap();
     let flow = Flow::new("traced");
@@ -105,6 +109,120 @@ fn each_epoch_is_a_trace_with_its_parts() {
             assert_eq!(part["traceId"], epoch[0]["traceId"]);
         }
         assert_eq!(epoch[0]["traceId"].as_str().unwrap().len(), 32);
+    }
+}
+
+#[millstream_wire::interface]
+trait Orders {
+    fn place(&mut self, symbol: &str);
+    fn forget(&mut self, symbol: &str);
+}
+
+#[millstream_wire::interface]
+trait Replies {
+    fn placed(&mut self, symbol: &str);
+}
+
+struct Desk<R>(R);
+
+impl<R: Replies> Orders for Desk<R> {
+    fn place(&mut self, symbol: &str) {
+        self.0.placed(symbol);
+        self.0.placed(symbol);
+    }
+
+    fn forget(&mut self, _: &str) {}
+}
+
+/// The value of an attribute of a span.
+fn attribute<'a>(span: &'a Value, key: &str) -> &'a str {
+    let attributes = span["attributes"].as_array().unwrap();
+    let found = attributes.iter().find(|one| one["key"] == key).unwrap();
+    let value = found["value"].as_object().unwrap();
+    value.values().next().unwrap().as_str().unwrap()
+}
+
+#[test]
+fn a_call_of_a_service_is_a_trace_with_its_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, documents) = channel();
+    let collector = Builder::new().name("collector".to_owned());
+    collector
+        .spawn(move || collect(&listener, &sender))
+        .unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name| Journal::open(folder.path().join(name), JournalOptions::default()).unwrap();
+    let (orders, replies) = (open("orders"), open("replies"));
+    let mut calls = publisher::<dyn Orders>(&orders).unwrap();
+    let (stop, meter) = (Stop::default(), Arc::new(Meter::default()));
+    let observer = http("127.0.0.1:0").otlp(&endpoint).bind().unwrap();
+    let progress = Arc::clone(&meter);
+    let watched = ServiceOf {
+        name: "desk".to_owned(),
+        progress: Box::new(move || (progress.report(), progress.positions())),
+        inputs: vec![folder.path().join("orders")],
+        output: Some(folder.path().join("replies")),
+        dead_letters: None,
+    };
+    observer.show(Services::watch(watched).unwrap());
+    let (ends, runs) = (stop.clone(), meter);
+    let running = Builder::new().name("service".to_owned()).spawn(move || {
+        let service = Service::new(&replies).unwrap();
+        let desk = Desk(service.publisher::<dyn Replies>().unwrap());
+        let setup = service.component(desk).input::<dyn Orders>(&orders);
+        let mut runner = setup.unwrap().start(Settings::default()).unwrap();
+        runner.run_with(&ends, &runs).unwrap();
+    });
+    // Calls that come before the first look at the output have no traces: more are made until there is one.
+    let (request, document) = loop {
+        calls.forget("BP.L");
+        calls.place("VOD.L");
+        match documents.recv_timeout(Duration::from_millis(50)) {
+            Ok(found) => break found,
+            Err(wait) => assert_eq!(wait, std::sync::mpsc::RecvTimeoutError::Timeout),
+        }
+    };
+    stop.stop();
+    running.unwrap().join().unwrap();
+
+    assert_eq!(request, "POST /v1/traces HTTP/1.1");
+    let resource = &document["resourceSpans"][0];
+    let service = &resource["resource"]["attributes"][0];
+    assert_eq!(service["value"]["stringValue"], "desk");
+    let spans = resource["scopeSpans"][0]["spans"].as_array().unwrap();
+    assert!(!spans.is_empty() && spans.len() % 3 == 0, "{spans:?}");
+    assert!(spans.len() <= 3 * 16, "{}", spans.len());
+    let mut ids = std::collections::HashSet::new();
+    let reader = Journal::open(folder.path().join("orders"), JournalOptions::read_only()).unwrap();
+    for call in spans.chunks(3) {
+        let names: Vec<_> = call
+            .iter()
+            .map(|span| span["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["place", "wait", "call"]);
+        let time =
+            |span: &Value, name: &str| -> u64 { span[name].as_str().unwrap().parse().unwrap() };
+        let (begin, end) = ("startTimeUnixNano", "endTimeUnixNano");
+        assert_eq!(time(&call[0], begin), time(&call[1], begin));
+        assert_eq!(time(&call[1], end), time(&call[2], begin));
+        assert_eq!(time(&call[2], end), time(&call[0], end));
+        assert!(time(&call[1], end) >= time(&call[1], begin));
+        for span in call {
+            assert_eq!(span["traceId"], call[0]["traceId"]);
+            assert_eq!(attribute(span, "service"), "desk");
+            assert_eq!(attribute(span, "method"), "place");
+            assert_eq!(attribute(span, "input"), "orders");
+        }
+        assert_eq!(call[1]["parentSpanId"], call[0]["spanId"]);
+        assert_eq!(call[2]["parentSpanId"], call[0]["spanId"]);
+        // The time is that of the record in the input.
+        let record: u64 = attribute(&call[0], "record").parse().unwrap();
+        let mut reader = reader.reader().unwrap();
+        let published_ns = reader.read(record).unwrap().time_ns;
+        assert_eq!(time(&call[0], begin), published_ns);
+        assert!(ids.insert(call[0]["traceId"].as_str().unwrap().to_owned()));
     }
 }
 

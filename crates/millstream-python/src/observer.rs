@@ -74,6 +74,14 @@ impl Observer {
         Ok(())
     }
 
+    /// Shows the services of a system, by the files in its state directory.
+    fn show_system(&self, py: Python<'_>, state: PathBuf) -> PyResult<()> {
+        let services = Services::watch_system(&state);
+        let services = services.map_err(|error| usage(py, &error.to_string()))?;
+        self.engine.show(services);
+        Ok(())
+    }
+
     /// Stops the server.
     fn stop(&self) {
         // The thread that is waited for may write to the log of Python.

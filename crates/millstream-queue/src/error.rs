@@ -59,6 +59,12 @@ pub enum QueueError {
         /// The damage, with file and offset.
         reason: String,
     },
+    /// A queue that there is not.
+    #[error("there is no queue \"{0}\"")]
+    Missing(String),
+    /// A queue that items shall move from and to.
+    #[error("queue \"{0}\" cannot send items to itself")]
+    Itself(String),
     /// An alias, where a queue is needed.
     #[error("\"{0}\" is an alias, not a queue")]
     Alias(String),

@@ -71,6 +71,6 @@ pub use outputs::current::Clock;
 pub use outputs::outlet::{Outlet, publisher};
 pub use recorded::snapshot::Snapshot;
 pub use reports::history::{Hop, history};
-pub use reports::latency::{HopLatency, Latencies, latency};
+pub use reports::latency::{CallTimes, HopLatency, Latencies, call_times, latency};
 pub use runner::{Meter, Runner, Service, Setup};
 pub use settings::{OnError, Report, Settings, Stop};

@@ -7,6 +7,7 @@ use crate::snapshot::Snapshot;
 const SERVICE: &[&str] = &["service"];
 const INPUT: &[&str] = &["service", "input"];
 const METHOD: &[&str] = &["service", "method"];
+const PROCESS: &[&str] = &["process"];
 const HOP: &[&str] = &["service", "from", "to", "part"];
 
 fn services(snapshot: &Snapshot) -> impl Iterator<Item = &ServiceSnapshot> {
@@ -75,6 +76,24 @@ pub static SERVICES: &[Metric] = &[
             for hop in &service.hops {
                 put(&[&service.name, &hop.from, &hop.to, hop.part], hop.p99_seconds);
             }
+        }
+    }),
+    metric("millstream_service_process_running", Kind::Gauge, PROCESS, "1 while a process of a system of services runs, otherwise 0", |all, put| {
+        for process in all.services.iter().flat_map(|all| &all.processes) {
+            put(&[&process.name], f64::from(process.is_running()));
+        }
+    })
+    .alert(Alert {
+        name: "MillstreamServiceDown",
+        expr: "millstream_service_process_running == 0",
+        after: "1m",
+        severity: "critical",
+        summary: "A process of a system of services does not run.",
+        action: "The page and `millstream service status` show why it died last. A process that has failed stays down: correct the cause, and apply the file again with `millstream service up`.",
+    }),
+    metric("millstream_service_process_restarts_total", Kind::Counter, PROCESS, "Restarts of a process of a system of services by its supervisor", |all, put| {
+        for process in all.services.iter().flat_map(|all| &all.processes) {
+            put(&[&process.name], process.restarts as f64);
         }
     }),
 ];

@@ -62,18 +62,26 @@ function showRestarts(snapshot) {
 const ACTIONS = {
   commit: ["Commit now", null],
   stop: ["Stop the flow", "Stop the flow? Its sources read no more, and the items in its steps are processed."],
+  reload: ["Reload the configuration", null],
 };
 
-async function act(name, question) {
-  if (question && !confirm(question)) return;
+// Does an action, and says the outcome: `said` makes a line of a good answer.
+async function ask(path, outcome, said) {
   const headers = { Authorization: `Bearer ${token}` };
-  const outcome = element("action-outcome");
   try {
-    const answer = await fetch(`api/actions/${name}`, { method: "POST", headers, cache: "no-store" });
-    outcome.textContent = answer.ok ? `${ACTIONS[name][0]}: asked for.` : (await answer.text()).trim();
+    const answer = await fetch(`api/actions/${path}`, { method: "POST", headers, cache: "no-store" });
+    outcome.textContent = answer.ok ? said(await answer.json()) : (await answer.text()).trim();
   } catch {
     outcome.textContent = "The server does not answer.";
   }
+}
+
+function act(name, question) {
+  if (question && !confirm(question)) return;
+  ask(name, element("action-outcome"), (answer) => {
+    if (!answer.at_next_start) return `${ACTIONS[name][0]}: asked for.`;
+    return ["The configuration was read.", ...answer.at_next_start].join(" ");
+  });
 }
 
 // The buttons are there only for a reader who has opened the page with the token.
@@ -95,5 +103,4 @@ function showActions(snapshot) {
 function showNotes(snapshot) {
   showFailures(snapshot);
   showRestarts(snapshot);
-  showActions(snapshot);
 }

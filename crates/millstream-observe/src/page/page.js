@@ -276,6 +276,7 @@ function show() {
   const snapshot = page.snapshot;
   if (!snapshot) return;
   showSections(snapshot);
+  showActions(snapshot);
   if (!snapshot.flow && page.hasSections) {
     document.body.dataset.time = snapshot.time_ms;
     return;

@@ -137,6 +137,7 @@ class QueuesPart extends Part {
     if (Object.keys(this.values(page.snapshot.queues, name)).length === 0) return Promise.resolve();
     return read(`api/queue.json?name=${encodeURIComponent(name)}`).then((answer) => {
       if (!chosenIs("queue", name)) return;
+      this.redrive(place, name);
       listed(place, "holders", "Clients with open items", [["connection", ""], ["client", "text"], ["open items", ""], ["oldest item", ""], ["open for", ""]],
         answer.holders.map((one) => [textCell(String(one.connection)), textCell(one.peer), unit("count", one.items), unit("count", one.oldest), unit("seconds", one.held_seconds)]));
       if (!answer.items_are_shown) return;
@@ -148,6 +149,23 @@ class QueuesPart extends Part {
           unit("count", item.bytes), content(item),
         ]));
     });
+  }
+
+  // For a reader with the token: moves the oldest items of this queue to another one.
+  redrive(place, name) {
+    if (element("redrive") || !token || !page.snapshot.actions.includes("redrive")) return;
+    const to = make("input", { id: "redrive-to", type: "text", required: true, autocomplete: "off", spellcheck: false });
+    const max = make("input", { id: "redrive-max", type: "number", min: 1, max: 1000, value: 1000 });
+    const outcome = make("span", { id: "redrive-outcome" });
+    outcome.setAttribute("role", "status");
+    const form = make("form", { id: "redrive", className: "search" }, make("label", { htmlFor: "redrive-to", textContent: "Move items to queue" }), to,
+      make("label", { htmlFor: "redrive-max", textContent: "at most" }), max, make("button", { type: "submit", textContent: "Redrive" }), outcome);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const query = new URLSearchParams({ from: name, to: to.value, max: max.value || "1000" });
+      ask(`redrive?${query}`, outcome, (answer) => `${answer.moved} items moved from ${answer.from} to ${answer.to}.`);
+    });
+    place.append(form);
   }
 
   values(queues, name) {
@@ -301,7 +319,7 @@ class JournalsPart extends Part {
   }
 }
 
-const SERVICE_STATES = { good: "", starting: "starts", skipping: "has bad records", lagging: "does not keep up" };
+const SERVICE_STATES = { good: "", starting: "starts", skipping: "has bad records", lagging: "does not keep up", down: "its process does not run" };
 const SERVICE_HEAD = ["service", "", "calls/s", "calls", "ticks", "skipped", "dead letters", "lag, records", "lag, time", "output", "out/s", "records out"];
 const LINE_HEAD = [["record", ""], ["content", "text"]];
 
@@ -309,7 +327,7 @@ class ServicesPart extends Part {
   constructor() {
     super("services");
     const [title, place] = framed("services", "Services");
-    this.place.append(title, this.attention, place);
+    this.place.append(title, this.attention, place, this.extra);
   }
 
   facts(services) {
@@ -322,7 +340,7 @@ class ServicesPart extends Part {
     else this.say("Every service takes its inputs as they come.", "good");
     table("services", SERVICE_HEAD, services.services.map((one) => ({
       key: one.name,
-      mark: { skipping: "cause", lagging: "cause", starting: "waiting" }[one.state],
+      mark: { skipping: "cause", lagging: "cause", down: "cause", starting: "waiting" }[one.state],
       choose: () => choose([{ kind: "service", name: one.name }], one.name),
       cells: [
         textCell(one.error ?? SERVICE_STATES[one.state]), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), unit("count", one.skipped),
@@ -330,6 +348,14 @@ class ServicesPart extends Part {
         unit("seconds", Math.max(0, ...one.inputs.map((input) => input.lag_seconds))), textCell(one.output ?? "–"), unit("rate", one.output_rate), unit("count", one.output_next),
       ],
     })));
+    this.extra.hidden = services.processes.length === 0;
+    if (this.extra.hidden) return;
+    const runs = (process) => services.services.filter((one) => one.process === process.name).map((one) => one.name).join(", ");
+    listed(this.extra, "service-processes", "Processes of the system", [["process", ""], ["state", "text"], ["services", "text"], ["process id", "text"], ["restarts", ""], ["last error", "text"]],
+      services.processes.map((process) => [
+        textCell(process.name), textCell(process.state), textCell(runs(process) || "–"), textCell(process.pid === null ? "–" : String(process.pid)), unit("count", process.restarts),
+        contentCell(process.error ?? "–"),
+      ]));
   }
 
   lines(place, id, title, lines) {

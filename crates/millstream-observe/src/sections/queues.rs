@@ -1,12 +1,13 @@
 //! The queues of a server in this process, from the figures that it publishes once a second.
 
+mod actions;
 mod detail;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use millstream_http::pages::{Page, PageRequest};
+use millstream_http::pages::{Page, PageRequest, PendingPage};
 use millstream_queue::server::watch::{QueueFigures, ServerFigures, ServerWatch};
 use serde_json::json;
 
@@ -135,6 +136,18 @@ impl Section for Queues {
         }
         (silent > SILENT_SECONDS_MAX)
             .then(|| format!("the server of the queues has published nothing for {silent:.0} s"))
+    }
+
+    fn actions(&self) -> &'static [&'static str] {
+        &[actions::REDRIVE, actions::RELOAD]
+    }
+
+    fn act(&self, action: &str, request: &PageRequest<'_>) -> Option<PendingPage> {
+        match action {
+            actions::REDRIVE => Some(actions::redrive(&self.watch, request)),
+            actions::RELOAD => Some(actions::reload(&self.watch)),
+            _ => None,
+        }
     }
 }
 

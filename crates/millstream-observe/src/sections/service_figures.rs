@@ -1,6 +1,6 @@
 //! Services at one moment, as the page, the JSON and the metrics show them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The number of inputs and methods of a service that are reported.
 pub const INPUTS_MAX: usize = 32;
@@ -12,6 +12,32 @@ pub struct ServicesSnapshot {
     pub attention: Option<String>,
     /// The services.
     pub services: Vec<ServiceSnapshot>,
+    /// The processes of a system of services; none for a service of this process.
+    pub processes: Vec<PartSnapshot>,
+}
+
+/// A process of a system of services, as its supervisor reports it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct PartSnapshot {
+    /// Its name; empty where the supervisor writes it beside.
+    #[serde(default)]
+    pub name: String,
+    /// `running`, `restarting`, `failed`, `stopping` or `stopped`.
+    pub state: String,
+    /// Its number in the operating system, while it runs.
+    pub pid: Option<u32>,
+    /// How often the supervisor has started it again.
+    pub restarts: u64,
+    /// Why it has died last, or cannot be started.
+    pub error: Option<String>,
+}
+
+impl PartSnapshot {
+    /// Whether it runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state == "running"
+    }
 }
 
 /// One service. Counts are those since it was started, the rebuilding of its state included.
@@ -19,6 +45,9 @@ pub struct ServicesSnapshot {
 pub struct ServiceSnapshot {
     /// Its name.
     pub name: String,
+    /// The process of the system that runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// What is wrong with it.
     pub state: ServiceState,
     /// Calls of the component by records.
@@ -66,6 +95,8 @@ pub enum ServiceState {
     Skipping,
     /// It does not keep up with an input.
     Lagging,
+    /// Its process does not run.
+    Down,
 }
 
 /// An input of a service.
@@ -107,4 +138,23 @@ pub struct HopSnapshot {
     pub p99_seconds: f64,
     /// The slowest.
     pub max_seconds: f64,
+}
+
+/// A call of a service that was sampled, from the history: when it was published, taken and answered, in ns since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallTrace {
+    /// The name of the service.
+    pub service: String,
+    /// The method; empty where the record cannot be read.
+    pub method: String,
+    /// The last part of the path of the input.
+    pub input: String,
+    /// The record of the call in its input.
+    pub record: u64,
+    /// When the call was written to the input.
+    pub published_ns: u64,
+    /// When the service took it.
+    pub taken_ns: u64,
+    /// When its last output was written.
+    pub output_ns: u64,
 }

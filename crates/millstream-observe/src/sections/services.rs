@@ -1,11 +1,15 @@
-//! A service of this process: its progress, and what its journals say.
+//! A service of this process, or the services of a system: their progress, and what their journals say.
 //!
-//! The service publishes its counts anyway. A thread of its own reads the journals once a second, as any reader does.
+//! A service publishes its counts anyway, in a system to a file. A thread of its own reads the journals once a second, as any reader does.
 
 mod calls;
 mod look;
 mod service;
+mod system;
+mod traced;
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,7 +18,11 @@ use millstream_http::pages::{Page, PageRequest};
 
 use self::look::Look;
 pub use self::service::{Progress, ServiceOf};
-use super::service_figures::{ServiceSnapshot, ServiceState, ServicesSnapshot};
+use self::system::System;
+use self::traced::{CALLS_MAX, Traced};
+use super::service_figures::{
+    CallTrace, PartSnapshot, ServiceSnapshot, ServiceState, ServicesSnapshot,
+};
 use super::tracks::Tracks;
 use super::{Section, json};
 use crate::error::ObserveError;
@@ -24,7 +32,7 @@ use crate::snapshot::Snapshot;
 /// The time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The section of a service. Its thread ends when it is dropped.
+/// The section of a service, or of a system. Its thread ends when it is dropped.
 pub struct Services {
     shared: Arc<Shared>,
     history: Mutex<Tracks<2>>,
@@ -33,9 +41,45 @@ pub struct Services {
 
 #[derive(Default)]
 struct Shared {
-    newest: Mutex<Option<ServiceSnapshot>>,
+    newest: Mutex<Option<Looked>>,
+    /// Whether calls are traced: they have been asked for.
+    traces: AtomicBool,
+    /// The traced calls that were not taken yet.
+    calls: Mutex<Vec<CallTrace>>,
     stops: Mutex<bool>,
     stopped: Condvar,
+}
+
+/// What a look has found.
+#[derive(Clone, Default)]
+struct Looked {
+    services: Vec<ServiceSnapshot>,
+    processes: Vec<PartSnapshot>,
+    /// Why the files of a system cannot be read.
+    error: Option<String>,
+}
+
+/// What is looked at.
+enum Subject {
+    One(Box<Watched>),
+    System(System),
+}
+
+/// A service, and what is remembered of it.
+struct Watched {
+    service: ServiceOf,
+    look: Look,
+    traced: Traced,
+}
+
+impl Watched {
+    fn new(service: ServiceOf) -> Self {
+        Watched {
+            service,
+            look: Look::default(),
+            traced: Traced::default(),
+        }
+    }
 }
 
 impl Drop for Services {
@@ -55,11 +99,24 @@ impl Services {
     /// # Errors
     /// [`ObserveError::Bind`]: the thread cannot be started.
     pub fn watch(service: ServiceOf) -> Result<Self, ObserveError> {
+        Self::look_at(Subject::One(Box::new(Watched::new(service))))
+    }
+
+    /// Watches the services of a system by the files that its supervisor, `millstream service up`, and its processes write to the
+    /// directory `state`.
+    ///
+    /// # Errors
+    /// [`ObserveError::Bind`]: the thread cannot be started.
+    pub fn watch_system(state: &Path) -> Result<Self, ObserveError> {
+        Self::look_at(Subject::System(System::new(state)))
+    }
+
+    fn look_at(subject: Subject) -> Result<Self, ObserveError> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("service page".to_owned())
-            .spawn(move || for_thread.run(&service))
+            .spawn(move || for_thread.run(subject))
             .map_err(|error| ObserveError::Bind(error.into()))?;
         Ok(Services {
             shared,
@@ -69,12 +126,39 @@ impl Services {
     }
 }
 
+impl Subject {
+    fn look(&mut self) -> Looked {
+        match self {
+            Subject::One(one) => Looked {
+                services: vec![one.look.at(&one.service)],
+                ..Looked::default()
+            },
+            Subject::System(system) => system.look(),
+        }
+    }
+
+    /// The traced calls of all services since the last time.
+    fn calls(&mut self) -> Vec<CallTrace> {
+        match self {
+            Subject::One(one) => one.traced.next(&one.service),
+            Subject::System(system) => system.calls(),
+        }
+    }
+}
+
 impl Shared {
-    fn run(&self, service: &ServiceOf) {
-        let mut look = Look::default();
+    fn run(&self, mut subject: Subject) {
         loop {
-            let snapshot = look.at(service);
-            *lock(&self.newest) = Some(snapshot);
+            let looked = subject.look();
+            let most = CALLS_MAX * looked.services.len().max(1);
+            *lock(&self.newest) = Some(looked);
+            if self.traces.load(Ordering::Relaxed) {
+                let new = subject.calls();
+                let mut calls = lock(&self.calls);
+                calls.extend(new);
+                let late = calls.len().saturating_sub(most);
+                calls.drain(..late);
+            }
             let stops = lock(&self.stops);
             let waited = self
                 .stopped
@@ -89,15 +173,19 @@ impl Shared {
 
 impl Section for Services {
     fn add(&self, snapshot: &mut Snapshot) {
-        let Some(service) = lock(&self.shared.newest).clone() else {
+        let Some(looked) = lock(&self.shared.newest).clone() else {
             return;
         };
-        let lag: u64 = service.inputs.iter().map(|input| input.lag_records).sum();
-        let values = [service.call_rate as f32, lag as f32];
-        lock(&self.history).add(snapshot.time_ms, [(service.name.as_str(), values)]);
+        let tracks = looked.services.iter().map(|service| {
+            let lag: u64 = service.inputs.iter().map(|input| input.lag_records).sum();
+            let values = [service.call_rate as f32, lag as f32];
+            (service.name.as_str(), values)
+        });
+        lock(&self.history).add(snapshot.time_ms, tracks);
         let all = snapshot.services.get_or_insert_default();
-        all.services.push(service);
-        all.attention = attention(all);
+        all.services.extend(looked.services);
+        all.processes.extend(looked.processes);
+        all.attention = looked.error.or_else(|| attention(all));
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {
@@ -108,16 +196,34 @@ impl Section for Services {
         Some(json(&lock(&self.history).of(&name)))
     }
 
+    fn take_calls(&self) -> Vec<CallTrace> {
+        self.shared.traces.store(true, Ordering::Relaxed);
+        std::mem::take(&mut lock(&self.shared.calls))
+    }
+
     fn obstacle(&self) -> Option<String> {
         let newest = lock(&self.shared.newest);
-        match newest.as_ref().map(|service| service.state) {
-            None | Some(ServiceState::Starting) => Some("the service starts".to_owned()),
-            Some(_) => None,
+        let Some(looked) = newest.as_ref() else {
+            return Some("the service starts".to_owned());
+        };
+        let down = looked.processes.iter().find(|one| !one.is_running());
+        let starts = |service: &&ServiceSnapshot| service.state == ServiceState::Starting;
+        let starting = looked.services.iter().find(starts);
+        match (&looked.error, down, starting) {
+            (Some(error), ..) => Some(error.clone()),
+            (None, Some(one), _) => Some(format!("process \"{}\" is {}", one.name, one.state)),
+            (None, None, Some(one)) => Some(format!("the service \"{}\" starts", one.name)),
+            (None, None, None) => None,
         }
     }
 }
 
 fn attention(all: &ServicesSnapshot) -> Option<String> {
+    if let Some(one) = all.processes.iter().find(|one| !one.is_running()) {
+        let why = one.error.as_ref().map(|error| format!(": {error}"));
+        let why = why.unwrap_or_else(|| ".".to_owned());
+        return Some(format!("Process \"{}\" is {}{why}", one.name, one.state));
+    }
     let in_state = |state| all.services.iter().find(|service| service.state == state);
     if let Some(service) = in_state(ServiceState::Lagging) {
         let slowest = service

@@ -8,4 +8,6 @@
 
 mod flows;
 mod generated;
+mod queues;
 mod server;
+mod systems;

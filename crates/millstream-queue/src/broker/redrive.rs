@@ -24,8 +24,8 @@ impl<S: Storage> Broker<S> {
     /// duplicate it, not lose it.
     ///
     /// # Errors
-    /// The queue `from` is closed, or `to` does not take its oldest item: it is full, closed, an alias, or keeps no
-    /// items. Items moved before that stay moved.
+    /// The queues are the same; the queue `from` is closed or does not exist; `to` does not take its oldest item: it is
+    /// full, closed, an alias, or keeps no items. Items moved before that stay moved.
     pub fn redrive(
         &mut self,
         from: &str,
@@ -33,13 +33,16 @@ impl<S: Storage> Broker<S> {
         items_max: u64,
         now: Moment,
     ) -> Result<u64, QueueError> {
+        if from == to {
+            return Err(QueueError::Itself(from.to_owned()));
+        }
         self.check_not_closed(from)?;
+        let Some(&source) = self.names.get(from) else {
+            return Err(QueueError::Missing(from.to_owned()));
+        };
         if self.config.alias(to).is_some() {
             return Err(QueueError::Alias(to.to_owned()));
         }
-        let Some(&source) = self.names.get(from).filter(|_| from != to) else {
-            return Ok(0);
-        };
         let target = self.get_or_create(to, now)?;
         let settings = self.settings(target);
         if settings.is_some_and(|settings| settings.fanout_only) {

@@ -35,6 +35,15 @@ pub enum ServerError {
         /// What is wrong with it.
         message: String,
     },
+    /// The files could not be read again.
+    #[error("{0}")]
+    Reload(String),
+    /// A request to a server that does not run, or has ended before its answer.
+    #[error("the server of the queues does not run")]
+    NotRunning,
+    /// A request to a server that has too many others to answer.
+    #[error("the server of the queues is busy with other requests of its page")]
+    Busy,
     /// The runtime or the signals.
     #[error("cannot start: {0}")]
     Start(#[source] std::io::Error),

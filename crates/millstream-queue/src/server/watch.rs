@@ -19,6 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use crate::broker::counters::{Counters, Latencies};
 pub use crate::broker::figures::{Holder, QueueFigures};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::ServerError;
+use super::requests::{REQUESTS_MAX, Reply, Request};
 use crate::clock;
 
 /// The number of queues whose items are published at a time.
@@ -94,6 +99,15 @@ struct Shared {
     newest: Mutex<Arc<ServerFigures>>,
     /// The queues whose items are wanted, and until when on the steady clock.
     wanted: Mutex<BTreeMap<String, u64>>,
+    /// To the server that runs.
+    requests: Mutex<Option<mpsc::Sender<Request>>>,
+}
+
+/// Where the answer to a request arrives.
+type Requested<T> = Result<oneshot::Receiver<Result<T, ServerError>>, ServerError>;
+
+async fn answer<T>(requested: Requested<T>) -> Result<T, ServerError> {
+    requested?.await.unwrap_or(Err(ServerError::NotRunning))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -118,6 +132,55 @@ impl ServerWatch {
                 wanted.remove(&name);
             }
         }
+    }
+
+    /// Moves the oldest items of the queue `from` to the end of the queue `to`, as a client's `redrive` does: at most `items_max` and
+    /// [`REDRIVE_ITEMS_MAX`](crate::broker::REDRIVE_ITEMS_MAX). The answer, the number of moved items, comes once they are durable.
+    ///
+    /// # Errors
+    /// [`ServerError::Broker`]: as [`Broker::redrive`](crate::broker::Broker::redrive), an invalid name, or a failed sync; otherwise
+    /// [`ServerError::NotRunning`] or [`ServerError::Busy`].
+    pub fn redrive(
+        &self,
+        from: &str,
+        to: &str,
+        items_max: u64,
+    ) -> impl Future<Output = Result<u64, ServerError>> + Send + use<> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        answer(self.request(move |reply| Request::Redrive {
+            from,
+            to,
+            items_max,
+            reply,
+        }))
+    }
+
+    /// Reads configuration, credentials and certificates again, as SIGHUP and a client's `reload` do. The answer is the settings that
+    /// need a restart, each with the reason.
+    ///
+    /// # Errors
+    /// [`ServerError::Reload`]: the first invalid file; nothing changes. Otherwise [`ServerError::NotRunning`] or [`ServerError::Busy`].
+    pub fn reload(&self) -> impl Future<Output = Result<Vec<String>, ServerError>> + Send + use<> {
+        answer(self.request(Request::Reload))
+    }
+
+    /// Sends a request to the server, and returns where its answer arrives.
+    fn request<T>(&self, make: impl FnOnce(Reply<T>) -> Request) -> Requested<T> {
+        let (reply, answer) = oneshot::channel();
+        let requests = lock(&self.0.requests);
+        let requests = requests.as_ref().ok_or(ServerError::NotRunning)?;
+        match requests.try_send(make(reply)) {
+            Ok(()) => Ok(answer),
+            Err(TrySendError::Full(_)) => Err(ServerError::Busy),
+            Err(TrySendError::Closed(_)) => Err(ServerError::NotRunning),
+        }
+    }
+
+    /// The requests of a server that begins to run.
+    pub(super) fn receive(&self) -> mpsc::Receiver<Request> {
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        *lock(&self.0.requests) = Some(sender);
+        requests
     }
 
     pub(super) fn set(&self, figures: ServerFigures) {

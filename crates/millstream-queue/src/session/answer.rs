@@ -169,16 +169,15 @@ impl Session {
         items_max: u64,
         now: Moment,
     ) {
-        if from == to {
-            return reply::client_error(&mut self.output, &"a queue cannot send items to itself");
-        }
         self.with_name(from, |session, from| {
             session.with_name(to, |session, to| {
-                if broker.items(from).is_none() && broker.check_not_closed(from).is_ok() {
-                    return session.write(reply::NOT_FOUND);
-                }
                 match broker.redrive(from, to, items_max, now) {
                     Ok(moved) => session.write_number(moved),
+                    Err(QueueError::Missing(_)) => session.write(reply::NOT_FOUND),
+                    Err(QueueError::Itself(_)) => {
+                        let why = "a queue cannot send items to itself";
+                        reply::client_error(&mut session.output, &why);
+                    }
                     Err(error) => reply::server_error(&mut session.output, &error),
                 }
             });

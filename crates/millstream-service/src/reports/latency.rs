@@ -8,8 +8,10 @@
 //! Times are those of the machine's clock, not of a monotonic one: an effect before its cause is counted, with a latency of 0.
 
 mod takes;
+mod times;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
@@ -18,6 +20,7 @@ use millstream_wire::{InputName, Lineage, Note, Record, Take};
 use serde::Serialize;
 
 use self::takes::Takes;
+pub use self::times::{CallTimes, call_times};
 use crate::error::ServiceError;
 use crate::inputs::calls::Calls;
 use crate::reports::history::find;
@@ -97,10 +100,7 @@ pub fn latency(
         ..Measurement::default()
     };
     let root = measurement.node(journal.to_owned())?;
-    let next = measurement.nodes[root].journal.next()?;
-    let end = last.map_or(next, |last| next.min(last.saturating_add(1)));
-    let begin = first.max(measurement.nodes[root].journal.first()?);
-    for sequence in begin..end {
+    for sequence in measurement.range(root, first, last)? {
         measurement.trace(root, sequence)?;
     }
     Ok(measurement.latencies())
@@ -195,6 +195,19 @@ impl Measurement<'_> {
         Ok(self.nodes.len() - 1)
     }
 
+    /// The records of a journal from `first` up to and including `last` that it has.
+    fn range(
+        &self,
+        node: usize,
+        first: u64,
+        last: Option<u64>,
+    ) -> Result<Range<u64>, ServiceError> {
+        let journal = &self.nodes[node].journal;
+        let next = journal.next()?;
+        let end = last.map_or(next, |last| next.min(last.saturating_add(1)));
+        Ok(first.max(journal.first()?)..end)
+    }
+
     /// Measures the hops to one record of the journal.
     fn trace(&mut self, root: usize, sequence: u64) -> Result<(), ServiceError> {
         let Some(found) = self.event(root, sequence)? else {
@@ -247,12 +260,7 @@ impl Measurement<'_> {
             self.record(distance, nodes, "take to output", [published, output], 1);
             return Ok(());
         }
-        let Node { takes, inputs, .. } = &mut self.nodes[to];
-        let taken = match (takes, inputs.get(&input)) {
-            (Some(takes), Some((_, name))) => takes.of(name, cause, published, output)?,
-            _ => None,
-        };
-        match taken {
+        match self.scheduled_take(to, (input, cause), [published, output])? {
             Some(taken) => {
                 self.record(distance, nodes, "publish to take", [published, taken], 1);
                 self.record(distance, nodes, "take to output", [taken, output], 1);
@@ -274,6 +282,20 @@ impl Measurement<'_> {
             }
         }
         Ok(())
+    }
+
+    /// When a service took a record of an input, by its schedule, which has its output in the journal `to`.
+    fn scheduled_take(
+        &mut self,
+        to: usize,
+        (input, cause): (u32, u64),
+        [published_ns, output_ns]: [u64; 2],
+    ) -> Result<Option<u64>, ServiceError> {
+        let Node { takes, inputs, .. } = &mut self.nodes[to];
+        match (takes, inputs.get(&input)) {
+            (Some(takes), Some((_, name))) => takes.of(name, cause, published_ns, output_ns),
+            _ => Ok(None),
+        }
     }
 
     /// Adds a measurement, which counts for so many messages.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_journal::{Journal, Options};
-use millstream_service::{Latencies, Outcome, Service, Settings, history, latency};
+use millstream_service::{Latencies, Outcome, Service, Settings, call_times, history, latency};
 use millstream_wire::{Cause, Timestamp};
 
 use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies};
@@ -131,6 +131,50 @@ fn each_hop_is_what_the_records_say() {
             );
         }
         assert_eq!((found.origins, found.pruned, found.backwards), (0, 0, 0));
+    }
+}
+
+#[test]
+fn the_times_of_a_call_are_those_of_its_records() {
+    for limits in [false, true] {
+        let folder = Folder::new();
+        run(&folder, limits);
+        let replies = folder.journal("replies");
+        let calls = call_times(&folder.path("replies"), 0, None, &[]).unwrap();
+        // Every seventh of 90 orders has no reply.
+        assert_eq!(calls.len(), 90 - 12, "{calls:?}");
+        for call in &calls {
+            assert!(call.input.ends_with("orders"));
+            let hops = history(&folder.path("replies"), call.output, &[]).unwrap();
+            assert_eq!(hops[1].sequence, call.sequence);
+            let times = (hops[0].time_ns, hops[1].time_ns);
+            assert_eq!(times, (call.output_ns, call.published_ns));
+            // It is the last reply to this order.
+            if call.output + 1 < replies.next().unwrap() {
+                let after = history(&folder.path("replies"), call.output + 1, &[]).unwrap();
+                assert!(
+                    after
+                        .get(1)
+                        .is_none_or(|cause| cause.sequence != call.sequence)
+                );
+            }
+        }
+        let taken = calls.iter().filter_map(|call| call.taken_ns);
+        // A schedule has the time of each call; without one some are measured.
+        assert!(taken.clone().count() == 78 || !limits && taken.clone().count() >= 2);
+        let mut in_order = calls.iter().filter(|call| call.taken_ns.is_some());
+        assert!(in_order.all(|call| call.taken_ns.unwrap() <= call.output_ns));
+        let some = call_times(
+            &folder.path("replies"),
+            calls[3].output,
+            Some(calls[5].output),
+            &[],
+        );
+        let some: Vec<u64> = some.unwrap().iter().map(|call| call.sequence).collect();
+        assert_eq!(
+            some,
+            [calls[3].sequence, calls[4].sequence, calls[5].sequence]
+        );
     }
 }
 

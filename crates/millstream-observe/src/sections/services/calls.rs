@@ -52,6 +52,19 @@ impl Reading {
         Ok(lines)
     }
 
+    /// The method of the call in a record; `None` where there is none, or it cannot be read.
+    pub(super) fn method(&mut self, sequence: u64) -> Option<String> {
+        let mut reader = self.journal.reader().ok()?;
+        let record = reader.read(sequence).ok()?;
+        if record.body.len() > RECORD_BYTES_MAX {
+            return None;
+        }
+        match self.calls.read(sequence, record.body).ok()? {
+            Content::Call(call, _) => Some(call.method),
+            _ => None,
+        }
+    }
+
     /// The calls of each method among the records from `from` to `end`.
     pub(super) fn methods(&mut self, from: u64, end: u64) -> Result<BTreeMap<String, u64>, Error> {
         let mut reader = self.journal.reader()?;

@@ -186,7 +186,7 @@ fn state(service: &ServiceSnapshot) -> ServiceState {
     }
 }
 
-fn last_part(path: &Path) -> String {
+pub(super) fn last_part(path: &Path) -> String {
     let part = path.file_name().unwrap_or(path.as_os_str());
     part.to_string_lossy().into_owned()
 }

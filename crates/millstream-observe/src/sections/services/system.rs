@@ -1,0 +1,178 @@
+//! The services of a system, by the files in its state directory: which processes run, and the position of each service.
+//!
+//! The supervisor writes `status.json` when something changes, and the process of a service writes `SERVICE.json`. Both are replaced as a
+//! whole, so that a reader finds a complete file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use millstream_service::Report;
+use serde::Deserialize;
+
+use super::service::{Progress, ServiceOf};
+use super::{Looked, Watched};
+use crate::sections::service_figures::{CallTrace, PartSnapshot, ServiceState};
+
+/// `status.json`.
+#[derive(Deserialize)]
+struct Status {
+    /// The directory to which the paths of the journals are relative.
+    folder: PathBuf,
+    processes: BTreeMap<String, PartSnapshot>,
+    services: Vec<Described>,
+}
+
+/// A service of the system.
+#[derive(Clone, Deserialize, PartialEq)]
+struct Described {
+    name: String,
+    process: String,
+    inputs: Vec<String>,
+    out: Option<String>,
+    dead_letters: Option<String>,
+}
+
+/// `SERVICE.json`.
+#[derive(Deserialize)]
+struct Written {
+    pid: u32,
+    calls: u64,
+    ticks: u64,
+    skipped: u64,
+    dead_letters: u64,
+    positions: BTreeMap<String, u64>,
+}
+
+/// A system that is watched.
+pub(super) struct System {
+    state: PathBuf,
+    services: Vec<Member>,
+}
+
+struct Member {
+    described: Described,
+    /// The process that runs it now; 0 where none does.
+    pid: Arc<AtomicU32>,
+    watched: Watched,
+}
+
+impl System {
+    pub(super) fn new(state: &Path) -> Self {
+        System {
+            state: state.to_owned(),
+            services: Vec::new(),
+        }
+    }
+
+    pub(super) fn look(&mut self) -> Looked {
+        let status = match self.read() {
+            Ok(status) => status,
+            Err(error) => {
+                return Looked {
+                    error: Some(error),
+                    ..Looked::default()
+                };
+            }
+        };
+        self.update(&status);
+        let services = self.services.iter_mut().map(|member| {
+            let process = status.processes.get(&member.described.process);
+            let running = process.filter(|process| process.is_running());
+            let pid = running.and_then(|process| process.pid).unwrap_or(0);
+            member.pid.store(pid, Ordering::Relaxed);
+            let mut snapshot = member.watched.look.at(&member.watched.service);
+            snapshot.process = Some(member.described.process.clone());
+            if running.is_none() {
+                snapshot.state = ServiceState::Down;
+            }
+            snapshot
+        });
+        Looked {
+            services: services.collect(),
+            processes: named(&status.processes),
+            error: None,
+        }
+    }
+
+    pub(super) fn calls(&mut self) -> Vec<CallTrace> {
+        let services = self.services.iter_mut().map(|member| &mut member.watched);
+        let calls = services.flat_map(|watched| watched.traced.next(&watched.service));
+        calls.collect()
+    }
+
+    /// Reads the file of the supervisor.
+    fn read(&self) -> Result<Status, String> {
+        let path = self.state.join("status.json");
+        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read(&path).map_err(|error| named(&error))?;
+        serde_json::from_slice(&text).map_err(|error| named(&error))
+    }
+
+    /// Takes the services of the file: those that are as before keep what is remembered of them.
+    fn update(&mut self, status: &Status) {
+        let mut before = std::mem::take(&mut self.services);
+        for described in &status.services {
+            let known = before.iter().position(|one| one.described == *described);
+            let member = match known {
+                Some(index) => before.swap_remove(index),
+                None => Member::new(described.clone(), &self.state, &status.folder),
+            };
+            self.services.push(member);
+        }
+    }
+}
+
+impl Member {
+    fn new(described: Described, state: &Path, folder: &Path) -> Self {
+        let pid = Arc::new(AtomicU32::new(0));
+        let file = state.join(format!("{}.json", described.name));
+        let within = |path: &String| folder.join(path);
+        let service = ServiceOf {
+            name: described.name.clone(),
+            progress: progress(file, described.inputs.clone(), Arc::clone(&pid)),
+            inputs: described.inputs.iter().map(within).collect(),
+            output: described.out.as_ref().map(within),
+            dead_letters: described.dead_letters.as_ref().map(within),
+        };
+        Member {
+            described,
+            pid,
+            watched: Watched::new(service),
+        }
+    }
+}
+
+/// The progress in a file. That of an earlier process holds only while none runs.
+fn progress(file: PathBuf, inputs: Vec<String>, pid: Arc<AtomicU32>) -> Progress {
+    Box::new(move || {
+        let text = std::fs::read(&file).unwrap_or_default();
+        let Ok(written) = serde_json::from_slice::<Written>(&text) else {
+            return (Report::default(), None);
+        };
+        let pid = pid.load(Ordering::Relaxed);
+        if pid != 0 && pid != written.pid {
+            return (Report::default(), None);
+        }
+        let report = Report {
+            calls: written.calls,
+            ticks: written.ticks,
+            skipped: written.skipped,
+            dead_letters: written.dead_letters,
+        };
+        let positions = inputs
+            .iter()
+            .map(|path| written.positions.get(path).copied());
+        (report, positions.collect())
+    })
+}
+
+/// The processes with their names.
+fn named(processes: &BTreeMap<String, PartSnapshot>) -> Vec<PartSnapshot> {
+    let named = processes.iter().map(|(name, process)| PartSnapshot {
+        name: name.clone(),
+        ..process.clone()
+    });
+    named.collect()
+}

@@ -1,0 +1,225 @@
+//! What a reader with the token asks of a server of queues, which runs in this process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use millstream_observe::sections::queues::Queues;
+use millstream_observe::{Observer, http};
+use millstream_queue::server::watch::ServerWatch;
+use millstream_queue::server::{self, ServerError, ServerOptions};
+use millstream_queue::session::Compat;
+use serde_json::Value;
+
+use crate::server::{get, post};
+
+const RIGHT: &str = "Authorization: Bearer secret\r\n";
+
+/// A server of queues with a page, and a client of it.
+struct Served {
+    observer: Observer,
+    client: BufReader<TcpStream>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+impl Served {
+    fn start(folder: &Path, token: bool) -> Self {
+        let watch = ServerWatch::default();
+        let mut page = http("127.0.0.1:0");
+        if token {
+            page = page.token("secret");
+        }
+        let observer = page.bind().unwrap();
+        observer.show(Queues::new(watch.clone(), true));
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = ServerOptions {
+            listen: vec![(any.into(), Compat::Memcached)],
+            config: Some(folder.join("queues.toml")),
+            shutdown: true,
+            watch: Some(watch),
+            ..ServerOptions::new(folder.join("queues"))
+        };
+        let (ready, address) = mpsc::channel();
+        let thread = Builder::new()
+            .name("queues".to_owned())
+            .spawn(move || server::run(options, |address| ready.send(address.to_owned()).unwrap()));
+        let address = address.recv_timeout(Duration::from_secs(60)).unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        Served {
+            observer,
+            client: BufReader::new(client),
+            thread: Some(thread.unwrap()),
+        }
+    }
+
+    /// Sends a request, and returns the first line of the answer.
+    fn ask(&mut self, request: &str) -> String {
+        self.client.get_mut().write_all(request.as_bytes()).unwrap();
+        let mut line = String::new();
+        self.client.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn items(&mut self, queue: &str) -> usize {
+        let mut line = self.ask(&format!("stats {queue}\r\n"));
+        let mut items = 0;
+        while line != "END" {
+            if let Some(count) = line.strip_prefix("STAT items ") {
+                items = count.parse().unwrap();
+            }
+            line.clear();
+            self.client.read_line(&mut line).unwrap();
+            line.truncate(line.trim_end().len());
+        }
+        items
+    }
+
+    fn act(&self, action: &str) -> (u16, String) {
+        post(&self.observer, &format!("/api/actions/{action}"), RIGHT)
+    }
+
+    fn stop(&mut self) {
+        self.client.get_mut().write_all(b"shutdown\r\n").unwrap();
+        let thread = self.thread.take().unwrap();
+        thread.join().unwrap().unwrap();
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("queues.toml"), "").unwrap();
+    folder
+}
+
+#[test]
+fn items_move_from_one_queue_to_another() {
+    let folder = folder();
+    let mut served = Served::start(folder.path(), true);
+    for _ in 0..5 {
+        assert_eq!(served.ask("set dead 0 0 1\r\nx\r\n"), "STORED");
+    }
+    let (status, body) = served.act("redrive?from=dead&to=jobs&max=2");
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(answer["moved"], 2);
+    assert_eq!((served.items("dead"), served.items("jobs")), (3, 2));
+    let (_, body) = served.act("redrive?from=dead&to=jobs");
+    assert!(body.contains("\"moved\":3"), "{body}");
+    // A name that is markup is a name.
+    let evil = "%3Cscript%3E";
+    let (_, body) = served.act(&format!("redrive?from=jobs&to={evil}"));
+    assert!(
+        body.contains("\"to\":\"<script>\"") && body.contains("\"moved\":5"),
+        "{body}"
+    );
+    served.stop();
+    let (status, body) = served.act("redrive?from=jobs&to=dead");
+    assert_eq!(status, 503);
+    assert!(body.contains("does not run"), "{body}");
+}
+
+#[test]
+fn a_wrong_redrive_is_refused_with_the_queue() {
+    let folder = folder();
+    let mut served = Served::start(folder.path(), true);
+    assert_eq!(served.ask("set dead 0 0 1\r\nx\r\n"), "STORED");
+    for (query, status, said) in [
+        ("", 400, "needs two queues"),
+        ("?from=dead", 400, "needs two queues"),
+        ("?from=dead&to=dead", 400, "queue \"dead\" cannot send"),
+        ("?from=dead&to=jobs&max=0", 400, "queue \"dead\": max"),
+        ("?from=dead&to=jobs&max=-1", 400, "queue \"dead\": max"),
+        ("?from=dead&to=jobs&max=many%0A", 400, "not \"many\\n\""),
+        ("?from=../x&to=jobs", 400, "\"../x\": queue name"),
+        ("?from=dead&to=", 400, "queue name is empty"),
+        ("?from=lost&to=jobs", 404, "there is no queue \"lost\""),
+    ] {
+        let (found, body) = served.act(&format!("redrive{query}"));
+        assert_eq!(found, status, "{query}: {body}");
+        assert!(body.contains(said), "{query}: {body}");
+    }
+    let text = "[queue.out]\nfanout_only = true\n[alias]\nall = [\"jobs\"]\n";
+    std::fs::write(folder.path().join("queues.toml"), text).unwrap();
+    assert_eq!(served.act("reload").0, 200);
+    for to in ["out", "all"] {
+        let (found, body) = served.act(&format!("redrive?from=dead&to={to}"));
+        assert_eq!(found, 409, "{body}");
+        assert!(body.contains(&format!("\"{to}\"")), "{body}");
+    }
+    assert_eq!(served.items("dead"), 1);
+    served.stop();
+}
+
+#[test]
+fn a_reload_answers_as_that_of_a_client() {
+    let folder = folder();
+    let mut served = Served::start(folder.path(), true);
+    let config = folder.path().join("queues.toml");
+    std::fs::write(&config, "[queue.jobs]\nmax_items = 1\n").unwrap();
+    let (status, body) = served.act("reload");
+    assert_eq!((status, body.contains("\"at_next_start\":[]")), (200, true));
+    assert_eq!(served.ask("set jobs 0 0 1\r\nx\r\n"), "STORED");
+    assert_ne!(served.ask("set jobs 0 0 1\r\nx\r\n"), "STORED");
+    std::fs::write(&config, "[queue.jobs]\nmax_itmes = 1\n").unwrap();
+    let (status, body) = served.act("reload");
+    assert_eq!(status, 409);
+    assert!(
+        body.contains("the old configuration holds") && body.contains("queues.toml"),
+        "{body}"
+    );
+    std::fs::write(&config, "[limits]\nitem_bytes = 100000000\n").unwrap();
+    let (status, body) = served.act("reload");
+    assert_eq!(status, 200);
+    assert!(body.contains("takes effect at the next start"), "{body}");
+    served.stop();
+}
+
+#[test]
+fn only_the_token_acts_on_queues() {
+    let folder = folder();
+    let mut served = Served::start(folder.path(), true);
+    assert_eq!(served.ask("set dead 0 0 1\r\nx\r\n"), "STORED");
+    let path = "/api/actions/redrive?from=dead&to=jobs";
+    for (headers, status) in [
+        ("", 401),
+        ("Authorization: Bearer wrong\r\n", 403),
+        (
+            "Authorization: Bearer secret\r\nOrigin: http://evil.example\r\n",
+            403,
+        ),
+        (
+            "Authorization: Bearer secret\r\nHost: evil.example\r\n",
+            403,
+        ),
+    ] {
+        assert_eq!(
+            post(&served.observer, path, headers).0,
+            status,
+            "{headers:?}"
+        );
+    }
+    let in_query = format!("{path}&token=secret");
+    assert_eq!(post(&served.observer, &in_query, "").0, 401);
+    assert_eq!(get(&served.observer, path, RIGHT).0, 405);
+    let (_, snapshot) = get(&served.observer, "/api/snapshot.json", RIGHT);
+    assert!(
+        snapshot.contains("\"actions\":[\"redrive\",\"reload\"]"),
+        "{snapshot}"
+    );
+    assert_eq!(served.items("dead"), 1);
+    served.stop();
+    drop(served);
+
+    let mut open = Served::start(folder.path(), false);
+    assert_eq!(post(&open.observer, path, RIGHT).0, 403);
+    assert_eq!(post(&open.observer, "/api/actions/reload", "").0, 403);
+    let (_, snapshot) = get(&open.observer, "/api/snapshot.json", "");
+    assert!(snapshot.contains("\"actions\":[]"), "{snapshot}");
+    open.stop();
+}

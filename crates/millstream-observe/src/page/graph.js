@@ -36,6 +36,37 @@ function setAttribute(element, name, value) {
   if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
+// Which of many elements are in view: the others are written when they come into view, so that hundreds cost no more than a screenful.
+const MANY = 60;
+
+class InView {
+  // `entered` is called with an element that has come into view.
+  constructor(entered) {
+    this.all = true;
+    this.seen = new Set();
+    this.observer = new IntersectionObserver((changes) => {
+      for (const { target, isIntersecting } of changes) {
+        if (isIntersecting && !this.seen.has(target)) {
+          this.seen.add(target);
+          entered(target);
+        } else if (!isIntersecting) this.seen.delete(target);
+      }
+    }, { rootMargin: "100px" });
+  }
+
+  // Watches these elements, and no longer those of before.
+  watch(elements) {
+    this.observer.disconnect();
+    this.seen.clear();
+    this.all = elements.length < MANY;
+    if (!this.all) for (const element of elements) this.observer.observe(element);
+  }
+
+  has(element) {
+    return this.all || this.seen.has(element);
+  }
+}
+
 const MARKS = { none: "", cause: "limits the flow", waiting: "waits" };
 
 class Graph {
@@ -44,6 +75,8 @@ class Graph {
     this.nodes = [];
     this.place = place;
     this.cause = -1;
+    this.newest = { steps: [], chosen: -1 };
+    this.inView = new InView((group) => this.showNode(this.nodes.findIndex((node) => node.group === group)));
     const picture = svg("svg", { width: graph.width, height: graph.height, viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
     picture.append(stripes());
     for (const edge of graph.edges) picture.append(svg("path", { class: edge.exchanged ? "edge exchanged" : "edge", d: edge.path }));
@@ -56,6 +89,7 @@ class Graph {
     }
     graph.nodes.forEach((node, index) => picture.append(this.node(graph, node, () => choose(index))));
     place.replaceChildren(picture);
+    this.inView.watch(this.nodes.map(({ group }) => group));
   }
 
   node(graph, node, choose) {
@@ -103,22 +137,26 @@ class Graph {
 
   // Shows the figures of the steps, and which one was chosen.
   show(steps, chosen) {
+    this.newest = { steps, chosen };
     this.follow(steps.findIndex((step) => step.mark === "cause"));
-    this.nodes.forEach(({ group, parts, node, width }, index) => {
-      const step = steps[index];
-      if (!step) return;
-      const mark = step.mark === "none" ? "" : ` ${step.mark}`;
-      setAttribute(group, "class", `node${mark}${index === chosen ? " chosen" : ""}`);
-      const words = MARKS[step.mark];
-      setText(parts.kind, shortened(words ? `${node.kind} · ${words}` : node.kind));
-      const rates = node.kind === "source" ? `${shown("rate", step.out_rate)} out`
-        : node.kind === "sink" ? `${shown("rate", step.in_rate)} in`
-        : `${shown("rate", step.in_rate)} → ${shown("rate", step.out_rate)}`;
-      const age = step.ages ? ` · p99 ${duration(step.ages.p99)}` : "";
-      setText(parts.rates, rates);
-      setText(parts.load, `busy ${shown("share", step.busy)}${age}`);
-      setAttribute(parts.bar, "width", (width * Math.min(step.busy, 1)).toFixed(1));
-      setAttribute(group, "aria-label", `${node.name}, ${node.kind}, ${words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
-    });
+    this.nodes.forEach(({ group }, index) => { if (this.inView.has(group)) this.showNode(index); });
+  }
+
+  showNode(index) {
+    const { group, parts, node, width } = this.nodes[index];
+    const step = this.newest.steps[index];
+    if (!step) return;
+    const mark = step.mark === "none" ? "" : ` ${step.mark}`;
+    setAttribute(group, "class", `node${mark}${index === this.newest.chosen ? " chosen" : ""}`);
+    const words = MARKS[step.mark];
+    setText(parts.kind, shortened(words ? `${node.kind} · ${words}` : node.kind));
+    const rates = node.kind === "source" ? `${shown("rate", step.out_rate)} out`
+      : node.kind === "sink" ? `${shown("rate", step.in_rate)} in`
+      : `${shown("rate", step.in_rate)} → ${shown("rate", step.out_rate)}`;
+    const age = step.ages ? ` · p99 ${duration(step.ages.p99)}` : "";
+    setText(parts.rates, rates);
+    setText(parts.load, `busy ${shown("share", step.busy)}${age}`);
+    setAttribute(parts.bar, "width", (width * Math.min(step.busy, 1)).toFixed(1));
+    setAttribute(group, "aria-label", `${node.name}, ${node.kind}, ${words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
   }
 }

@@ -10,7 +10,7 @@ const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state"
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 
-const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, stale: null };
+const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, rows: new Map(), stale: null };
 
 async function read(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -45,6 +45,7 @@ function fill(row, cells) {
     const place = row.cells[index + 1];
     if (place.textContent !== text) place.textContent = text;
     if (place.className !== kind) place.className = kind;
+    if (String(value) === (place.dataset.value ?? "")) return;
     if (value === "") delete place.dataset.value;
     else place.dataset.value = value;
   });
@@ -68,25 +69,38 @@ function table(id, head, rows) {
   const keys = rows.map((row) => row.key).join("\n");
   if (body.dataset.keys !== keys) {
     body.dataset.keys = keys;
-    body.replaceChildren(...rows.map(({ key, choose }) => {
-      const row = document.createElement("tr");
-      const first = document.createElement("th");
-      first.scope = "row";
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = key;
-      button.title = key;
-      button.addEventListener("click", choose);
-      first.append(button);
-      row.append(first);
-      return row;
-    }));
+    body.replaceChildren(...rows.map(({ key, choose }) => titleRow(key, choose)));
+    if (!page.rows.has(id)) page.rows.set(id, new InView(showRow));
+    page.rows.get(id).watch([...body.rows]);
   }
-  rows.forEach(({ mark, cells }, index) => {
+  const inView = page.rows.get(id);
+  rows.forEach((newest, index) => {
     const row = body.rows[index];
-    if (row.className !== (mark ?? "")) row.className = mark ?? "";
-    fill(row, cells);
+    row.newest = newest;
+    // A row that nobody has seen has its cells too: the width of the columns.
+    if (row.cells.length === 1 || inView.has(row)) showRow(row);
   });
+}
+
+// A row of a table with a button in its first cell.
+function titleRow(key, choose) {
+  const row = document.createElement("tr");
+  const first = document.createElement("th");
+  first.scope = "row";
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = key;
+  button.title = key;
+  button.addEventListener("click", choose);
+  first.append(button);
+  row.append(first);
+  return row;
+}
+
+function showRow(row) {
+  const { mark, cells } = row.newest;
+  if (row.className !== (mark ?? "")) row.className = mark ?? "";
+  fill(row, cells);
 }
 
 function choose(things, title) {

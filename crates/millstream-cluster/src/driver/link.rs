@@ -210,4 +210,8 @@ impl Member for MemberOfRun {
         self.0.notice(Notice::Ended);
         self.0.flush(LAST_WORDS);
     }
+
+    fn flush(&self) {
+        self.0.flush(LAST_WORDS);
+    }
 }

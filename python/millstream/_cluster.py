@@ -32,8 +32,8 @@ class Cluster:
         tls_ca: the certificates of the authorities that sign for the processes, a PEM file.
         tls_name: the name in the certificates of the others; the host of each address by default.
         dead_after: after how many seconds without a sign of life another process is taken for dead, from 1.
-        meet_within: for how many seconds this process waits at its start until all have met, above 0. Then ``run``
-            raises :class:`MemberLostError`; it returns if the flow had ended and nothing is left to do.
+        meet_within: for how many seconds this process waits at its start until all have met, above 0. Then
+            ``run`` raises :class:`MemberLostError`, or returns if the flow had ended with nothing left to do.
 
     Raises:
         FlowUsageError: an argument is out of range, or TLS options are incomplete.

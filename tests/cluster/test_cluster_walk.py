@@ -19,6 +19,7 @@ from shapes import TIMEOUT, Shape, command, output
 from small_disk import small_disk
 from supervised import Supervised, wait_for
 
+
 def hosts(free_port: Callable[[], int]) -> str:
     return f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
 

@@ -1,5 +1,5 @@
-"""The end of a run of several processes: a process that is killed while or after the others end comes to an end,
-and so does one that meets nobody."""
+"""The end of a run of several processes: one that is killed while the others end, or after that, comes to an
+end, and so does one that meets no other."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ def addresses(free_port: Callable[[], int]) -> str:
     return f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
 
 
-def test_one_that_dies_while_it_delivers_has_the_others_yet(
-    flow: Path, free_port: Callable[[], int]
-) -> None:
+def test_one_that_dies_while_it_delivers_has_the_others_yet(flow: Path, free_port: Callable[[], int]) -> None:
     hosts = addresses(free_port)
     zero, one = (machine(flow, process, hosts, "delivery") for process in range(2))
     wait_for((flow.parent / "waits").exists, "the delivery of process 1")
@@ -98,6 +96,21 @@ def test_one_that_dies_while_it_delivers_has_the_others_yet(
     (flow.parent / "go").touch()
     assert "all are started again" in zero.end(0)
     one.end(0)
+    check(flow.parent)
+
+
+def test_a_signal_ends_one_that_waits_for_the_others(flow: Path, free_port: Callable[[], int]) -> None:
+    hosts = addresses(free_port)
+    zero, one = (machine(flow, process, hosts, "delivery", ()) for process in range(2))
+    wait_for((flow.parent / "waits").exists, "the delivery of process 1")
+    zero.said("it has ended here, and waits for the end of the other processes")
+    zero.process.terminate()
+    zero.end(0)
+    # It was asked to stop, too, and its delivery is not waited for.
+    one.end(0)
+    (flow.parent / "go").touch()
+    for started in [machine(flow, process, hosts) for process in range(2)]:
+        started.end(0)
     check(flow.parent)
 
 

@@ -1,6 +1,6 @@
 """A topic that one process writes for all: a flow on two processes is killed with -9, one process at a time.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
+``make crash`` kills more often (``MILLSTREAM_KILLS``, default 2 here). A failure prints the seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shapes import command
 from supervised import Supervised, wait_for
 from test_kafka_kills import COUNTS
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "2"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 

@@ -157,7 +157,8 @@ pub trait Member: Send + Sync {
     /// ended, each process gets [`Event::Ended`]; until then it must not exit, unless the run was asked to stop.
     fn ended(&self);
 
-    /// Waits, for a short time at most, until all notices are sent: the process is about to exit.
+    /// Waits, for a short time at most, until all notices are sent, and the others know of the end of the run: the process is about to
+    /// exit.
     fn flush(&self) {}
 }
 

@@ -133,8 +133,9 @@ pub(crate) fn run(
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
     let running = begin(py, &engine, options, observer)?;
-    stopper.get().watch(running.control());
-    stopper.get().note_start(py)?;
+    let stopper = stopper.get();
+    stopper.watch(running.control());
+    stopper.note_start(py)?;
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {
@@ -146,7 +147,7 @@ pub(crate) fn run(
         match (outcome, &raised) {
             (Ok(()), _) => {}
             // What was asked to stop and is asked again does not wait.
-            (Err(error), None) if !stopper.get().is_stopped() => {
+            (Err(error), None) if !stopper.is_stopped() => {
                 raised = Some(error);
                 running.stop();
             }
@@ -156,7 +157,18 @@ pub(crate) fn run(
             }
         }
     }
-    let ended = logs::flushed(|| running.wait());
+    let (raised, control) = (Mutex::new(raised), running.control());
+    let looks = || {
+        if let Err(error) = Python::attach(|py| py.check_signals()) {
+            let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
+            if !stopper.is_stopped() {
+                raised.get_or_insert(error);
+            }
+            control.stop();
+        }
+    };
+    let ended = logs::flushed(|| running.wait_with(&looks));
+    let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
     match (raised, ended) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => Err(to_python(py, error)),

@@ -213,5 +213,6 @@ impl Member for MemberOfRun {
 
     fn flush(&self) {
         self.0.flush(LAST_WORDS);
+        self.0.wait_for_leave(LAST_WORDS);
     }
 }

@@ -94,6 +94,10 @@ impl Participant {
             Body::Ended => {
                 self.all_ended = true;
                 self.event(Event::Ended);
+                if self.ended {
+                    // Process 0 waits for that: it knows then that the end has arrived.
+                    self.outputs.push_back(Output::Close(connection));
+                }
             }
             _ => self.die(0, "it does not follow the protocol".to_owned()),
         }

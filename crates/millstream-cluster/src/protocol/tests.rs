@@ -246,7 +246,8 @@ fn loads_reach_their_senders_and_ends_are_no_deaths() {
     );
     zero.notice(Notice::Ended, 20);
     zero.tick(5_000);
-    assert_eq!(outputs(&mut zero), []);
+    let all = outputs(&mut zero);
+    assert!(!all.iter().any(|output| matches!(output, Output::Event(_))));
     // The last one.
     say(&mut zero, 2, RUN, Body::Ended, 5_001);
     let all = outputs(&mut zero);

@@ -289,7 +289,7 @@ fn the_wait_for_others_has_a_limit() {
         let mut settings = settings(process, &hosts, &secret());
         settings.meet_within = std::time::Duration::from_millis(100);
         let joined = Processes::new(settings).unwrap().join(offer(), &|| false);
-        let error = joined.err().expect("nobody comes");
+        let error = joined.err().expect("no other comes");
         let error = error.downcast::<NotMet>().expect("it is that").to_string();
         let missing = match process {
             0 => format!("2 of 3 processes: 1 ({}), 2 ({})", hosts[1], hosts[2]),

@@ -98,11 +98,20 @@ impl Running {
         }
     }
 
-    /// Waits for the end of the flow.
+    /// Waits for the end of the flow: with several processes until all have ended.
     ///
     /// # Errors
     /// The failure that ended the flow.
-    pub fn wait(mut self) -> Result<Report, FlowError> {
+    pub fn wait(self) -> Result<Report, FlowError> {
+        self.wait_with(&|| ())
+    }
+
+    /// As [`wait`](Self::wait). `looks` is called many times a second while this process has ended and waits for the others; it may
+    /// [stop](Control::stop) the flow, and then they are not waited for.
+    ///
+    /// # Errors
+    /// The failure that ended the flow.
+    pub fn wait_with(mut self, looks: &dyn Fn()) -> Result<Report, FlowError> {
         let interval = match &self.options.on_metrics {
             Some((interval, _)) => *interval,
             None => Duration::from_secs(3600),
@@ -129,6 +138,7 @@ impl Running {
             if signals.as_ref().is_some_and(Signals::noted) {
                 control.stop();
             }
+            looks();
         });
         drop(signals);
         match self.control.take_failure() {
@@ -204,7 +214,9 @@ impl Running {
                 );
             }
         }
-        member.flush();
+        if !self.control.stopping() {
+            member.flush();
+        }
     }
 
     /// Reports the items that an abandoned run has not processed.

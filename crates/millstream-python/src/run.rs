@@ -157,6 +157,18 @@ pub(crate) fn run(
             }
         }
     }
+    let report = wait(py, running, stopper, raised)?;
+    with_last_call(report, on_metrics.as_ref())
+}
+
+/// Waits for a run whose part here has ended. `raised` is what a handler of signals has raised; handlers run meanwhile, and stop the
+/// flow by raising.
+fn wait(
+    py: Python<'_>,
+    running: Running,
+    stopper: &Stopper,
+    raised: Option<PyErr>,
+) -> PyResult<Report> {
     let (raised, control) = (Mutex::new(raised), running.control());
     let looks = || {
         if let Err(error) = Python::attach(|py| py.check_signals()) {
@@ -168,11 +180,9 @@ pub(crate) fn run(
         }
     };
     let ended = logs::flushed(|| running.wait_with(&looks));
-    let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match (raised, ended) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(to_python(py, error)),
-        (None, Ok(report)) => with_last_call(Report::new(report), on_metrics.as_ref()),
+    match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => ended.map(Report::new).map_err(|error| to_python(py, error)),
     }
 }
 

@@ -32,6 +32,8 @@ class Cluster:
         tls_ca: the certificates of the authorities that sign for the processes, a PEM file.
         tls_name: the name in the certificates of the others; the host of each address by default.
         dead_after: after how many seconds without a sign of life another process is taken for dead, from 1.
+        meet_within: for how many seconds this process waits at its start until all have met, above 0. Then
+            ``run`` raises :class:`MemberLostError`, or returns if the flow had ended with nothing left to do.
 
     Raises:
         FlowUsageError: an argument is out of range, or TLS options are incomplete.
@@ -52,6 +54,7 @@ class Cluster:
         tls_ca: str | os.PathLike[str] | None = None,
         tls_name: str | None = None,
         dead_after: float = 10.0,
+        meet_within: float = 300.0,
     ) -> None:
         if isinstance(hosts, str) or not all(isinstance(host, str) for host in hosts):
             raise FlowUsageError(f"hosts is a list of addresses, not {hosts!r}")
@@ -69,6 +72,8 @@ class Cluster:
             raise FlowUsageError("tls_name needs tls_cert, tls_key and tls_ca")
         if not dead_after >= 1:
             raise FlowUsageError(f"dead_after is a number of seconds from 1, not {dead_after!r}")
+        if not meet_within > 0:
+            raise FlowUsageError(f"meet_within is a number of seconds above 0, not {meet_within!r}")
         self.process = process
         self.hosts = list(hosts)
         self.secret_file = None if secret_file is None else os.fspath(secret_file)
@@ -76,6 +81,7 @@ class Cluster:
         if tls_cert is not None and tls_key is not None and tls_ca is not None:
             self.tls = (os.fspath(tls_cert), os.fspath(tls_key), os.fspath(tls_ca), tls_name)
         self.dead_after = float(dead_after)
+        self.meet_within = float(meet_within)
 
     def __repr__(self) -> str:
         return f"Cluster(process={self.process}, hosts={self.hosts})"

@@ -17,7 +17,8 @@ PROCESSES_MAX = 64
 SHARDS_MAX = 32_768
 OF_MACHINES = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
 """Options of a process among several machines."""
-
+OF_PROCESSES = ("restarts", "dead_after", "meet_within")
+"""Options of a process among several, of which all but the first are times."""
 
 OF_REPLICA = ("secret_file", "tls_cert", "tls_key", "tls_ca")
 """Those of them that followers of the state are authenticated by, too."""
@@ -167,6 +168,12 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
         help="when a process without a sign of life is taken for dead (default 10s)",
     )
     parser.add_argument(
+        "--meet-within",
+        type=length,
+        metavar="TIME",
+        help="how long a process waits for the others at its start (default 5m)",
+    )
+    parser.add_argument(
         "--ready-file",
         metavar="FILE",
         help="a file that exists while the flow runs here, for probes; of --processes the first process",
@@ -228,9 +235,9 @@ def check_processes(options: Any) -> None:
             given = [name for name in given if name not in OF_REPLICA]
         if given:
             raise UsageError(f"--{given[0].replace('_', '-')} needs --process")
-        if options.processes is None and (options.restarts or options.dead_after):
-            name = "--restarts" if options.restarts else "--dead-after"
-            raise UsageError(f"{name} needs --processes or --process")
+        given = [name for name in OF_PROCESSES if getattr(options, name) is not None]
+        if options.processes is None and given:
+            raise UsageError(f"--{given[0].replace('_', '-')} needs --processes or --process")
         if options.processes is not None and not 1 <= options.processes <= PROCESSES_MAX:
             raise UsageError(f"--processes is a number from 1 to {PROCESSES_MAX}, not {options.processes}")
     elif options.hosts is None:
@@ -255,9 +262,10 @@ def cluster(options: Any) -> Any:
     if options.supervised is not None and all("/" in host for host in hosts):
         # Processes of one machine meet over sockets of their own: these are for followers of the state.
         files = {}
-    limit = {} if options.dead_after is None else {"dead_after": options.dead_after}
+    given = {name: getattr(options, name) for name in OF_PROCESSES[1:]}
+    limits = {name: seconds for name, seconds in given.items() if seconds is not None}
     try:
-        return Cluster(number, hosts, **files, **limit)
+        return Cluster(number, hosts, **files, **limits)
     except FlowUsageError as error:
         raise UsageError(str(error)) from None
 

@@ -72,7 +72,7 @@ def script(context: Path, volume: Path) -> str:
 
 def test_the_steps_of_the_container_file_run(tmp_path: Path) -> None:
     if os.getuid() != 0:
-        pytest.skip("a new root needs the rights of root")
+        pytest.skip("a new root needs the rights of root: run this test with `sudo -E`")
     context, volume, place = tmp_path / "context", tmp_path / "volume", tmp_path / "place"
     for folder in (context, volume, place):
         folder.mkdir()

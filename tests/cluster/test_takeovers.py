@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from authorities import certificates, of_process
 from shapes import TIMEOUT, Shape, command
 from supervised import Supervised, children, wait_for
 
@@ -37,10 +38,19 @@ class Machine:
         command: runs the flow here, without its state directory.
         environment: of that command.
         port: where it serves its state.
+        proof: options with which the follower is recognised.
     """
 
-    def __init__(self, folder: Path, command: list[str], environment: dict[str, str], port: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        command: list[str],
+        environment: dict[str, str],
+        port: int,
+        proof: Sequence[object] = (),
+    ) -> None:
         self.folder = folder
+        self.proof = proof
         self.command = [*command, "--replica", f"127.0.0.1:{port}"]
         self.environment = environment
         self.port = port
@@ -62,7 +72,7 @@ class Machine:
 
     def follow(self) -> None:
         verb = state("follow", f"127.0.0.1:{self.port}", self.copy, "--as", "standby", "--retry-max", "100ms")
-        self.follower = Supervised(verb)
+        self.follower = Supervised([*verb, *map(str, self.proof)])
 
     def stop_following(self) -> None:
         self.follower.process.send_signal(signal.SIGTERM)
@@ -115,7 +125,7 @@ def test_lost_machines_lose_and_repeat_nothing(
     lines = 1000 * TAKEOVERS
     shape = Shape("words", tmp_path, SEED, lines)
     out = tmp_path / "out" / "out.txt"
-    # It must not end by itself: a process that starts again would wait for one that has ended.
+    # It must not end before all machines were lost.
     environment = shape.environment(out, seconds=0.3 * lines)
     hosts = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
     options = ["--hosts", hosts, "--epoch", "20ms", "--sync", "never", "--commit-on-replica"]
@@ -136,6 +146,40 @@ def test_lost_machines_lose_and_repeat_nothing(
         lost += 1
     for machine in machines:
         machine.has_committed(machines)
+    finish(machines, shape, out)
+    print(json.dumps({"promise": 30, "takeovers": lost, "first_seed": SEED}))
+
+
+def test_a_machine_is_lost_whose_connections_certificates_authenticate(
+    machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    certificates(ours)
+    certificates(theirs)
+    shape = Shape("words", tmp_path, 1, 1000)
+    out = tmp_path / "out" / "out.txt"
+    environment = shape.environment(out, seconds=60.0)
+    hosts = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+    options = ["--hosts", hosts, "--epoch", "20ms", "--sync", "never", "--commit-on-replica"]
+    options += ["--restarts", "10000/10m"]
+    for number in range(2):
+        run = command(shape.flow, "--process", number, *options, *of_process(ours, number))
+        folder, proof = tmp_path / f"m{number}", of_process(ours, 1 - number)
+        machines.append(Machine(folder, run, environment, free_port(), proof))
+    victim = machines[1]
+    assert victim.has_committed(machines), victim.process.text
+    for proof, reason in [(of_process(theirs, 0), "certificate"), ([], "TLS")]:
+        verb = state("follow", f"127.0.0.1:{victim.port}", tmp_path / "no", "--once", *proof)
+        refused = subprocess.run(verb, capture_output=True, text=True, timeout=TIMEOUT)
+        assert refused.returncode != 0 and reason in refused.stderr, refused
+    victim.lose()
+    assert victim.has_committed(machines), victim.process.text
+    finish(machines, shape, out)
+
+
+def finish(machines: list[Machine], shape: Shape, out: Path) -> None:
+    """Stops the processes, and runs the flow to its end."""
+    for machine in machines:
         machine.process.process.terminate()
     for machine in machines:
         machine.process.end(0)
@@ -143,7 +187,6 @@ def test_lost_machines_lose_and_repeat_nothing(
         machine.start()
     for machine in machines:
         machine.process.end(0)
-    print(json.dumps({"promise": 30, "takeovers": lost, "first_seed": SEED}))
     shape.check(out)
 
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use crate::error::Cause;
+#[cfg(doc)]
+use crate::error::NotMet;
 
 /// A process among those that run one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +37,9 @@ pub trait Cluster: Send + Sync {
     /// `stopping` returns true.
     ///
     /// # Errors
-    /// Another process has another flow, version or number of workers (the error names the difference), could not be
-    /// authenticated, or was not reached in time; or the wait was stopped, which is a [`JoinStopped`]: then the run ends without an
-    /// error.
+    /// Another process has another flow, version or number of workers (the error names the difference), or could not be
+    /// authenticated; or it has not come in time, which is a [`NotMet`]; or the wait was stopped, which is a [`JoinStopped`]: then the run
+    /// ends without an error.
     fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause>;
 }
 
@@ -151,8 +153,13 @@ pub trait Member: Send + Sync {
     /// This process has failed: each process gets [`Event::Died`] with this cause, before the connection ends.
     fn failed(&self, cause: &str);
 
-    /// This process has ended without a failure, and its connections may close without being taken for a death.
+    /// This process has ended without a failure, and its connections for data may close without being taken for a death. When all have
+    /// ended, each process gets [`Event::Ended`]; until then it must not exit, unless the run was asked to stop.
     fn ended(&self);
+
+    /// Waits, for a short time at most, until all notices are sent, and the others know of the end of the run: the process is about to
+    /// exit.
+    fn flush(&self) {}
 }
 
 /// How a process is doing, for process 0, which shows it.
@@ -249,6 +256,8 @@ pub enum Event {
     },
     /// A process was asked to stop.
     Stop,
+    /// All processes have ended, or process 0 has in a run that was asked to stop. What dies now is not missed.
+    Ended,
     /// A process has died, or its connection is lost: this one ends too, and does not commit any more.
     Died {
         /// The process that died first.

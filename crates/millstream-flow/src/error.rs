@@ -4,6 +4,7 @@ use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The cause of a failure: any error that can cross threads.
 pub type Cause = Box<dyn StdError + Send + Sync>;
@@ -210,11 +211,28 @@ pub enum FlowError {
     },
 }
 
+/// The error of a wait for other processes that has been long enough.
+///
+/// A process whose part of the flow had ended, with nothing left to do, ends without an error then: the others may have left for good.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("not all processes have come within {waited:?}: {cause}")]
+pub struct NotMet {
+    /// How long was waited.
+    pub waited: Duration,
+    /// What was waited for, and why it failed.
+    pub cause: String,
+}
+
 impl FlowError {
-    /// Whether another process of the run has ended it: started again, the run resumes.
+    /// Whether another process of the run has ended it, or has not come to its start: started again, the run resumes.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        matches!(self, FlowError::Lost { .. })
+        matches!(self, FlowError::Lost { .. }) || self.is_not_met()
+    }
+
+    /// Whether this process has met no others at the start.
+    pub(crate) fn is_not_met(&self) -> bool {
+        matches!(self, FlowError::Cluster { cause, .. } if cause.is::<NotMet>())
     }
 
     /// Creates the error of a panic in `step` from the panic's payload.

@@ -20,6 +20,7 @@ pub(crate) struct Place {
     secret_file: Option<PathBuf>,
     tls: Option<(PathBuf, PathBuf, PathBuf, Option<String>)>,
     dead_after: f64,
+    meet_within: f64,
 }
 
 impl Place {
@@ -37,6 +38,7 @@ impl Place {
         let hosts = self.hosts.iter().map(|host| host.parse());
         let mut settings = Settings::new(self.process, hosts.collect::<Result<_, _>>()?, auth);
         settings.dead_after = Duration::try_from_secs_f64(self.dead_after)?;
+        settings.meet_within = Duration::try_from_secs_f64(self.meet_within)?;
         settings.heartbeat = settings.heartbeat.min(settings.dead_after / 4);
         Ok(settings)
     }

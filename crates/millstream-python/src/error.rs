@@ -120,7 +120,7 @@ pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
     match error {
         FlowError::Failed(failure) => step_error(py, failure, &message),
         FlowError::Open { cause, .. } => open_error(py, cause, &message),
-        FlowError::Lost { .. } => make(py, "MemberLostError", &message),
+        error if error.is_lost() => make(py, "MemberLostError", &message),
         FlowError::Panicked { .. }
         | FlowError::State { .. }
         | FlowError::Vanished { .. }

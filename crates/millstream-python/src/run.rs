@@ -133,8 +133,9 @@ pub(crate) fn run(
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
     let running = begin(py, &engine, options, observer)?;
-    stopper.get().watch(running.control());
-    stopper.get().note_start(py)?;
+    let stopper = stopper.get();
+    stopper.watch(running.control());
+    stopper.note_start(py)?;
     let mut raised: Option<PyErr> = None;
     let mut due = now_ns() + interval.as_nanos() as u64;
     while !gil::ended_within(&running, TICK.min(interval.max(Duration::from_millis(1)))) {
@@ -146,7 +147,7 @@ pub(crate) fn run(
         match (outcome, &raised) {
             (Ok(()), _) => {}
             // What was asked to stop and is asked again does not wait.
-            (Err(error), None) if !stopper.get().is_stopped() => {
+            (Err(error), None) if !stopper.is_stopped() => {
                 raised = Some(error);
                 running.stop();
             }
@@ -156,11 +157,32 @@ pub(crate) fn run(
             }
         }
     }
-    let ended = logs::flushed(|| running.wait());
-    match (raised, ended) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(to_python(py, error)),
-        (None, Ok(report)) => with_last_call(Report::new(report), on_metrics.as_ref()),
+    let report = wait(py, running, stopper, raised)?;
+    with_last_call(report, on_metrics.as_ref())
+}
+
+/// Waits for a run whose part here has ended. `raised` is what a handler of signals has raised; handlers run meanwhile, and stop the
+/// flow by raising.
+fn wait(
+    py: Python<'_>,
+    running: Running,
+    stopper: &Stopper,
+    raised: Option<PyErr>,
+) -> PyResult<Report> {
+    let (raised, control) = (Mutex::new(raised), running.control());
+    let looks = || {
+        if let Err(error) = Python::attach(|py| py.check_signals()) {
+            let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
+            if !stopper.is_stopped() {
+                raised.get_or_insert(error);
+            }
+            control.stop();
+        }
+    };
+    let ended = logs::flushed(|| running.wait_with(&looks));
+    match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => ended.map(Report::new).map_err(|error| to_python(py, error)),
     }
 }
 

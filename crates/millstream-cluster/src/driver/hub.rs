@@ -174,6 +174,14 @@ impl Hub {
         outboxes.iter().for_each(|outbox| outbox.flush(deadline));
     }
 
+    /// Process 0, after all have ended: waits until the others have closed their control links, because they know that.
+    pub(super) fn wait_for_leave(&self, wait: Duration) {
+        self.wait(wait, |state| {
+            let waits = matches!(&state.machine, Machine::Zero(machine) if machine.is_over());
+            (!waits || state.outboxes.is_empty()).then_some(())
+        });
+    }
+
     /// Logs a line, once for each `reason`.
     pub(super) fn warn_once(&self, reason: &str, line: &str) {
         let mut state = self.lock();

@@ -210,4 +210,9 @@ impl Member for MemberOfRun {
         self.0.notice(Notice::Ended);
         self.0.flush(LAST_WORDS);
     }
+
+    fn flush(&self) {
+        self.0.flush(LAST_WORDS);
+        self.0.wait_for_leave(LAST_WORDS);
+    }
 }

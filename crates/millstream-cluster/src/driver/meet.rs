@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::cluster::{JoinStopped, Link, Offer};
-use millstream_flow::error::Cause;
+use millstream_flow::error::{Cause, NotMet};
 use millstream_link::{Deadline, LinkError, Socket, connect};
 
 use super::call::{Call, Purpose};
@@ -24,34 +24,45 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The longest attempt to connect: a machine that is not there does not answer.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// Says every few seconds what is missing.
+/// Says every few seconds what is missing, and ends the wait after the time of the settings.
 struct Patience {
     says_next: Deadline,
+    ends: Deadline,
 }
 
 impl Patience {
-    fn new() -> Self {
-        let says_next = Deadline::after(SAY_EVERY);
-        Patience { says_next }
+    fn new(hub: &Hub) -> Self {
+        Patience {
+            says_next: Deadline::after(SAY_EVERY),
+            ends: Deadline::after(hub.settings.meet_within),
+        }
     }
 
-    fn say(&mut self, hub: &Hub, line: impl FnOnce() -> String) {
+    /// Returns an error when the wait has been long enough. `missing` says for what.
+    fn check(&mut self, hub: &Hub, missing: impl FnOnce() -> String) -> Result<(), NotMet> {
+        let Some(left) = self.ends.left() else {
+            return Err(NotMet {
+                waited: hub.settings.meet_within,
+                cause: missing(),
+            });
+        };
         if self.says_next.left().is_none() {
-            hub.log(&line());
-            *self = Patience::new();
+            hub.log(&format!("{}; for {} s more", missing(), left.as_secs()));
+            self.says_next = Deadline::after(SAY_EVERY);
         }
+        Ok(())
     }
 }
 
 /// Process 0 waits until all have joined.
 pub(super) fn wait_for_all(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Start, Cause> {
-    let mut patience = Patience::new();
+    let mut patience = Patience::new(hub);
     loop {
         if let Some(start) = hub.wait(STOP_CHECK, |state| state.started) {
             return Ok(start);
         }
         check_stopping(stopping)?;
-        patience.say(hub, || {
+        patience.check(hub, || {
             let missing = hub.wait(Duration::ZERO, |state| match &state.machine {
                 Machine::Zero(machine) => Some(machine.missing().collect()),
                 Machine::Other(_) => None,
@@ -65,7 +76,7 @@ pub(super) fn wait_for_all(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Sta
                 hub.settings.hosts.len(),
                 named.join(", ")
             )
-        });
+        })?;
     }
 }
 
@@ -75,7 +86,7 @@ pub(super) fn join_zero(
     offer: &Offer,
     stopping: &dyn Fn() -> bool,
 ) -> Result<Start, Cause> {
-    let mut patience = Patience::new();
+    let mut patience = Patience::new(hub);
     let mut wait = PAUSE_MIN;
     loop {
         check_stopping(stopping)?;
@@ -87,10 +98,10 @@ pub(super) fn join_zero(
             Err(CallError::Passing(reason)) => reason,
             Err(CallError::Final(error)) => return Err(error.into()),
         };
-        patience.say(hub, || {
+        patience.check(hub, || {
             let address = &hub.settings.hosts[0];
             format!("waiting for process 0 ({address}): {reason}")
-        });
+        })?;
         pause(wait);
         wait = (wait * 2).min(PAUSE_MAX);
     }
@@ -138,7 +149,10 @@ fn wait_for_start(
             None => {}
         }
         check_stopping(stopping).inspect_err(|_| stream.close())?;
-        patience.say(hub, || "waiting for process 0 to begin the run".to_owned());
+        let outcome = patience.check(hub, || {
+            "waiting for process 0 to begin the run; it may wait for others".to_owned()
+        });
+        outcome.inspect_err(|_| stream.close())?;
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Settings {
     pub dead_after: Duration,
     /// The longest time of a handshake: ten seconds.
     pub greeting: Duration,
+    /// How long this process waits for the others at the start: five minutes.
+    pub meet_within: Duration,
 }
 
 impl Settings {
@@ -72,6 +74,7 @@ impl Settings {
             heartbeat: Duration::from_secs(1),
             dead_after: Duration::from_secs(10),
             greeting: Duration::from_secs(10),
+            meet_within: Duration::from_secs(300),
         }
     }
 

@@ -56,6 +56,8 @@ struct Reported {
     go: bool,
     drained: bool,
     stop: bool,
+    /// All processes have ended, or the run was asked to stop and process 0 has: no end is a death any more.
+    ended: bool,
 }
 
 /// A process whose connection is lost, for a cause that may still arrive.
@@ -229,10 +231,10 @@ impl Coordinator {
         self.phase == Phase::Over
     }
 
-    /// Whether a data link to this process may end now: it has ended, or process 0 has.
+    /// Whether a data link to this process may end now: it has ended, or the run has.
     #[must_use]
     pub fn has_ended(&self, process: usize) -> bool {
-        self.peers[0].ended || self.peers.get(process).is_some_and(|peer| peer.ended)
+        self.reported.ended || self.peers.get(process).is_some_and(|peer| peer.ended)
     }
 
     /// The run of messages: 0 before it begins.
@@ -406,14 +408,12 @@ impl Coordinator {
             self.reported.stop = true;
             self.send_all(&Body::Stop);
             self.event(Event::Stop);
+            self.end_if_all_ended();
         }
     }
 
     fn end(&mut self, process: usize) {
         self.peers[process].ended = true;
-        if process == 0 {
-            self.send_all(&Body::Ended);
-        }
         if self
             .suspect
             .as_ref()
@@ -421,14 +421,26 @@ impl Coordinator {
         {
             self.suspect = None;
         }
-        if self.peers.iter().all(|peer| peer.ended) {
+        self.end_if_all_ended();
+    }
+
+    /// Ends the run well once all processes have ended. A process that dies before would wait for ever for those that have
+    /// left, so until then its death is one of the run. A run that was asked to stop ends with process 0.
+    fn end_if_all_ended(&mut self) {
+        let all = self.peers.iter().all(|peer| peer.ended);
+        if !self.reported.ended && (all || self.reported.stop && self.peers[0].ended) {
+            self.reported.ended = true;
+            self.send_all(&Body::Ended);
+            self.event(Event::Ended);
+        }
+        if all {
             self.phase = Phase::Over;
         }
     }
 
     /// A connection of a process is lost. Its cause may be on its way by another connection.
     fn suspect(&mut self, process: usize, cause: String, now_ms: u64) {
-        if self.suspect.is_none() && !self.peers[0].ended {
+        if self.suspect.is_none() && !self.reported.ended {
             self.suspect = Some(Suspect {
                 process,
                 cause,
@@ -438,7 +450,7 @@ impl Coordinator {
     }
 
     fn die(&mut self, process: usize, cause: String) {
-        if self.peers[0].ended {
+        if self.reported.ended {
             return;
         }
         self.send_all(&Body::Died {

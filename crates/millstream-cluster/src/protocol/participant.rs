@@ -20,8 +20,12 @@ pub struct Participant {
     run: u64,
     /// Nothing more is done: the run is over, or this process was refused.
     over: bool,
-    /// This process, or process 0, has ended without a failure: a lost connection is no death.
+    /// This process has ended without a failure.
     ended: bool,
+    /// All processes have: a lost connection is no death.
+    all_ended: bool,
+    /// The run was asked to stop: once this process has ended, a lost connection is no death.
+    stopped: bool,
     pause: OwnPause,
     outputs: VecDeque<Output>,
 }
@@ -37,6 +41,8 @@ impl Participant {
             run: 0,
             over: false,
             ended: false,
+            all_ended: false,
+            stopped: false,
             pause: OwnPause::default(),
             outputs: VecDeque::new(),
         }
@@ -80,9 +86,19 @@ impl Participant {
                     self.event(Event::Handled(load));
                 }
             }
-            Body::Stop => self.event(Event::Stop),
+            Body::Stop => {
+                self.stopped = true;
+                self.event(Event::Stop);
+            }
             Body::Died { process, cause } => self.die(process, cause),
-            Body::Ended => self.ended = true,
+            Body::Ended => {
+                self.all_ended = true;
+                self.event(Event::Ended);
+                if self.ended {
+                    // Process 0 waits for that: it knows then that the end has arrived.
+                    self.outputs.push_back(Output::Close(connection));
+                }
+            }
             _ => self.die(0, "it does not follow the protocol".to_owned()),
         }
     }
@@ -93,7 +109,7 @@ impl Participant {
             return;
         }
         self.line = None;
-        if self.over || self.ended {
+        if self.over || self.all_ended || (self.ended && self.stopped) {
             self.over = true;
         } else if self.run == 0 {
             self.over = true;
@@ -111,11 +127,12 @@ impl Participant {
             return;
         }
         let body = match notice {
-            Notice::Lost { .. } if self.ended => None,
+            Notice::Lost { .. } if self.has_ended() => None,
             report => report.for_process_0(),
         };
         if let Some(body) = body {
             self.ended |= body == Body::Ended;
+            self.stopped |= body == Body::Stop;
             self.send(body);
         }
     }
@@ -152,10 +169,10 @@ impl Participant {
         self.over
     }
 
-    /// Whether a data link may end now: this process has ended, or process 0 has.
+    /// Whether a data link may end now: this process has ended, or all have.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.ended
+        self.ended || self.all_ended
     }
 
     fn die(&mut self, process: usize, cause: String) {

@@ -245,7 +245,75 @@ fn loads_reach_their_senders_and_ends_are_no_deaths() {
         10,
     );
     zero.notice(Notice::Ended, 20);
-    zero.lost(2, "closed", 30);
     zero.tick(5_000);
-    assert_eq!(death(&mut zero), None);
+    let all = outputs(&mut zero);
+    assert!(!all.iter().any(|output| matches!(output, Output::Event(_))));
+    // The last one.
+    say(&mut zero, 2, RUN, Body::Ended, 5_001);
+    let all = outputs(&mut zero);
+    assert_eq!(all.last(), Some(&Output::Event(Event::Ended)));
+    zero.lost(2, "closed", 5_002);
+    zero.tick(9_000);
+    assert_eq!(outputs(&mut zero), []);
+}
+
+#[test]
+fn a_death_after_the_end_of_process_0_is_one_of_the_run() {
+    let mut zero = running();
+    say(&mut zero, 1, RUN, Body::Ended, 10);
+    zero.notice(Notice::Ended, 20);
+    zero.lost(2, "killed", 30);
+    zero.tick(300);
+    assert_eq!(death(&mut zero), Some((2, "killed".to_owned(), vec![1])));
+}
+
+#[test]
+fn a_run_that_was_stopped_ends_with_process_0() {
+    for stopped_first in [true, false] {
+        let mut zero = running();
+        let mut ended = [Body::Stop, Body::Ended];
+        if !stopped_first {
+            ended.reverse();
+        }
+        for body in ended {
+            match body {
+                Body::Stop => say(&mut zero, 1, RUN, Body::Stop, 10),
+                _ => zero.notice(Notice::Ended, 10),
+            }
+        }
+        let all = outputs(&mut zero);
+        assert_eq!(all.last(), Some(&Output::Event(Event::Ended)));
+        zero.lost(2, "killed", 30);
+        zero.tick(300);
+        assert_eq!(death(&mut zero), None);
+    }
+}
+
+#[test]
+fn a_process_that_has_ended_misses_process_0_until_all_have() {
+    let start = Start {
+        run: RUN,
+        cluster: 1,
+        epoch: 0,
+        keeps_prepared: false,
+    };
+    for (then, dies) in [
+        (None, true),
+        (Some(Body::Ended), false),
+        (Some(Body::Stop), false),
+    ] {
+        let mut one = Participant::new(offer(), Times::default());
+        one.connected(1, 0);
+        for (run, body) in [(0, Some(Body::Start(start))), (RUN, then)] {
+            if let Some(body) = body {
+                one.received(1, Message { run, body }, 10);
+            }
+        }
+        one.notice(Notice::Ended);
+        assert!(one.has_ended());
+        one.lost(1, "killed");
+        let died = std::iter::from_fn(|| one.next_output())
+            .any(|output| matches!(output, Output::Event(Event::Died { process: 0, .. })));
+        assert_eq!(died, dies);
+    }
 }

@@ -7,6 +7,7 @@ use millstream_cluster::{Auth, Processes, Tls};
 use millstream_flow::cluster::{
     Cluster, Event, HandledLoad, JoinStopped, Joined, Raise, StateOffer,
 };
+use millstream_flow::error::NotMet;
 
 use super::{
     StopAtEnd, Stopping, certificates, error_of, free, join, meet, next, offer, paths, secret,
@@ -117,10 +118,8 @@ fn an_epoch_is_raised_prepared_and_committed() {
         Event::Handled(HandledLoad { sender: 0, ..load })
     );
     all[2].member.stop();
-    for one in &all {
-        assert_eq!(next(one), Event::Stop);
-    }
     for (process, one) in all.iter().enumerate() {
+        assert_eq!(next(one), Event::Stop);
         one.member.drained(process == 1);
     }
     assert_eq!(next(&all[0]), Event::Drained { has_input: true });
@@ -128,6 +127,9 @@ fn an_epoch_is_raised_prepared_and_committed() {
     all[1].member.ended();
     all[0].member.ended();
     all[2].member.ended();
+    for one in &all {
+        assert_eq!(next(one), Event::Ended);
+    }
     let [zero, one, two]: [Joined; 3] = all.try_into().ok().unwrap();
     drop(one.member);
     drop(zero.member);
@@ -275,5 +277,25 @@ fn a_process_that_stops_waiting_says_so() {
         let processes = Processes::new(settings(process, &hosts, &secret())).unwrap();
         let error = processes.join(offer(), &|| true).err().unwrap();
         assert!(error.is::<JoinStopped>(), "{error}");
+    }
+}
+
+#[test]
+fn the_wait_for_others_has_a_limit() {
+    let hosts = free(3);
+    for process in 0..2 {
+        let mut settings = settings(process, &hosts, &secret());
+        settings.meet_within = std::time::Duration::from_millis(100);
+        let joined = Processes::new(settings).unwrap().join(offer(), &|| false);
+        let error = joined.err().expect("no other comes");
+        let error = error.downcast::<NotMet>().expect("it is that").to_string();
+        let missing = match process {
+            0 => format!("2 of 3 processes: 1 ({}), 2 ({})", hosts[1], hosts[2]),
+            _ => format!("process 0 ({}): cannot connect", hosts[0]),
+        };
+        assert!(
+            error.contains("100ms") && error.contains(&missing),
+            "{error}"
+        );
     }
 }

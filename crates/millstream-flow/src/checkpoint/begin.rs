@@ -1,10 +1,11 @@
 //! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back to it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 
 use super::Recovery;
-use super::division::{check_division, check_gathered, clear_stopped, write_stopped};
+use super::division::{GONE, check_division, check_gathered, clear_stopped, deal, write_stopped};
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::replica::Replicated;
@@ -12,7 +13,7 @@ use super::resume::{Resume, rename_saved};
 use super::sinks::Sinks;
 use super::sources::Sources;
 use super::store::{Store, failed};
-use crate::cluster::{Event, Joined, Membership, StateOffer};
+use crate::cluster::{Event, JoinStopped, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
 use crate::key::Shards;
@@ -74,16 +75,13 @@ pub(crate) fn resume(
     let mut start = Start::new(store);
     start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
-    let division = match (membership, &joined) {
-        (Some(membership), Some(joined)) => Some(divide(
-            parts,
-            &start.commit,
-            options,
-            membership,
-            workers,
-            joined,
-        )?),
-        _ => None,
+    let (division, dealt) = match (membership, &joined) {
+        (Some(membership), Some(joined)) => {
+            let place = (membership, workers);
+            let (division, dealt) = divide(parts, &start.commit, options, place, joined)?;
+            (Some(division), dealt)
+        }
+        _ => (None, HashMap::new()),
     };
     start.has_changes |= match (&division, &start.commit.division) {
         (Some(now), Some(before)) => {
@@ -113,7 +111,7 @@ pub(crate) fn resume(
     start.replicated = Replicated::begin(replica, membership, &start.store, &open)?;
     start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
     let mut resumed = start.finish(parts, options, recordings, joined)?;
-    resumed.resume.moved = moved;
+    (resumed.resume.moved, resumed.resume.dealt) = (moved, dealt);
     Ok(resumed)
 }
 
@@ -181,13 +179,34 @@ fn open(
         clear_stopped(&options.dir)?;
         return Ok((store, shards, None));
     };
-    let joined = (cluster.join)(opened.offer(), shards)?;
+    let joined = (cluster.join)(opened.offer(), shards);
+    let joined = joined.map_err(|error| end_alone(options, cluster, &opened, error))?;
     let store = match &joined {
         Some(joined) if joined.keeps_prepared => opened.keep()?,
         _ => opened.truncate()?,
     };
     clear_stopped(&options.dir)?;
     Ok((store, shards, joined))
+}
+
+/// Returns the error of a start without the others. A process that died after its flow had ended, and is started again alone, has nothing
+/// to do: it ends without an error.
+fn end_alone(
+    options: &Recovery,
+    cluster: &ClusterStart<'_>,
+    opened: &Opened,
+    error: FlowError,
+) -> FlowError {
+    if !error.is_not_met() || options.fresh || !options.drop.is_empty() || !opened.has_ended() {
+        return error;
+    }
+    tracing::info!(
+        "{error}; the flow had ended and nothing is left to do, so this process ends; to read new input start all processes"
+    );
+    FlowError::Cluster {
+        process: cluster.membership.process,
+        cause: JoinStopped.into(),
+    }
 }
 
 /// The number of shards: that of the state, or for a state that begins the one that was asked for.
@@ -376,16 +395,15 @@ fn lost_coordinator() -> FlowError {
     }
 }
 
-/// Divides the partitions of all sources among the processes of the run. Where another process would read a partition than
-/// before, it does not have its position: that is an error.
+/// Divides the partitions of all sources among the processes of the run; returns also the workers of those of each source. Where another
+/// process would read a partition than before, it does not have its position: that is an error.
 fn divide(
     parts: &FlowParts<'_>,
     commit: &Commit,
     options: &Recovery,
-    membership: Membership,
-    workers: usize,
+    (membership, workers): (Membership, usize),
     joined: &Joined,
-) -> Result<Division, FlowError> {
+) -> Result<(Division, HashMap<String, Vec<usize>>), FlowError> {
     let before = commit.division.as_ref();
     let mut division = Division {
         cluster: joined.cluster,
@@ -397,6 +415,7 @@ fn divide(
         partitions: Vec::new(),
         read_by_first: Vec::new(),
     };
+    let mut all_dealt = HashMap::new();
     for (node, source) in parts.sources {
         let this = &parts.nodes[*node];
         if source.in_one_process() {
@@ -404,33 +423,38 @@ fn divide(
         }
         let names = source.partitions(workers * membership.processes);
         let mut names = names.map_err(|cause| open_error(this, cause))?;
+        let is_same = |name: &str, saved: &str| source.is_same_partition(name, saved);
+        let before = before.filter(|before| !before.partitions.is_empty());
+        let known = before.and_then(|before| before.known_partitions(&this.name));
+        // What all processes know decides; what this one has read only is checked.
+        let saved = known.unwrap_or_default().iter().map(String::as_str);
+        let saved: Vec<&str> = saved.filter(|name| *name != GONE).collect();
+        rename_saved(&mut names, &saved, is_same);
+        let readers = match source.in_one_process() {
+            true => workers,
+            false => workers * membership.processes,
+        };
+        let (partitions, dealt) = deal(&names, known, readers, commit.shards);
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
-        let known = before.map_or(&[][..], |before| before.partitions_of(&this.name));
-        let mut saved: Vec<&str> = known.iter().map(String::as_str).collect();
-        saved.extend(&marks);
-        rename_saved(&mut names, &saved, |name, saved| {
-            source.is_same_partition(name, saved)
-        });
-        if let Some(before) = before.filter(|before| !before.partitions.is_empty()) {
-            for (number, name) in names.iter().enumerate() {
-                let (reader, had) = (
-                    division.reader_of(&this.name, number),
-                    before.reader(&this.name, name),
-                );
-                let is_moved = match had {
-                    Some(had) => had != reader,
-                    None => marks.contains(&&**name) && reader != membership.process,
-                };
-                if is_moved {
-                    return Err(moved_partition(options, membership, &this.name, name));
-                }
+        let mut own = names.clone();
+        rename_saved(&mut own, &marks, is_same);
+        for ((name, own), worker) in names.iter().zip(&own).zip(&dealt) {
+            let had = before.map(|before| before.reader(&this.name, name));
+            let is_moved = match had {
+                Some(Some(had)) => had != worker / workers,
+                Some(None) => marks.contains(&&**own) && worker / workers != membership.process,
+                None => false,
+            };
+            if is_moved {
+                return Err(moved_partition(options, membership, &this.name, name));
             }
         }
-        division.partitions.push((this.name.clone(), names));
+        division.partitions.push((this.name.clone(), partitions));
+        all_dealt.insert(this.name.clone(), dealt);
     }
-    Ok(division)
+    Ok((division, all_dealt))
 }
 
 fn moved_partition(

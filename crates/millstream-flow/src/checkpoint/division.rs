@@ -7,16 +7,21 @@
 //! Invariant: the commit records of process 0 have the last epoch in which each process had changes. A directory whose
 //! last epoch is another one is an older copy, or not of this state.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use millstream_journal::storage::sync_entry;
+use millstream_journal::{Journal, Options};
 
 use super::directories::processes_in;
+use super::durable::unescape;
 use super::record::{Commit, OutputMarks, SinkMark};
 use super::store;
 use super::switch::interrupted;
 use crate::cluster::Membership;
-use crate::error::FlowError;
+use crate::error::{Cause, FlowError};
+use crate::key::{Key, Shards};
+use crate::outbox;
 use crate::sink::Scope;
 
 /// What the tokens of a sink of this flow belong to, and whether one process writes the output of all.
@@ -215,6 +220,52 @@ pub(crate) fn check_division(
     })
 }
 
+/// In the list of the partitions of a source: the place of one that is gone. No partition has this name.
+pub(super) const GONE: &str = "\0";
+
+/// Deals the partitions of a source to `readers` workers, equally in all processes, which know `before`: the list of the run before.
+/// Returns the list of this run, where the worker of a partition is its number modulo `readers`, and the worker of each of `names`.
+///
+/// A partition stays at the worker that it had, because its position is in the state of that process. One that is new has the worker
+/// that its name stands for: it may have been found during the run before, and then that one has read it.
+pub(super) fn deal(
+    names: &[String],
+    before: Option<&[String]>,
+    readers: usize,
+    shards: Shards,
+) -> (Vec<String>, Vec<usize>) {
+    let Some(before) = before else {
+        let in_turn = (0..names.len()).map(|number| number % readers);
+        return (names.to_vec(), in_turn.collect());
+    };
+    let present: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let stays = |name: &String| match present.contains(name.as_str()) {
+        true => name.clone(),
+        false => GONE.to_owned(),
+    };
+    let mut list: Vec<String> = before.iter().map(stays).collect();
+    let known = list.iter().enumerate();
+    let mut numbers: HashMap<String, usize> = known.map(|(at, name)| (name.clone(), at)).collect();
+    let mut workers = Vec::new();
+    for name in names {
+        let number = *numbers.entry(name.clone()).or_insert_with(|| {
+            let mut number = shards.worker(name.stable_hash(), readers);
+            while list.get(number).is_some_and(|taken| taken != GONE) {
+                number += readers;
+            }
+            if list.len() <= number {
+                list.resize(number + 1, GONE.to_owned());
+            }
+            list[number].clone_from(name);
+            number
+        });
+        workers.push(number % readers);
+    }
+    let end = list.iter().rposition(|name| name != GONE);
+    list.truncate(end.map_or(0, |end| end + 1));
+    (list, workers)
+}
+
 /// The file with the number of the last epoch of a process that ended after everything was committed and its sinks were
 /// notified.
 const STOPPED: &str = "stopped";
@@ -239,4 +290,52 @@ pub(crate) fn clear_stopped(dir: &Path) -> Result<(), FlowError> {
 pub(crate) fn has_stopped(dir: &Path, epoch: u64) -> bool {
     let text = std::fs::read_to_string(dir.join(STOPPED));
     text.is_ok_and(|text| text.trim().parse() == Ok(epoch))
+}
+
+/// Returns a sink of a state directory whose outbox has not delivered everything, with the number of its records.
+pub(super) fn undelivered(dir: &Path) -> Result<Option<(u64, String)>, Cause> {
+    let entries = match std::fs::read_dir(dir.join("outputs")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let left = outbox::undelivered(&Journal::open(&path, Options::read_only())?)?;
+        if left > 0 {
+            let name = path.file_name().and_then(|name| unescape(name.to_str()?));
+            return Ok(Some((left, name.unwrap_or_default())));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn partitions_stay_at_their_workers_whatever_comes_and_goes() {
+        let shards = Shards::default();
+        let (first, dealt) = deal(&names("b c d e"), None, 3, shards);
+        assert_eq!((first.clone(), dealt), (names("b c d e"), vec![0, 1, 2, 0]));
+        // Others before and after them, and one that is gone.
+        let (second, dealt) = deal(&names("a b d e f"), Some(&first), 3, shards);
+        let by_name = |name: &str| shards.worker(name.to_owned().stable_hash(), 3);
+        assert_eq!(dealt, [by_name("a"), 0, 2, 0, by_name("f")]);
+        // The next start deals them again by the list alone.
+        let (third, again) = deal(&names("a b d e f"), Some(&second), 3, shards);
+        assert_eq!((&third, &again), (&second, &dealt));
+        // What only `c` had is given to others, and the list does not grow with what is gone.
+        let mut list = third;
+        for round in 0..100 {
+            let new: Vec<String> = (0..3).map(|n| format!("{round}-{n}")).collect();
+            (list, _) = deal(&new, Some(&list), 3, shards);
+        }
+        assert!(list.len() <= 9, "{list:?}");
+        assert_eq!(deal(&[], Some(&list), 3, shards).0, names(""));
+    }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Journal, Options};
 
+use super::division::{has_stopped, undelivered};
 use super::record::Commit;
 use super::store::{RECORD_BYTES_MAX, SEGMENT_BYTES, Scan, Store, failed, path, scan};
 use crate::cluster::StateOffer;
@@ -58,6 +59,14 @@ impl Opened {
     /// What is prepared after the last commit.
     pub(crate) fn prepared(&self) -> Option<&Commit> {
         self.scan.prepared.as_ref().map(|(commit, _)| commit)
+    }
+
+    /// Whether the flow had come to its end, and this process has committed and delivered all that it had.
+    pub(crate) fn has_ended(&self) -> bool {
+        let ended = |commit: &Commit| commit.finished && has_stopped(&self.dir, commit.epoch);
+        self.commit().is_some_and(ended)
+            && self.prepared().is_none()
+            && matches!(undelivered(&self.dir), Ok(None))
     }
 
     /// What the other processes need to know of the directory.

@@ -156,8 +156,13 @@ impl Division {
 
     /// The partitions of a source in this run.
     pub(crate) fn partitions_of(&self, source: &str) -> &[String] {
+        self.known_partitions(source).unwrap_or_default()
+    }
+
+    /// The same; `None` if the source was not in the flow.
+    pub(crate) fn known_partitions(&self, source: &str) -> Option<&[String]> {
         let found = self.partitions.iter().find(|(of, _)| of == source);
-        found.map_or(&[], |(_, names)| names)
+        found.map(|(_, names)| &names[..])
     }
 
     /// The process that read a partition; `None` if the run did not begin with it.

@@ -11,11 +11,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_journal::{Journal, Options};
-
 use super::directories::{Layout, process_dir, processes_in};
-use super::division::{check_layout, has_stopped, write_stopped};
-use super::durable::unescape;
+use super::division::{check_layout, has_stopped, undelivered, write_stopped};
 use super::moved_sources::{self, Moved};
 use super::opened::Opened;
 use super::record::{Commit, Division, OutputMarks, SourceMark};
@@ -25,7 +22,6 @@ use crate::clock::now_ns;
 use crate::cluster::Membership;
 use crate::error::{Cause, FlowError};
 use crate::key::worker_of;
-use crate::outbox;
 use crate::state::changes::Changes;
 
 /// What was done by [`rescale`].
@@ -210,23 +206,13 @@ fn check_complete(dir: &Path, all: &[Old]) -> Result<(), FlowError> {
 /// Checks that the outboxes of a directory have delivered everything: a key that moves may have output in another one next.
 fn check_delivered(old: &Old) -> Result<(), FlowError> {
     let check = || -> Result<(), Cause> {
-        let entries = match std::fs::read_dir(old.store.dir().join("outputs")) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        for entry in entries {
-            let path = entry?.path();
-            let left = outbox::undelivered(&Journal::open(&path, Options::read_only())?)?;
-            if left > 0 {
-                let name = path.file_name().and_then(|name| unescape(name.to_str()?));
-                return Err(format!(
-                    "{left} records of sink \"{}\" are not delivered; start the flow once more as before, let it deliver them, and stop it",
-                    name.unwrap_or_default()
-                )
-                .into());
-            }
+        match undelivered(old.store.dir())? {
+            None => Ok(()),
+            Some((left, sink)) => Err(format!(
+                "{left} records of sink \"{sink}\" are not delivered; start the flow once more as before, let it deliver them, and stop it"
+            )
+            .into()),
         }
-        Ok(())
     };
     check().map_err(|cause| failed(old.store.dir(), cause))
 }

@@ -16,6 +16,8 @@ pub(crate) struct Resume {
     /// The saved states, in a run that saves the state of its steps.
     saved: Option<Saved>,
     positions: HashMap<(String, String), Position>,
+    /// The workers to which the partitions of sources are dealt, in the order of each source, in a run of several processes.
+    pub(crate) dealt: HashMap<String, Vec<usize>>,
     watermarks: HashMap<(String, String), i64>,
     /// The processing time at the last commit: it never decreases from one run to the next.
     pub(crate) processing_ns: i64,
@@ -39,6 +41,7 @@ impl Resume {
         Resume {
             saved: None,
             positions: HashMap::new(),
+            dealt: HashMap::new(),
             watermarks: HashMap::new(),
             processing_ns: BEFORE_ALL,
             epoch: 0,
@@ -61,6 +64,7 @@ impl Resume {
         Resume {
             saved: Some(saved),
             positions: positions.collect(),
+            dealt: HashMap::new(),
             watermarks: watermarks.collect(),
             processing_ns: commit.processing_ns,
             epoch: commit.epoch,

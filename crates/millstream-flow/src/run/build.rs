@@ -32,11 +32,14 @@ pub(crate) type Epoch = u64;
 
 pub(crate) type Capabilities = Rc<RefCell<Vec<Capability<Epoch>>>>;
 
+/// Which workers have input, by their numbers.
+pub(crate) type Feeding = Rc<[bool]>;
+
 /// A connection between two operators, on one worker.
 pub(crate) struct Edge<'s> {
     pub(crate) stream: Stream<'s, Epoch, Packet>,
-    /// The number of workers, from the first, that may send items; the others have no input.
-    pub(crate) feeding: usize,
+    /// The workers that may send items; the others have no input.
+    pub(crate) feeding: Feeding,
 }
 
 /// The context in which a worker builds its copy of the flow.
@@ -85,8 +88,8 @@ pub(crate) struct SegmentBuild<'a, 's> {
 
 /// The origin of the items of a segment.
 pub(crate) struct Feed {
-    /// The number of workers, from the first, that have input.
-    pub(crate) workers: usize,
+    /// The workers that have input.
+    pub(crate) workers: Feeding,
     /// The partitions that this worker reads, if the root is a source.
     pub(crate) partitions: Vec<(usize, String)>,
 }
@@ -96,7 +99,7 @@ impl Feed {
     pub(crate) fn by(workers: usize) -> Self {
         let partitions = Vec::new();
         Feed {
-            workers,
+            workers: vec![true; workers].into(),
             partitions,
         }
     }

@@ -56,6 +56,8 @@ struct Ended {
     forwarders: usize,
     /// The directions of connections for data to other processes that have not ended.
     halves: usize,
+    /// Whether all processes of the run have ended.
+    others: bool,
     /// When all workers had ended and the run was asked to stop.
     since_ns: Option<u64>,
 }

@@ -24,7 +24,7 @@ impl SegmentBuild<'_, '_> {
     ) -> Result<Box<dyn Push<B>>, FlowError> {
         let sender = Sender::of(edge, self.described_edges, self.nodes, &self.form)?;
         let (output, stream) = self.builder.new_output::<Packet>();
-        let feeding = self.feed.workers;
+        let feeding = Rc::clone(&self.feed.workers);
         self.edges.insert(edge, Edge { stream, feeding });
         let port = self.outputs;
         self.outputs += 1;

@@ -102,6 +102,7 @@ fn pass_events(
                 }
             }
             (Event::Stop, _) => control.stop_here(),
+            (Event::Ended, _) => control.others_ended(),
             (Event::Died { process, cause }, _) => {
                 control.fail_here(FlowError::Lost { process, cause });
             }

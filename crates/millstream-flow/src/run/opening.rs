@@ -1,8 +1,10 @@
 //! Opens the partitions of a source on one worker: at the start, and those that the source finds during the run.
 //!
 //! Invariant: a partition is opened by one worker, once in a run, and between two epochs: by the worker whose number is that of
-//! the partition modulo the number of workers, or of those of process 0 if only one process can read the source. Processes may find partitions in different orders, so that one
-//! which is found during a run of several processes is opened by the worker that its name stands for.
+//! the partition modulo the number of workers, or of those of process 0 if only one process can read the source. A run of several
+//! processes that resumes has [dealt](crate::checkpoint::Resume::dealt) them: a partition stays where its position is. Processes may find
+//! partitions in different orders, so that one which is found during a run of several processes is opened by the worker that its name
+//! stands for.
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::run::build::{Feed, WorkerBuild};
+use crate::run::build::{Feed, Feeding, WorkerBuild};
 use crate::run::context::WorkerContext;
 use crate::run::control::Control;
 use crate::run::dead_letters::DeadLetterSinks;
@@ -83,13 +85,13 @@ pub(crate) struct Opened<B> {
     pub(crate) dead_letters: DeadLetterSinks,
 }
 
-/// Opens a source, or its replacement in a rehearsal; returns also the number of workers that have partitions.
+/// Opens a source, or its replacement in a rehearsal; returns also which workers have partitions.
 pub(crate) fn open<B: Batch>(
     build: &WorkerBuild<'_, '_>,
     node: NodeId,
     source: &Arc<dyn Source<B>>,
     io: &Io,
-) -> (Result<Opened<B>, FlowError>, usize) {
+) -> (Result<Opened<B>, FlowError>, Feeding) {
     let this = &build.nodes[node];
     let instead = match build.rehearsal {
         Some(rehearsal) => rehearsal.source_for(this, source),
@@ -97,14 +99,13 @@ pub(crate) fn open<B: Batch>(
     };
     let source = match instead {
         Ok(instead) => instead.unwrap_or_else(|| Arc::clone(source)),
-        Err(error) => return (Err(error), 0),
+        Err(error) => return (Err(error), vec![false; build.workers].into()),
     };
     let names = source.partitions(build.workers);
     let readers = match source.settings().in_one_process {
         true => build.workers / build.processes().max(1),
         false => build.workers,
     };
-    let feeding = names.as_ref().map_or(0, Vec::len).min(readers);
     let mut opener = Opener {
         grows: source.growing().is_some(),
         source,
@@ -116,7 +117,12 @@ pub(crate) fn open<B: Batch>(
         asks_at: 0,
         published: 0,
     };
-    let opened = names.and_then(|names| opener.open_all(names, this, &build.context.borrow()));
+    let mut feeding = vec![false; build.workers];
+    let opened = names.and_then(|names| {
+        let owners = opener.owners(names.len(), &build.context.borrow());
+        owners.iter().for_each(|owner| feeding[*owner] = true);
+        opener.open_all(names, &owners, this, &build.context.borrow())
+    });
     let opened = opened.map_err(|cause| open_error(this, cause));
     let making = Making::of(node, build.nodes, &build.context.borrow(), build.rehearsal);
     let opened = opened.and_then(|partitions| {
@@ -128,11 +134,11 @@ pub(crate) fn open<B: Batch>(
             dead_letters: making.into_dead_letters(),
         })
     });
-    (opened, feeding)
+    (opened, feeding.into())
 }
 
 /// The input of a chain from its source on this worker.
-pub(crate) fn feed<B>(workers: usize, opened: Option<&Opened<B>>) -> Feed {
+pub(crate) fn feed<B>(workers: Feeding, opened: Option<&Opened<B>>) -> Feed {
     let opened = opened.into_iter().flat_map(|opened| &opened.partitions);
     let partitions = opened.map(|open| (open.index, open.name.clone()));
     Feed {
@@ -148,10 +154,21 @@ impl<B: Batch> Opener<B> {
         limit.unwrap_or(usize::MAX).max(1)
     }
 
+    /// Returns the workers of the partitions that the source begins with.
+    fn owners(&self, partitions: usize, cx: &WorkerContext) -> Vec<usize> {
+        let resume = cx.checkpoint.as_ref().map(|checkpoint| &checkpoint.resume);
+        let dealt = resume.and_then(|resume| resume.dealt.get(&self.name));
+        // A source that finds more partitions meanwhile deals them in turn.
+        let owner = |index| dealt.and_then(|dealt| dealt.get(index)).copied();
+        let owner = |index| owner(index).unwrap_or(index % self.readers);
+        (0..partitions).map(owner).collect()
+    }
+
     /// Opens the partitions that the source begins with, at their saved positions if the run resumes.
     fn open_all(
         &mut self,
         mut names: Vec<String>,
+        owners: &[usize],
         this: &Node,
         cx: &WorkerContext,
     ) -> Result<Vec<Open<B>>, Cause> {
@@ -162,8 +179,7 @@ impl<B: Batch> Opener<B> {
             };
             checkpoint.resume.rename(&this.name, &mut names, is_same);
         }
-        let readers = self.readers;
-        let opened = self.open_own(names, cx, |_, index| index % readers)?;
+        let opened = self.open_own(names, cx, |_, index| owners[index])?;
         if cx.checkpoint.is_some() && !opened.is_empty() {
             cx.control.source_begins();
         }

@@ -18,6 +18,8 @@ pub(super) type Links = Vec<Option<Box<dyn Link>>>;
 
 /// The interval at which a handle that is dropped checks whether its run has ended.
 const LONG: Duration = Duration::from_secs(1);
+/// After how much time a wait for the ends of the other processes is logged.
+const ENDS_LATE_NS: u64 = 1_000_000_000;
 /// How long process 0 waits at its end for the reports of the others.
 const REPORTS_WAIT: Duration = Duration::from_secs(5);
 
@@ -96,11 +98,20 @@ impl Running {
         }
     }
 
-    /// Waits for the end of the flow.
+    /// Waits for the end of the flow: with several processes until all have ended.
     ///
     /// # Errors
     /// The failure that ended the flow.
-    pub fn wait(mut self) -> Result<Report, FlowError> {
+    pub fn wait(self) -> Result<Report, FlowError> {
+        self.wait_with(&|| ())
+    }
+
+    /// As [`wait`](Self::wait). `looks` is called many times a second while this process has ended and waits for the others; it may
+    /// [stop](Control::stop) the flow, and then they are not waited for.
+    ///
+    /// # Errors
+    /// The failure that ended the flow.
+    pub fn wait_with(mut self, looks: &dyn Fn()) -> Result<Report, FlowError> {
         let interval = match &self.options.on_metrics {
             Some((interval, _)) => *interval,
             None => Duration::from_secs(3600),
@@ -120,10 +131,16 @@ impl Running {
                 self.call_back();
             }
         }
-        drop(signals);
         self.report_forwarders();
         self.report_unfinished();
-        self.join_threads();
+        let control = self.control();
+        self.join_threads(&|| {
+            if signals.as_ref().is_some_and(Signals::noted) {
+                control.stop();
+            }
+            looks();
+        });
+        drop(signals);
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {
@@ -136,12 +153,13 @@ impl Running {
     }
 
     /// Joins the committer, and the threads of the workers, which have ended, and of the connections to other processes, if
-    /// they end.
-    fn join_threads(&mut self) {
+    /// they end. `looks` is called at intervals while this process waits for the ends of the others.
+    fn join_threads(&mut self, looks: &dyn Fn()) {
         // The last epoch is committed by now, or its failure is in `control`.
         let _ = self.committer.take().map(|committer| committer.join());
         // The other processes keep their ends of the connections open until they know that this one has ended.
         self.leave();
+        self.wait_others(looks);
         let threads = self.threads.take();
         if self.control.wait_links() {
             // A panic was caught inside the worker, and its error is in `control`.
@@ -175,6 +193,29 @@ impl Running {
         }
         if let Some(others) = self.control.others() {
             others.end();
+        }
+    }
+
+    /// Waits until all processes have ended: one that dies before would be alone at its next start, if the others had left.
+    fn wait_others(&self, looks: &dyn Fn()) {
+        let Some(member) = self.control.member() else {
+            return;
+        };
+        let says_ns = now_ns() + ENDS_LATE_NS;
+        let mut said = false;
+        while !self.control.wait_others() {
+            looks();
+            if !said && now_ns() >= says_ns {
+                said = true;
+                let name = &self.name;
+                tracing::info!(
+                    flow = name.as_str(),
+                    "flow \"{name}\": it has ended here, and waits for the end of the other processes"
+                );
+            }
+        }
+        if !self.control.stopping() {
+            member.flush();
         }
     }
 
@@ -237,7 +278,7 @@ impl Drop for Running {
             self.control.stop();
             if self.control.others().is_some() {
                 while !self.control.wait_ended(LONG) {}
-                self.join_threads();
+                self.join_threads(&|| ());
             }
         }
     }

@@ -118,7 +118,7 @@ pub(crate) fn arrival_root<B: Batch>(
         let place = (build.worker, build.workers);
         let (mut marks, mut inputs) = (Vec::new(), Vec::new());
         for edge in streams {
-            marks.extend(expected(edge.feeding, routed, place));
+            marks.extend(expected(&edge.feeding, routed, place));
             inputs.push(builder.new_input(edge.stream, DistributorPact(|_| ByAddress)));
         }
         let activator = build.scope.activator_for(builder.operator_info().address);
@@ -182,7 +182,7 @@ fn receiver<B: Batch>(
 
 /// Returns the initial event times of the senders of a connection: senders without input are not waited for.
 fn expected(
-    feeding: usize,
+    feeding: &[bool],
     routed: bool,
     (worker, workers): (usize, usize),
 ) -> impl Iterator<Item = Watermark> {
@@ -191,7 +191,7 @@ fn expected(
     } else {
         worker..worker + 1
     };
-    senders.map(move |sender| match sender < feeding {
+    senders.map(move |sender| match feeding[sender] {
         true => Watermark::UNKNOWN,
         false => Watermark::NOTHING,
     })

@@ -239,7 +239,11 @@ impl Member for Place {
         self.0.died(self.1, cause);
     }
     fn ended(&self) {
-        self.0.ended.lock().unwrap().push(self.1);
+        let mut ended = self.0.ended.lock().unwrap();
+        ended.push(self.1);
+        if ended.len() == self.0.processes {
+            self.0.send_all(&Event::Ended);
+        }
     }
 }
 

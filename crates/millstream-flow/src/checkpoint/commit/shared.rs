@@ -150,6 +150,7 @@ impl Committer {
             | Event::Handled(_)
             | Event::Status { .. }
             | Event::Stop
+            | Event::Ended
             | Event::Died { .. } => Ok(()),
         }
     }

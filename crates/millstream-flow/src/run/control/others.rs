@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Control, ENDED_TICK, lock};
+use super::{Control, ENDED_TICK, Ended, lock};
 use crate::clock::now_ns;
 use crate::cluster::{HandledLoad, Member};
 use crate::error::FlowError;
@@ -134,6 +134,22 @@ impl Control {
             ended = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         ended.halves == 0
+    }
+
+    /// Records that all processes have ended.
+    pub(crate) fn others_ended(&self) {
+        lock(&self.ended).others = true;
+        self.all_ended.notify_all();
+    }
+
+    /// True if all processes have ended, or the run has failed or was asked to stop; waits for that for a short time.
+    pub(crate) fn wait_others(&self) -> bool {
+        let ended = lock(&self.ended);
+        let over = |ended: &Ended| ended.others || self.stopping();
+        over(&ended) || {
+            let waited = self.all_ended.wait_timeout(ended, ENDED_TICK);
+            over(&waited.unwrap_or_else(PoisonError::into_inner).0)
+        }
     }
 
     /// Ends the run because the connection for data to a process is lost, if the death of that process is not reported

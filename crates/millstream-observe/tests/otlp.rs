@@ -194,36 +194,40 @@ fn a_call_of_a_service_is_a_trace_with_its_wait() {
     let spans = resource["scopeSpans"][0]["spans"].as_array().unwrap();
     assert!(!spans.is_empty() && spans.len() % 3 == 0, "{spans:?}");
     assert!(spans.len() <= 3 * 16, "{}", spans.len());
-    let mut ids = std::collections::HashSet::new();
-    let reader = Journal::open(folder.path().join("orders"), JournalOptions::read_only()).unwrap();
-    for call in spans.chunks(3) {
-        let names: Vec<_> = call
-            .iter()
-            .map(|span| span["name"].as_str().unwrap())
-            .collect();
-        assert_eq!(names, ["place", "wait", "call"]);
-        let time =
-            |span: &Value, name: &str| -> u64 { span[name].as_str().unwrap().parse().unwrap() };
-        let (begin, end) = ("startTimeUnixNano", "endTimeUnixNano");
-        assert_eq!(time(&call[0], begin), time(&call[1], begin));
-        assert_eq!(time(&call[1], end), time(&call[2], begin));
-        assert_eq!(time(&call[2], end), time(&call[0], end));
-        assert!(time(&call[1], end) >= time(&call[1], begin));
-        for span in call {
-            assert_eq!(span["traceId"], call[0]["traceId"]);
-            assert_eq!(attribute(span, "service"), "desk");
-            assert_eq!(attribute(span, "method"), "place");
-            assert_eq!(attribute(span, "input"), "orders");
-        }
-        assert_eq!(call[1]["parentSpanId"], call[0]["spanId"]);
-        assert_eq!(call[2]["parentSpanId"], call[0]["spanId"]);
-        // The time is that of the record in the input.
-        let record: u64 = attribute(&call[0], "record").parse().unwrap();
-        let mut reader = reader.reader().unwrap();
-        let published_ns = reader.read(record).unwrap().time_ns;
-        assert_eq!(time(&call[0], begin), published_ns);
-        assert!(ids.insert(call[0]["traceId"].as_str().unwrap().to_owned()));
+    let orders = Journal::open(folder.path().join("orders"), JournalOptions::read_only()).unwrap();
+    let ids: std::collections::HashSet<&str> = spans
+        .chunks(3)
+        .map(|call| check_call(call, &orders))
+        .collect();
+    assert_eq!(ids.len(), spans.len() / 3);
+}
+
+/// Checks the spans of a call against its record; returns the identity of the trace.
+fn check_call<'a>(call: &'a [Value], orders: &Journal) -> &'a str {
+    let names: Vec<_> = call
+        .iter()
+        .map(|span| span["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["place", "wait", "call"]);
+    let time = |span: &Value, name: &str| -> u64 { span[name].as_str().unwrap().parse().unwrap() };
+    let (begin, end) = ("startTimeUnixNano", "endTimeUnixNano");
+    assert_eq!(time(&call[0], begin), time(&call[1], begin));
+    assert_eq!(time(&call[1], end), time(&call[2], begin));
+    assert_eq!(time(&call[2], end), time(&call[0], end));
+    assert!(time(&call[1], end) >= time(&call[1], begin));
+    for span in call {
+        assert_eq!(span["traceId"], call[0]["traceId"]);
+        assert_eq!(attribute(span, "service"), "desk");
+        assert_eq!(attribute(span, "method"), "place");
+        assert_eq!(attribute(span, "input"), "orders");
     }
+    assert_eq!(call[1]["parentSpanId"], call[0]["spanId"]);
+    assert_eq!(call[2]["parentSpanId"], call[0]["spanId"]);
+    // The time is that of the record in the input.
+    let record: u64 = attribute(&call[0], "record").parse().unwrap();
+    let mut reader = orders.reader().unwrap();
+    assert_eq!(time(&call[0], begin), reader.read(record).unwrap().time_ns);
+    call[0]["traceId"].as_str().unwrap()
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod options;
 mod publish;
 mod reload;
 mod requests;
+mod serve_requests;
 mod spin;
 mod systemd;
 mod timer;
@@ -112,7 +113,7 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         let mut publisher = publish::Publisher::default();
         // The first figures are those before any request.
         publisher.publish(&core, &watch).await;
-        tokio::task::spawn_local(requests::serve(Rc::clone(&core), watch.receive()));
+        tokio::task::spawn_local(serve_requests::serve(Rc::clone(&core), watch.receive()));
         tokio::task::spawn_local(publish::run(Rc::clone(&core), watch, publisher));
     }
     let accepting = listeners.spawn(&core, &mut ready);

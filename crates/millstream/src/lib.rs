@@ -13,7 +13,7 @@
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
 //! | `http` | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |
 //! | `observe` | [`observe`] | a page that shows a running flow, queues, journals or services, and their metrics for Prometheus |
-//! | `otlp` | [`observe`] | its traces of epochs over OTLP/HTTP |
+//! | `otlp` | [`observe`] | its traces of epochs and of calls of services over OTLP/HTTP |
 //! | `queue-server` | [`queue::server`] | the server of the queues, with TLS |
 //! | `kafka` | [`kafka`] | topics of Kafka as sources and sinks of flows |
 //! | `replication` | [`replication`] | live copies of journals on other machines, with TLS |

@@ -7,6 +7,7 @@ mod look;
 mod service;
 mod system;
 mod traced;
+mod watched;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,11 @@ use std::time::Duration;
 
 use millstream_http::pages::{Page, PageRequest};
 
-use self::look::Look;
 pub use self::service::{Progress, ServiceOf};
 use self::system::System;
-use self::traced::{CALLS_MAX, Traced};
-use super::service_figures::{
-    CallTrace, PartSnapshot, ServiceSnapshot, ServiceState, ServicesSnapshot,
-};
+use self::traced::CALLS_MAX;
+use self::watched::{Looked, Watched};
+use super::service_figures::{CallTrace, ServiceSnapshot, ServiceState, ServicesSnapshot};
 use super::tracks::Tracks;
 use super::{Section, json};
 use crate::error::ObserveError;
@@ -50,36 +49,10 @@ struct Shared {
     stopped: Condvar,
 }
 
-/// What a look has found.
-#[derive(Clone, Default)]
-struct Looked {
-    services: Vec<ServiceSnapshot>,
-    processes: Vec<PartSnapshot>,
-    /// Why the files of a system cannot be read.
-    error: Option<String>,
-}
-
 /// What is looked at.
 enum Subject {
     One(Box<Watched>),
     System(System),
-}
-
-/// A service, and what is remembered of it.
-struct Watched {
-    service: ServiceOf,
-    look: Look,
-    traced: Traced,
-}
-
-impl Watched {
-    fn new(service: ServiceOf) -> Self {
-        Watched {
-            service,
-            look: Look::default(),
-            traced: Traced::default(),
-        }
-    }
 }
 
 impl Drop for Services {

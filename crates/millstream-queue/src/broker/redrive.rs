@@ -33,16 +33,7 @@ impl<S: Storage> Broker<S> {
         items_max: u64,
         now: Moment,
     ) -> Result<u64, QueueError> {
-        if from == to {
-            return Err(QueueError::Itself(from.to_owned()));
-        }
-        self.check_not_closed(from)?;
-        let Some(&source) = self.names.get(from) else {
-            return Err(QueueError::Missing(from.to_owned()));
-        };
-        if self.config.alias(to).is_some() {
-            return Err(QueueError::Alias(to.to_owned()));
-        }
+        let source = self.redrive_source(from, to)?;
         let target = self.get_or_create(to, now)?;
         let settings = self.settings(target);
         if settings.is_some_and(|settings| settings.fanout_only) {
@@ -96,6 +87,20 @@ impl<S: Storage> Broker<S> {
                 cause: Box::new(error),
             }),
             outcome => outcome.map(|()| count),
+        }
+    }
+
+    /// The queue that items leave, if they may move from it to the other.
+    fn redrive_source(&self, from: &str, to: &str) -> Result<QueueId, QueueError> {
+        if from == to {
+            return Err(QueueError::Itself(from.to_owned()));
+        }
+        self.check_not_closed(from)?;
+        let source = self.names.get(from).copied();
+        let source = source.ok_or_else(|| QueueError::Missing(from.to_owned()))?;
+        match self.config.alias(to) {
+            Some(_) => Err(QueueError::Alias(to.to_owned())),
+            None => Ok(source),
         }
     }
 

@@ -1,17 +1,8 @@
-//! Requests of a page to the server: they run on the thread of the connections, as those of clients do.
+//! What a page asks of the server: it is done on the thread of the connections.
 
-use std::future::poll_fn;
-use std::rc::Rc;
-use std::task::Poll;
+use tokio::sync::oneshot;
 
-use tokio::sync::{mpsc, oneshot};
-use tracing::info;
-
-use super::core::Core;
 use super::error::ServerError;
-use crate::clock;
-use crate::error::QueueError;
-use crate::name;
 
 /// The requests that wait for the server; further ones are refused.
 pub(super) const REQUESTS_MAX: usize = 16;
@@ -31,65 +22,4 @@ pub(super) enum Request {
     },
     /// Reads the files again.
     Reload(Reply<Vec<String>>),
-}
-
-/// Answers requests, one after the other. It is no error when a reader no longer waits.
-pub(super) async fn serve(core: Rc<Core>, mut requests: mpsc::Receiver<Request>) {
-    while let Some(request) = requests.recv().await {
-        match request {
-            Request::Redrive {
-                from,
-                to,
-                items_max,
-                reply,
-            } => {
-                let outcome = redrive(&core, &from, &to, items_max).await;
-                if let Ok(moved) = outcome {
-                    info!("{moved} items moved from queue \"{from}\" to queue \"{to}\"");
-                }
-                let _ = reply.send(outcome.map_err(ServerError::Broker));
-            }
-            Request::Reload(reply) => {
-                let outcome = core.with(|state| core.reload(state));
-                let _ = reply.send(outcome.map_err(ServerError::Reload));
-            }
-        }
-    }
-}
-
-/// Moves items, and waits until that is durable.
-async fn redrive(core: &Core, from: &str, to: &str, items_max: u64) -> Result<u64, QueueError> {
-    for name in [from, to] {
-        name::check(name.as_bytes()).map_err(|fault| QueueError::Name {
-            name: name.to_owned(),
-            fault,
-        })?;
-    }
-    let (outcome, commit) = core.with(|state| {
-        let outcome = state.broker.redrive(from, to, items_max, clock::now());
-        let wanted = state.broker.take_commit_wanted();
-        let commit = wanted.then_some(state.commits_begun);
-        core.wake_and_set_timer(state);
-        (outcome, commit)
-    });
-    let Some(commit) = commit else {
-        return outcome;
-    };
-    core.commit_wanted.notify_one();
-    let durable = poll_fn(|context| {
-        core.with(|state| {
-            if state.commits <= commit {
-                state.uncommitted.push((commit, context.waker().clone()));
-                return Poll::Pending;
-            }
-            Poll::Ready(!state.failed_commits.contains(&commit))
-        })
-    });
-    match durable.await {
-        true => outcome,
-        false => Err(QueueError::Storage {
-            queue: to.to_owned(),
-            cause: "the moved items could not be made durable".into(),
-        }),
-    }
 }

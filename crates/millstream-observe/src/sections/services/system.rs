@@ -12,7 +12,7 @@ use millstream_service::Report;
 use serde::Deserialize;
 
 use super::service::{Progress, ServiceOf};
-use super::{Looked, Watched};
+use super::watched::{Looked, Watched};
 use crate::sections::service_figures::{CallTrace, PartSnapshot, ServiceState};
 
 /// `status.json`.

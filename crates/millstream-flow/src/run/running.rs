@@ -53,6 +53,14 @@ impl Running {
         }
     }
 
+    /// Takes the connections to other processes. The wait for them is no part of the run.
+    pub(super) fn meet(&mut self, links: Option<Links>) {
+        if links.is_some() {
+            self.started = now_ns();
+        }
+        self.links = links;
+    }
+
     /// Asks the flow to end; [`wait`](Running::wait) returns when it has. Its sources read no more, and the
     /// items in its steps are processed. If this takes more than a second the run is abandoned: each worker
     /// finishes its current item. With a state directory the next start resumes from the last commit; without

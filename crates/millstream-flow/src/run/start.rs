@@ -181,11 +181,7 @@ fn prepare(
     let begun = begun.and_then(|begun| attend(&shared, begun));
     // Forwarders that have started must not continue.
     let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
-    if links.is_some() {
-        // The wait for the other processes is no part of the run.
-        running.started = now_ns();
-    }
-    running.links = links;
+    running.meet(links);
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)

@@ -85,7 +85,7 @@ crash: checked  ## kill processes of journals, queues, flows and services, hundr
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile $(PROFILE) -p millstream-journal --test journal kills_under_load -- --nocapture
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_queue_kills.py tests/process/test_queue_full_disk.py tests/process/test_queue_space.py tests/process/test_queues_in_process.py tests/process/test_flow_kills.py tests/process/test_flow_full_disk.py tests/process/test_outbox_kills.py tests/process/test_outbox_full_disk.py \
 		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py tests/process/test_adapter_kills.py tests/kafka/test_kafka_kills.py tests/postgres/test_write_kills.py tests/postgres/test_changes_kills.py tests/objects/test_object_kills.py tests/process/test_http_kills.py tests/process/test_http_post_kills.py \
-		tests/cluster/test_cluster_kills.py
+		tests/cluster/test_cluster_kills.py tests/cluster/test_cluster_sources.py tests/kafka/test_gathered_topic.py
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
 
 BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,19 @@ class Machine:
     def reset_incoming(self) -> None:
         """Answers each packet of TCP with a reset."""
         self.filter("meta l4proto tcp reject with tcp reset")
+
+    def lose_incoming(self, percent: int) -> None:
+        """Drops so many of each hundred packets that arrive, at random."""
+        self.filter(f"numgen random mod 100 < {percent} counter drop")
+
+    def lost(self) -> int:
+        """How many packets were dropped by :meth:`lose_incoming`."""
+        listing = subprocess.run(
+            self.command(["nft", "list table inet cut"]), capture_output=True, text=True, timeout=60
+        )
+        found = re.search(r"counter packets (\d+)", listing.stdout)
+        assert found is not None, listing.stdout + listing.stderr
+        return int(found[1])
 
     def filter(self, rule: str) -> None:
         self.nft("add table inet cut")

@@ -1,5 +1,6 @@
 """The network between two machines fails: packets are dropped both ways or one way, connections are reset,
-round trips take 200 ms. The run starts again when the network is back; its output is that of one process."""
+some packets are lost, round trips take 200 ms. The run starts again when the network is back; its output is that
+of one process."""
 
 from __future__ import annotations
 
@@ -58,6 +59,25 @@ def test_a_partition_ends_the_run_and_it_starts_again(
     for one in run:
         one.end(0)
     shape.check(out)
+
+
+def test_lost_packets_are_sent_again(machines: tuple[Machine, Machine], tmp_path: Path) -> None:
+    shape = Shape("words", tmp_path, seed=1, count=1000)
+    out = tmp_path / "out" / "out.txt"
+    (tmp_path / "secret").write_text("0123456789abcdef")
+    hosts = ",".join(f"{machine.address}:7700" for machine in machines)
+    options = ["--hosts", hosts, "--secret-file", tmp_path / "secret", "--state", tmp_path / "state"]
+    options += ["--epoch", "50ms", "--sync", "never"]
+    run = []
+    for process, machine in enumerate(machines):
+        machine.lose_incoming(percent=5)
+        program = command(shape.flow, "--process", process, *options)
+        run.append(Supervised(machine.command(program), shape.environment(out, seconds=3.0)))
+    for one in run:
+        text = one.end(0)
+        assert "died" not in text
+    shape.check(out)
+    assert all(machine.lost() > 0 for machine in machines)
 
 
 class Slow:

@@ -1,6 +1,6 @@
 """The network between two machines fails: packets are dropped both ways or one way, connections are reset,
-some packets are lost, round trips take 200 ms. The run starts again when the network is back; its output is that
-of one process."""
+some packets are lost, round trips take 200 ms. The run starts again when the network is back; its output is
+that of one process."""
 
 from __future__ import annotations
 

@@ -42,13 +42,20 @@ def total(out: Path) -> int:
     return sum(file.stat().st_size for file in out.parent.glob(f"{out.stem}*"))
 
 
-def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+def test_another_number_of_processes_is_refused_and_the_advice_helps(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     shape = Shape("words", tmp_path, seed=1, count=200)
-    environment = shape.environment(tmp_path / "out" / "out.txt")
+    out = tmp_path / "out" / "out.txt"
+    environment = shape.environment(out)
     options = ["--state", tmp_path / "state"]
     Supervised(command(shape.flow, "--processes", 2, *options), environment).end(0)
     text = Supervised(command(shape.flow, "--processes", 3, *options), environment).end(1)
     assert "millstream scale" in text
+    # The refused start of the third process has left a directory with nothing in it.
+    assert main(["scale", str(tmp_path / "state"), "--processes", "3"]) == 0, capfd.readouterr()
+    Supervised(command(shape.flow, "--processes", 3, *options), environment).end(0)
+    shape.check(out)
 
 
 def test_a_running_flow_is_not_scaled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

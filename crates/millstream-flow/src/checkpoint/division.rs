@@ -268,7 +268,7 @@ pub(super) fn deal(
 
 /// The file with the number of the last epoch of a process that ended after everything was committed and its sinks were
 /// notified.
-const STOPPED: &str = "stopped";
+pub(super) const STOPPED: &str = "stopped";
 
 /// Records that the process has ended after epoch `epoch` with nothing left to do.
 pub(crate) fn write_stopped(dir: &Path, epoch: u64) -> Result<(), FlowError> {

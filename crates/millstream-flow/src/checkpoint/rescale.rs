@@ -8,11 +8,11 @@
 //! `DIR/scaling/next`; then `DIR/scaling/plan` appears, which is the decision; then directories are renamed (see `switch`),
 //! and a crash in between is completed by the next call. A run refuses to begin while there is a plan.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::directories::{Layout, process_dir, processes_in};
-use super::division::{check_layout, has_stopped, undelivered, write_stopped};
+use super::directories::{Layout, names, process_dir, processes_in};
+use super::division::{STOPPED, check_layout, has_stopped, undelivered, write_stopped};
 use super::moved_sources::{self, Moved};
 use super::opened::Opened;
 use super::record::{Commit, Division, OutputMarks, SourceMark};
@@ -79,7 +79,7 @@ pub fn rescale(
     if let Some(plan) = Plan::of(dir) {
         plan.complete(dir).map_err(|cause| failed(dir, cause))?;
     }
-    let old = open(dir)?;
+    let (old, unused) = open(dir)?;
     let first = &old[0].commit;
     let before = first.division.as_ref();
     let workers = workers.unwrap_or(before.map_or(first.workers.max(1), |before| before.workers));
@@ -92,6 +92,9 @@ pub fn rescale(
         check_delivered(old)?;
     }
     let moved = moved_sources::of(&old_sources(&old), to)?;
+    for own in &unused {
+        std::fs::remove_dir_all(own).map_err(|cause| failed(own, cause))?;
+    }
     let (keys, bytes) = write(dir, &old, &moved, (processes, workers))?;
     let mut done = Rescaled {
         from: old.len(),
@@ -121,8 +124,9 @@ fn old_sources(old: &[Old]) -> Vec<(&Path, &Commit)> {
         .collect()
 }
 
-/// Opens the state directories of all processes, and checks that they are those of one division, stopped at one epoch.
-fn open(dir: &Path) -> Result<Vec<Old>, FlowError> {
+/// Opens the state directories of all processes, and checks that they are those of one division, stopped at one epoch. Returns also
+/// the directories that a start with more processes has made, which was refused.
+fn open(dir: &Path) -> Result<(Vec<Old>, Vec<PathBuf>), FlowError> {
     let refuse = |cause: String| failed(dir, cause);
     let found = processes_in(dir).map_err(|error| failed(dir, error))?;
     let numbers: Vec<Option<usize>> = match (dir.join("epochs").is_dir(), &found[..]) {
@@ -136,12 +140,13 @@ fn open(dir: &Path) -> Result<Vec<Old>, FlowError> {
         }
         (false, found) => found.iter().copied().map(Some).collect(),
     };
-    let mut all = Vec::new();
+    let (mut all, mut empty) = (Vec::<Old>::new(), Vec::new());
     for process in numbers {
         let own = process.map_or_else(|| dir.to_owned(), |process| process_dir(dir, process));
         let opened = Opened::open(&own, true)?;
         let Some(commit) = opened.commit().cloned() else {
-            return Err(failed(&own, "the flow has committed nothing yet"));
+            empty.push((process, own));
+            continue;
         };
         let again = "start the flow once more as before, let it commit, and stop it";
         // A run that was killed may have written more than was committed.
@@ -157,8 +162,26 @@ fn open(dir: &Path) -> Result<Vec<Old>, FlowError> {
             commit,
         });
     }
+    for (process, own) in &empty {
+        if !is_of_refused(*process, own, all.first()) {
+            return Err(failed(own, "the flow has committed nothing yet"));
+        }
+    }
     check_complete(dir, &all)?;
-    Ok(all)
+    Ok((all, empty.into_iter().map(|(_, own)| own).collect()))
+}
+
+/// Whether a directory without a commit is what a start with more processes has left that was refused: the process has no part in the
+/// division, and there is nothing but an empty journal of epochs.
+fn is_of_refused(process: Option<usize>, own: &Path, one: Option<&Old>) -> bool {
+    let division = one.and_then(|one| one.commit.division.as_ref());
+    let more = process
+        .zip(division)
+        .is_some_and(|(process, division)| process >= division.processes);
+    let entries = names(own).unwrap_or_default();
+    more && entries
+        .iter()
+        .all(|name| ["epochs", STOPPED].contains(&name.as_str()))
 }
 
 /// Checks that these are all directories of one division.

@@ -90,15 +90,15 @@ pub static JOURNALS: &[Metric] = &[
         summary: "Another copy of a journal was promoted: nothing is appended here.",
         action: "Let writers use the new leader, and let this copy follow it with `millstream journal rejoin`.",
     }),
-    metric("millstream_journal_cursor_lag_records", Kind::Gauge, CURSOR, "Records that a cursor has not passed", |all, put| {
+    metric("millstream_journal_cursor_lag_records", Kind::Gauge, CURSOR, "Records that a cursor has not passed; the cursor of a service stays where its rebuild begins", |all, put| {
         each_cursor(all, put, false, |cursor| cursor.lag_records as f64);
     }),
-    metric("millstream_journal_cursor_lag_seconds", Kind::Gauge, CURSOR, "Age of the first record that a cursor has not passed", |all, put| {
+    metric("millstream_journal_cursor_lag_seconds", Kind::Gauge, CURSOR, "Age of the first record that a cursor has not passed; the cursor of a service stays where its rebuild begins", |all, put| {
         each_cursor(all, put, false, |cursor| cursor.lag_seconds);
     })
     .alert(Alert {
         name: "MillstreamCursorLags",
-        expr: "millstream_journal_cursor_lag_seconds > 300 and deriv(millstream_journal_cursor_lag_seconds[5m]) > 0.9",
+        expr: "millstream_journal_cursor_lag_seconds{cursor!~'service[.].*'} > 300 and deriv(millstream_journal_cursor_lag_seconds{cursor!~'service[.].*'}[5m]) > 0.9",
         after: "10m",
         severity: "warning",
         summary: "A reader of a journal does not move: its first unread record is older than five minutes.",

@@ -108,7 +108,7 @@ impl<S: Storage> Broker<S> {
             open_items: queue.open_items() as u64,
             oldest_open_ms: oldest_open_ms.map_or(0, |added| now.wall_ms.saturating_sub(added)),
             waiters: queue.waiters.len() as u64,
-            total_items: counters.total_items,
+            total_items: counters.total_items - counters.restored_items,
             expired_items: counters.expired_items,
             discarded_items: counters.discarded,
             failed_items: counters.failed_items,

@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCounters {
     pub(crate) total_items: u64,
+    /// Of these, the items that were there at the start.
+    pub(crate) restored_items: u64,
     pub(crate) expired_items: u64,
     pub(crate) discarded: u64,
     pub(crate) failed_items: u64,

@@ -203,6 +203,7 @@ impl<L: Log> Queue<L> {
             settings,
             counters: QueueCounters {
                 total_items: replay.items,
+                restored_items: replay.items,
                 ..QueueCounters::default()
             },
             waiters: VecDeque::new(),

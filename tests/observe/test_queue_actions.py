@@ -125,7 +125,7 @@ def test_the_page_moves_items(millstream_bin: Path, tab: Tab, tmp_path: Path, op
         tab.page.locator("#actions button", has_text="Reload the configuration").click()
         says(tab, "action-outcome", "the old configuration holds")
         tab.page.set_viewport_size({"width": 360, "height": 700})
-        # The charts follow the width a moment later.
+        # The outcome names a file whose path is long; the charts follow the width a moment later.
         tab.wait("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         tab.page.set_viewport_size({"width": 1280, "height": 900})
         # Without the token there is neither the form nor the button.

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ fn collect(listener: &TcpListener, documents: &Sender<(String, Value)>) {
     }
 }
 
-#[test]
-fn each_epoch_is_a_trace_with_its_parts() {
+/// Starts a collector; returns its address, and what it is sent.
+fn collector() -> (String, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let (sender, documents) = channel();
@@ -56,6 +56,12 @@ fn each_epoch_is_a_trace_with_its_parts() {
     collector
         .spawn(move || collect(&listener, &sender))
         .unwrap();
+    (endpoint, documents)
+}
+
+#[test]
+fn each_epoch_is_a_trace_with_its_parts() {
+    let (endpoint, documents) = collector();
 
     let folder = tempfile::tempdir().unwrap();
     let flow = Flow::new("traced");
@@ -144,13 +150,7 @@ fn attribute<'a>(span: &'a Value, key: &str) -> &'a str {
 
 #[test]
 fn a_call_of_a_service_is_a_trace_with_its_wait() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, documents) = channel();
-    let collector = Builder::new().name("collector".to_owned());
-    collector
-        .spawn(move || collect(&listener, &sender))
-        .unwrap();
+    let (endpoint, documents) = collector();
 
     let folder = tempfile::tempdir().unwrap();
     let open = |name| Journal::open(folder.path().join(name), JournalOptions::default()).unwrap();

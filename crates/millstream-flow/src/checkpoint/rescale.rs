@@ -145,7 +145,7 @@ fn open(dir: &Path) -> Result<(Vec<Old>, Vec<PathBuf>), FlowError> {
         let own = process.map_or_else(|| dir.to_owned(), |process| process_dir(dir, process));
         let opened = Opened::open(&own, true)?;
         let Some(commit) = opened.commit().cloned() else {
-            empty.push((process, own));
+            empty.push((process, own, opened.prepared().is_some()));
             continue;
         };
         let again = "start the flow once more as before, let it commit, and stop it";
@@ -162,13 +162,13 @@ fn open(dir: &Path) -> Result<(Vec<Old>, Vec<PathBuf>), FlowError> {
             commit,
         });
     }
-    for (process, own) in &empty {
-        if !is_of_refused(*process, own, all.first()) {
+    for (process, own, has_prepared) in &empty {
+        if *has_prepared || !is_of_refused(*process, own, all.first()) {
             return Err(failed(own, "the flow has committed nothing yet"));
         }
     }
     check_complete(dir, &all)?;
-    Ok((all, empty.into_iter().map(|(_, own)| own).collect()))
+    Ok((all, empty.into_iter().map(|(_, own, _)| own).collect()))
 }
 
 /// Whether a directory without a commit is what a start with more processes has left that was refused: the process has no part in the
@@ -178,10 +178,12 @@ fn is_of_refused(process: Option<usize>, own: &Path, one: Option<&Old>) -> bool 
     let more = process
         .zip(division)
         .is_some_and(|(process, division)| process >= division.processes);
-    let entries = names(own).unwrap_or_default();
-    more && entries
-        .iter()
-        .all(|name| ["epochs", STOPPED].contains(&name.as_str()))
+    // What cannot be listed is not removed.
+    let is_empty = names(own).is_ok_and(|entries| {
+        let mut entries = entries.iter();
+        entries.all(|name| ["epochs", STOPPED].contains(&name.as_str()))
+    });
+    more && is_empty
 }
 
 /// Checks that these are all directories of one division.

@@ -139,11 +139,9 @@ fn cpu_seconds_of_threads(name: &str) -> std::io::Result<f64> {
         let thread = thread?.path();
         if std::fs::read_to_string(thread.join("comm"))?.trim_end() == name {
             let times = std::fs::read_to_string(thread.join("schedstat"))?;
-            let ns = times
-                .split(' ')
-                .next()
-                .and_then(|ns| ns.parse::<u64>().ok());
-            *found.get_or_insert(0.0) += ns.unwrap_or(0) as f64 / 1e9;
+            let ns = times.split(' ').next().unwrap_or_default();
+            let ns: u64 = ns.parse().map_err(std::io::Error::other)?;
+            *found.get_or_insert(0.0) += ns as f64 / 1e9;
         }
     }
     found.ok_or_else(|| std::io::Error::other(format!("no thread has the name {name}")))

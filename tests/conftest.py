@@ -1,8 +1,9 @@
 """Fixtures that every test may use: the program, a way to run it, a free port."""
 
+import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 import servers
 from cargo_build import BUILD, FOLDER
 from documents import ROOT
+from shared import Shared
 
 if TYPE_CHECKING:
     from broker import Broker
@@ -21,11 +23,33 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # The one process that starts the workers, or runs the tests itself, ends what they share.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.add_cleanup(lambda: end_shared(config))
+
+
+def end_shared(config: pytest.Config) -> None:
+    factory: pytest.TempPathFactory | None = getattr(config, "_tmp_path_factory", None)
+    if factory is not None:
+        Shared.of(factory).end()
+
+
 @pytest.fixture(scope="session")
-def programs() -> Path:
-    """The folder of the programs of `make checked`, which are built here if they are not fresh."""
-    subprocess.run([*BUILD, "--quiet", "--bins"], cwd=ROOT, check=True)
-    return FOLDER
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """What all processes of this run share."""
+    return Shared.of(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def programs(shared: Shared) -> Path:
+    """The folder of the Rust programs, which are built here if they are not fresh."""
+
+    def build(_: Path) -> Path:
+        subprocess.run([*BUILD, "--quiet", "--bins"], cwd=ROOT, check=True)
+        return FOLDER
+
+    return shared.once("programs", build)
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +65,14 @@ def millstream_bench(programs: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def rust_examples(programs: Path) -> Path:
+def rust_examples(shared: Shared) -> Path:
     """The folder of the compiled Rust examples."""
-    subprocess.run([*BUILD, "--quiet", "--examples"], cwd=ROOT, check=True)
-    return programs / "examples"
+
+    def build(_: Path) -> Path:
+        subprocess.run([*BUILD, "--quiet", "--examples"], cwd=ROOT, check=True)
+        return FOLDER / "examples"
+
+    return shared.once("examples", build)
 
 
 @pytest.fixture(scope="session")
@@ -68,59 +96,49 @@ def free_port() -> Callable[[], int]:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Broker]":
+def broker(shared: Shared) -> "Broker":
     """A running Kafka broker of the newest version, which no test may stop."""
     from broker import Broker
 
-    started = Broker(tmp_path_factory.mktemp("kafka")).start()
-    yield started
-    started.kill()
+    return shared.once("kafka", lambda folder: Broker(folder / "broker").start().keep(shared.end_with_run))
 
 
 @pytest.fixture(scope="session")
-def postgres() -> "Iterator[Server]":
+def postgres(shared: Shared) -> "Server":
     """A PostgreSQL server that no test kills."""
     from postgres_server import Server
 
-    server = Server()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
+    return shared.once("postgres", lambda _: Server().keep(shared.end_with_run))
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[S3Server]":
+def s3(shared: Shared) -> "S3Server":
     """An S3 server that no test kills."""
-    from s3_server import s3_server
+    from s3_server import S3Server, command
 
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
+    return S3Server(shared.once("s3", lambda folder: kept(shared, command(), folder)))
 
 
 @pytest.fixture(scope="session")
-def nats_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def nats_port(shared: Shared) -> int:
     """The port of a NATS server with JetStream."""
-    import servers
-
-    with servers.nats(tmp_path_factory.mktemp("nats")) as port:
-        yield port
+    return shared.once("nats", lambda folder: kept(shared, servers.nats(folder), folder))
 
 
 @pytest.fixture(scope="session")
-def mosquitto_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def mosquitto_port(shared: Shared) -> int:
     """The port of an MQTT broker."""
-    import servers
-
-    with servers.mosquitto(tmp_path_factory.mktemp("mosquitto")) as port:
-        yield port
+    return shared.once("mosquitto", lambda folder: kept(shared, servers.mosquitto(), folder))
 
 
 @pytest.fixture(scope="session")
-def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def redis_port(shared: Shared) -> int:
     """The port of a Redis server."""
-    import servers
+    return shared.once("redis", lambda folder: kept(shared, servers.redis(), folder))
 
-    with servers.redis(tmp_path_factory.mktemp("redis")) as port:
-        yield port
+
+def kept(shared: Shared, command: list[str], folder: Path) -> int:
+    """Starts a server that all processes share; returns its port."""
+    process, port = servers.start(command, folder)
+    shared.end_with_run(process.pid)
+    return port

@@ -10,6 +10,7 @@ compares the expectations with the table in ``docs/guide/connectors.md``.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -86,6 +87,8 @@ class Connector:
 
     def __init__(self, folder: Path, servers: Callable[[str], Any]) -> None:
         self.folder = folder
+        # Other processes use the servers, too, and their folders have equal names.
+        self.name = re.sub(r"\W+", "-", f"{folder.name}-{os.getpid()}")
         self.out, self.there, self.errors = folder / "out", folder / "there", folder / "errors"
         self.state: str | None = None
         self.link: Link | None = None

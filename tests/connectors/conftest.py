@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conformance import Connector, Continues, Missing
+from s3_server import S3Server, s3_server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,3 +38,10 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connec
     if made.process is not None:
         made.kill()
     made.close()
+
+
+@pytest.fixture(scope="session")
+def own_s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server of this process: its check of keys is switched while tests run."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server

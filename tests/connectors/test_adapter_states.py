@@ -59,7 +59,7 @@ class Example(SourceConnector):
     @property
     def stream(self) -> str:
         """A name of this test."""
-        return "".join(letter for letter in self.folder.name if letter.isalnum())
+        return self.name.replace("-", "")
 
 
 class RedisStreams(Example):

@@ -17,7 +17,7 @@ from conformance import (
     test_it_is_killed,
     test_it_recovers,
 )
-from tcp_link import Link
+from proxy import BrokerLink
 
 __all__ = ["test_ctrl_c_ends_it", "test_it_is_killed", "test_it_recovers"]
 
@@ -29,9 +29,8 @@ class KafkaTopic(Connector):
 
     def prepare(self, servers: Callable[[str], Any]) -> None:
         self.broker: Broker = servers("broker")
-        self.thing = self.broker.create(self.folder.name.replace("[", "-").replace("]", ""))
-        outer, inner = self.broker.ports_of_proxy
-        self.link = Link(inner, outer)
+        self.thing = self.broker.create(self.name)
+        self.link = BrokerLink(self.broker)
         self.judging = Judge(self.broker, self.thing)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class InStore(Connector):
     """What the sink and the source have in common: a bucket of a server, with a link between."""
 
     def prepare(self, servers: Callable[[str], Any]) -> None:
-        server: S3Server = servers("s3")
+        server: S3Server = servers("own_s3")
         self.bucket: Bucket = server.create_bucket()
         self.thing = self.bucket.name
         self.link = Link(server.port)

@@ -71,7 +71,7 @@ class UserSink(SinkConnector):
     def prepare(self, servers: Callable[[str], Any]) -> None:
         port = servers("redis_port")
         self.client = redis.Redis(port=port, decode_responses=True)
-        self.thing = self.folder.name
+        self.thing = self.name
         self.link = Link(port)
 
     def flow(self) -> str:

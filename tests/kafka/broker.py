@@ -17,7 +17,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,13 @@ class Broker:
         log = (self.folder / "broker.log").read_text(errors="replace")
         self.kill()
         raise AssertionError(f"the broker {self.version} did not become ready:\n{log[-4000:]}")
+
+    def keep(self, end_with_run: Callable[[int], None]) -> "Broker":
+        """Leaves its process to the run of tests; it is not this object's any more."""
+        assert self.process is not None
+        end_with_run(self.process.pid)
+        self.process = None
+        return self
 
     def stop(self) -> None:
         """Ends it in an orderly way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import boto3
 from botocore.config import Config
 from servers import server
 
-__all__ = ["Bucket", "S3Server", "s3_server"]
+__all__ = ["Bucket", "S3Server", "command", "s3_server"]
 
 REGION = "us-east-1"
 NUMBERS = itertools.count(1)
@@ -69,7 +70,7 @@ class S3Server:
         }
 
     def create_bucket(self) -> Bucket:
-        name = f"bucket-{next(NUMBERS)}"
+        name = f"bucket-{os.getpid()}-{next(NUMBERS)}"
         self.client("s3").create_bucket(Bucket=name)
         return Bucket(self, name)
 
@@ -94,11 +95,15 @@ class Bucket:
         return content
 
 
+def command() -> list[str]:
+    """How a server is started; ``{port}`` is its port."""
+    environment = "import os; os.environ['INITIAL_NO_AUTH_ACTION_COUNT'] = '1e9'; "
+    main = "import sys; from moto.server import main; main(sys.argv[1:])"
+    return [sys.executable, "-c", environment + main, "-H", "127.0.0.1", "-p", "{port}"]
+
+
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """Runs a server."""
-    environment = "import os; os.environ['INITIAL_NO_AUTH_ACTION_COUNT'] = '1e9'; "
-    main = "import sys; from moto.server import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", environment + main, "-H", "127.0.0.1", "-p", "{port}"]
-    with server(command, folder) as port:
+    with server(command(), folder) as port:
         yield S3Server(port)

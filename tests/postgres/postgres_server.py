@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ PATIENCE = 60.0
 PASSWORD = "secret"
 SETTINGS = {
     "wal_level": "logical",
-    "max_replication_slots": "40",
-    "max_wal_senders": "40",
-    "max_connections": "60",
+    "max_replication_slots": "100",
+    "max_wal_senders": "100",
+    "max_connections": "200",
     "shared_buffers": "32MB",
     # The processes are killed, and the machine is not: what they wrote is there without a sync.
     "fsync": "off",
@@ -71,6 +72,7 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
         self.databases = itertools.count()
+        self.ends_with: Callable[[], None] | None = end_with_parent
         user = account()
         self.rights: dict[str, Any] = {}
         if user is not None:
@@ -101,7 +103,7 @@ class Server:
                     stdout=log,
                     stderr=log,
                     cwd=self.folder,
-                    preexec_fn=end_with_parent,
+                    preexec_fn=self.ends_with,
                     **self.rights,
                 )
             while self.process.poll() is None and time.monotonic() < until:
@@ -111,6 +113,15 @@ class Server:
             # Processes of a killed server are not gone yet, or another process has taken the port.
             time.sleep(0.1)
         raise AssertionError(f"the server does not start:\n{self.log.read_text()[-3000:]}")
+
+    def keep(self, end_with_run: Callable[[int, signal.Signals, Path], None]) -> Server:
+        """Starts it for the run of tests; its process is not this object's any more."""
+        self.ends_with = None
+        self.start()
+        assert self.process is not None
+        end_with_run(self.process.pid, signal.SIGQUIT, self.folder)
+        self.process = None
+        return self
 
     def answers(self) -> bool:
         try:

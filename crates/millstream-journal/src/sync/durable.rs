@@ -85,9 +85,13 @@ impl<S: Storage> Durable<S> {
         })
     }
 
-    /// Wait until all records before `next` are durable, and sync if no other thread does.
+    /// Wait until all records before `next` are durable, and sync if no other thread does. A cut may remove the last of them meanwhile: then
+    /// until those that are left are durable.
     pub fn wait(&self, next: u64) -> Result<()> {
-        self.wait_until(|control| control.durable() >= next)
+        self.wait_until(|control| {
+            let durable = control.durable();
+            durable >= next || self.core.published().is_ok_and(|end| durable >= end)
+        })
     }
 
     fn wait_until(&self, done: impl Fn(&Control<S::Region>) -> bool) -> Result<()> {

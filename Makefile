@@ -1,10 +1,12 @@
-# The verbs of the project; CI runs exactly these. A machine needs Rust, Python 3.10+ and a C compiler;
-# the rest is installed into .venv the first time, and again when requirements-dev.txt changes.
+# The verbs of the project; CI runs exactly these. A machine needs Rust, Python 3.10+ and a C compiler. What else the machine lacks is
+# installed by tests/setup; Python's packages go into .venv the first time, and again when the lists of them change.
 
-PYTHON ?= python3
+export PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+# What builds the package is there; and all of requirements-dev.txt.
+BUILDER := $(VENV)/.builder
+READY   := $(VENV)/.ready
 PYSRC  := $(wildcard python tests examples crates/millstream-bench/python)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -18,10 +20,13 @@ SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
+# Debian keeps mkfs and other programs that tests run where not every user's PATH leads.
+export PATH := $(PATH):/usr/sbin:/sbin
 
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UNPUBLISHED := millstream-bench millstream-python millstream-sim
 .DEFAULT_GOAL := help
-.PHONY: help build program package demo checked test lint api crash sim fuzz miri bench wheel crates docs clean
+.PHONY: help build program package demo setup machine checked test lint api crash sim fuzz miri bench wheel crates docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,18 +36,25 @@ build: program package  ## build the Rust program and the Python package
 program:
 	cargo build --release -p millstream-cli
 
-package: $(READY)
+package: $(BUILDER)
 	$(BIN)/maturin develop --release
 
 # The Python package has the whole program in it: the engine is compiled once.
 demo: package  ## run Market Spread, from generator to report
 	$(BIN)/millstream demo
 
+setup: machine $(READY)  ## install what tests need: packages of Debian or Ubuntu and of Python, and Kafka
+	$(BIN)/python tests/kafka/broker.py
+
+# Before .venv: one line says at the start all that is missing.
+machine:
+	tests/setup
+
 # What tests run, all of one profile: program, benchmarks, package and examples share each crate with the tests of Rust. Cargo compiles a
 # crate again for other features of it or of what it needs, so all select the same crates and features. The package in .venv is then this
 # one; `make package` puts the release back.
 TOGETHER := $(shell cat tests/built_together.txt)
-checked: $(READY)
+checked: setup
 	cargo build --profile $(PROFILE) $(TOGETHER) --bins
 	$(BIN)/maturin develop --profile $(PROFILE) --features kafka
 
@@ -89,7 +101,7 @@ crash: checked  ## kill processes of journals, queues, flows and services, hundr
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
 
 BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench
-bench: package  ## measure this machine
+bench: $(READY) package  ## measure this machine
 	cargo build --release -p millstream-bench
 	$(BENCH) market-spread
 	$(BENCH) journal
@@ -108,7 +120,7 @@ fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
 miri:  ## run the frame code under Miri; needs rustup +nightly component add miri rust-src
 	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
 
-wheel: $(READY)  ## build a wheel into dist/
+wheel: $(BUILDER)  ## build a wheel into dist/
 	$(BIN)/maturin build --release --features kafka-vendored --out dist
 	ls -lh dist
 
@@ -126,8 +138,13 @@ clean:  ## remove everything that was built
 	cargo clean
 	rm -rf $(VENV) dist python/millstream/*.so
 
-$(READY): requirements-dev.txt
+$(BUILDER): requirements.txt
+	tests/setup demo
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
-	test ! -e /usr/include/libmemcached/memcached.h || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'pylibmc~=1.6'
+	$(INSTALL) -r $<
+	touch $@
+
+$(READY): requirements-dev.txt $(BUILDER)
+	tests/setup lint
+	$(INSTALL) -r $<
 	touch $@

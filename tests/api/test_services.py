@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Protocol
 
 import millstream as ms
+import msgspec
 import pytest
 from millstream import _millstream
 from millstream.service import Clock, Recorder, aliases, char, check, every, timestamp, u32
@@ -311,7 +312,6 @@ def test_a_folder_is_compared_and_rewritten(tmp_path: Path) -> None:
 
 
 def test_msgspec_structs_are_arguments(tmp_path: Path) -> None:
-    msgspec = pytest.importorskip("msgspec")
     fill = msgspec.defstruct(
         "Fill", [("id", str), ("price", float, 1.5)], kw_only=True, namespace={"__module__": __name__}
     )

@@ -1,6 +1,7 @@
 """A Kafka broker for tests: one node, which is its own controller, on free ports.
 
-Apache Kafka comes from Maven Central and is kept in `~/.cache/millstream-tests`. Its listeners:
+Apache Kafka comes from Maven Central and is kept in `~/.cache/millstream-tests`. This module,
+run as a program, fetches it. The listeners of a broker:
 
 | listener | what |
 |---|---|
@@ -261,3 +262,8 @@ class _Quiet:
 
 
 QUIET = _Quiet()
+
+
+if __name__ == "__main__":
+    for each in VERSIONS:
+        install(each)

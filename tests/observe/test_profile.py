@@ -78,7 +78,6 @@ def test_a_profile_that_cannot_be_written_is_an_error_before_the_flow_runs(tmp_p
 
 
 def test_a_report_is_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     flow = ms.Flow("drawn")
     flow.source("in", ms.testing.items(range(100))).map(str, name="text").sink("out", ms.testing.discard())
     figure = ms.run(flow).plot()

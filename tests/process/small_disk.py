@@ -1,6 +1,6 @@
 """Small file systems for tests, on tmpfs or on a loop device.
 
-They need root and the programs that `.ci/run` installs.
+They need root and the programs that `tests/setup` installs.
 
 XFS and btrfs have a least size that is far above what a test wants to fill: there a file takes the rest.
 """

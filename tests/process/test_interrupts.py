@@ -121,7 +121,6 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
 
 
 def test_ipython_raises_behind_the_flow(tmp_path: Path) -> None:
-    pytest.importorskip("IPython", reason="requirements-dev.txt has it")
     cells = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()

@@ -6,9 +6,7 @@ from queue import Empty
 from typing import Any
 
 import pytest
-
-pytest.importorskip("ipykernel", reason="requirements-dev.txt has it")
-manager = pytest.importorskip("jupyter_client.manager", reason="requirements-dev.txt has it")
+from jupyter_client import manager
 
 PATIENCE = 60.0
 SLOW = """

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import memcache
+import pylibmc
 import pymemcache
 import pytest
 from queue_server import Serve
@@ -95,7 +96,6 @@ def test_python_memcached(serve: Serve) -> None:
 
 
 def test_pylibmc(serve: Serve) -> None:
-    pylibmc = pytest.importorskip("pylibmc", reason="no wheel for this Python")
     port = serve().port
 
     def connect() -> Any:
@@ -113,7 +113,7 @@ def test_pylibmc(serve: Serve) -> None:
 
 
 def tool(name: str, package: str) -> str:
-    """Where a program is. `.ci/run` installs what a Debian machine lacks."""
+    """Where a program is. `tests/setup` installs what a Debian machine lacks."""
     path = shutil.which(name)
     assert path, f"{name} is missing: apt-get install {package}"
     return path

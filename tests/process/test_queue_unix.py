@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import memcache
+import pylibmc
 import pymemcache
 import pytest
 from queue_server import Serve
@@ -43,7 +44,6 @@ def with_python_memcached(path: Path) -> Any:
 
 
 def with_pylibmc(path: Path) -> Any:
-    pylibmc = pytest.importorskip("pylibmc", reason="no wheel for this Python")
     return pylibmc.Client([str(path)], behaviors={"receive_timeout": 10_000_000})
 
 

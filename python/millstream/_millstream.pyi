@@ -587,7 +587,6 @@ class Service:
         until: int | None,
         stopper: Stopper,
         skip_pruned: bool,
-        old_timers: Sequence[str] | None,
         followers: int,
         meter: Meter | None,
         cores: Sequence[int],

@@ -192,12 +192,6 @@ def past(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--skip-pruned", action="store_true", help="do without input records that were pruned and are needed"
     )
-    to.add_argument(
-        "--old-timers",
-        type=lambda text: text.split(","),
-        metavar="A,B",
-        help="the timers that an earlier version has recorded by number, in alphabetical order",
-    )
 
 
 def count(text: str) -> int:
@@ -247,7 +241,6 @@ def run_verb(options: Any) -> int:
         drain=options.drain,
         until=options.until,
         skip_pruned=options.skip_pruned,
-        old_timers=options.old_timers,
         sync=options.sync,
         wait_follower=options.wait_follower,
         wait_for_inputs=options.wait_for_inputs,

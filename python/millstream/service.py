@@ -321,7 +321,6 @@ def serve(
     drain: bool = False,
     until: int | None = None,
     skip_pruned: bool = False,
-    old_timers: Sequence[str] | None = None,
     sync: Sync = "never",
     wait_follower: int = 0,
     hooks: Hooks | None = None,
@@ -353,8 +352,6 @@ def serve(
         until: the number of calls after which the service ends.
         skip_pruned: whether the service starts without input records that it needs and that were pruned.
             Its state is then that of the remaining records.
-        old_timers: the timers that an earlier version recorded by number, in alphabetical order; only for
-            the first start of this version, if the timers have changed.
         sync: when outputs survive a loss of power, as for :func:`publisher`. With ``"always"`` the
             component is called only when its input and the entry of the schedule survive one too: no output
             outlives its cause.
@@ -437,7 +434,6 @@ def serve(
             until=until,
             stopper=stopper,
             skip_pruned=skip_pruned,
-            old_timers=old_timers,
             followers=followers,
             hooks=hooks,
         )
@@ -583,7 +579,6 @@ def run_native(
     until: int | None,
     stopper: _millstream.Stopper | None = None,
     skip_pruned: bool = False,
-    old_timers: Sequence[str] | None = None,
     followers: int = 0,
     hooks: Hooks | None = None,
 ) -> Report:
@@ -601,7 +596,6 @@ def run_native(
         until=until,
         stopper=stopper or _millstream.Stopper(),
         skip_pruned=skip_pruned,
-        old_timers=None if old_timers is None else list(old_timers),
         followers=followers,
         meter=hooks.meter if hooks else None,
         cores=hooks.cores if hooks else (),

@@ -91,8 +91,8 @@ def counted(out: Path) -> list[int]:
 
 
 def unpacked(tmp_path: Path, name: str) -> Path:
-    """A folder of an earlier version, in another place than it was made in."""
-    with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
+    """A folder of the fixtures, in another place than it was made in."""
+    with tarfile.open(FIXTURES / "services.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / name
 
@@ -163,46 +163,42 @@ def test_history_finds_journals_by_their_identity(tmp_path: Path, monkeypatch: p
     assert "far, record 1" in done.stdout, done.stderr
 
 
-# Journals of an earlier version.
+# The fixtures, in another place than they were made in.
 
 
-def test_an_older_service_goes_on_under_another_path(tmp_path: Path) -> None:
-    old = unpacked(tmp_path, "single")
-    with ms.Journal(old / "dead", "r") as dead:
+def test_a_recorded_service_goes_on_under_another_path(tmp_path: Path) -> None:
+    kept = unpacked(tmp_path, "single")
+    with ms.Journal(kept / "dead", "r") as dead:
         letters = len(dead)
-    before = texts(old / "out")
-    drain(desk.Ledger, old / "in", old / "out", dead_letters=old / "dead")
-    assert texts(old / "out") == before
-    book(old / "in", 4, 5)
-    moved = old.rename(tmp_path / "moved")
+    before = texts(kept / "out")
+    drain(desk.Ledger, kept / "in", kept / "out", dead_letters=kept / "dead")
+    assert texts(kept / "out") == before
+    book(kept / "in", 4, 5)
+    moved = kept.rename(tmp_path / "moved")
     drain(desk.Ledger, moved / "in", moved / "out", dead_letters=moved / "dead")
     assert texts(moved / "out") == replay(desk.Ledger, moved / "in", on_error="skip")
     with ms.Journal(moved / "dead", "r") as dead:
         assert len(dead) == letters
 
 
-def test_an_older_snapshot_is_taken_back_under_another_path(tmp_path: Path) -> None:
-    old = unpacked(tmp_path, "snapshot")
-    report = drain(desk.Ledger, old / "in", old / "out", rebuild="snapshot")
-    # From the snapshot after 14 calls.
-    assert report.calls == 6
-    book(old / "in", 4, 5)
-    moved = old.rename(tmp_path / "moved")
+def test_a_recorded_snapshot_is_restored_under_another_path(tmp_path: Path) -> None:
+    kept = unpacked(tmp_path, "snapshot")
+    report = drain(desk.Ledger, kept / "in", kept / "out", rebuild="snapshot")
+    # From the snapshot after 17 calls, which was made at the end.
+    assert report.calls == 3
+    book(kept / "in", 4, 5)
+    moved = kept.rename(tmp_path / "moved")
     drain(desk.Ledger, moved / "in", moved / "out", rebuild="snapshot")
     assert texts(moved / "out") == replay(desk.Ledger, moved / "in")
 
 
-def test_older_timers_are_known_by_their_number_while_they_are_the_same(tmp_path: Path) -> None:
-    old = unpacked(tmp_path, "timers")
-    before = calls(old / "out")
-    # Another timer, whose name comes first, would be called in place of those that were recorded.
-    for changed in (desk.More, desk.Fewer):
-        with pytest.raises(ms.ServiceError, match="recorded timers by number, 0 to 1"):
-            drain(changed, old / "in", old / "out")
-    drain(desk.Timed, old / "in", old / "out")
-    assert calls(old / "out")[: len(before)] == before
-    # From now on they have names.
-    moved = old.rename(tmp_path / "moved")
+def test_recorded_timers_are_known_by_their_names(tmp_path: Path) -> None:
+    kept = unpacked(tmp_path, "timers")
+    before = calls(kept / "out")
+    drain(desk.Timed, kept / "in", kept / "out")
+    assert calls(kept / "out")[: len(before)] == before
+    moved = kept.rename(tmp_path / "moved")
+    # The name of another timer comes first in the alphabet.
     run_for("More", [moved / "in"], moved / "out")
     assert calls(moved / "out")[: len(before)] == before
     after = ticks_of(moved / "out")
@@ -210,24 +206,16 @@ def test_older_timers_are_known_by_their_number_while_they_are_the_same(tmp_path
     assert int(after[-1]["beats"]) + int(after[-1]["tocks"]) - alarms * 999_999 == len(after)
 
 
-def test_older_timers_that_have_changed_can_be_named(tmp_path: Path) -> None:
-    old = unpacked(tmp_path, "timers")
-    before = calls(old / "out")
-    run_for("More", [old / "in"], old / "out", "--old-timers", "beat,tock")
-    assert calls(old / "out")[: len(before)] == before
-    run_for("More", [old / "in"], old / "out")
-
-
-def test_an_older_service_of_several_inputs_goes_on_under_another_path(tmp_path: Path) -> None:
-    old = unpacked(tmp_path, "several")
-    before = texts(old / "out")
+def test_a_recorded_service_of_several_inputs_goes_on_under_another_path(tmp_path: Path) -> None:
+    kept = unpacked(tmp_path, "several")
+    before = texts(kept / "out")
     for turn in range(3):
-        drain(desk.Ledger, [old / "b", old / "a"], old / "out")
-        book(old / "a", turn, 1)
-        book(old / "b", turn, 2)
-        old = old.rename(tmp_path / f"moved-{turn}")
-    drain(desk.Ledger, [old / "a", old / "b"], old / "out")
-    after = texts(old / "out")
+        drain(desk.Ledger, [kept / "b", kept / "a"], kept / "out")
+        book(kept / "a", turn, 1)
+        book(kept / "b", turn, 2)
+        kept = kept.rename(tmp_path / f"moved-{turn}")
+    drain(desk.Ledger, [kept / "a", kept / "b"], kept / "out")
+    after = texts(kept / "out")
     assert after[: len(before)] == before
     # Of 72 + 12 entries each fifth is quiet.
     assert len(after) == 84 - 16

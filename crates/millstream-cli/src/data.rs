@@ -19,7 +19,7 @@ use millstream_flow::framing::{Framing, encode};
 use crate::market_spread::generate::{
     RUNNING_MESSAGES, SYMBOLS, initial_quotes, running_orders, running_quotes,
 };
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// What to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

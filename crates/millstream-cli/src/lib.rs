@@ -26,7 +26,6 @@ pub mod program;
 mod progress;
 pub mod python;
 mod queue;
-pub mod random;
 mod receive;
 pub mod report;
 mod run;

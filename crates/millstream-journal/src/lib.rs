@@ -46,6 +46,8 @@ pub mod planted;
 #[cfg(not(feature = "simulation"))]
 mod planted;
 mod process;
+#[doc(hidden)]
+pub mod random;
 mod read;
 mod recover;
 mod retain;

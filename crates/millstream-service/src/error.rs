@@ -84,17 +84,6 @@ pub enum ServiceError {
         /// The other one.
         second: String,
     },
-    /// A record of an earlier version names an input by a path that does not exist.
-    #[error(
-        "the recorded input {journal} may be any of {inputs}: an earlier version recorded paths only; start the service once with the \
-         inputs and from the directory that it had, then change them"
-    )]
-    Ambiguous {
-        /// The path that was recorded.
-        journal: String,
-        /// The inputs that it may be.
-        inputs: String,
-    },
     /// The last input with effects was removed from the service, and it is not known whether all of its effects are recorded.
     #[error(
         "{output}: its last record is an effect of record {sequence} of {journal}, which is no input any more and may have further \
@@ -107,19 +96,6 @@ pub enum ServiceError {
         journal: String,
         /// The record.
         sequence: u64,
-    },
-    /// An earlier version counted the timers, and they are not the same now.
-    #[error(
-        "{schedule}: an earlier version recorded timers by number, {recorded}, and the component has {now}; start the service once with \
-         the timers that it had, then change them, or name those in alphabetical order with old_timers (--old-timers)"
-    )]
-    OldTimers {
-        /// The schedule.
-        schedule: String,
-        /// What is known about them.
-        recorded: String,
-        /// The timers of the component.
-        now: String,
     },
     /// A journal that a record names is not found.
     #[error(

@@ -30,9 +30,6 @@ pub struct Settings {
     /// Whether to skip records that were pruned before they were taken, or that a rebuild of the state needs. The service starts with the oldest
     /// existing records, and its state reflects only these.
     pub skip_pruned: bool,
-    /// The timers that an earlier version has recorded by number, in alphabetical order for a component in Python, else in the order in which they
-    /// were added: for the first start of this version, if the timers have changed.
-    pub old_timers: Option<Vec<String>>,
     /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256 inputs ahead of them, and
     /// takes none after a start, and none after it has slept, before they have all outputs. It waits for them without a limit.
     pub followers: usize,
@@ -45,7 +42,6 @@ impl Default for Settings {
             on_error: OnError::Fail,
             rebuild: true,
             skip_pruned: false,
-            old_timers: None,
             followers: 0,
         }
     }

@@ -13,5 +13,4 @@
 pub mod cluster;
 pub mod crash;
 pub mod queues;
-pub mod random;
 pub mod report;

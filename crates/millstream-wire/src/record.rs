@@ -50,7 +50,7 @@ pub struct InputName {
     /// The path under which it was opened: a hint for people.
     pub path: String,
     /// The lineage of its identity, which it shares with its copies under any path and on any machine.
-    pub identity: Option<u128>,
+    pub identity: u128,
 }
 
 /// The method of a call.
@@ -70,19 +70,19 @@ pub struct Head {
 pub enum Note {
     /// The schema of calls that follow: `[0, "schema", schema]`.
     Schema(Schema),
-    /// An input in the lineage of calls that follow: `[0, "input", number, path, identity]`. Without identity (`[0, "input", number,
-    /// path]`) it is of an earlier version, or of a journal that was empty.
+    /// An input in the lineage of calls that follow: `[0, "input", number, path, identity]`.
     Input {
         /// Its number in a [`Lineage`].
         number: u32,
         /// Its journal.
         input: InputName,
     },
-    /// A record that a component could not take, set aside: `[0, "dead", path, sequence, error, body, identity, service]`. An earlier
-    /// version wrote it without the last two.
+    /// A record that a component could not take, set aside: `[0, "dead", path, sequence, error, body, identity, service]`.
     Dead {
-        /// The journal that holds it.
-        input: InputName,
+        /// The path of the journal that holds it: a hint for people.
+        path: String,
+        /// The identity of that journal. `None` for a tick of a timer of a service without output, which no journal records.
+        identity: Option<u128>,
         /// The identity of the service's output journal, if it has one.
         service: Option<u128>,
         /// Its sequence number there.
@@ -155,33 +155,50 @@ impl Take {
 }
 
 impl InputName {
-    /// Writes an identity: 16 bytes, the most significant one first; nil when there is none.
+    /// Writes the path and the identity.
     ///
     /// # Errors
     /// No space.
-    pub fn pack_identity(identity: Option<u128>, out: &mut Packer<'_>) -> Result<()> {
-        match identity {
-            Some(identity) => out.bytes(&identity.to_be_bytes()),
-            None => out.nil(),
-        }
+    pub fn pack(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.str(&self.path)?;
+        out.bytes(&self.identity.to_be_bytes())
     }
 
-    /// Reads an identity.
+    /// Reads a path and an identity.
     ///
     /// # Errors
-    /// There are not 16 bytes.
-    pub fn unpack_identity(values: &mut Unpacker<'_>) -> Result<Option<u128>> {
-        if values.take_nil()? {
-            return Ok(None);
-        }
-        let bytes = values.bytes()?;
-        let identity = <[u8; 16]>::try_from(bytes).map_err(|_| {
-            values.misfit(Misfit::Length {
-                expected: 16,
-                found: bytes.len(),
-            })
-        })?;
-        Ok(Some(u128::from_be_bytes(identity)))
+    /// There is no text, or there are not 16 bytes after it.
+    pub fn unpack(values: &mut Unpacker<'_>) -> Result<Self> {
+        Ok(Self {
+            path: values.str()?.to_owned(),
+            identity: unpack_identity(values)?,
+        })
+    }
+}
+
+/// Reads an identity: 16 bytes, the most significant one first.
+fn unpack_identity(values: &mut Unpacker<'_>) -> Result<u128> {
+    let bytes = values.bytes()?;
+    let identity = <[u8; 16]>::try_from(bytes).map_err(|_| {
+        values.misfit(Misfit::Length {
+            expected: 16,
+            found: bytes.len(),
+        })
+    })?;
+    Ok(u128::from_be_bytes(identity))
+}
+
+fn pack_optional_identity(identity: Option<u128>, out: &mut Packer<'_>) -> Result<()> {
+    match identity {
+        Some(identity) => out.bytes(&identity.to_be_bytes()),
+        None => out.nil(),
+    }
+}
+
+fn unpack_optional_identity(values: &mut Unpacker<'_>) -> Result<Option<u128>> {
+    match values.take_nil()? {
+        true => Ok(None),
+        false => unpack_identity(values).map(Some),
     }
 }
 
@@ -266,18 +283,15 @@ impl Note {
                     schema.pack(out)
                 }
                 Self::Input { number, input } => {
-                    out.array(4 + usize::from(input.identity.is_some()))?;
+                    out.array(5)?;
                     out.uint(0)?;
                     out.str("input")?;
                     out.uint((*number).into())?;
-                    out.str(&input.path)?;
-                    match input.identity {
-                        Some(identity) => out.bytes(&identity.to_be_bytes()),
-                        None => Ok(()),
-                    }
+                    input.pack(out)
                 }
                 Self::Dead {
-                    input,
+                    path,
+                    identity,
                     service,
                     sequence,
                     error,
@@ -286,12 +300,12 @@ impl Note {
                     out.array(8)?;
                     out.uint(0)?;
                     out.str("dead")?;
-                    out.str(&input.path)?;
+                    out.str(path)?;
                     out.uint(*sequence)?;
                     out.str(error)?;
                     out.bytes(body)?;
-                    InputName::pack_identity(input.identity, out)?;
-                    InputName::pack_identity(*service, out)
+                    pack_optional_identity(*identity, out)?;
+                    pack_optional_identity(*service, out)
                 }
             }
         })
@@ -307,36 +321,18 @@ impl Note {
         values.uint()?;
         let note = match (values.str()?, len) {
             ("schema", 3) => Self::Schema(Schema::unpack(values)?),
-            ("input", 4 | 5) => Self::Input {
+            ("input", 5) => Self::Input {
                 number: values.narrow_int("u32")?,
-                input: InputName {
-                    path: values.str()?.to_owned(),
-                    identity: match len {
-                        4 => None,
-                        _ => InputName::unpack_identity(values)?,
-                    },
-                },
+                input: InputName::unpack(values)?,
             },
-            ("dead", 6 | 8) => {
-                let path = values.str()?.to_owned();
-                let sequence = values.uint()?;
-                let error = values.str()?.to_owned();
-                let body = values.bytes()?.to_owned();
-                let (identity, service) = match len {
-                    6 => (None, None),
-                    _ => (
-                        InputName::unpack_identity(values)?,
-                        InputName::unpack_identity(values)?,
-                    ),
-                };
-                Self::Dead {
-                    input: InputName { path, identity },
-                    service,
-                    sequence,
-                    error,
-                    body,
-                }
-            }
+            ("dead", 8) => Self::Dead {
+                path: values.str()?.to_owned(),
+                sequence: values.uint()?,
+                error: values.str()?.to_owned(),
+                body: values.bytes()?.to_owned(),
+                identity: unpack_optional_identity(values)?,
+                service: unpack_optional_identity(values)?,
+            },
             (kind, _) => {
                 let found = format!("{kind:?} of {len} values");
                 let expected = "a note that this version knows";

@@ -80,14 +80,11 @@ impl ServiceRecord {
                 write!(out, "# input {number}: {}", input.path)
             }
             ServiceRecord::Note(Note::Dead {
-                input,
+                path,
                 sequence,
                 error,
                 ..
-            }) => {
-                let journal = &input.path;
-                write!(out, "# dead letter: {journal}, record {sequence}: {error}")
-            }
+            }) => write!(out, "# dead letter: {path}, record {sequence}: {error}"),
             ServiceRecord::Note(_) => write!(out, "# a note"),
         };
     }
@@ -133,17 +130,17 @@ impl Serialize for ServiceRecord {
                 map.serialize_entry("note", "input")?;
                 map.serialize_entry("number", number)?;
                 map.serialize_entry("journal", &input.path)?;
-                map.serialize_entry("identity", &input.identity.map(|id| format!("{id:032x}")))?;
+                map.serialize_entry("identity", &format!("{:032x}", input.identity))?;
             }
             ServiceRecord::Note(Note::Dead {
-                input,
+                path,
                 sequence,
                 error,
                 body,
                 ..
             }) => {
                 map.serialize_entry("note", "dead")?;
-                map.serialize_entry("journal", &input.path)?;
+                map.serialize_entry("journal", path)?;
                 map.serialize_entry("of", sequence)?;
                 map.serialize_entry("error", error)?;
                 map.serialize_entry("base64", &BASE64.encode(body))?;

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::messages::{BUY, Order, Quote, SELL, Symbol, TimeText};
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// How many symbols there are.
 pub const SYMBOLS: usize = 350;

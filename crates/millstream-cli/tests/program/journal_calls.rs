@@ -215,7 +215,7 @@ fn an_effect_names_the_record_behind_it() {
         number: 0,
         input: InputName {
             path: name.to_owned(),
-            identity: None,
+            identity: 7,
         },
     };
     let lineage = |sequence| Some(Lineage { input: 0, sequence });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use millstream_cli::random::Random;
+use millstream_journal::random::Random;
 use millstream_journal::{Journal, Options};
 
 use super::leader::{Follower, Leader, Proxy, assert_same, next, until};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_cli::random::Random;
+use millstream_journal::random::Random;
 use millstream_journal::{Journal, Options, Reader, Wait};
 use millstream_replication::Followers;
 

@@ -4,7 +4,8 @@
 //! record: u8 version (1), then for each item: u32 LE length, bytes
 //! ```
 
-use millstream_flow::framing::{Frames, FramingError};
+use millstream_flow::error::Cause;
+use millstream_flow::framing::Frames;
 use serde_json::value::RawValue;
 
 /// The version of records.
@@ -90,23 +91,23 @@ fn each_line(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// Appends the items of a record to `batch`; false if it is none.
+/// Appends the items of a record to `batch`.
 ///
 /// # Errors
-/// The batch is full: 4 GiB.
-pub(super) fn read_record(record: &[u8], batch: &mut Frames) -> Result<bool, FramingError> {
-    let Some((&VERSION, mut rest)) = record.split_first() else {
-        return Ok(false);
-    };
+/// It is of another version, or not a record of a request; the batch is full: 4 GiB.
+pub(super) fn read_record(record: &[u8], batch: &mut Frames) -> Result<(), Cause> {
+    const NONE: &str = "it is not one of requests";
+    let (version, mut rest) = record.split_first().ok_or(NONE)?;
+    if *version != VERSION {
+        return Err(format!("a request of version {version}; this program reads {VERSION}").into());
+    }
     while let Some((length, after)) = rest.split_first_chunk() {
-        let Some((item, after)) = after.split_at_checked(u32::from_le_bytes(*length) as usize)
-        else {
-            return Ok(false);
-        };
+        let length = u32::from_le_bytes(*length) as usize;
+        let (item, after) = after.split_at_checked(length).ok_or(NONE)?;
         batch.append(|data| data.extend_from_slice(item))?;
         rest = after;
     }
-    Ok(rest.is_empty())
+    rest.is_empty().then_some(()).ok_or_else(|| NONE.into())
 }
 
 #[cfg(test)]
@@ -116,7 +117,7 @@ mod tests {
     fn read(kind: Body, lines: bool, body: &str) -> Result<Vec<String>, String> {
         let items = items(kind, lines, body.as_bytes())?;
         let mut frames = Frames::default();
-        assert!(read_record(&items.record, &mut frames).unwrap());
+        read_record(&items.record, &mut frames).unwrap();
         assert_eq!(frames.len(), items.count);
         let texts = frames
             .iter()
@@ -170,11 +171,10 @@ mod tests {
         let record = items(Body::Lines, false, b"to\nbe").unwrap().record;
         let mut frames = Frames::default();
         for length in [0, 2, 4, 6, record.len() - 1] {
-            assert!(
-                !read_record(&record[..length], &mut frames).unwrap(),
-                "{length}"
-            );
+            let error = read_record(&record[..length], &mut frames).unwrap_err();
+            assert_eq!(error.to_string(), "it is not one of requests", "{length}");
         }
-        assert!(!read_record(&[2], &mut frames).unwrap());
+        let error = read_record(&[2], &mut frames).unwrap_err().to_string();
+        assert_eq!(error, "a request of version 2; this program reads 1");
     }
 }

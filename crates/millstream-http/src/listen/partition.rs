@@ -40,17 +40,17 @@ impl RequestsPartition {
     /// Appends the items of the next request to the batch; false if there is none.
     fn read_request(&mut self, batch: &mut Frames) -> Result<bool, Cause> {
         let bytes = match (&mut self.reader, &self.intake.store) {
-            (Some(reader), _) => {
+            (Some(reader), Store::Recorded(recorded)) => {
                 let Some(record) = reader.next()? else {
                     return Ok(false);
                 };
-                if !read_record(record.body, batch)? {
-                    let sequence = record.sequence;
-                    return Err(format!("record {sequence} is not one of requests").into());
-                }
+                read_record(record.body, batch).map_err(|cause| {
+                    let journal = recorded.path();
+                    format!("{}, record {}: {cause}", journal.display(), record.sequence)
+                })?;
                 record.body.len()
             }
-            (None, Store::Waiting(waiting)) => {
+            (_, Store::Waiting(waiting)) => {
                 let Some((record, taken)) = waiting.pop() else {
                     return Ok(false);
                 };

@@ -56,7 +56,7 @@ impl RecordedRequests {
         })
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.writer.journal().path()
     }
 

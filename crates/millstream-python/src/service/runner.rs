@@ -137,7 +137,7 @@ impl Clock {
 /// An input of a service: the journal, the interface, and the component's methods for it.
 type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 
-/// A timer: its name, its period in ns, the component's method, and earlier names.
+/// A timer: its name, its period in ns, the component's method, and its aliases.
 type Timer = (String, u64, Py<PyAny>, Vec<String>);
 
 /// How often the state is saved, the function that returns it as bytes, and the one that restores it.
@@ -269,7 +269,6 @@ impl Service {
         until: Option<u64>,
         stopper: Py<Stopper>,
         skip_pruned: bool,
-        old_timers: Option<Vec<String>>,
         followers: usize,
         meter: Option<Py<Meter>>,
         cores: Vec<usize>,
@@ -296,8 +295,8 @@ impl Service {
             setup = keeping(setup, snapshots);
         }
         for (name, period_ns, call, aliases) in timers {
-            for old in aliases {
-                setup = setup.renamed_timer(&old, &name);
+            for alias in aliases {
+                setup = setup.renamed_timer(&alias, &name);
             }
             setup = setup.every(&name, Duration::from_nanos(period_ns), tick(call));
         }
@@ -306,7 +305,6 @@ impl Service {
             on_error: on_error_of(py, on_error, dead_letters, self.sync)?,
             rebuild,
             skip_pruned,
-            old_timers,
             followers,
         };
         let runner = setup

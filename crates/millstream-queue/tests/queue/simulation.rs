@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use millstream_journal::random::Random;
+
 use crate::script::World;
 
 const CONFIG: &str = r#"
@@ -33,25 +35,9 @@ const STEPS: u64 = 400;
 /// Each 100th run is so long that logs are compacted.
 const STEPS_LONG: u64 = 20_000;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % limit
-    }
-
-    fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
+/// One of these, each equally likely.
+fn any_of<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -307,7 +293,7 @@ impl Run {
         let mut run = Run {
             world,
             model,
-            random: Random(seed),
+            random: Random::new(seed),
             told: Vec::new(),
         };
         run.world.play("x> get parent+child|\nx< END|");
@@ -322,15 +308,15 @@ impl Run {
                 self.world.restart();
                 self.model.crash();
             }
-            1 if random.one_in(2) => self.lose_power(),
+            1 if random.below(2) == 0 => self.lose_power(),
             1..=4 => {
-                let client = random.of(&CLIENTS);
+                let client = any_of(random, &CLIENTS);
                 self.told.push(format!("{client}!"));
                 self.world.hang_up(client);
                 self.model.hang_up(client);
             }
             5..=19 => {
-                let ms = if random.one_in(4) {
+                let ms = if random.below(4) == 0 {
                     random.below(1_500)
                 } else {
                     random.below(20)
@@ -346,21 +332,21 @@ impl Run {
 
     fn command(&mut self) {
         let (random, model) = (&mut self.random, &mut self.model);
-        let client = random.of(&CLIENTS);
+        let client = any_of(random, &CLIENTS);
         if model.is_waiting(client) {
             return;
         }
-        let queue = random.of(&QUEUES);
-        let line = if random.one_in(2) {
+        let queue = any_of(random, &QUEUES);
+        let line = if random.below(2) == 0 {
             let body = "x".repeat(random.below(60) as usize);
             // Whether an expired item still counts for a limit depends on when it was swept.
             let timely = !["full", "rolling"].contains(&queue);
-            let expiry_s = if timely && random.one_in(5) {
+            let expiry_s = if timely && random.below(5) == 0 {
                 1 + random.below(2)
             } else {
                 0
             };
-            let delay_ms = if timely && random.one_in(8) {
+            let delay_ms = if timely && random.below(8) == 0 {
                 1 + random.below(30)
             } else {
                 0
@@ -377,7 +363,7 @@ impl Run {
                 "set {queue}{delay} {flags} {expiry_s} {}\r\n{body}\r\n",
                 body.len()
             )
-        } else if random.one_in(60) {
+        } else if random.below(60) == 0 {
             let line = model.line(queue);
             line.things.clear();
             model.say(client, "END|");

@@ -12,9 +12,6 @@ use crate::inputs::admit;
 use crate::inputs::calls::Calls;
 use crate::outputs::progress::Progress;
 
-/// How many notes a call may be preceded by.
-const NOTES_MAX: usize = 64;
-
 /// Calls a component with the arguments of the method of this number.
 pub(crate) type Dispatch<C> =
     Box<dyn FnMut(&mut C, u64, Unpacker<'_>) -> Result<(), CallError> + Send>;
@@ -38,8 +35,8 @@ pub(crate) struct Inlet<C> {
     pub start: u64,
     /// Whether the first record that the service takes is known.
     pub placed: bool,
-    /// Whether the schedule knows its identity.
-    pub named: bool,
+    /// Whether it was empty at the last announcement, so that it may have become a copy of another journal since.
+    pub was_empty: bool,
     /// Protects the records that the service still needs from pruning. `None` for a journal that may only be read.
     pub cursor: Option<Cursor>,
     pub journal: Journal,
@@ -69,7 +66,7 @@ impl<C> Inlet<C> {
             name: journal.path().display().to_string(),
             start: reader.position(),
             placed: false,
-            named: false,
+            was_empty: false,
             cursor: None,
             missing: None,
             skip_pruned: false,
@@ -145,36 +142,6 @@ impl<C> Inlet<C> {
         let first = self.first()?;
         self.missing = (sequence < first && !self.skip_pruned).then_some(sequence);
         Ok(self.reader.seek(sequence.max(first).min(self.end()?))?)
-    }
-
-    /// Whether the last call before a record was written by this time.
-    pub fn was_taken_by(&self, sequence: u64, time_ns: i64) -> bool {
-        let Ok(mut reader) = self.journal.reader() else {
-            return false;
-        };
-        let before = (reader.position()..sequence).rev();
-        for sequence in before.take(NOTES_MAX) {
-            if let Ok(record) = reader.read(sequence)
-                && let Ok(Record::Call(..)) = Record::read(record.body)
-            {
-                return i64::try_from(record.time_ns).is_ok_and(|time| time <= time_ns);
-            }
-        }
-        true
-    }
-
-    /// Whether a record is a call that was written by this time; one that was pruned may have been.
-    pub fn may_have_caused(&self, sequence: u64, time_ns: u64) -> bool {
-        let Ok(mut reader) = self.journal.reader() else {
-            return false;
-        };
-        if sequence < reader.position() {
-            return true;
-        }
-        let Ok(record) = reader.read(sequence) else {
-            return false;
-        };
-        record.time_ns <= time_ns && matches!(Record::read(record.body), Ok(Record::Call(..)))
     }
 
     /// When the next record was written.

@@ -28,6 +28,8 @@ pub(crate) struct Current {
     failed: AtomicU32,
     /// The journals of the inputs, by their number in a lineage.
     pub inputs: Mutex<Vec<Journal>>,
+    /// How often an input has become a copy of another journal.
+    renamed: AtomicU32,
 }
 
 impl Default for Current {
@@ -42,6 +44,7 @@ impl Default for Current {
             failure: Mutex::new(None),
             failed: AtomicU32::new(0),
             inputs: Mutex::new(Vec::new()),
+            renamed: AtomicU32::new(0),
         }
     }
 }
@@ -115,6 +118,17 @@ impl Current {
     pub fn input_name(&self, number: u32) -> Result<Option<InputName>, ServiceError> {
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         inputs.get(number as usize).map(name_of).transpose()
+    }
+
+    /// An input has another identity than in the records so far: it was empty, and has become a copy.
+    pub fn rename_inputs(&self) {
+        self.renamed.fetch_add(1, Relaxed);
+    }
+
+    /// How often that has happened: after each time the records state the names again.
+    #[inline]
+    pub fn renamed(&self) -> u32 {
+        self.renamed.load(Relaxed)
     }
 
     /// Drops the journals.

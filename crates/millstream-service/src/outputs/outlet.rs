@@ -20,8 +20,8 @@ pub struct Outlet {
     writer: Writer,
     current: Arc<Current>,
     schemas: Vec<Arc<Schema>>,
-    /// The segment in which the notes have been written, by its first record.
-    announced: Option<u64>,
+    /// The segment in which the notes have been written, by its first record, and how often inputs had been renamed by then.
+    announced: Option<(u64, u32)>,
     /// The last call that was recorded.
     last: Option<u64>,
     followed: Option<Followed>,
@@ -111,6 +111,7 @@ impl Outlet {
         let mut notes: Vec<Note> = schemas
             .map(|schema| Note::Schema(Schema::clone(schema)))
             .collect();
+        let renamed = self.current.renamed();
         let inputs = self.current.input_names()?;
         notes.extend(
             (0..)
@@ -126,7 +127,7 @@ impl Outlet {
             claim.copy_from_slice(&body);
             claim.commit(body.len())?;
         }
-        self.announced = start;
+        self.announced = start.map(|start| (start, renamed));
         Ok(())
     }
 
@@ -138,7 +139,7 @@ impl Outlet {
     ) -> Result<(), Cause> {
         loop {
             let mut claim = self.writer.claim(Lineage::SIZE_MAX + size_max)?;
-            if self.announced != Some(claim.segment_start()) {
+            if self.announced != Some((claim.segment_start(), self.current.renamed())) {
                 drop(claim);
                 self.announce_here()?;
                 continue;

@@ -120,11 +120,10 @@ impl Progress {
                 // While the outputs are held back, this one is there already too.
                 if self.resume.is_none() {
                     let number = self.current.lineage().map_or(0, |lineage| lineage.input);
-                    let input = self.current.input_name(number)?;
-                    let input = input.unwrap_or_else(|| InputName {
-                        path: journal.to_owned(),
-                        identity: None,
-                    });
+                    let input = match self.current.input_name(number)? {
+                        Some(InputName { path, identity }) => (path, Some(identity)),
+                        None => (journal.to_owned(), None),
+                    };
                     dead.append_once(input, sequence, &cause.to_string(), body)?;
                 }
             }

@@ -17,8 +17,6 @@ pub(crate) struct Resume {
     pub first: u64,
     /// The input's journal.
     pub input: InputName,
-    /// When the last of them was written.
-    pub time_ns: u64,
     /// How many inputs the service had then, the schedule among them.
     pub inputs: usize,
 }
@@ -26,33 +24,30 @@ pub(crate) struct Resume {
 impl Resume {
     /// Whether its input is this one.
     pub fn is_of(&self, input: &InputName) -> bool {
-        match (self.input.identity, input.identity) {
-            (Some(ours), Some(theirs)) => ours == theirs,
-            _ => self.input.path == input.path,
-        }
+        self.input.identity == input.identity
     }
 }
 
 /// Looks for the last output that has a lineage, and counts those of the same lineage before it.
 pub(crate) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
     let mut reader = output.reader()?;
-    // The lineage, how many outputs it has, the last and the first of them, and the time of the last.
-    let mut found: Option<(Lineage, u64, u64, u64, u64)> = None;
+    // The lineage, how many outputs it has, the last and the first of them.
+    let mut found: Option<(Lineage, u64, u64, u64)> = None;
     for sequence in (output.first()?..output.next()?).rev() {
         let record = reader.read(sequence)?;
         let Ok(Record::Call(Some(lineage), ..)) = Record::read(record.body) else {
             continue;
         };
         match &mut found {
-            None => found = Some((lineage, 1, sequence, sequence, record.time_ns)),
-            Some((last, outputs, _, first, _)) if *last == lineage => {
+            None => found = Some((lineage, 1, sequence, sequence)),
+            Some((last, outputs, _, first)) if *last == lineage => {
                 *outputs += 1;
                 *first = sequence;
             }
             Some(_) => break,
         }
     }
-    let Some((lineage, outputs, sequence, first, time_ns)) = found else {
+    let Some((lineage, outputs, sequence, first)) = found else {
         return Ok(None);
     };
     let mut calls = Calls::of(output);
@@ -62,7 +57,6 @@ pub(crate) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
         outputs,
         first,
         input,
-        time_ns,
         inputs: calls.inputs(),
     }))
 }

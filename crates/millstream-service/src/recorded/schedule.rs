@@ -6,25 +6,19 @@
 //!
 //! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
 //!   announcement.
-//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, gone, timers, old inputs, old
-//!   timers]`. `outputs` is the sequence number that the next output gets. An input is `[path, identity or nil, start, next]`: the first
-//!   record that the service ever took, and the one that it takes next. `gone` are inputs that the service had before. A timer is its name.
-//!
-//! Earlier versions wrote notes that name inputs by their paths, and counted timers in alphabetical order. What such paths and numbers
-//! mean is resolved at the first start of this version, and repeated in each announcement from then on ([`Legacy`]).
+//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, gone, timers]`. `outputs` is the
+//!   sequence number that the next output gets. An input is `[path, identity, start, next]`: the first record that the service ever took,
+//!   and the one that it takes next. `gone` are inputs that the service had before. A timer is its name.
 
 mod entries;
-mod old;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use millstream_journal::{Error as JournalError, Journal, Options, Writer};
-use millstream_wire::{Cause, InputName, Packer, Record, Unpacker, WireError, pack};
+use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;
 pub(crate) use entries::{Entries, Step};
-pub(crate) use old::old_timers;
 
 /// The version of announcements.
 const VERSION: u64 = 1;
@@ -49,7 +43,6 @@ pub(crate) struct Announcement {
     /// Inputs that the service had before, and the positions in them.
     pub gone: Vec<InputPosition>,
     pub timers: Vec<String>,
-    pub legacy: Legacy,
 }
 
 /// An input and the position of a service in it.
@@ -60,15 +53,6 @@ pub(crate) struct InputPosition {
     pub start: u64,
     /// The record that it takes next: all before have had all their effects.
     pub next: u64,
-}
-
-/// The meaning of paths and numbers in records of earlier versions.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Legacy {
-    /// The identities of journals that are named by a path only.
-    pub inputs: BTreeMap<String, u128>,
-    /// The names of timers that are recorded by number; `None` without such timers.
-    pub timers: Option<Vec<String>>,
 }
 
 impl Announcement {
@@ -146,35 +130,13 @@ impl Schedule {
         self.append_bytes(out.written())
     }
 
-    /// The newest announcement. `None` in a schedule of an earlier version.
-    pub fn last(&self) -> Result<Option<Announcement>, ServiceError> {
-        let mut reader = self.journal.reader()?;
-        for sequence in (self.journal.first()?..self.journal.next()?).rev() {
-            let found = Announcement::from_bytes(reader.read(sequence)?.body);
-            let found = found.map_err(|cause| self.fault(sequence, cause))?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    /// All announcements and entries, or those from an announcement on. `legacy` is what the newest announcement says.
-    pub fn entries(&self, from: Option<u64>, legacy: Legacy) -> Result<Entries, ServiceError> {
+    /// All announcements and entries, or those from an announcement on.
+    pub fn entries(&self, from: Option<u64>) -> Result<Entries, ServiceError> {
         let mut reader = self.journal.reader()?;
         if let Some(from) = from {
             reader.seek(from)?;
         }
-        Ok(Entries::new(reader, self.name.clone(), legacy))
-    }
-
-    /// A record that cannot be read.
-    pub fn fault(&self, sequence: u64, cause: impl Into<Cause>) -> ServiceError {
-        ServiceError::Input {
-            journal: self.name.clone(),
-            sequence,
-            cause: cause.into(),
-        }
+        Ok(Entries::new(reader, self.name.clone()))
     }
 }
 
@@ -182,76 +144,58 @@ impl Announcement {
     fn to_bytes(&self) -> Result<Vec<u8>, ServiceError> {
         let places = self.inputs.iter().chain(&self.gone);
         let places = places.map(|place| place.input.path.len());
-        let old = self.legacy.inputs.keys().map(String::len);
-        let old_timers = self.legacy.timers.iter().flatten();
-        let timers = self.timers.iter().chain(old_timers).map(String::len);
-        let size_max: usize = places.chain(old).chain(timers).map(|len| len + 64).sum();
+        let timers = self.timers.iter().map(String::len);
+        let size_max: usize = places.chain(timers).map(|len| len + 64).sum();
         Ok(pack(size_max + 64, |out| self.pack(out))?)
     }
 
     fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
         out.nil()?;
-        out.array(9)?;
+        out.array(7)?;
         out.uint(0)?;
         out.str(KIND)?;
         out.uint(VERSION)?;
         out.uint(self.outputs)?;
         pack_places(&self.inputs, out)?;
         pack_places(&self.gone, out)?;
-        pack_names(&self.timers, out)?;
-        out.array(self.legacy.inputs.len())?;
-        for (path, identity) in &self.legacy.inputs {
-            out.array(2)?;
-            out.str(path)?;
-            InputName::pack_identity(Some(*identity), out)?;
-        }
-        match &self.legacy.timers {
-            Some(timers) => pack_names(timers, out),
-            None => out.nil(),
-        }
+        out.array(self.timers.len())?;
+        self.timers.iter().try_for_each(|name| out.str(name))
     }
 
-    /// `None` for a record that is no announcement.
+    /// `None` for an entry.
     pub fn from_bytes(body: &[u8]) -> Result<Option<Self>, Cause> {
-        let Ok(Record::Note(note)) = Record::read(body) else {
+        let mut values = Unpacker::new(body);
+        if !values.take_nil()? {
             return Ok(None);
-        };
-        let mut values = Unpacker::new(note);
+        }
         values.array()?;
         values.uint()?;
-        if values.str()? != KIND {
-            return Ok(None);
+        let kind = values.str()?;
+        if kind != KIND {
+            return Err(
+                format!("a note of kind {kind:?}, and an announcement was expected").into(),
+            );
         }
         let version = values.uint()?;
         if version != VERSION {
             return Err(format!(
-                "an announcement of version {version}; this program knows {VERSION}"
+                "an announcement of version {version}; this program reads {VERSION}"
             )
             .into());
         }
         let outputs = values.uint()?;
         let inputs = unpack_places(&mut values)?;
         let gone = unpack_places(&mut values)?;
-        let timers = unpack_names(&mut values)?;
-        let mut legacy = Legacy::default();
-        for _ in 0..values.array()? {
-            values.array_of(2)?;
-            let path = values.str()?.to_owned();
-            let identity = InputName::unpack_identity(&mut values)?;
-            legacy
-                .inputs
-                .extend(identity.map(|identity| (path, identity)));
-        }
-        if !values.take_nil()? {
-            legacy.timers = Some(unpack_names(&mut values)?);
-        }
+        let count = values.array()?;
+        let timers: Result<_, Box<WireError>> =
+            (0..count).map(|_| Ok(values.str()?.to_owned())).collect();
+        let timers = timers?;
         values.end()?;
         Ok(Some(Self {
             outputs,
             inputs,
             gone,
             timers,
-            legacy,
         }))
     }
 }
@@ -260,8 +204,7 @@ fn pack_places(places: &[InputPosition], out: &mut Packer<'_>) -> Result<(), Box
     out.array(places.len())?;
     for InputPosition { input, start, next } in places {
         out.array(4)?;
-        out.str(&input.path)?;
-        InputName::pack_identity(input.identity, out)?;
+        input.pack(out)?;
         out.uint(*start)?;
         out.uint(*next)?;
     }
@@ -272,25 +215,13 @@ fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<Wi
     let count = values.array()?;
     let place = |_| {
         values.array_of(4)?;
-        let path = values.str()?.to_owned();
-        let identity = InputName::unpack_identity(values)?;
         Ok(InputPosition {
-            input: InputName { path, identity },
+            input: InputName::unpack(values)?,
             start: values.uint()?,
             next: values.uint()?,
         })
     };
     (0..count).map(place).collect()
-}
-
-fn pack_names(names: &[String], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
-    out.array(names.len())?;
-    names.iter().try_for_each(|name| out.str(name))
-}
-
-fn unpack_names(values: &mut Unpacker<'_>) -> Result<Vec<String>, Box<WireError>> {
-    let count = values.array()?;
-    (0..count).map(|_| Ok(values.str()?.to_owned())).collect()
 }
 
 impl Entry {
@@ -370,34 +301,30 @@ mod tests {
         };
         let announcement = Announcement {
             outputs: 5,
-            inputs: vec![place("a", Some(1), 2, 3), place("b", None, 0, 0)],
-            gone: vec![place("d", Some(6), 7, 8)],
+            inputs: vec![place("a", 1, 2, 3), place("b", 4, 0, 0)],
+            gone: vec![place("d", 6, 7, 8)],
             timers: vec!["beat".to_owned()],
-            legacy: Legacy {
-                inputs: BTreeMap::from([("c".to_owned(), 4)]),
-                timers: Some(vec!["tock".to_owned()]),
-            },
         };
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\xc0\x99\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
+            &b"\xc0\x97\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
             &id(1),
-            b"\x02\x03\x94\xa1b\xc0\x00\x00\x91\x94\xa1d",
-            &id(6),
-            b"\x07\x08\x91\xa4beat\x91\x92\xa1c",
+            b"\x02\x03\x94\xa1b",
             &id(4),
-            b"\x91\xa4tock",
+            b"\x00\x00\x91\x94\xa1d",
+            &id(6),
+            b"\x07\x08\x91\xa4beat",
         ]
         .concat();
         assert_eq!(announcement.to_bytes().unwrap(), bytes);
         let read = Announcement::from_bytes(&bytes).unwrap();
         assert_eq!(read, Some(announcement));
-        for cut in 12..bytes.len() {
+        for cut in 0..bytes.len() {
             assert!(Announcement::from_bytes(&bytes[..cut]).is_err(), "{cut}");
         }
         let mut later = bytes;
         later[9] = 2;
         let error = Announcement::from_bytes(&later).unwrap_err().to_string();
-        assert_eq!(error, "an announcement of version 2; this program knows 1");
+        assert_eq!(error, "an announcement of version 2; this program reads 1");
     }
 }

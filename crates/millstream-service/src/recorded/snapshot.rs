@@ -1,10 +1,10 @@
 //! Saved states of a component, so that a start need not repeat all inputs: a journal beside the output journal.
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
-//! `[2, time in ns, outputs, schedule or nil, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come
-//! next, of the outputs, of the [schedule](crate::recorded::schedule) and of each input, which is named by its identity. An earlier version wrote 1, and
-//! the inputs as `{path: position}`. The last two snapshots are kept: after a loss of power
-//! that removed outputs which the newest one covers, the other one remains.
+//! `[1, time in ns, outputs, schedule, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come next, of
+//! the outputs and of each input, which is named by its identity; `schedule` is the announcement of the snapshot in the
+//! [schedule](crate::recorded::schedule). The last two snapshots are kept: after a loss of power that removed outputs which the newest one
+//! covers, the other one remains.
 
 use std::path::PathBuf;
 
@@ -14,9 +14,7 @@ use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 use crate::error::ServiceError;
 
 /// The version of the records.
-const VERSION: u64 = 2;
-/// The version that named inputs by their paths.
-const VERSION_OF_PATHS: u64 = 1;
+const VERSION: u64 = 1;
 /// How many bytes of a state go into one record.
 const PIECE_BYTES: usize = 256 << 10;
 /// The size of a segment: old snapshots are removed by segments.
@@ -58,7 +56,7 @@ pub(crate) struct Position {
     /// The latest time that the component had seen.
     pub time_ns: i64,
     pub outputs: u64,
-    pub schedule: Option<u64>,
+    pub schedule: u64,
     pub inputs: Vec<(InputName, u64)>,
 }
 
@@ -164,16 +162,12 @@ impl Position {
         out.uint(VERSION)?;
         out.int(self.time_ns)?;
         out.uint(self.outputs)?;
-        match self.schedule {
-            Some(schedule) => out.uint(schedule)?,
-            None => out.nil()?,
-        }
+        out.uint(self.schedule)?;
         out.uint(pieces)?;
         out.array(self.inputs.len())?;
         for (name, position) in &self.inputs {
             out.array(3)?;
-            out.str(&name.path)?;
-            InputName::pack_identity(name.identity, out)?;
+            name.pack(out)?;
             out.uint(*position)?;
         }
         Ok(())
@@ -187,21 +181,14 @@ impl Position {
         }
         values.array()?;
         let version = values.uint()?;
-        if version != VERSION && version != VERSION_OF_PATHS {
+        if version != VERSION {
             return Err(
-                format!("a snapshot of version {version}; this program knows {VERSION}").into(),
+                format!("a snapshot of version {version}; this program reads {VERSION}").into(),
             );
         }
         let (time_ns, outputs) = (values.int()?, values.uint()?);
-        let schedule = match values.take_nil()? {
-            true => None,
-            false => Some(values.uint()?),
-        };
-        let pieces = values.uint()?;
-        let inputs = match version {
-            VERSION => unpack_inputs(&mut values)?,
-            _ => unpack_paths(&mut values)?,
-        };
+        let (schedule, pieces) = (values.uint()?, values.uint()?);
+        let inputs = unpack_inputs(&mut values)?;
         values.end()?;
         let position = Self {
             time_ns,
@@ -217,22 +204,7 @@ fn unpack_inputs(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box
     let count = values.array()?;
     let input = |_| {
         values.array_of(3)?;
-        let path = values.str()?.to_owned();
-        let identity = InputName::unpack_identity(values)?;
-        Ok((InputName { path, identity }, values.uint()?))
-    };
-    (0..count).map(input).collect()
-}
-
-fn unpack_paths(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<WireError>> {
-    let count = values.map()?;
-    let input = |_| {
-        let path = values.str()?.to_owned();
-        let name = InputName {
-            path,
-            identity: None,
-        };
-        Ok((name, values.uint()?))
+        Ok((InputName::unpack(values)?, values.uint()?))
     };
     (0..count).map(input).collect()
 }
@@ -241,7 +213,7 @@ fn unpack_paths(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<
 mod tests {
     use super::*;
 
-    fn named(path: &str, identity: Option<u128>) -> InputName {
+    fn named(path: &str, identity: u128) -> InputName {
         InputName {
             path: path.to_owned(),
             identity,
@@ -252,11 +224,8 @@ mod tests {
         Position {
             time_ns: -1,
             outputs,
-            schedule: outputs.is_multiple_of(2).then_some(7),
-            inputs: vec![
-                (named("orders", Some(9)), outputs * 3),
-                (named("limits", None), 0),
-            ],
+            schedule: 7,
+            inputs: vec![(named("orders", 9), outputs * 3), (named("limits", 8), 0)],
         }
     }
 
@@ -295,28 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn version_2_is_these_bytes() {
-        let identity = [&b"\xc4\x10"[..], &[0; 15], &[9]].concat();
+    fn a_snapshot_is_these_bytes() {
+        let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\x96\x02\xff\x02\x07\x03\x92\x93\xa6orders"[..],
-            &identity,
-            b"\x06\x93\xa6limits\xc0\x00",
+            &b"\x96\x01\xff\x02\x07\x03\x92\x93\xa6orders"[..],
+            &id(9),
+            b"\x06\x93\xa6limits",
+            &id(8),
+            b"\x00",
         ]
         .concat();
         let packed = pack(128, |out| position(2).pack(3, out)).unwrap();
         assert_eq!(packed, bytes);
         assert_eq!(Position::unpack(&bytes).unwrap(), Some((position(2), 3)));
-        for cut in 0..bytes.len() {
-            assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn version_1_is_read() {
-        let bytes = b"\x96\x01\xff\x02\x07\x03\x82\xa6orders\x06\xa6limits\x00";
-        let mut expected = position(2);
-        expected.inputs[0].0.identity = None;
-        assert_eq!(Position::unpack(bytes).unwrap(), Some((expected, 3)));
         for cut in 0..bytes.len() {
             assert!(Position::unpack(&bytes[..cut]).is_err(), "cut at {cut}");
         }
@@ -329,13 +289,13 @@ mod tests {
         let snapshots = Snapshots::beside(&output).unwrap();
         let later = pack(8, |out| {
             out.array(1)?;
-            out.uint(3)
+            out.uint(2)
         });
         snapshots.writer.append(&later.unwrap()).unwrap();
         let error = snapshots.newest(|_| true).unwrap_err().to_string();
         assert!(
             error.ends_with(
-                "out.snapshots, record 0: a snapshot of version 3; this program knows 2"
+                "out.snapshots, record 0: a snapshot of version 2; this program reads 1"
             ),
             "{error}"
         );

@@ -88,35 +88,16 @@ pub(crate) fn find(
         places.push(folder.to_owned());
         places.extend(journals_in(folder));
     }
-    for place in &places {
-        let found = match name.identity {
-            // One that is damaged, or may not be read, is not the one.
-            Some(identity) => lineage_of(place) == Some(identity),
-            None => is_journal(place),
-        };
-        if found {
-            return Ok(place.clone());
-        }
-    }
-    Err(ServiceError::Unknown {
+    // A journal that is damaged, or may not be read, is not the one.
+    let is_it = |place: &&PathBuf| match Identity::of(place) {
+        Ok(Some(identity)) => identity.lineage == name.identity,
+        _ => false,
+    };
+    let found = places.iter().find(is_it).cloned();
+    found.ok_or_else(|| ServiceError::Unknown {
         journal: name.path.clone(),
         named_by: beside.display().to_string(),
     })
-}
-
-fn is_journal(path: &Path) -> bool {
-    Journal::open(path, Options::read_only()).is_ok()
-}
-
-/// The identity of a journal; one of an earlier version is opened to find it.
-fn lineage_of(path: &Path) -> Option<u128> {
-    match Identity::of(path) {
-        Ok(Some(identity)) => Some(identity.lineage),
-        Ok(None) if path.is_dir() => Journal::open(path, Options::read_only())
-            .and_then(|journal| journal.lineage())
-            .ok(),
-        _ => None,
-    }
 }
 
 /// The directories in a directory, by name.

@@ -8,6 +8,7 @@ use millstream_journal::{CursorMode, Error as JournalError};
 use super::needs::Needs;
 use super::state::Runner;
 use crate::error::ServiceError;
+use crate::inputs::inlet::Inlet;
 use crate::inputs::names::{Names, name_of};
 use crate::recorded::schedule::{Announcement, InputPosition};
 
@@ -24,7 +25,9 @@ impl<C> Runner<C> {
             return Ok(None);
         };
         let mut inputs = Vec::new();
-        for inlet in &self.inlets {
+        for inlet in &mut self.inlets {
+            // Before the identity is read: that of a journal with records does not change.
+            inlet.was_empty = inlet.end()? == 0;
             inputs.push(InputPosition {
                 input: name_of(&inlet.journal)?,
                 start: inlet.start,
@@ -32,20 +35,17 @@ impl<C> Runner<C> {
             });
         }
         // An empty journal may have become a copy of one of the others.
-        Names::new(
-            self.inlets.iter().map(|inlet| &inlet.journal),
-            self.legacy.inputs.clone(),
-        )?;
+        Names::new(self.inlets.iter().map(|inlet| &inlet.journal))?;
         let announcement = Announcement {
             outputs: output.journal.next()?,
             timers: self.timers.iter().map(|timer| timer.name.clone()).collect(),
-            legacy: self.legacy.clone(),
             gone: self.gone.clone(),
             inputs,
         };
         let number = schedule.announce(&announcement)?;
-        for (inlet, place) in self.inlets.iter_mut().zip(&announcement.inputs) {
-            inlet.named = place.input.identity.is_some();
+        let mut inputs = self.announced.iter().zip(&announcement.inputs);
+        if inputs.any(|(before, now)| before.input.identity != now.input.identity) {
+            self.progress.current.rename_inputs();
         }
         self.announced_ns = self.host.time_ns() as i64;
         self.announced = announcement.inputs;
@@ -63,11 +63,8 @@ impl<C> Runner<C> {
         if self.schedule.is_none() || !self.has_moved() {
             return Ok(());
         }
-        let unnamed = self
-            .inlets
-            .iter()
-            .any(|inlet| !inlet.named && inlet.position() > 0);
-        if unnamed || now.saturating_sub(self.announced_ns) > IDLE_NS {
+        let first_taken = |inlet: &Inlet<C>| inlet.was_empty && inlet.position() > 0;
+        if self.inlets.iter().any(first_taken) || now.saturating_sub(self.announced_ns) > IDLE_NS {
             self.announce()?;
         }
         Ok(())

@@ -11,10 +11,10 @@ use millstream_wire::{InputName, Lineage};
 
 use super::state::{GONE, Runner};
 use crate::error::ServiceError;
-use crate::inputs::inlet::Outcome;
+use crate::inputs::inlet::{Inlet, Outcome};
 use crate::inputs::names::Names;
 use crate::recorded::resume::Resume;
-use crate::recorded::schedule::{Announcement, Entries, InputPosition, Step};
+use crate::recorded::schedule::{Announcement, InputPosition, Step};
 use crate::recorded::snapshot::Position;
 
 /// The state of a start.
@@ -56,7 +56,7 @@ impl<C> Runner<C> {
     pub(super) fn catch_up(
         &mut self,
         resume: Option<&Resume>,
-        names: &mut Names,
+        names: &Names,
     ) -> Result<(), ServiceError> {
         let kept = self.restore(resume, names)?;
         self.hear_own(kept.as_ref(), resume)?;
@@ -69,14 +69,13 @@ impl<C> Runner<C> {
             is_restored: kept.is_some(),
             skipped_ticks: BTreeMap::new(),
         };
-        let from = kept.as_ref().and_then(|kept| kept.schedule);
-        let entries = match &self.schedule {
-            Some(schedule) => Some(schedule.entries(from, self.legacy.clone())?),
-            None => None,
-        };
-        if let Some(mut entries) = entries {
-            while let Some((number, time_ns, step)) = entries.next()? {
-                self.repeat(&mut past, &entries, names, (number, time_ns, step))?;
+        let from = kept.as_ref().map(|kept| kept.schedule);
+        if let Some(schedule) = &self.schedule {
+            let mut entries = schedule.entries(from)?;
+            while let Some((number, step)) = entries.next()? {
+                if let Some(announced) = entries.announced() {
+                    self.repeat(&mut past, announced, names, (number, step))?;
+                }
             }
         }
         if let Some(output) = &self.output {
@@ -114,7 +113,7 @@ impl<C> Runner<C> {
     fn restore(
         &mut self,
         resume: Option<&Resume>,
-        names: &mut Names,
+        names: &Names,
     ) -> Result<Option<Position>, ServiceError> {
         let Some((kept, places, state, sequence)) = self.newest_snapshot(names)? else {
             return Ok(None);
@@ -132,78 +131,54 @@ impl<C> Runner<C> {
                 };
                 same && it.lineage.sequence < *at
             });
-            // The one that was empty is placed by the schedule.
-            if let Some(number) = place.filter(|_| name.identity.is_some() || *at > 0) {
+            if let Some(number) = place {
                 let inlet = &mut self.inlets[number as usize];
                 inlet.seek(*at)?;
-                // Unless the schedule says more, it began with the first record of all.
+                // Until the announcement of the snapshot says where it began.
                 (inlet.placed, inlet.start) = (true, 0);
             }
         }
         // The number after those of the inputs is that of the schedule.
         covered |= resume.is_some_and(|it| {
-            it.lineage.input as usize == self.inlets.len()
-                && kept.schedule.is_some_and(|at| it.lineage.sequence < at)
+            it.lineage.input as usize == self.inlets.len() && it.lineage.sequence < kept.schedule
         });
         if covered {
             self.progress.resume = None;
         }
         self.progress.go_on_at(kept.time_ns);
         // The next snapshot makes this one the last but one.
-        let places = self.inlets.iter().map(|inlet| InputPosition {
-            input: InputName {
-                path: inlet.name.clone(),
-                identity: None,
-            },
-            start: inlet.start,
-            next: inlet.position(),
-        });
-        self.last_snapshot = Some(places.collect());
+        self.last_snapshot = Some(self.inlets.iter().map(Inlet::position).collect());
         Ok(Some(kept))
     }
 
     /// The newest snapshot that fits the journals, the current numbers of its inputs, its state and its number.
-    fn newest_snapshot(&self, names: &mut Names) -> Result<Option<RestoredSnapshot>, ServiceError> {
-        let (Some(snapshots), Some(output)) = (&self.snapshots, &self.output) else {
+    fn newest_snapshot(&self, names: &Names) -> Result<Option<RestoredSnapshot>, ServiceError> {
+        let (Some(snapshots), Some(output), Some(schedule)) =
+            (&self.snapshots, &self.output, &self.schedule)
+        else {
             return Ok(None);
         };
-        let outputs = output.journal.next()?;
-        let scheduled = self.schedule.as_ref();
-        let scheduled = scheduled.map(|schedule| schedule.journal.next());
-        let scheduled = scheduled.transpose()?;
-        let ends: Result<Vec<u64>, ServiceError> =
-            self.inlets.iter().map(|inlet| inlet.end()).collect();
-        let (ends, inlets) = (ends?, &self.inlets);
-        // What a path may mean must have no later time than the component has seen.
-        let mut places = |kept: &Position| {
-            let named: Vec<_> = kept.inputs.iter().map(|(name, _)| name.clone()).collect();
-            names.resolve(&named, |name, input| {
-                let at = kept.inputs[name].1;
-                at <= ends[input] && inlets[input].was_taken_by(at, kept.time_ns)
-            })
-        };
-        let mut fault = None;
+        let (outputs, scheduled) = (output.journal.next()?, schedule.journal.next()?);
+        let ends: Result<Vec<u64>, ServiceError> = self.inlets.iter().map(Inlet::end).collect();
+        let ends = ends?;
         let found = snapshots.newest(|kept| {
-            let places = places(kept).unwrap_or_else(|error| {
-                fault.get_or_insert(error);
-                Vec::new()
-            });
-            let mut placed = places.iter().zip(&kept.inputs);
+            let has_input = |(name, at): &(InputName, u64)| {
+                names
+                    .find(name)
+                    .is_none_or(|place| *at <= ends[place as usize])
+            };
             kept.outputs <= outputs
-                && kept
-                    .schedule
-                    .is_none_or(|at| scheduled.is_some_and(|end| at <= end))
-                && placed
-                    .all(|(place, (_, at))| place.is_none_or(|place| *at <= ends[place as usize]))
+                && kept.schedule <= scheduled
+                && kept.inputs.iter().all(has_input)
         })?;
-        match (fault, found) {
-            (Some(fault), _) => Err(fault),
-            (None, None) => Ok(None),
-            (None, Some((kept, state, sequence))) => {
-                let places = places(&kept)?;
-                Ok(Some((kept, places, state, sequence)))
-            }
-        }
+        Ok(found.map(|(kept, state, sequence)| {
+            let places = kept
+                .inputs
+                .iter()
+                .map(|(name, _)| names.find(name))
+                .collect();
+            (kept, places, state, sequence)
+        }))
     }
 
     /// Calls the component with its own outputs, up to those of the last input: that one is repeated.
@@ -229,24 +204,20 @@ impl<C> Runner<C> {
     fn repeat(
         &mut self,
         past: &mut Past<'_>,
-        entries: &Entries,
-        names: &mut Names,
-        (number, time_ns, step): (u64, u64, Step),
+        announced: &Announcement,
+        names: &Names,
+        (number, step): (u64, Step),
     ) -> Result<(), ServiceError> {
         if std::mem::take(&mut past.at_gone) {
             // Something came after it, so it had all its effects.
             self.progress.resume = None;
         }
         match step {
-            Step::Announced => self.renumber(past, entries, names),
+            Step::Announced => self.renumber(past, announced, names),
             Step::Record { input, sequence } => match past.inputs.get(input).copied().flatten() {
-                Some(input) => {
-                    let lineage = Lineage { input, sequence };
-                    let written_ns = entries.announced().is_none().then_some(time_ns);
-                    self.repeat_record(past, lineage, written_ns)
-                }
+                Some(input) => self.repeat_record(past, Lineage { input, sequence }),
                 None => {
-                    if let Some(name) = entries.input(input) {
+                    if let Some(InputPosition { input: name, .. }) = announced.inputs.get(input) {
                         past.at_gone = past.resume.is_some_and(|it| {
                             it.lineage.input == GONE
                                 && it.lineage.sequence == sequence
@@ -265,8 +236,7 @@ impl<C> Runner<C> {
                 let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
                 let repeats = self.repeats() || !self.is_before(past.resume, lineage);
                 let number = past.timers.get(timer).copied().flatten();
-                if let (None, Some(name)) = (number, entries.timers().and_then(|it| it.get(timer)))
-                {
+                if let (None, Some(name)) = (number, announced.timers.get(timer)) {
                     *past.skipped_ticks.entry(name.clone()).or_default() += 1;
                 }
                 match number {
@@ -283,23 +253,18 @@ impl<C> Runner<C> {
         }
     }
 
-    /// Inputs and timers have new numbers. Earlier calls in the order of an only input are repeated first.
+    /// Inputs and timers have new numbers. Calls before it in the order of an only input are repeated first.
     fn renumber(
         &mut self,
         past: &mut Past<'_>,
-        entries: &Entries,
-        names: &mut Names,
+        announced: &Announcement,
+        names: &Names,
     ) -> Result<(), ServiceError> {
-        past.inputs = match entries.announced() {
-            None => names.resolve(&entries.inputs(), |_, _| true)?,
-            Some(_) => names.find(&entries.inputs()),
-        };
-        let timers = entries.timers().unwrap_or_default().iter();
+        let inputs = announced.inputs.iter();
+        past.inputs = inputs.map(|place| names.find(&place.input)).collect();
+        let timers = announced.timers.iter();
         past.timers = timers.map(|name| self.timer_named(name)).collect();
-        past.is_implicit = Some(entries.announced().is_some_and(Announcement::is_implicit));
-        let Some(announced) = entries.announced() else {
-            return Ok(());
-        };
+        past.is_implicit = Some(announced.is_implicit());
         for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
             match number {
                 Some(number) => self.repeat_to(past, number, place, announced.outputs)?,
@@ -307,7 +272,7 @@ impl<C> Runner<C> {
             }
         }
         for place in &announced.gone {
-            match names.find(std::slice::from_ref(&place.input))[0] {
+            match names.find(&place.input) {
                 // It has been added again since, and the snapshot holds its earlier state.
                 Some(number) if past.is_restored && !self.inlets[number as usize].placed => {
                     let inlet = &mut self.inlets[number as usize];
@@ -332,15 +297,12 @@ impl<C> Runner<C> {
         self.leave(&place.input, place.start, place.next);
     }
 
-    /// Stores the position in an input that the service no longer has.
+    /// Stores the position in an input that the service no longer has, if it took a record of it.
     fn leave(&mut self, input: &InputName, start: u64, next: u64) {
-        let same = |place: &&mut InputPosition| match (place.input.identity, input.identity) {
-            (Some(one), Some(other)) => one == other,
-            _ => place.input.path == input.path,
-        };
-        let known = self.gone.iter_mut().find(same);
-        match known {
+        let same = |place: &&mut InputPosition| place.input.identity == input.identity;
+        match self.gone.iter_mut().find(same) {
             Some(place) => place.next = place.next.max(next),
+            None if next == 0 => {}
             None => self.gone.push(InputPosition {
                 input: input.clone(),
                 start,
@@ -411,21 +373,13 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Repeats the call of an entry; one of an earlier version has the time at which it was `written`.
-    fn repeat_record(
-        &mut self,
-        past: &Past<'_>,
-        lineage: Lineage,
-        written_ns: Option<u64>,
-    ) -> Result<(), ServiceError> {
+    /// Repeats the call of an entry.
+    fn repeat_record(&mut self, past: &Past<'_>, lineage: Lineage) -> Result<(), ServiceError> {
         let Lineage { input, sequence } = lineage;
         let repeats = self.repeats() || !self.is_before(past.resume, lineage);
         let inlet = &mut self.inlets[input as usize];
         if inlet.placed && inlet.position() > sequence {
             return Ok(()); // a snapshot has it
-        }
-        if !inlet.placed && written_ns.is_some() {
-            inlet.start = sequence;
         }
         if inlet.skip_pruned && sequence < inlet.first()? {
             inlet.placed = true;
@@ -441,18 +395,6 @@ impl<C> Runner<C> {
         }
         inlet.seek(sequence)?;
         inlet.placed = true;
-        if let (Some(written_ns), Some(time_ns)) = (written_ns, inlet.peek_time()?)
-            && time_ns > written_ns
-        {
-            return Err(ServiceError::Lost {
-                output: self
-                    .schedule
-                    .as_ref()
-                    .map_or_else(String::new, |it| it.name.clone()),
-                journal: inlet.name.clone(),
-                sequence,
-            });
-        }
         self.take_from(input as usize)?;
         Ok(())
     }
@@ -466,7 +408,7 @@ impl<C> Runner<C> {
         if number == GONE {
             return Err(self.unfinished(resume));
         }
-        // Without a schedule the outputs say how many inputs there were.
+        // After a loss of power that took the schedule away, the outputs say how many inputs there were.
         let is_implicit = past.is_implicit.unwrap_or(resume.inputs == 1);
         let repeats = self.repeats();
         let Some(inlet) = self.inlets.get_mut(number as usize).filter(|_| is_implicit) else {
@@ -479,7 +421,8 @@ impl<C> Runner<C> {
         if !repeats {
             inlet.seek(resume.lineage.sequence)?;
         } else if !inlet.placed {
-            // An earlier version does not say where it began: with the first record of all.
+            // The input was empty at the last announcement and is another journal's copy now, or a loss of power took the schedule
+            // away: the service began with the first record of all.
             inlet.start = 0;
             inlet.seek(0)?;
         }
@@ -494,6 +437,7 @@ impl<C> Runner<C> {
     }
 
     fn unfinished(&self, resume: &Resume) -> ServiceError {
+        // Nothing but the wording depends on the path.
         if resume.input.path.ends_with(".schedule") {
             return self.lost(resume);
         }

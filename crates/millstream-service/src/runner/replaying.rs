@@ -13,10 +13,10 @@ impl<C> Runner<C> {
     pub(super) fn begin_replay(&mut self) -> Result<(), ServiceError> {
         let mut recorded = vec![false; self.timers.len()];
         if let (Some(schedule), Some(_)) = (&self.schedule, &self.replay) {
-            let mut entries = schedule.entries(None, self.legacy.clone())?;
-            while let Some((_, _, step)) = entries.next()? {
-                if step == Step::Announced {
-                    let names = entries.timers().unwrap_or_default().iter();
+            let mut entries = schedule.entries(None)?;
+            while let Some((_, step)) = entries.next()? {
+                if let (Step::Announced, Some(announced)) = (step, entries.announced()) {
+                    let names = announced.timers.iter();
                     for timer in names.filter_map(|name| self.timer_named(name)) {
                         recorded[timer] = true;
                     }

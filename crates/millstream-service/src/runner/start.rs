@@ -15,7 +15,7 @@ use crate::inputs::sampler::Sampler;
 use crate::outputs::dead::DeadLetters;
 use crate::outputs::progress::Progress;
 use crate::recorded::resume::{self, Resume};
-use crate::recorded::schedule::{Legacy, Schedule, old_timers};
+use crate::recorded::schedule::Schedule;
 use crate::recorded::snapshot::Snapshots;
 use crate::settings::Settings;
 use crate::timers::Timer;
@@ -24,8 +24,7 @@ impl<C: 'static> Setup<C> {
     /// Finds the position of the service, rebuilds the state of the component, and moves to the record after the last input.
     ///
     /// # Errors
-    /// Inputs that are needed have been pruned; two inputs are one journal; the component fails, or does not do again what it did; what
-    /// an earlier version recorded by path or number can mean more than one thing.
+    /// Inputs that are needed have been pruned; two inputs are one journal; the component fails, or does not do again what it did.
     pub fn start(self, settings: Settings) -> Result<Runner<C>, ServiceError> {
         let Self {
             service,
@@ -46,16 +45,12 @@ impl<C: 'static> Setup<C> {
         check_names(&timers)?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let again = replay.as_mut().and_then(|replay| replay.schedule.take());
-        let mut recorded = Recorded::of(written, again, several, &timers, &settings)?;
+        let mut recorded = Recorded::of(written, again, several)?;
         if let (Some(schedule), true, Some(_)) = (&recorded.schedule, several, written) {
             current.add_input(&schedule.journal);
         }
         let names = recorded.names(&inlets)?;
-        let Recorded {
-            schedule,
-            resume,
-            legacy,
-        } = recorded;
+        let Recorded { schedule, resume } = recorded;
         for inlet in &mut inlets {
             inlet.skip_pruned = settings.skip_pruned;
         }
@@ -82,7 +77,6 @@ impl<C: 'static> Setup<C> {
             own,
             snapshotter,
             snapshots,
-            legacy,
             needs,
             announced: Vec::new(),
             announced_ns: 0,
@@ -92,22 +86,21 @@ impl<C: 'static> Setup<C> {
             replay,
             spins: 0,
         };
-        runner.begin(resume.as_ref(), names)?;
+        runner.begin(resume.as_ref(), &names)?;
         Ok(runner)
     }
 }
 
 impl<C> Runner<C> {
     /// Brings the component to the position of the service, and records the start.
-    fn begin(&mut self, resume: Option<&Resume>, mut names: Names) -> Result<(), ServiceError> {
+    fn begin(&mut self, resume: Option<&Resume>, names: &Names) -> Result<(), ServiceError> {
         for timer in &mut self.timers {
             let now = self.host.time_ns() as i64;
             timer.pass(now);
         }
         self.begin_replay()?;
-        self.catch_up(resume, &mut names)?;
+        self.catch_up(resume, names)?;
         self.own = None;
-        self.legacy.inputs = names.legacy;
         if let Some(snapshotter) = &mut self.snapshotter {
             snapshotter.since = self.progress.report.calls + self.progress.report.ticks;
         }
@@ -130,74 +123,40 @@ fn snapshots_of(keeps: bool, output: Option<&Journal>) -> Result<Option<Snapshot
 }
 
 /// The records about a service.
-#[derive(Default)]
 struct Recorded {
     schedule: Option<Schedule>,
     resume: Option<Resume>,
-    legacy: Legacy,
 }
 
 impl Recorded {
-    /// The records beside an output, or the order of a replay.
-    fn of<C>(
+    /// The schedule beside an output and the end of that journal, or the order of a replay.
+    fn of(
         output: Option<&Journal>,
         again: Option<Schedule>,
         several: bool,
-        timers: &[Timer<C>],
-        settings: &Settings,
     ) -> Result<Self, ServiceError> {
-        match (output, again) {
-            (Some(output), _) => Self::beside(output, several, timers, settings),
-            (None, Some(again)) => Self::again(again, timers, settings),
-            (None, None) => Ok(Self::default()),
-        }
-    }
-
-    /// Reads the schedule beside an output journal, and the end of that journal.
-    fn beside<C>(
-        output: &Journal,
-        several: bool,
-        timers: &[Timer<C>],
-        settings: &Settings,
-    ) -> Result<Self, ServiceError> {
-        let schedule = Schedule::beside(output, several)?;
-        Ok(Self {
-            resume: resume::find(output)?,
-            ..Self::again(schedule, timers, settings)?
+        Ok(match output {
+            Some(output) => Self {
+                schedule: Some(Schedule::beside(output, several)?),
+                resume: resume::find(output)?,
+            },
+            None => Self {
+                schedule: again,
+                resume: None,
+            },
         })
     }
 
-    /// The contents of a schedule, for a replay of all of it.
-    fn again<C>(
-        schedule: Schedule,
-        timers: &[Timer<C>],
-        settings: &Settings,
-    ) -> Result<Self, ServiceError> {
-        let legacy = match schedule.last()? {
-            Some(last) => last.legacy,
-            // The first start of this version finds out what numbers of timers mean.
-            None => {
-                let known = timers.iter().map(|it| (it.name.as_str(), it.period_ns));
-                let known: Vec<(&str, i64)> = known.collect();
-                Legacy {
-                    timers: old_timers(&schedule, &known, settings.old_timers.as_deref())?,
-                    ..Legacy::default()
-                }
-            }
-        };
-        Ok(Self {
-            schedule: Some(schedule),
-            resume: None,
-            legacy,
-        })
-    }
-
-    /// Which input each recorded journal is. The input of the last output gets the number that it has now.
+    /// The current inputs. The input of the last output gets the number that it has now.
     fn names<C>(&mut self, inlets: &[Inlet<C>]) -> Result<Names, ServiceError> {
-        let journals = inlets.iter().map(|inlet| &inlet.journal);
-        let mut names = Names::new(journals, self.legacy.inputs.clone())?;
+        let names = Names::new(inlets.iter().map(|inlet| &inlet.journal))?;
         if let (Some(resume), Some(schedule)) = (&mut self.resume, &self.schedule) {
-            resume.lineage.input = number_of(resume, schedule, inlets, &mut names)?;
+            // The number after those of the inputs is that of the schedule.
+            let found = match resume.input.identity == schedule.journal.lineage()? {
+                true => Some(inlets.len() as u32),
+                false => names.find(&resume.input),
+            };
+            resume.lineage.input = found.unwrap_or(GONE);
         }
         Ok(names)
     }
@@ -213,27 +172,6 @@ fn check_names<C>(timers: &[Timer<C>]) -> Result<(), ServiceError> {
         }
     }
     Ok(())
-}
-
-/// The number that the input of the last output has now; the schedule's is the one after those of the inputs.
-fn number_of<C>(
-    resume: &Resume,
-    schedule: &Schedule,
-    inlets: &[Inlet<C>],
-    names: &mut Names,
-) -> Result<u32, ServiceError> {
-    let input = &resume.input;
-    let ours = inlets.len() as u32;
-    let (sequence, time_ns) = (resume.lineage.sequence, resume.time_ns);
-    let found = match input.identity {
-        Some(identity) if identity == schedule.journal.lineage()? => Some(ours),
-        Some(_) => names.find(std::slice::from_ref(input))[0],
-        None if input.path.ends_with(".schedule") => Some(ours),
-        None => names.resolve(std::slice::from_ref(input), |_, at| {
-            inlets[at].may_have_caused(sequence, time_ns)
-        })?[0],
-    };
-    Ok(found.unwrap_or(GONE))
 }
 
 /// Refuses inputs that the service writes, and those without a call for it.

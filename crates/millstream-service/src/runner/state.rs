@@ -12,7 +12,7 @@ use super::replay::Replay;
 use crate::error::ServiceError;
 use crate::inputs::inlet::Inlet;
 use crate::outputs::progress::Progress;
-use crate::recorded::schedule::{InputPosition, Legacy, Schedule};
+use crate::recorded::schedule::{InputPosition, Schedule};
 use crate::recorded::snapshot::{Snapshots, Snapshotter};
 use crate::settings::{Report, Settings};
 use crate::timers::Timer;
@@ -43,13 +43,12 @@ pub struct Runner<C> {
     pub(super) own: Option<Inlet<C>>,
     pub(super) snapshotter: Option<Snapshotter<C>>,
     pub(super) snapshots: Option<Snapshots>,
-    pub(super) legacy: Legacy,
     pub(super) needs: Needs,
     /// The last announcement, and its time.
     pub(super) announced: Vec<InputPosition>,
     pub(super) announced_ns: i64,
     /// The positions in the inputs at the last snapshot.
-    pub(super) last_snapshot: Option<Vec<InputPosition>>,
+    pub(super) last_snapshot: Option<Vec<u64>>,
     /// Inputs that the service had before.
     pub(super) gone: Vec<InputPosition>,
     /// Warnings of the start.

@@ -71,6 +71,9 @@ impl<C> Runner<C> {
         else {
             return Ok(());
         };
+        let Some(schedule) = schedule else {
+            return Ok(());
+        };
         let places = self.announced.iter();
         let position = Position {
             time_ns: self.progress.time_ns(),
@@ -87,9 +90,10 @@ impl<C> Runner<C> {
             })?;
         snapshots.append(&position, &state)?;
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
-        if let Some(before) = self.last_snapshot.replace(self.announced.clone()) {
-            for (inlet, place) in self.inlets.iter().zip(before) {
-                inlet.protect_from(place.next)?;
+        let places = self.announced.iter().map(|place| place.next).collect();
+        if let Some(before) = self.last_snapshot.replace(places) {
+            for (inlet, next) in self.inlets.iter().zip(before) {
+                inlet.protect_from(next)?;
             }
         }
         Ok(())
@@ -132,8 +136,7 @@ impl<C> Runner<C> {
         if self.durable {
             self.inlets[at].make_durable()?;
         }
-        if !self.inlets[at].named && self.schedule.is_some() {
-            // It was empty at the last announcement, and has an identity now.
+        if self.inlets[at].was_empty && self.schedule.is_some() {
             self.announce()?;
         }
         if let Some(schedule) = &self.schedule {

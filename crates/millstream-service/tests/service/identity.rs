@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_journal::{Journal, Options};
-use millstream_service::{Runner, Service, ServiceError, Settings, publisher};
+use millstream_service::{Outcome, Runner, Service, ServiceError, Settings, publisher};
 use millstream_wire::Cause;
 
 use crate::desk::{Desk, Folder, Order, Orders, Replies, calls};
@@ -55,6 +55,53 @@ fn an_empty_input_may_become_a_copy_while_the_service_runs() {
     assert_eq!(report.calls, 20);
     let after = calls(&folder.journal("replies"));
     assert_eq!(after[..before.len()], before);
+}
+
+#[test]
+fn the_outputs_name_an_empty_input_again_when_it_has_become_a_copy() {
+    let folder = Folder::new();
+    folder.orders(0..3);
+    let orders = folder.journal("orders");
+    let far = folder.journal("far");
+    let place = |journal: &Journal, id| {
+        let order = Order {
+            id,
+            symbol: "VOD.L",
+            quantity: 100,
+        };
+        let mut orders = publisher::<dyn Orders>(journal).unwrap();
+        orders.place(&order).unwrap();
+    };
+    place(&far, 10);
+    let start = |other: &Journal| {
+        let service = Service::new(&folder.journal("replies"))?;
+        let replies = service.publisher::<dyn Replies>().unwrap();
+        let desk = Desk::new(replies, service.clock());
+        let setup = service.component(desk).input::<dyn Orders>(&orders)?;
+        let setup = setup.input::<dyn Orders>(other)?;
+        setup.start(Settings::default())
+    };
+    let waiting = folder.journal("waiting");
+    let mut runner = start(&waiting).unwrap();
+    // The names of both inputs are in the segment of the outputs before one of them is a copy.
+    while runner.turn().unwrap() != Outcome::Nothing {}
+    waiting.become_copy(far.lineage().unwrap()).unwrap();
+    let writer = waiting.writer().unwrap();
+    let mut reader = far.reader().unwrap();
+    while let Some(record) = reader.next().unwrap() {
+        writer.append_at(record.time_ns, record.body).unwrap();
+    }
+    while runner.turn().unwrap() != Outcome::Nothing {}
+    drop((runner, writer, waiting));
+    let before = calls(&folder.journal("replies"));
+    // The last output is an effect of the copy, and the service resumes with the original.
+    assert_eq!(before.last().unwrap().0.unwrap().input, 1);
+    place(&far, 11);
+    let report = start(&far).unwrap().drain().unwrap();
+    assert_eq!(report.calls, 5);
+    let after = calls(&folder.journal("replies"));
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after.len(), before.len() + 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use millstream_flow::cluster::StateOffer;
 
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// A record. `value` stands for the changes of the process in the epoch: it is unique.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use millstream_cluster::protocol::{Coordinator, Ids, Message, Notice, Output, Participant, Times};
 use millstream_flow::cluster::{Event, Offer, Raise};
 
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// The latency of commits of this many processes.
 #[derive(Clone, Copy, Debug)]

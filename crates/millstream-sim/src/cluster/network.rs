@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millstream_cluster::protocol::{Connection, Message};
 
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// The two directions of a control link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,7 +14,7 @@ use super::network::{Direction, Network, Straggler};
 use super::node::{Machine, Node};
 use super::tally::{Kind, Tally};
 use crate::crash::Broken;
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// The time in which things go wrong, and the time after it in which an epoch must be committed.
 const STORM_MS: u64 = 60_000;

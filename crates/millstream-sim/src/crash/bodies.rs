@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::random::Random;
+use millstream_journal::random::Random;
 
 /// How long records are.
 #[derive(Clone, Copy, Debug)]

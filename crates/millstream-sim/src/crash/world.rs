@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::random::Random;
 use millstream_journal::planted::Bug;
+use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{
     CursorMode, Error, Host, Journal, Options, Reader, Retention, Sync, Writer,

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::random::Random;
 use millstream_journal::planted::Bug;
+use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Options};
 use millstream_queue::Moment;

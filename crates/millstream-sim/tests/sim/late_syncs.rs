@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_journal::planted::{self, Bug};
+use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Journal, Options, Sync, Writer};
-use millstream_sim::random::Random;
 
 const EVERY_NS: u64 = 100_000_000;
 

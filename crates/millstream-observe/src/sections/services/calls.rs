@@ -98,11 +98,11 @@ fn said(content: &Content) -> String {
             line + ")"
         }
         Content::Note(Note::Dead {
-            input,
+            path,
             sequence,
             error,
             ..
-        }) => format!("{}, record {sequence}: {error}", input.path),
+        }) => format!("{path}, record {sequence}: {error}"),
         Content::Note(Note::Schema(schema)) => format!("# interface {}", schema.interface()),
         Content::Note(Note::Input { input, .. }) => format!("# input {}", input.path),
         _ => "# a note".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millstream_journal::{Error as JournalError, Journal, Options, Reader};
-use millstream_wire::{InputName, Note, Record};
+use millstream_wire::InputName;
 
 use crate::error::ServiceError;
 use crate::recorded::schedule::{Announcement, Entry, path_beside};
@@ -62,7 +62,7 @@ impl Takes {
                 && self
                     .names
                     .get(&number)
-                    .is_some_and(|name| is_same(name, input))
+                    .is_some_and(|name| name.identity == input.identity)
             {
                 return Ok(Some(taken_ns));
             }
@@ -74,7 +74,7 @@ impl Takes {
     fn begin(&mut self, time_ns: u64) -> Result<(), ServiceError> {
         self.reader.seek_time(time_ns)?;
         let from = self.reader.position();
-        // Each start of the service notes the names of its inputs.
+        // Each start of the service announces its inputs.
         let mut at = from;
         while at > 0 && self.names.is_empty() {
             at = at.saturating_sub(1_024);
@@ -95,23 +95,10 @@ impl Takes {
             if let Ok(Some(announcement)) = Announcement::from_bytes(record.body) {
                 let inputs = announcement.inputs.into_iter().map(|place| place.input);
                 self.names = (0..).zip(inputs).collect();
-            } else if let Ok(Record::Note(note)) = Record::read(record.body) {
-                // An earlier version named them so.
-                if let Ok(Note::Input { number, input }) = Note::from_bytes(note) {
-                    self.names.insert(number, input);
-                }
             } else if let Ok(Entry::Record { input, sequence }) = Entry::unpack(record.body) {
                 return Ok(Some((input, sequence, time_ns)));
             }
         }
         Ok(None)
-    }
-}
-
-/// Whether two names are of one journal: by identity, and by path where one of them has none.
-fn is_same(one: &InputName, other: &InputName) -> bool {
-    match (one.identity, other.identity) {
-        (Some(one), Some(other)) => one == other,
-        _ => one.path == other.path,
     }
 }

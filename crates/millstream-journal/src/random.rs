@@ -1,11 +1,11 @@
-//! A seeded generator of numbers, for test data that is the same on every machine and in every release.
+//! A seeded generator of numbers, for generated data and simulations that are the same on every machine and in every release.
 //!
 //! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): one addition and two
-//! multiplications per number, any seed is good. It is for data, never for secrets. The sequence is part of the promise
-//! that a seed names a file, so it must not change; a crate's generator may.
+//! multiplications per number, any seed is good. It is for data, never for secrets. A seed names a file, and the seed of a failed world
+//! repeats that world, so the sequence must not change; a crate's generator may.
 //!
 //! ```
-//! use millstream_cli::random::Random;
+//! use millstream_journal::random::Random;
 //!
 //! let (mut one, mut two) = (Random::new(7), Random::new(7));
 //! assert_eq!(one.next_u64(), two.next_u64());

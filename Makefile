@@ -2,7 +2,7 @@
 # installed by tests/setup; Python's packages go into .venv the first time, and again when the lists of them change.
 
 export PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 # What builds the package is there; and all of requirements-dev.txt.
 BUILDER := $(VENV)/.builder
@@ -10,11 +10,9 @@ READY   := $(VENV)/.ready
 PYSRC  := $(wildcard python tests examples crates/millstream-bench/python)
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# The profile of what is tested, and of the tests: `checked`, or `dev` for a quick build of one's own.
-export PROFILE ?= checked
 # Where random runs begin, and for how long they go on.
 SEED    ?= 1
-SECONDS ?= 60
+SECONDS ?= 600
 
 # One interpreter for everything: PyO3 builds against the one that will load the module.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -26,15 +24,19 @@ export PATH := $(PATH):/usr/sbin:/sbin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UNPUBLISHED := millstream-bench millstream-python millstream-sim
 .DEFAULT_GOAL := help
-.PHONY: help build program package demo setup machine checked test lint api crash sim fuzz miri bench wheel crates docs clean
+.PHONY: help build program package demo setup machine tested check test rust lint code prose interfaces described api soak kills \
+	worlds fuzz packets pythons tests-of-api miri bench wheel crates docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: program package  ## build the Rust program and the Python package
 
+# The whole workspace is selected, so that program, package, wheel and benchmarks have the same features of each crate, which is then
+# compiled once for all of them.
+RELEASE := cargo build --release --workspace --exclude millstream-sim
 program:
-	cargo build --release -p millstream-cli
+	$(RELEASE) --bin millstream
 
 package: $(BUILDER)
 	$(BIN)/maturin develop --release
@@ -50,72 +52,96 @@ setup: machine $(READY)  ## install what tests need: packages of Debian or Ubunt
 machine:
 	tests/setup
 
-# What tests run, all of one profile: program, benchmarks, package and examples share each crate with the tests of Rust. Cargo compiles a
-# crate again for other features of it or of what it needs, so all select the same crates and features. The package in .venv is then this
-# one; `make package` puts the release back.
-TOGETHER := $(shell cat tests/built_together.txt)
-checked: setup
-	cargo build --profile $(PROFILE) $(TOGETHER) --bins
-	$(BIN)/maturin develop --profile $(PROFILE) --features kafka
+# What lints, tests, documentation and programs of tests are built of, in the profile `dev`: the same crates with the same features, so
+# that cargo compiles each crate once. The package in .venv is then that of the tests; `make package` puts the release back.
+ALL := $(shell cat tests/built_together.txt)
+NEXTEST := $(BIN)/cargo-nextest nextest run
+tested:
+	.ci/phase "package for tests" $(BIN)/maturin develop --features tested
 
-# The crate millstream-python links only inside an interpreter: it has no tests here, and is selected for its features. The simulation
-# has a journal with planted bugs; selected apart from the others, it does not make cargo build them on that journal.
-APART := millstream-journal millstream-sim
-# Most tests of Python wait for processes and disks, so more run at once than there are cores. A server that gives way to others is
-# tested with the machine to itself. Tests of flows run a second time with batches between operators as bytes, as between processes.
-SEVERAL := -n 3 --dist loadfile --durations 30
-FLOWS   := $(shell grep -lw Flow tests/api/test_*.py)
+# The three tiers: what one runs often; all behaviour, which README and CI run; and what takes hours.
+check: $(READY) code rust tested  ## run what a change breaks first: format, lints, types, the tests of Rust, tests/api
+	$(PYTEST) tests/api
 
-test: checked  ## run every test: Rust, types, docstrings, pytest, a minute of worlds and of fuzzing
-	cargo test --profile $(PROFILE) $(TOGETHER)
-	cargo test --profile $(PROFILE) $(APART:%=-p %)
-	MILLSTREAM_PACKETS=bytes cargo test --profile $(PROFILE) $(TOGETHER) --test flow
-	$(BIN)/python -m mypy.stubtest millstream._millstream
-	$(BIN)/pytest --doctest-modules python/millstream
-	$(BIN)/pytest $(SEVERAL) tests --ignore tests/process/test_queue_awake.py
-	$(BIN)/pytest tests/process/test_queue_awake.py
-	MILLSTREAM_PACKETS=bytes $(BIN)/pytest $(SEVERAL) $(FLOWS)
-	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim crash --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
-	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim queues --seed $(SEED) --seconds $$(( $(SECONDS) / 2 ))
-	$(TARGET)/$(PROFILE:dev=debug)/millstream-sim cluster --seed $(SEED) --seconds $$(( $(SECONDS) / 4 ))
-	fuzz/run $(SECONDS)
+test: setup rust tested  ## run every test of behaviour, in Rust and Python
+	.ci/phase "doctests of Rust" cargo test --doc --quiet $(ALL)
+	.ci/phase "stubs" $(BIN)/python -m mypy.stubtest millstream._millstream
+	.ci/phase "tests of Python" $(PYTEST) --doctest-modules python/millstream tests --deselect $(ALONE)
+	.ci/phase "a test alone" $(BIN)/pytest $(ALONE)
 
-lint: $(READY) docs  ## check format, lints, types, prose and the documentation of the crates
+# Most tests wait for processes, disks and timers, so more run at once than there are cores. A server that gives way to others is tested
+# with the machine to itself.
+PYTEST := $(BIN)/pytest -n 8 --dist worksteal --durations 30
+ALONE  := tests/process/test_queue_awake.py
+
+rust:
+	.ci/phase "compile the tests of Rust" $(NEXTEST) --no-run $(ALL)
+	.ci/phase "tests of Rust" $(NEXTEST) $(ALL)
+
+lint: $(READY) code prose interfaces  ## check format, lints, types, prose, and the documentation and public API of the crates
+
+code:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	.ci/phase "clippy" cargo clippy $(ALL) --all-targets -- -D warnings
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
-	$(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
+	.ci/phase "mypy" $(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
+
+prose:
 	$(BIN)/python tests/prose.py
+
+interfaces: described
 	$(BIN)/python tests/public_api.py $(TARGET)/doc
 
-api: docs  ## renew the snapshots of the public API, crates/*/api.txt
+# JSON of the documentation, of which the snapshots of the API are made; rustdoc's own lints run as for pages.
+described:
+	.ci/phase "rustdoc" env RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" cargo doc --no-deps $(ALL)
+
+api: $(READY) described  ## renew the snapshots of the public API, crates/*/api.txt
 	$(BIN)/python tests/public_api.py $(TARGET)/doc --write
 
-crash: checked  ## kill processes of journals, queues, flows and services, hundreds of times
-	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} cargo test --profile $(PROFILE) -p millstream-journal --test journal kills_under_load -- --nocapture
-	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_queue_kills.py tests/process/test_queue_full_disk.py tests/process/test_queue_space.py tests/process/test_queues_in_process.py tests/process/test_flow_kills.py tests/process/test_flow_full_disk.py tests/process/test_outbox_kills.py tests/process/test_outbox_full_disk.py \
-		tests/process/test_queue_flow_kills.py tests/process/test_service_kills.py tests/process/test_service_kills_across.py tests/process/test_service_moves.py tests/process/test_durable_kills.py tests/process/test_numbered_kills.py tests/process/test_position_kills.py tests/process/test_slow_step_kills.py tests/process/test_adapter_kills.py tests/kafka/test_kafka_kills.py tests/postgres/test_write_kills.py tests/postgres/test_changes_kills.py tests/objects/test_object_kills.py tests/process/test_http_kills.py tests/process/test_http_post_kills.py \
-		tests/cluster/test_cluster_kills.py tests/cluster/test_cluster_sources.py tests/kafka/test_gathered_topic.py
-	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
+# Hours. What finds something prints the seed that repeats it. Each part can be run alone.
+soak: kills worlds fuzz packets pythons  ## run for hours: kills, simulated worlds, fuzzing, batches as bytes, other Pythons
+
+TAKEOVERS := tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
+KILLS     := $(filter-out $(TAKEOVERS),$(shell grep -lE 'MILLSTREAM_KILLS|\bKILLS\b' tests/*/test_*.py))
+kills: setup tested  ## kill processes of journals, queues, flows and services, hundreds of times
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} $(NEXTEST) $(ALL) --no-capture -E 'test(kills_under_load)'
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(KILLS)
+	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(TAKEOVERS)
+
+WORLDS := cargo run $(ALL) --quiet --bin millstream-sim --
+worlds:  ## crash journals, queues and processes in simulated worlds: SEED=1 SECONDS=600
+	$(WORLDS) crash --seed $(SEED) --seconds $$(( $(SECONDS) * 2 / 5 ))
+	$(WORLDS) queues --seed $(SEED) --seconds $$(( $(SECONDS) * 2 / 5 ))
+	$(WORLDS) cluster --seed $(SEED) --seconds $$(( $(SECONDS) / 5 ))
+
+fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=600 in all
+	fuzz/run $(SECONDS)
+
+# Tests of flows with batches between operators as bytes, as between processes.
+FLOWS := $(shell grep -lw Flow tests/api/test_*.py)
+packets: setup tested
+	MILLSTREAM_PACKETS=bytes $(NEXTEST) $(ALL) -E 'package(millstream-flow) & kind(test)'
+	MILLSTREAM_PACKETS=bytes $(PYTEST) $(FLOWS)
+
+# tests/api under each other Python of this machine, with a .venv of its own.
+pythons:
+	for one in 3.10 3.11 3.12 3.13 3.14; do \
+		! python$$one -c '' 2>/dev/null || $(MAKE) PYTHON=python$$one VENV=.venv-$$one tests-of-api || exit 1; \
+	done
+tests-of-api: $(READY) tested
+	$(PYTEST) tests/api
 
 BENCH := MILLSTREAM_PYTHON=$(PYO3_PYTHON) $(TARGET)/release/millstream-bench
 bench: $(READY) package  ## measure this machine
-	cargo build --release -p millstream-bench
+	$(RELEASE) --bin millstream-bench
 	$(BENCH) market-spread
 	$(BENCH) journal
 	$(BENCH) flow --python
 	$(BENCH) flow
 	$(BENCH) queue
-
-sim:  ## crash journals, queues and processes in simulated worlds: SEED=1 SECONDS=60, or WORLDS=1 to repeat one of each
-	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
-	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- queues --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 2 )))
-	cargo run --profile $(PROFILE) --quiet -p millstream-sim -- cluster --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 4 )))
-
-fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=60 in all
-	fuzz/run $(SECONDS)
 
 miri:  ## run the frame code under Miri; needs rustup +nightly component add miri rust-src
 	cargo +nightly miri test -p millstream-journal --lib -- frame:: checksum::
@@ -128,11 +154,8 @@ wheel: $(BUILDER)  ## build a wheel into dist/
 crates:  ## package the published crates into target/package/
 	cargo package --workspace $(UNPUBLISHED:%=--exclude %) --no-verify --allow-dirty
 
-# With the JSON of which the API snapshots are made. The cfg tells cargo that pages of a plain `cargo doc` will not do.
-# The crate millstream has all its features on docs.rs too; the others need none that is off.
-docs: $(READY)  ## build the Rust documentation into target/doc/
-	RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" \
-		cargo doc --no-deps --workspace --features millstream/cluster,millstream/http,millstream/kafka,millstream/observe,millstream/queue-server,millstream/replication
+docs:  ## build the Rust documentation into target/doc/
+	cargo doc --no-deps $(ALL)
 
 clean:  ## remove everything that was built
 	cargo clean

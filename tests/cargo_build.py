@@ -6,9 +6,8 @@ from pathlib import Path
 from documents import ROOT
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PROFILE = os.environ.get("PROFILE", "checked")
-TOGETHER = (ROOT / "tests" / "built_together.txt").read_text().split()
+ALL = (ROOT / "tests" / "built_together.txt").read_text().split()
 """What the Makefile selects: with other features cargo would compile all anew."""
-BUILD = ["cargo", "build", "--profile", PROFILE, *TOGETHER]
-FOLDER = TARGET / PROFILE.replace("dev", "debug")
+BUILD = ["cargo", "build", *ALL]
+FOLDER = TARGET / "debug"
 """Where cargo puts what it builds."""

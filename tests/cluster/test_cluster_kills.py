@@ -1,6 +1,6 @@
 """Processes of a flow are killed with -9 at random moments: output equals that of an unbroken run.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow), and each flow with 1 to 4
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow), and each flow with 1 to 4
 processes of 1 and 2 workers. A failure prints the seed.
 """
 

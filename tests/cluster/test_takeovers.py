@@ -1,6 +1,6 @@
 """A lost machine: its process is started from the copy that a follower has, on another one.
 
-``make crash`` takes over more often (``MILLSTREAM_TAKEOVERS``, default 2). A failure prints the seed.
+``make kills`` takes over more often (``MILLSTREAM_TAKEOVERS``, default 2). A failure prints the seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A topic that one process writes for all: a flow on two processes is killed with -9, one process at a time.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``, default 2 here). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 2 here). A failure prints the seed.
 """
 
 from __future__ import annotations

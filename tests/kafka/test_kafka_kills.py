@@ -1,6 +1,6 @@
 """Flows from topic to topic are killed with -9, inside transactions too.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``, default 6 here). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 6 here). A failure prints the seed.
 """
 
 import os

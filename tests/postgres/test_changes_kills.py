@@ -1,6 +1,6 @@
 """Flows that read changes, and servers, killed with -9: each change is in the output once, in order.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``). A failure prints the seed.
 """
 
 from __future__ import annotations

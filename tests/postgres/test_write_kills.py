@@ -1,6 +1,6 @@
 """Flows that write to PostgreSQL, and servers, killed with -9: each row is there once.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``). A failure prints the seed.
 """
 
 from __future__ import annotations

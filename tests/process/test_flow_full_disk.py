@@ -1,7 +1,7 @@
 """A flow on a full file system ends with a clear error. Once there is room, the same command resumes exactly.
 
 State directory, file sink and journal sink are on one small file system. Room is taken and given at random,
-and flows are killed in between. ``make crash`` does more rounds (``MILLSTREAM_KILLS``). A failure prints the
+and flows are killed in between. ``make kills`` does more rounds (``MILLSTREAM_KILLS``). A failure prints the
 seed.
 """
 

@@ -1,6 +1,6 @@
 """Flows that are killed with -9 at random moments resume: output equals that of an uninterrupted run.
 
-``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
 """
 
 from __future__ import annotations

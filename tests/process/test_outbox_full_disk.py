@@ -1,7 +1,7 @@
 """A flow whose outbox is on a full file system ends with a clear error. With room, the command delivers all.
 
 The state directory is on a small file system, the destination is not. Room is taken and given at random while
-the destination is away or works, and flows are killed in between. ``make crash`` does more rounds
+the destination is away or works, and flows are killed in between. ``make kills`` does more rounds
 (``MILLSTREAM_KILLS``). A failure prints the seed.
 """
 

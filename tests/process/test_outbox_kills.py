@@ -1,6 +1,6 @@
 """Flows that deliver to SQLite, killed with -9 at random: a reader of the table finds each item.
 
-Where the destination stores its position in the same transaction, each item is there once. ``make crash``
+Where the destination stores its position in the same transaction, each item is there once. ``make kills``
 kills more often (``MILLSTREAM_KILLS``). A failure prints the seed.
 """
 

@@ -4,7 +4,7 @@ compared.
 No item that was acknowledged is lost, none is delivered before one that came earlier, and one is delivered
 again only where the kill left open whether its delivery was confirmed: directly after itself.
 
-`MILLSTREAM_KILLS` says how many kills each sync mode gets (`make crash` gives many), `MILLSTREAM_SEED`
+`MILLSTREAM_KILLS` says how many kills each sync mode gets (`make kills` gives many), `MILLSTREAM_SEED`
 repeats a run. Each run prints one line of JSON.
 """
 

@@ -1,6 +1,6 @@
 """Services that are killed with -9 at random moments under load have the outputs of an uninterrupted run.
 
-The publisher runs meanwhile. ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A
+The publisher runs meanwhile. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A
 failure prints the seed.
 """
 

@@ -1,7 +1,7 @@
 """A publisher on one machine and a service on another: server, follower and service are killed at random.
 
 Both machines are this one, with nothing between them but a socket. Every entry takes effect once and the copy
-is the leader's journal. ``make crash`` kills more often (``MILLSTREAM_KILLS``, default 6 here). A failure
+is the leader's journal. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 6 here). A failure
 prints the seed.
 """
 

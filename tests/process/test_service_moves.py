@@ -1,7 +1,7 @@
 """A service that is killed, moved, copied, renamed and upgraded does each thing once, in order.
 
 Before each start its folder may have been copied to another place, and the program may have another working
-directory, another spelling of the paths, another set of timers and one input more. ``make crash`` goes on for
+directory, another spelling of the paths, another set of timers and one input more. ``make kills`` goes on for
 longer (``MILLSTREAM_KILLS``, default 5 here). A failure prints the seed.
 """
 

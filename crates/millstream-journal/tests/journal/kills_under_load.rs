@@ -1,7 +1,7 @@
 //! `kill -9` of processes that write to and read from one journal, at random moments under load. Nothing that was acknowledged is lost,
 //! no reader sees half a record, and the other processes continue.
 //!
-//! `MILLSTREAM_KILLS` says how many are killed (`make crash`), `MILLSTREAM_SEED` repeats the order of things, as far as processes do.
+//! `MILLSTREAM_KILLS` says how many are killed (`make kills`), `MILLSTREAM_SEED` repeats the order of things, as far as processes do.
 //! The writers are slow inside their appends, so that many die there: they append single records, batches and claims, in each sync mode.
 
 use std::collections::BTreeMap;

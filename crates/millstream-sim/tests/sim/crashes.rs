@@ -19,7 +19,7 @@ fn no_world_breaks_a_promise() {
         let tally = world(seed, Kind::Sound);
         assert_eq!(
             tally.failure, None,
-            "repeat with: make sim SEED={seed} WORLDS=1"
+            "repeat with: make worlds SEED={seed} WORLDS=1"
         );
         kills += tally.kills;
         images += tally.images;

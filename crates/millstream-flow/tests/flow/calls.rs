@@ -249,7 +249,7 @@ fn a_crash_at_any_point_does_not_change_the_results() {
         .map_async("ask", Calls::new().concurrency(8), twice)
         .sink(
             "out",
-            codec::encode(files::write("/no/such/folder"), codec::display),
+            codec::encode(files::write("/dev/null/folder"), codec::display),
         );
     let crashes = Trial::new(&flow).crash_everywhere();
     assert!(crashes.expect("nothing differs") > 6);

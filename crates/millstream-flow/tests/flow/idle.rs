@@ -7,7 +7,7 @@ use millstream_flow::testing::Collected;
 use millstream_flow::{Flow, Framing, Options, codec};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::support::{address, finish, framed, in_own_process, listener, wait};
+use super::support::{address, finish, framed, listener, wait};
 
 /// CPU time of this process in seconds.
 fn cpu() -> f64 {
@@ -47,19 +47,11 @@ fn idle(workers: usize) {
 }
 
 #[test]
-fn an_idle_flow_uses_no_cpu() {
-    in_own_process("idle::one_worker");
-    in_own_process("idle::two_workers");
-}
-
-#[test]
-#[ignore = "run by the test above, as a process of its own"]
-fn one_worker() {
+fn an_idle_worker_uses_no_cpu() {
     idle(1);
 }
 
 #[test]
-#[ignore = "run by the test above, as a process of its own"]
-fn two_workers() {
+fn two_idle_workers_use_no_cpu() {
     idle(2);
 }

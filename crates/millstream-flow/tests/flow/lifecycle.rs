@@ -10,9 +10,7 @@ use millstream_flow::testing::{Collected, Mark, items, script};
 use millstream_flow::{Emit, Flow, FlowError, Framing, Options, codec, files, generator};
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::support::{
-    FullDisk, address, failure, finish, framed, in_own_process, listener, run, spawn, wait,
-};
+use super::support::{FullDisk, address, failure, finish, framed, listener, run, spawn, wait};
 
 #[test]
 fn input_read_before_a_stop_arrives() {
@@ -277,20 +275,14 @@ fn a_flow_that_cannot_start_takes_no_input() {
         let seen = Collected::new();
         let source = flow.source("n", items(0..100u64));
         source.sink("out", seen.sink());
-        let sink = files::write("/no/such/directory/out");
+        let sink = files::write("/dev/null/out");
         source.sink("file", codec::encode(sink, codec::display::<u64>));
         assert!(matches!(run(&flow, workers), Err(FlowError::Open { .. })));
         assert!(seen.take().is_empty());
     }
 }
 
-#[test]
-fn a_signal_drains_the_flow() {
-    in_own_process("lifecycle::interrupted");
-    in_own_process("lifecycle::terminated");
-}
-
-/// Sends `signal` to this process while an endless flow runs.
+/// Sends `signal` to this process, in which no other test runs, while an endless flow runs.
 fn signalled(signal: Signal) {
     for workers in [1, 2] {
         let flow = Flow::new("endless");
@@ -318,13 +310,11 @@ fn signalled(signal: Signal) {
 }
 
 #[test]
-#[ignore = "run by a test above, as a process of its own"]
-fn interrupted() {
+fn an_interrupt_drains_the_flow() {
     signalled(Signal::INT);
 }
 
 #[test]
-#[ignore = "run by a test above, as a process of its own"]
-fn terminated() {
+fn a_termination_drains_the_flow() {
     signalled(Signal::TERM);
 }

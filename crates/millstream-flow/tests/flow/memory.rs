@@ -6,7 +6,7 @@ use millstream_flow::{
     EventTime, Flow, KeyContext, Logic, Options, Stream, Timed, Timer, Window, generator,
 };
 
-use crate::support::{finish, in_own_process};
+use crate::support::finish;
 
 const KEYS: u64 = 1_000_000;
 /// Each wave has other keys, and begins this much later.
@@ -62,8 +62,7 @@ fn swallow<T: Clone + Send + 'static>(stream: &Stream<T>) {
 }
 
 #[test]
-#[ignore = "a part of the test below, in a process of its own"]
-fn keys_with_timers() {
+fn memory_of_removed_keys_with_timers_is_released() {
     let resident = waves(5, |numbers| {
         let keyed = numbers.key_by(|n| n.value);
         let logic = keyed.stateful_timed("brief", None, |_| Brief([0; 64]));
@@ -73,8 +72,7 @@ fn keys_with_timers() {
 }
 
 #[test]
-#[ignore = "a part of the test below, in a process of its own"]
-fn keys_that_live_for_a_time() {
+fn memory_of_keys_that_live_for_a_time_is_released() {
     struct Silent([u8; 64]);
     impl Logic<u64, u64> for Silent {
         type Out = u64;
@@ -95,19 +93,11 @@ fn keys_that_live_for_a_time() {
 }
 
 #[test]
-#[ignore = "a part of the test below, in a process of its own"]
-fn keys_with_windows() {
+fn memory_of_keys_with_windows_is_released() {
     let resident = waves(5, |numbers| {
         let window = Window::tumbling(Duration::from_nanos(WAVE_NS as u64));
         let counts = numbers.key_by(|n| n.value).window("counts", window).count();
         swallow(&counts.results.items());
     });
     assert_bounded("windows", &resident);
-}
-
-#[test]
-fn memory_is_released_when_keys_are_removed() {
-    in_own_process("memory::keys_with_timers");
-    in_own_process("memory::keys_that_live_for_a_time");
-    in_own_process("memory::keys_with_windows");
 }

@@ -69,7 +69,7 @@ fn words() -> Flow {
         .values()
         .sink(
             "out",
-            codec::encode(files::write("/no/such/folder"), codec::display),
+            codec::encode(files::write("/dev/null/folder"), codec::display),
         );
     flow
 }

@@ -36,7 +36,7 @@ fn seen(show: impl Fn(&mut Seen) -> u64 + Send + Sync + 'static) -> Flow {
         .map(|(word, times)| format!("{word} {times}"))
         .sink(
             "out",
-            codec::encode(files::write("/no/such/folder"), codec::display),
+            codec::encode(files::write("/dev/null/folder"), codec::display),
         );
     flow
 }
@@ -161,7 +161,7 @@ fn the_clock_is_rolled_back_to_the_commit() {
         .map(|item| format!("{} {}", item.value, item.time))
         .sink(
             "out",
-            codec::encode(files::write("/no/such/folder"), codec::display),
+            codec::encode(files::write("/dev/null/folder"), codec::display),
         );
     let trial = || Trial::new(&flow).clock(&clock);
     for _ in 0..2 {

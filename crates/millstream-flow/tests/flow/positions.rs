@@ -368,11 +368,9 @@ fn positions(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
     (flow, opened)
 }
 
-/// The state directory after the seventh commit: a source of numbers, one of bytes, and both kinds durable. One partition of
-/// the durable numbers has ended.
-#[test]
-#[ignore = "writes the fixture: only when the format has changed"]
-fn write_the_fixture() {
+/// Writes the fixture: the state directory after the seventh commit, of a source of numbers, one of bytes, and both kinds
+/// durable. One partition of the durable numbers has ended.
+fn write_fixture() {
     let folder = tempfile::tempdir().unwrap();
     let (state, out) = (folder.path().join("state"), folder.path().join("out"));
     let (flow, _) = positions(&out);
@@ -385,8 +383,12 @@ fn write_the_fixture() {
     }
 }
 
+/// With `MILLSTREAM_WRITE_FIXTURES` in its environment the test writes the fixture first.
 #[test]
 fn a_state_directory_of_version_1_resumes() {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_some() {
+        write_fixture();
+    }
     let folder = tempfile::tempdir().unwrap();
     let (state, out) = (folder.path().join("state"), folder.path().join("out"));
     for journal in JOURNALS {

@@ -109,7 +109,7 @@ def read(how: int, written: bytes, make: Callable[[], Any] | None) -> Any:
         state = make() if make is not None else kind()
         state.restore(snapshot)
         return state
-    raise ValueError(f"it is written in a way ({how}) that this version does not read")
+    raise ValueError(f"it is written in an unknown way ({how})")
 
 
 def dump_items(items: list[Any]) -> bytes:

@@ -72,7 +72,7 @@ def test_frames_are_recorded_as_they_are_and_kept_on_request(tmp_path: Path) -> 
     assert out == ["one", "two", "three"]
     with ms.Journal(tmp_path / "state" / "inputs" / "a%2fb", mode="r") as journal:
         first, *batches, _ended = [record.body for record in journal]
-    assert first[4:8] == bytes(4) and all(batch[:2] == b"\3\0" for batch in batches)
+    assert first[4:8] == bytes(4) and all(batch[:2] == b"\1\0" for batch in batches)
     # How many frames a batch has is up to the pace of the flow.
     kept = b"".join(batches)
     assert kept.index(b"one") < kept.index(b"two") < kept.index(b"three")

@@ -430,31 +430,6 @@ def test_a_trial_replaces_the_sink() -> None:
     assert ms.testing.crash_everywhere(flow, {"in": [1, 2]}) > 0
 
 
-class TwoPhase(ms.Sink[Any]):
-    """A sink as earlier versions had them."""
-
-    def open(self, worker: int) -> Any:
-        return self
-
-    def commit(self, epoch: int, tokens: list[Any]) -> None: ...
-
-
-class Prepares:
-    def prepare(self, epoch: int) -> None: ...
-
-
-class OpensTwoPhase(ms.Sink[Any]):
-    def open(self, worker: int) -> Any:
-        return Prepares()
-
-
-def test_sinks_with_two_phases_are_refused() -> None:
-    with pytest.raises(ms.FlowUsageError, match=r"TwoPhase has a method commit.*ms\.sink"):
-        numbers(TwoPhase())
-    with pytest.raises(ms.FlowError, match=r"Prepares has a method prepare.*ms\.sink"):
-        ms.run(numbers(OpensTwoPhase()))
-
-
 def test_mistakes_are_found_where_they_are_made() -> None:
     def fine(batch: list[Any], first: int, last: int) -> None: ...
 

@@ -3,7 +3,6 @@ says.
 """
 
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +13,6 @@ import pytest
 from millstream import testing
 from millstream._run import Saving, run_saving
 
-FIXTURES = Path(__file__).parent / "fixtures" / "flows"
 MODULE = "a_module_that_changes"
 
 
@@ -247,47 +245,6 @@ def test_a_state_directory_belongs_to_a_flow(tmp_path: Path) -> None:
     assert out == [("1", 1), ("2", 1), ("3", 1)]
     with pytest.raises(ms.FlowError, match='it is the state of flow "one", not of "two"'):
         ms.run(counting("two", out), state=tmp_path)
-
-
-def sessions(name: str, out: Any) -> ms.Flow:
-    flow = ms.Flow(name)
-    script = [("a", 0), ("a", 10), ("a", 20), ("b", 3), ("b", 30), ("c", 12), ("c", 31), ("a", 40)]
-    timed = flow.source("in", testing.items(script, 1)).event_time(lambda item: item[1], lateness=100)
-    keyed = timed.key_by(lambda item: item[0])
-    results = keyed.window("sessions", ms.windows.session(10)).collect()
-    results.map(lambda r: (r.start, r.end, [item[1] for item in r.value])).sink("out", out)
-    return flow
-
-
-def test_a_directory_of_an_earlier_version_is_of_the_flow_that_opens_it_first(tmp_path: Path) -> None:
-    """It was written when items one gap apart were two sessions, and states had no flow: see make.py
-    beside it.
-    """
-    with tarfile.open(FIXTURES / "sessions.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    with pytest.raises(ms.SimulatedCrash):
-        run_saving(
-            sessions("a name", testing.collect()),
-            1,
-            Saving(str(tmp_path / "state"), 0.0, True, [], ("before", 1)),
-        )
-    with pytest.raises(ms.FlowError, match='it is the state of flow "a name"'):
-        ms.run(sessions("sessions", testing.collect()), state=tmp_path / "state")
-
-
-def test_sessions_that_an_earlier_version_held_apart_are_joined(tmp_path: Path) -> None:
-    with tarfile.open(FIXTURES / "sessions.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    out = testing.collect()
-    ms.run(sessions("sessions", out), state=tmp_path / "state")
-    assert sorted(out) == [
-        ("a", (0, 30, [0, 10, 20])),
-        ("a", (40, 50, [40])),
-        ("b", (3, 13, [3])),
-        ("b", (30, 40, [30])),
-        ("c", (12, 22, [12])),
-        ("c", (31, 41, [31])),
-    ]
 
 
 def test_two_workers_restore_their_first_states_at_once() -> None:

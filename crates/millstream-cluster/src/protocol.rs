@@ -30,8 +30,6 @@ mod compare;
 mod coordinator;
 mod message;
 mod participant;
-#[cfg(feature = "simulation")]
-pub mod planted;
 mod resolve;
 mod silence;
 mod tally;

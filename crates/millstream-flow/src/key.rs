@@ -98,10 +98,6 @@ impl Shards {
         worker_of(self.of(hash), workers)
     }
 
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Shards::default()
-    }
-
     /// Checks that each worker of all processes can have a shard.
     pub(crate) fn check_workers(self, workers: usize) -> Result<(), FlowError> {
         if workers <= self.0 {

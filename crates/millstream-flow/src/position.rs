@@ -64,8 +64,8 @@ pub enum PositionError {
         /// The newest version that the source reads.
         newest: u8,
     },
-    /// The first byte of an encoded position is not known: a newer Millstream wrote it, or it is damaged.
-    #[error("a saved position has the unknown form {0}; use a newer Millstream")]
+    /// The first byte of an encoded position is not known.
+    #[error("a saved position has the unknown form {0}")]
     UnknownForm(u8),
     /// The bytes are damaged.
     #[error("a saved position is damaged")]
@@ -73,9 +73,7 @@ pub enum PositionError {
 }
 
 impl Position {
-    /// A position of the source's own: `bytes`, written as version `version` of the source's format says.
-    ///
-    /// Choose versions from 1. Version 0 is that of positions in state directories of programs in which bytes had no version.
+    /// A position of the source's own: `bytes`, written as version `version` of the source's format says. Versions begin with 1.
     #[must_use]
     pub fn bytes(version: u8, bytes: Vec<u8>) -> Self {
         Position(Form::Bytes {

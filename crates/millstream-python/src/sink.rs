@@ -64,7 +64,6 @@ impl AnySink {
             return Self::read(&outbox);
         }
         if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
-            object::check_phases(sink, &["commit", "resume"])?;
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
         }
         let lacks = match sink.hasattr("write")? {

@@ -137,6 +137,17 @@ impl AggregateKind {
             other => return Err(PyValueError::new_err(format!("no such aggregate: {other}"))),
         })
     }
+
+    fn form(&self) -> Form {
+        match self {
+            AggregateKind::Count | AggregateKind::Sum | AggregateKind::Min | AggregateKind::Max => {
+                Form::Value
+            }
+            AggregateKind::Reduce(_) | AggregateKind::Functions(_) => Form::Object,
+            AggregateKind::Collect => Form::List,
+            AggregateKind::Mean => Form::Mean,
+        }
+    }
 }
 
 /// The accumulator of a window.
@@ -207,50 +218,70 @@ impl Acc {
     }
 }
 
-/// How accumulators are saved: `nil`, a number, `[object]`, `[[], list]` or `[[], sum, number of values]`; where times were
-/// datetimes, that inside of `[[], [], [], ...]`.
+/// How the accumulators of an aggregate are saved: of `mean` the list `[number of values, sum]`, of others the object; where times
+/// are datetimes, that in a list after `true`.
 struct Accumulators {
+    form: Form,
     made: Option<Rc<StateMaker>>,
     datetimes: Rc<Cell<bool>>,
 }
 
+/// The form of the accumulators of an aggregate.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A number or an object.
+    Value,
+    /// An object, which may be a number.
+    Object,
+    List,
+    Mean,
+}
+
 impl StateCodec<Acc> for Accumulators {
     fn save(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<(), Cause> {
-        if self.datetimes.get() {
-            pack::list(4, out);
-            (0..3).for_each(|_| pack::list(0, out));
-        }
-        locked(|py| acc.save(py, out))
+        begin(&self.datetimes, out);
+        locked(|py| acc.save(py, out)).map_err(cause)
     }
     fn load(&self, from: &mut &[u8]) -> Result<Acc, Cause> {
-        if matches!(pack::take_list(&mut &**from), Ok(4)) {
-            pack::take_list(from)?;
-            for _ in 0..3 {
-                pack::take_members(0, from)?;
-            }
-            self.datetimes.set(true);
-        }
-        locked(|py| Acc::load(py, from, self.made.as_deref()))
+        take_datetimes(&self.datetimes, from)?;
+        locked(|py| Acc::load(py, self.form, from, self.made.as_deref()))
     }
 }
 
-/// How the values of windows in order are saved: as objects; where times were datetimes, as `[object]`.
-struct Values(Accumulators);
+/// How the values of windows in order are saved: as objects; where times are datetimes, in a list after `true`.
+struct Values {
+    made: Option<Rc<StateMaker>>,
+    datetimes: Rc<Cell<bool>>,
+}
 
 impl StateCodec<Py<PyAny>> for Values {
     fn save(&self, value: &Py<PyAny>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        if self.0.datetimes.get() {
-            pack::list(1, out);
-        }
+        begin(&self.datetimes, out);
         locked(|py| save_object(value.bind(py), out)).map_err(cause)
     }
     fn load(&self, from: &mut &[u8]) -> Result<Py<PyAny>, Cause> {
-        if matches!(pack::take_list(&mut &**from), Ok(1)) {
-            pack::take_list(from)?;
-            self.0.datetimes.set(true);
-        }
-        load_by(self.0.made.as_deref(), from)
+        take_datetimes(&self.datetimes, from)?;
+        load_by(self.made.as_deref(), from)
     }
+}
+
+/// Begins what is saved: where times are datetimes, as a list whose first member says so.
+fn begin(datetimes: &Cell<bool>, out: &mut Vec<u8>) {
+    if datetimes.get() {
+        pack::list(2, out);
+        pack::flag(true, out);
+    }
+}
+
+/// Reads what [`begin`] has written. No other saved list begins with a boolean.
+fn take_datetimes(datetimes: &Cell<bool>, from: &mut &[u8]) -> Result<(), Cause> {
+    let mut rest = *from;
+    if pack::take_list(&mut rest).is_ok() && matches!(pack::take_flag(&mut rest), Ok(true)) {
+        pack::take_members(2, from)?;
+        *from = rest;
+        datetimes.set(true);
+    }
+    Ok(())
 }
 
 /// Loads a saved object in the form that this run uses.
@@ -262,57 +293,32 @@ fn load_by(made: Option<&StateMaker>, from: &mut &[u8]) -> Result<Py<PyAny>, Cau
 }
 
 impl Acc {
-    fn save(&self, py: Python<'_>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        match self {
-            Acc::Empty => save_object(py.None().bind(py), out),
-            Acc::Int(int) => {
-                pack::integer(*int, out);
-                Ok(())
-            }
-            Acc::Float(float) => save_object(PyFloat::new(py, *float).as_any(), out),
-            Acc::Object(object) => {
-                pack::list(1, out);
-                save_object(object.bind(py), out)
-            }
-            Acc::List(_) => {
-                pack::list(2, out);
-                pack::list(0, out);
-                self.object(py).and_then(|list| save_object(&list, out))
-            }
-            Acc::Mean(sum, count) => {
-                pack::list(3, out);
-                pack::list(0, out);
-                sum.save(py, out)?;
-                pack::integer(*count as i64, out);
-                Ok(())
-            }
+    fn save(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
+        if let Acc::Mean(sum, count) = self {
+            pack::list(2, out);
+            pack::integer(*count as i64, out);
+            return sum.save(py, out);
         }
-        .map_err(cause)
+        save_object(&self.object(py)?, out)
     }
 
-    fn load(py: Python<'_>, from: &mut &[u8], made: Option<&StateMaker>) -> Result<Self, Cause> {
-        let object = |from: &mut &[u8]| (objects().load)(from);
-        // Anything else than a list is the number or `nil` itself.
-        let Ok(members) = pack::take_list(&mut &**from) else {
-            let value = object(from)?;
-            return Ok(match value.is_none(py) {
-                true => Acc::Empty,
-                false => Acc::of(value.bind(py)),
-            });
-        };
-        pack::take_list(from)?;
-        if members > 1 {
-            pack::take_members(0, from)?;
-        }
-        match members {
-            1 => Ok(Acc::Object(load_by(made, from)?)),
-            2 => Ok(Acc::List(object(from)?.extract(py).map_err(cause)?)),
-            3 => {
-                let sum = Acc::load(py, from, made)?;
-                Ok(Acc::Mean(Box::new(sum), pack::take_count(from)?))
+    fn load(
+        py: Python<'_>,
+        form: Form,
+        from: &mut &[u8],
+        made: Option<&StateMaker>,
+    ) -> Result<Self, Cause> {
+        Ok(match form {
+            Form::Value => Acc::of((objects().load)(from)?.bind(py)),
+            Form::Object => Acc::Object(load_by(made, from)?),
+            Form::List => Acc::List((objects().load)(from)?.extract(py).map_err(cause)?),
+            Form::Mean => {
+                pack::take_members(2, from)?;
+                let count = pack::take_count(from)?;
+                let sum = Acc::load(py, Form::Value, from, made)?;
+                Acc::Mean(Box::new(sum), count)
             }
-            other => Err(format!("an accumulator has no {other} parts").into()),
-        }
+        })
     }
 }
 
@@ -345,13 +351,6 @@ impl PyAggregate {
             edges: None,
             made: made.map(|made| locked(|py| Rc::new(StateMaker::by(py, made)))),
             datetimes: Rc::clone(datetimes),
-        }
-    }
-
-    fn accumulators(&self) -> Accumulators {
-        Accumulators {
-            made: self.made.clone(),
-            datetimes: Rc::clone(&self.datetimes),
         }
     }
 
@@ -395,11 +394,18 @@ impl Aggregate for PyAggregate {
     type Error = PyErr;
 
     fn codec(&self, _: &Codecs) -> Result<BoxedCodec<Acc>, Cause> {
-        Ok(Box::new(self.accumulators()))
+        Ok(Box::new(Accumulators {
+            form: self.make.form(),
+            made: self.made.clone(),
+            datetimes: Rc::clone(&self.datetimes),
+        }))
     }
 
     fn item_codec(&self, _: &Codecs) -> Result<BoxedCodec<Py<PyAny>>, Cause> {
-        Ok(Box::new(Values(self.accumulators())))
+        Ok(Box::new(Values {
+            made: self.made.clone(),
+            datetimes: Rc::clone(&self.datetimes),
+        }))
     }
 
     fn initial(&mut self) -> PyResult<Acc> {

@@ -16,26 +16,18 @@ mod node;
 mod tally;
 mod world;
 
-use millstream_cluster::protocol::planted;
-
 pub use crate::crash::Broken;
 pub use tally::{Kind, Tally};
 
 /// Plays the world of a seed.
 #[must_use]
 pub fn world(seed: u64, kind: Kind) -> Tally {
-    let bug = match kind {
-        Kind::Planted(bug) => Some(bug),
-        Kind::Sound | Kind::PreparedBeforeDurable => None,
-    };
-    planted::with(bug, || {
-        let mut world = world::World::new(seed, kind);
-        let failure = world.play().err();
-        Tally {
-            failure,
-            ..world.tally
-        }
-    })
+    let mut world = world::World::new(seed, kind);
+    let failure = world.play().err();
+    Tally {
+        failure,
+        ..world.tally
+    }
 }
 
 /// The first seed from `from` on, of `limit`, whose world finds the fault.

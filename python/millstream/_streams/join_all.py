@@ -1,7 +1,7 @@
 """``join_all``: joins of any number of streams.
 
 The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one uses
-``stateful``, and has its times, time to live and saved states, those of earlier versions too.
+``stateful``, and has its times, time to live and saved states.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ use millstream_link::{FrameKind, LinkError};
 use super::bytes::{Fields, Writer, malformed};
 
 /// The version of the protocol. Processes of different versions do not join.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 1;
 /// The longest payload after authentication: the graph and the partitions of a large flow.
 pub const PAYLOAD_MAX: usize = 16 << 20;
 /// The longest cause of a death that is passed on, in bytes.

@@ -197,13 +197,6 @@ impl Participant {
 }
 
 /// A message before the run has run id 0: the start, a refusal, a sign of life.
-#[cfg(not(feature = "simulation"))]
 pub(super) fn is_of_run(of: u64, run: u64) -> bool {
     of == run || of == 0
-}
-
-#[cfg(feature = "simulation")]
-pub(super) fn is_of_run(of: u64, run: u64) -> bool {
-    use super::planted::{Bug, is_planted};
-    of == run || of == 0 || is_planted(Bug::TakesOldRun)
 }

@@ -51,7 +51,7 @@ pub fn resolve(
     let committed = other.committed.unwrap_or(0);
     if let Some((epoch, run)) = other.prepared
         && epoch == known
-        && is_run_of(run, zero)
+        && zero.committed_run == Some(run)
     {
         return Ok(true);
     }
@@ -71,17 +71,6 @@ pub fn resolve(
     Err(format!(
         "the state directory of process {process} {theirs}, and process 0 has committed epoch {known} of it: {which}"
     ))
-}
-
-#[cfg(not(feature = "simulation"))]
-fn is_run_of(run: u64, zero: &StateOffer) -> bool {
-    zero.committed_run == Some(run)
-}
-
-#[cfg(feature = "simulation")]
-fn is_run_of(run: u64, zero: &StateOffer) -> bool {
-    use super::planted::{Bug, is_planted};
-    zero.committed_run == Some(run) || is_planted(Bug::KeepsWithoutRun)
 }
 
 /// Checks that the state directory of process 0 is that of as many processes.

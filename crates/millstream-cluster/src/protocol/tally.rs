@@ -75,7 +75,7 @@ impl Tally {
     pub(super) fn decide(&mut self) -> Option<Decided> {
         let epoch = self.decided + 1;
         let has = |this: &Prepared| this.epoch >= epoch || this.last.is_some();
-        let ready = self.processes.iter().all(has) || self.commits_early(epoch);
+        let ready = self.processes.iter().all(has);
         if !ready || self.processes.iter().all(|this| this.epoch < epoch) {
             return None;
         }
@@ -92,18 +92,6 @@ impl Tally {
             changed,
             last,
         })
-    }
-
-    #[cfg(not(feature = "simulation"))]
-    #[expect(clippy::unused_self, reason = "a planted bug needs it")]
-    fn commits_early(&self, _epoch: u64) -> bool {
-        false
-    }
-
-    #[cfg(feature = "simulation")]
-    fn commits_early(&self, epoch: u64) -> bool {
-        use super::planted::{Bug, is_planted};
-        is_planted(Bug::CommitsEarly) && self.processes[0].epoch >= epoch
     }
 }
 

@@ -264,9 +264,10 @@ impl Start {
         options: &Recovery,
     ) -> Result<(), FlowError> {
         let commit = &mut self.commit;
-        // Earlier versions wrote no name: such a state belongs to the flow that opens it first.
-        self.has_changes |= commit.flow.is_empty();
-        check_owner(flow, commit, options)?;
+        match self.is_first {
+            true => flow.clone_into(&mut commit.flow),
+            false => check_owner(flow, commit, options)?,
+        }
         if commit.is_new_division() {
             self.has_changes = true;
             let process = commit.division.as_ref().map(|division| division.process);
@@ -563,12 +564,8 @@ fn begin(
     Ok(recordings)
 }
 
-/// Checks that the state belongs to this flow, and not to another one that may have steps of the same names. A
-/// state without a name takes the name of this flow.
-fn check_owner(flow: &str, commit: &mut Commit, options: &Recovery) -> Result<(), FlowError> {
-    if commit.flow.is_empty() {
-        flow.clone_into(&mut commit.flow);
-    }
+/// Checks that the state belongs to this flow, and not to another one that may have steps of the same names.
+fn check_owner(flow: &str, commit: &Commit, options: &Recovery) -> Result<(), FlowError> {
     if commit.flow == flow {
         return Ok(());
     }

@@ -8,15 +8,15 @@
 //!              2     rebase: group u8; earlier records of this group are superseded
 //!              3     drop: name of the step; earlier records of it are superseded
 //!              4     commit: MessagePack; all before it counts
-//!              5     whole: as state, in version 2; earlier records of this step in this group are superseded
-//!              6     prepared: as commit, in version 4, 5 or 6; it counts once a commit of its epoch and run follows
+//!              5     whole: as state; earlier records of this step in this group are superseded
+//!              6     prepared: as commit; it counts once a commit of its epoch and run follows
 //!
-//! position of a source in a commit: an integer, or in version 3 binary: Position::encode
-//! a commit of one process among several, or of a state that was divided anew, has version 4, or 5 with a gathered sink
-//! commits and states with another number of shards than 256 have version 6
-//! entry: shard u8 (u16 in version 6, which states have with more than 256 shards), tag u8, born u64, length of key u32, key,
-//!        [length of state u32, state]
+//! entry: place of the shard in its group, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
+//!
+//! The version is 1. A shard has the number `place * 16 + group`. The place has one byte below 128; else the first byte has its
+//! low seven bits and bit 7, and a second byte the others. The position of a source in a commit is an integer, or binary as
+//! [`Position::encode`] writes it.
 //!
 //! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else the encoding of the
 //! state (see [`codec`](super::codec)). Keys are MessagePack.
@@ -28,58 +28,24 @@ use serde::{Deserialize, Serialize};
 use super::stored_position;
 use crate::key::Shards;
 use crate::source::Position;
-use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, VERSION_OF_SHARDS, WHOLE};
+use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
 
 const REBASE: u8 = 2;
 const DROP: u8 = 3;
 const COMMIT: u8 = 4;
 const PREPARED: u8 = 6;
-/// The version of a commit with a position that is not a number.
-const VERSION_OF_POSITIONS: u8 = 3;
-/// The version of a commit of one process among several.
-const VERSION_OF_DIVISION: u8 = 4;
-/// The version of such a commit with the token of a gathered sink, and the newest that this program reads.
-const VERSION_OF_GATHERED: u8 = 5;
-
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "StoredMark")]
 pub struct SourceMark {
     /// The name of the source.
     pub source: String,
     /// The name of the partition.
     pub partition: String,
     /// Its position.
-    #[serde(serialize_with = "stored_position::write")]
+    #[serde(with = "stored_position")]
     pub position: Position,
     /// True for a durable source: the position is that of a record of its input.
     pub recorded: bool,
-}
-
-/// A mark as it is saved, of this version or an earlier one.
-#[derive(Deserialize)]
-struct StoredMark {
-    source: String,
-    partition: String,
-    #[serde(deserialize_with = "stored_position::read")]
-    position: Position,
-    #[serde(default)]
-    recorded: bool,
-    /// Up to version 2 a position that is not a number, without a version of its own.
-    #[serde(default)]
-    place: Option<Vec<u8>>,
-}
-
-impl From<StoredMark> for SourceMark {
-    fn from(stored: StoredMark) -> Self {
-        let place = stored.place.map(|bytes| Position::bytes(0, bytes));
-        SourceMark {
-            source: stored.source,
-            partition: stored.partition,
-            position: place.unwrap_or(stored.position),
-            recorded: stored.recorded,
-        }
-    }
 }
 
 /// The token that a sink has prepared on one worker.
@@ -133,11 +99,9 @@ pub struct Division {
     /// The workers of each process.
     pub workers: usize,
     /// Process 0 only: the last epoch in which each process had changes.
-    #[serde(default)]
     pub members: Vec<u64>,
     /// The sources with the names of their partitions in this run, in the order in which workers read them; empty until
     /// the first run on a divided state, in which each directory has the positions of all partitions.
-    #[serde(default)]
     pub partitions: Vec<(String, Vec<String>)>,
     /// The sources that process 0 alone reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -205,21 +169,18 @@ pub struct Commit {
     /// True if the flow has finished.
     pub finished: bool,
     /// True if the flow has finished, and its sinks and sources may not have been notified of it. After they
-    /// are notified, the same commit follows without this flag. It is `unsettled` in the record.
-    #[serde(default, rename = "unsettled")]
+    /// are notified, the same commit follows without this flag.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub notify_pending: bool,
     /// The positions of the sources.
     pub sources: Vec<SourceMark>,
     /// The tokens that the sinks have prepared.
     pub sinks: Vec<SinkMark>,
     /// The event times of steps and sources.
-    #[serde(default)]
     pub watermarks: Vec<TimeMark>,
     /// The processing time; nanoseconds since 1970, 0 if no step uses it.
-    #[serde(default)]
     pub processing_ns: i64,
-    /// The name of the flow; empty in records of earlier versions.
-    #[serde(default)]
+    /// The name of the flow.
     pub flow: String,
     /// The part of this directory in the state of several processes; `None` in a run of one process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,8 +188,7 @@ pub struct Commit {
     /// The tokens of sinks from before the state was divided among other processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputMarks>,
-    /// The number of shards into which keys are divided; 256 in records of earlier versions.
-    #[serde(default, skip_serializing_if = "Shards::is_default")]
+    /// The number of shards into which keys are divided.
     pub shards: Shards,
 }
 
@@ -310,16 +270,22 @@ fn take_u32(bytes: &mut &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(word) as usize)
 }
 
+fn take_place(bytes: &mut &[u8]) -> Option<usize> {
+    let low = usize::from(take_u8(bytes)?);
+    match low {
+        0..0x80 => Some(low),
+        _ => Some(low & 0x7f | usize::from(take_u8(bytes)?) << 7),
+    }
+}
+
 impl<'a> Record<'a> {
     /// Decodes a record; an error says what is wrong with it.
     pub(crate) fn read(mut body: &'a [u8]) -> Result<Self, String> {
         let short = || "it is too short".to_owned();
         let rest = &mut body;
         let version = take_u8(rest).ok_or_else(short)?;
-        if version > VERSION_OF_SHARDS {
-            return Err(format!(
-                "version {version}, this program reads up to {VERSION_OF_SHARDS}; use a newer Millstream"
-            ));
+        if version != VERSION {
+            return Err(format!("version {version}, this program reads {VERSION}"));
         }
         match take_u8(rest).ok_or_else(short)? {
             kind @ (STATE | WHOLE) => {
@@ -332,10 +298,7 @@ impl<'a> Record<'a> {
                     true => Ok(Record::State {
                         group,
                         step,
-                        entries: Entries {
-                            rest,
-                            is_wide: version == VERSION_OF_SHARDS,
-                        },
+                        entries: Entries { group, rest },
                         whole: kind == WHOLE,
                     }),
                     false => Err(format!("there is no group {group}")),
@@ -390,36 +353,17 @@ pub(crate) fn drop_step(step: &str) -> Vec<u8> {
 
 /// Encodes a record that commits all records before it.
 pub(crate) fn commit(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    let mut marks = commit.sources.iter();
-    let is_divided = commit.division.is_some() || !commit.outputs.is_empty();
-    let version = match marks.all(|mark| mark.position.number().is_some()) {
-        _ if is_divided => version_of_division(commit),
-        _ if !commit.shards.is_default() => VERSION_OF_SHARDS,
-        true => VERSION,
-        false => VERSION_OF_POSITIONS,
-    };
-    end(version, COMMIT, commit)
+    end(COMMIT, commit)
 }
 
 /// Encodes a record that prepares the records before it: they count once a commit of the same epoch and run follows.
 pub(crate) fn prepared(commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    end(version_of_division(commit), PREPARED, commit)
-}
-
-/// The version of a commit of one process among several.
-fn version_of_division(commit: &Commit) -> u8 {
-    let before = commit.outputs.iter().flat_map(|outputs| &outputs.sinks);
-    let is_gathered = commit.sinks.iter().chain(before).any(|mark| mark.gathered);
-    match is_gathered {
-        _ if !commit.shards.is_default() => VERSION_OF_SHARDS,
-        true => VERSION_OF_GATHERED,
-        false => VERSION_OF_DIVISION,
-    }
+    end(PREPARED, commit)
 }
 
 /// Encodes the end of an epoch.
-fn end(version: u8, kind: u8, commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    let mut body = vec![version, kind];
+fn end(kind: u8, commit: &Commit) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let mut body = vec![VERSION, kind];
     rmp_serde::encode::write_named(&mut body, commit)?;
     Ok(body)
 }
@@ -427,17 +371,14 @@ fn end(version: u8, kind: u8, commit: &Commit) -> Result<Vec<u8>, rmp_serde::enc
 /// The entries of a state record.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a> {
+    group: usize,
     rest: &'a [u8],
-    /// Whether the shard of an entry has two bytes.
-    is_wide: bool,
 }
 
 impl<'a> Entries<'a> {
     fn entry(&mut self) -> Option<Entry<'a>> {
         let rest = &mut self.rest;
-        let low = take_u8(rest)? as usize;
-        let high = if self.is_wide { take_u8(rest)? } else { 0 };
-        let shard = low | (high as usize) << 8;
+        let shard = shard_at(self.group, take_place(rest)?);
         let tag = take_u8(rest)?;
         let born = u64::from_le_bytes(take(rest, 8)?.try_into().ok()?);
         let length = take_u32(rest)?;
@@ -479,26 +420,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_without_the_flag_is_not_pending() {
-        let body = [&[VERSION, COMMIT], &b"\x86\xa5epoch\x07\xa7workers\x01"[..]].concat();
-        let rest = b"\xa7time_ns\x09\xa8finished\xc3\xa7sources\x90\xa5sinks\x90";
-        let Ok(Record::Commit(old)) = Record::read(&[&body, &rest[..]].concat()) else {
-            panic!("it is a commit");
+    fn a_commit_is_read_as_it_was_written() {
+        let mark = |position| SourceMark {
+            source: "in".to_owned(),
+            partition: "0".to_owned(),
+            position,
+            recorded: false,
         };
-        assert!((old.epoch, old.finished, old.notify_pending) == (7, true, false));
         let ended = Commit {
+            epoch: 7,
+            finished: true,
             notify_pending: true,
-            ..old
+            sources: vec![
+                mark(Position::from(u64::MAX)),
+                mark(Position::bytes(3, vec![9])),
+            ],
+            shards: Shards::new(Shards::MAX).expect("it is a power of two"),
+            ..Commit::default()
         };
-        let written = commit(&ended).expect("it is written");
-        let read = Record::read(&written);
-        assert!(matches!(read, Ok(Record::Commit(read)) if read == ended));
+        for commit in [&ended, &Commit::default()] {
+            let written = super::commit(commit).expect("it is written");
+            let read = Record::read(&written);
+            assert!(matches!(read, Ok(Record::Commit(read)) if read == *commit));
+        }
+    }
+
+    #[test]
+    fn another_version_is_an_error() {
+        for version in [0, VERSION + 1] {
+            let said = Record::read(&[version, DROP]).err();
+            let expected = format!("version {version}, this program reads 1");
+            assert_eq!(said, Some(expected));
+        }
     }
 
     #[test]
     fn entries_are_read_by_group() {
-        // More shards than 256 have longer entries.
-        for count in [256, Shards::MAX] {
+        // A place from 128 on has two bytes.
+        for count in [256, 2048, 4096, Shards::MAX] {
             entries_are_read(Shards::new(count).unwrap());
         }
     }

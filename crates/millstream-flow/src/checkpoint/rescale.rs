@@ -91,7 +91,7 @@ pub fn rescale(
     for old in &old {
         check_delivered(old)?;
     }
-    let moved = moved_sources::of(&old_sources(&old), to)?;
+    let moved = moved_sources::of(&commits_of(&old), to)?;
     for own in &unused {
         std::fs::remove_dir_all(own).map_err(|cause| failed(own, cause))?;
     }
@@ -118,7 +118,7 @@ pub fn rescale(
     Ok(done)
 }
 
-fn old_sources(old: &[Old]) -> Vec<(&Path, &Commit)> {
+fn commits_of(old: &[Old]) -> Vec<(&Path, &Commit)> {
     old.iter()
         .map(|old| (old.store.dir(), &old.commit))
         .collect()

@@ -8,7 +8,7 @@ use serde::{Deserializer, Serializer};
 use crate::source::Position;
 
 /// Writes a position.
-pub(super) fn write<S: Serializer>(position: &Position, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize<S: Serializer>(position: &Position, to: S) -> Result<S::Ok, S::Error> {
     match position.number() {
         Some(number) => to.serialize_u64(number),
         None => {
@@ -20,7 +20,7 @@ pub(super) fn write<S: Serializer>(position: &Position, to: S) -> Result<S::Ok, 
 }
 
 /// Reads a position.
-pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Position, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Position, D::Error> {
     from.deserialize_any(PositionVisitor)
 }
 

@@ -43,7 +43,7 @@ pub use dialect::{Dialect, Header};
 pub use rows::{Row, Rows};
 
 use crate::compression::Compression;
-use crate::connectors::files::{self, WriteFile, grown};
+use crate::connectors::files::{self, WriteFile, resume};
 use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::run::poller::Io;
@@ -166,7 +166,7 @@ impl Format<Rows> for ReadCsv {
         "csv".to_owned()
     }
     fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
-        grown::row_after(path, self.compression, position)
+        resume::row_after(path, self.compression, position)
     }
     fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<Rows>>, Cause> {
         let about = CsvPath {

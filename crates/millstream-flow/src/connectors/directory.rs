@@ -295,14 +295,6 @@ impl Recording for ListRecording {
     }
 }
 
-/// Checks that a file still begins with the same bytes as when it was read.
-fn compare(first_bytes: Option<FirstBytes>, path: &Path) -> Result<(), Cause> {
-    match first_bytes {
-        Some(first_bytes) => first_bytes.compare(path),
-        None => Ok(()),
-    }
-}
-
 /// The number of waiting files whose bytes are counted in the lag.
 const LAG_FILES_MAX: usize = 64;
 
@@ -336,7 +328,7 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
     fn resume(&mut self, begun: Begun) -> Result<(), Cause> {
         let path = self.source.dir.join(&begun.name);
         let read = begun.from + (self.position - begun.start);
-        compare(begun.first_bytes, &path)?;
+        begun.first_bytes.compare(&path)?;
         let from = self.source.format.resumes_at(&path, read)?;
         let begun = Begun {
             start: self.position,
@@ -375,7 +367,7 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
             }
             // A file whose modification time is unchanged since it was compared has not been replaced.
             if found.modified.as_ref() != self.checked.get(name) || found.modified.is_none() {
-                compare(begun.first_bytes, &path)?;
+                begun.first_bytes.compare(&path)?;
                 let modified = found.modified.map(|modified| (name.clone(), modified));
                 self.checked.extend(modified);
             }
@@ -391,11 +383,13 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
         while let Some((name, from)) = self.waiting.pop_front() {
             // The file may have been removed since it was found; then nothing of it is read.
             let path = self.source.dir.join(&name);
-            let about = std::fs::metadata(&path);
-            if matches!(&about, Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
+            let Some(first_bytes) = FirstBytes::of(&path)? else {
                 continue;
-            }
-            let size = about.ok().map(|about| about.len());
+            };
+            let about = std::fs::metadata(&path);
+            let about = about.map_err(|error| format!("{}: {error}", path.display()))?;
+            let is_compressed = self.source.format.is_compressed(&path);
+            let size = is_compressed.then_some(about.len());
             let from = match from {
                 0 => 0,
                 read => self.source.format.resumes_at(&path, read)?,
@@ -404,8 +398,8 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
                 name,
                 start: self.position,
                 from,
-                first_bytes: FirstBytes::of(&path)?,
-                size: size.filter(|_| self.source.format.is_compressed(&path)),
+                first_bytes,
+                size,
             };
             lock(&self.list).begin(self.partition, &begun)?;
             self.open(begun)?;

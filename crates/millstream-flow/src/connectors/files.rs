@@ -1,9 +1,9 @@
 //! Files as sources and sinks: lines or other frames, read from any position.
 
 mod by_key;
-pub(crate) mod grown;
 mod index;
 mod key_name;
+pub(crate) mod resume;
 mod written;
 
 use std::fs::{File, OpenOptions};
@@ -156,9 +156,9 @@ impl Format<Frames> for ReadFiles {
     }
     fn resumes_at(&self, path: &Path, position: u64) -> Result<u64, Cause> {
         match self.framing {
-            Framing::Lines => grown::line_after(path, self.compression, position),
+            Framing::Lines => resume::line_after(path, self.compression, position),
             Framing::Prefix { .. } | Framing::Fixed(_) => {
-                grown::byte_after(path, self.compression, position)
+                resume::byte_after(path, self.compression, position)
             }
         }
     }

@@ -133,7 +133,9 @@ impl Packet {
         };
         let [version, kind, sender, zero, ..] = header;
         if version != VERSION {
-            return Err(format!("a packet of version {version}, not {VERSION}").into());
+            return Err(
+                format!("a packet: version {version}, this program reads {VERSION}").into(),
+            );
         }
         let narrow = |at: usize| u32::from_le_bytes(array(&header[at..])) as usize;
         let wide = |at: usize| u64::from_le_bytes(array(&header[at..]));
@@ -286,7 +288,6 @@ mod tests {
         assert_eq!(nothing.record_count(), 0);
     }
 
-    /// Version 1: processes of one cluster that are updated one after the other meet it.
     #[test]
     fn the_layout_is_that_of_version_1() {
         let written = written(&packet(Content::Bytes(bytes(b"body".to_vec()))));
@@ -313,7 +314,7 @@ mod tests {
         let longer = [&body[..], b"!"].concat();
         assert!(damage(&read(&longer)).is_some());
         for (at, value, expected) in [
-            (0, 2, "a packet of version 2, not 1"),
+            (0, 2, "a packet: version 2, this program reads 1"),
             (1, 3, "a packet of kind 3"),
             (2, 9, "a packet of a sender in state 9"),
             (48, 5, "a packet with a body of 4 bytes, not 5"),

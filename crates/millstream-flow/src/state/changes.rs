@@ -7,10 +7,6 @@ use crate::time::BEFORE_ALL;
 
 /// The version of the records.
 pub(crate) const VERSION: u8 = 1;
-/// The version of records that a reader of version 1 cannot read.
-pub(crate) const VERSION_OF_WHOLE: u8 = 2;
-/// The version of records of a state with more than 256 shards.
-pub(crate) const VERSION_OF_SHARDS: u8 = 6;
 /// The kind of a record of changes.
 pub(crate) const STATE: u8 = 1;
 /// The kind of a record that supersedes all earlier records of its step in its group.
@@ -25,6 +21,24 @@ pub const REMOVED: u8 = 0;
 /// Returns the group of a shard: neighbours are in different groups, as they are on different workers.
 pub(crate) fn group_of(shard: usize) -> usize {
     shard % GROUPS
+}
+
+/// Returns the place of a shard in its group.
+fn place_in_group(shard: usize) -> usize {
+    shard / GROUPS
+}
+
+/// Returns the shard at a place in a group.
+pub(crate) fn shard_at(group: usize, place: usize) -> usize {
+    place * GROUPS + group
+}
+
+/// Appends a place in a group, below 2^14: the low seven bits, with bit 7 set if a second byte with the high bits follows.
+fn put_place(place: usize, out: &mut Vec<u8>) {
+    match place {
+        0..0x80 => out.push(place as u8),
+        _ => out.extend([place as u8 | 0x80, (place >> 7) as u8]),
+    }
 }
 
 /// Entries of one step for the journal, as records by group.
@@ -53,22 +67,9 @@ impl Changes {
         self.shards
     }
 
-    /// Whether the shard of an entry has two bytes.
-    fn is_wide(&self) -> bool {
-        self.shards.count() > 256
-    }
-
-    /// The version of a record that would else have `version`.
-    fn version(&self, version: u8) -> u8 {
-        match self.is_wide() {
-            true => VERSION_OF_SHARDS,
-            false => version,
-        }
-    }
-
     /// Returns the record to which an entry of `shard` is appended.
     fn record(&mut self, shard: usize) -> &mut Vec<u8> {
-        let (group, version) = (group_of(shard), self.version(VERSION));
+        let group = group_of(shard);
         let open = &mut self.open[group];
         if open.len() >= RECORD_BYTES {
             // The next record grows to the same size.
@@ -76,7 +77,7 @@ impl Changes {
             self.full.push(std::mem::replace(open, next));
         }
         if open.is_empty() {
-            begin(open, [version, STATE, group as u8], &self.step);
+            begin(open, [VERSION, STATE, group as u8], &self.step);
         }
         open
     }
@@ -85,10 +86,9 @@ impl Changes {
     /// superseded, and are not rewritten any more. It must be the first call; it has no effect if a group of
     /// shards is divided among workers.
     pub fn supersede(&mut self, worker: usize, workers: usize) {
-        let version = self.version(VERSION_OF_WHOLE);
         if GROUPS.is_multiple_of(workers) {
             for group in (worker..GROUPS).step_by(workers) {
-                let head = [version, WHOLE, group as u8];
+                let head = [VERSION, WHOLE, group as u8];
                 begin(&mut self.open[group], head, &self.step);
             }
         }
@@ -106,17 +106,17 @@ impl Changes {
         key: impl FnOnce(&mut Vec<u8>),
         state: impl FnOnce(&mut Vec<u8>) -> Result<u8, E>,
     ) -> Result<(), E> {
-        let width = if self.is_wide() { 2 } else { 1 };
         let out = self.record(shard);
         let start = out.len();
-        out.extend(&(shard as u16).to_le_bytes()[..width]);
+        put_place(place_in_group(shard), out);
+        let tag_at = out.len();
         out.push(REMOVED);
         out.extend(born.to_le_bytes());
         measured(out, key);
         let before = out.len();
         match measured(out, state) {
             Ok(REMOVED) => out.truncate(before),
-            Ok(tag) => out[start + width] = tag,
+            Ok(tag) => out[tag_at] = tag,
             Err(error) => {
                 out.truncate(start);
                 return Err(error);

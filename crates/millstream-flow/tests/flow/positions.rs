@@ -1,5 +1,5 @@
-//! Sources whose positions are bytes of their own resume from them, also under an adapter and after a crash, and state
-//! directories of earlier versions resume.
+//! Sources whose positions are bytes of their own resume from them, also under an adapter and after a crash, and a state
+//! directory of version 1, in `tests/fixtures/state-v1`, resumes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -204,8 +204,8 @@ fn a_crash_at_every_commit_changes_nothing() {
     }
 }
 
-/// Runs a source that has `old` as its newest version, then `new`; gives the error of the second run.
-fn versions(old: u8, new: u8, durable: bool) -> Result<(), FlowError> {
+/// Runs a source that has `first` as its newest version, then `second`; returns the error of the second run.
+fn versions(first: u8, second: u8, durable: bool) -> Result<(), FlowError> {
     let folder = tempfile::tempdir().unwrap();
     let out = Collected::new();
     let run = |version, end| {
@@ -221,11 +221,11 @@ fn versions(old: u8, new: u8, durable: bool) -> Result<(), FlowError> {
         .sink("out", out.sink());
         run(&flow, 1, Recovery::new(folder.path()))
     };
-    run(old, 3).unwrap();
-    let second = run(new, 3);
+    run(first, 3).unwrap();
+    let outcome = run(second, 3);
     // The refusal has changed nothing: the source of before resumes.
-    run(old.max(new), 3).unwrap();
-    second
+    run(first.max(second), 3).unwrap();
+    outcome
 }
 
 #[test]
@@ -297,11 +297,22 @@ fn a_position_that_fails_ends_the_flow_and_names_the_source() {
     }
 }
 
-/// Writes a frozen journal of a state directory anew: a line for each record, with its time and its body.
-fn thaw(fixture: &Path, journal: &Path) {
+/// The records of the fixture: the state journal, and the input of two durable sources.
+const JOURNALS: [&str; 3] = ["epochs", "inputs/kept", "inputs/kept-tokens"];
+
+fn fixture() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/state-v1")
+}
+
+fn fixture_of(journal: &str) -> PathBuf {
+    fixture().join(format!("{}.records", journal.replace('/', "-")))
+}
+
+/// Writes a journal from its records: a line for each, with its time and its body in hexadecimal digits.
+fn write_journal(records: &Path, journal: &Path) {
     let writer = Journal::open(journal, Options::default()).unwrap();
     let writer = writer.writer().unwrap();
-    for line in std::fs::read_to_string(fixture).unwrap().lines() {
+    for line in std::fs::read_to_string(records).unwrap().lines() {
         let (time_ns, digits) = line.split_once(' ').unwrap();
         let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
         let body: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
@@ -309,8 +320,20 @@ fn thaw(fixture: &Path, journal: &Path) {
     }
 }
 
-/// The flow of the frozen state directory, and the numbers at which its sources of text positions were opened.
-fn frozen(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
+/// Writes the records of a journal.
+fn write_records(journal: &Path, records: &Path) {
+    let journal = Journal::open(journal, Options::read_only()).unwrap();
+    let mut reader = journal.reader().unwrap();
+    let mut text = String::new();
+    while let Some(record) = reader.next().unwrap() {
+        let digits = record.body.iter().map(|byte| format!("{byte:02x}"));
+        text += &format!("{} {}\n", record.time_ns, digits.collect::<String>());
+    }
+    std::fs::write(records, text).unwrap();
+}
+
+/// The flow of the fixture, and the numbers at which its sources of text positions were opened.
+fn positions(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
     let flow = Flow::new("positions");
     let opened = [Arc::default(), Arc::default()];
     let tokens = |end, opened: &Arc<_>| Counting {
@@ -345,41 +368,49 @@ fn frozen(out: &Path) -> (Flow, [Arc<Mutex<Vec<u64>>>; 2]) {
     (flow, opened)
 }
 
-/// A state directory of a version without versioned positions, after its seventh commit: a source of numbers, one of
-/// bytes without a version, and both kinds durable. One partition of the durable numbers has ended.
-#[test]
-fn a_state_directory_of_an_earlier_version_resumes() {
+/// Writes the fixture: the state directory after the seventh commit, of a source of numbers, one of bytes, and both kinds
+/// durable. One partition of the durable numbers has ended.
+fn write_fixture() {
     let folder = tempfile::tempdir().unwrap();
-    let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/positions-v1");
     let (state, out) = (folder.path().join("state"), folder.path().join("out"));
-    thaw(&fixture.join("epochs.records"), &state.join("epochs"));
-    for source in ["kept", "kept-tokens"] {
-        thaw(
-            &fixture.join(format!("{source}.records")),
-            &recorded_input_dir(&state, source),
-        );
+    let (flow, _) = positions(&out);
+    let recovery = Recovery::new(&state).epoch(Duration::ZERO);
+    run(&flow, 1, recovery.crash_after(7)).unwrap_err();
+    std::fs::create_dir_all(fixture()).unwrap();
+    std::fs::copy(&out, fixture().join("out")).unwrap();
+    for journal in JOURNALS {
+        write_records(&state.join(journal), &fixture_of(journal));
     }
-    std::fs::copy(fixture.join("out"), &out).unwrap();
-    assert_eq!(lines(&out).len(), 50);
-    // Crashes in between: what is committed now is of this version.
+}
+
+/// With `MILLSTREAM_WRITE_FIXTURES` in its environment the test writes the fixture first.
+#[test]
+fn a_state_directory_of_version_1_resumes() {
+    if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_some() {
+        write_fixture();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (state, out) = (folder.path().join("state"), folder.path().join("out"));
+    for journal in JOURNALS {
+        write_journal(&fixture_of(journal), &state.join(journal));
+    }
+    std::fs::copy(fixture().join("out"), &out).unwrap();
+    let before = lines(&out).len();
+    assert!(before > 20, "{before}");
     let mut crashes = 0;
-    let opened = loop {
-        let (flow, opened) = frozen(&out);
+    loop {
+        let (flow, opened) = positions(&out);
         let recovery = Recovery::new(&state).epoch(Duration::ZERO);
         match run(&flow, 1, recovery.crash_after(4)) {
             Err(FlowError::Crashed(_)) => crashes += 1,
-            ended => {
-                ended.unwrap();
-                break opened;
-            }
+            ended => break ended.unwrap(),
         }
         if crashes == 1 {
             let opened = opened.map(|opened| opened.lock().unwrap().clone());
             assert_eq!(opened, [vec![6], vec![6]]);
         }
-    };
+    }
     assert!(crashes > 3, "{crashes}");
-    drop(opened);
     let mut expected = Vec::new();
     for (name, count) in [
         ("numbers", 50),

@@ -11,9 +11,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::batch::PyBatch;
-use crate::error::{cause, usage};
+use crate::error::cause;
 use crate::gil::locked;
-use crate::show::type_name;
 
 struct ObjectWriter {
     writer: Py<PyAny>,
@@ -28,30 +27,12 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Writer<PyBatch>>, Cause> {
     let writer = locked(|py| {
         let writer = sink.bind(py).call_method1("open", (worker,))?;
-        check_phases(&writer, &["prepare"])?;
         Ok(writer.unbind())
     });
     Ok(Box::new(ObjectWriter {
         writer: writer.map_err(cause)?,
         name: name.to_owned(),
     }))
-}
-
-/// Refuses an object with methods of the two-phase sinks of earlier versions, whose output would no longer be committed.
-pub(crate) fn check_phases(object: &Bound<'_, PyAny>, verbs: &[&str]) -> PyResult<()> {
-    for verb in verbs {
-        if object.getattr(*verb).is_ok_and(|verb| verb.is_callable()) {
-            let name = type_name(object);
-            return Err(usage(
-                object.py(),
-                &format!(
-                    "{name} has a method {verb}, and sinks take no part in commits: a sink to an external system is made with ms.sink, \
-                     of a class with write and position"
-                ),
-            ));
-        }
-    }
-    Ok(())
 }
 
 impl Writer<PyBatch> for ObjectWriter {

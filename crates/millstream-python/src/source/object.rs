@@ -221,8 +221,7 @@ impl Drop for ObjectPartition {
     }
 }
 
-/// The version of positions that are no numbers: a value as states are saved. Earlier programs wrote the same without a version,
-/// which reads as version 0.
+/// The version of positions that are no numbers: a value as states are saved.
 const VERSION: u8 = 1;
 
 /// What `position()` returned, as a position: an int that fits is a number.

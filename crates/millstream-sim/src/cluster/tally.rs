@@ -1,7 +1,5 @@
 //! The kinds of worlds, and the counts of a run.
 
-use millstream_cluster::protocol::planted::Bug;
-
 use crate::crash::Broken;
 
 /// The kind of a world.
@@ -9,8 +7,12 @@ use crate::crash::Broken;
 pub enum Kind {
     /// Everything as it is, which must hold.
     Sound,
-    /// With a bug in the protocol.
-    Planted(Bug),
+    /// Process 0 commits when it is prepared itself: it is told so of the others then.
+    CommitsEarly,
+    /// A message of another run is taken: it comes with the number of this run.
+    TakesOtherRun,
+    /// A prepared epoch is kept, whichever run has prepared it: it is offered as one of the run that has committed.
+    KeepsWithoutRun,
     /// With a process that says it is prepared before its record is durable.
     PreparedBeforeDurable,
 }
@@ -18,9 +20,9 @@ pub enum Kind {
 impl Kind {
     /// Everything that is done wrong, and must be found.
     pub const WRONG: [Kind; 4] = [
-        Kind::Planted(Bug::CommitsEarly),
-        Kind::Planted(Bug::TakesOldRun),
-        Kind::Planted(Bug::KeepsWithoutRun),
+        Kind::CommitsEarly,
+        Kind::TakesOtherRun,
+        Kind::KeepsWithoutRun,
         Kind::PreparedBeforeDurable,
     ];
 }

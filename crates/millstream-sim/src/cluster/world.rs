@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use millstream_cluster::protocol::{
-    Connection, Coordinator, Ids, Message, Notice, Output, Participant, Start, Times,
+    Body, Connection, Coordinator, Ids, Message, Notice, Output, Participant, Start, Times,
 };
 use millstream_flow::cluster::{Event, Offer, Raise};
 
@@ -310,16 +310,61 @@ impl World {
         &mut self,
         process: usize,
         connection: Connection,
-        message: Message,
+        mut message: Message,
     ) -> Result<(), Broken> {
+        match (self.kind, &mut message.body) {
+            (Kind::KeepsWithoutRun, Body::Offer(offer)) => self.take_for_committed(offer),
+            // Process 0 has been told of the epoch already.
+            (Kind::CommitsEarly, Body::Prepared { .. }) => return Ok(()),
+            _ => {}
+        }
         if let Some(node) = &mut self.nodes[process] {
             node.machine.received(connection, message, self.now_ms);
         }
         self.perform(process)
     }
 
+    /// The run of process 0; 0 before it begins.
+    fn run(&self) -> u64 {
+        let start = self.nodes[0].as_ref().and_then(|node| node.start);
+        start.map_or(0, |start| start.run)
+    }
+
+    /// Offers a prepared epoch as one of the run in which process 0 has committed.
+    fn take_for_committed(&self, offer: &mut Offer) {
+        let committed_run = self.disks[0].offer(self.disks.len()).committed_run;
+        let prepared = offer
+            .state
+            .as_mut()
+            .and_then(|state| state.prepared.as_mut());
+        if let (Some((_, run)), Some(committed_run)) = (prepared, committed_run) {
+            *run = committed_run;
+        }
+    }
+
+    /// Tells process 0 that all others have prepared an epoch.
+    fn say_prepared_of_others(&mut self, epoch: u64) {
+        let run = self.run();
+        let mut nodes = self.nodes.iter_mut();
+        let Some(Some(zero)) = nodes.next() else {
+            return;
+        };
+        for connection in nodes.flatten().filter_map(|node| node.connection) {
+            let body = Body::Prepared {
+                epoch,
+                changed: false,
+                last: false,
+            };
+            zero.machine
+                .received(connection, Message { run, body }, self.now_ms);
+        }
+    }
+
     /// A message of an earlier run reaches process 0 on the connection that the process has now.
-    fn straggle(&mut self, straggler: Straggler) -> Result<(), Broken> {
+    fn straggle(&mut self, mut straggler: Straggler) -> Result<(), Broken> {
+        if self.kind == Kind::TakesOtherRun {
+            straggler.message.run = self.run();
+        }
         let node = self.nodes[straggler.process].as_ref();
         match node.and_then(|node| node.connection) {
             Some(connection) if self.nodes[0].is_some() => {
@@ -580,6 +625,9 @@ impl World {
             };
             node.machine.notice(notice, self.now_ms);
         }
+        if process == 0 && self.kind == Kind::CommitsEarly {
+            self.say_prepared_of_others(epoch);
+        }
     }
 
     fn done(&mut self, process: usize, then: Then) -> Result<(), Broken> {
@@ -592,8 +640,7 @@ impl World {
             }
             Then::Prepared { epoch, changed } => self.say_prepared(process, epoch, changed),
             Then::Committed { epoch, changed } => {
-                let start = self.nodes[0].as_ref().and_then(|node| node.start);
-                self.decide(epoch, start.map_or(0, |start| start.run), &changed)?;
+                self.decide(epoch, self.run(), &changed)?;
                 self.committed(epoch)?;
             }
         }

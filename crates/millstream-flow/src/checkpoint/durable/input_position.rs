@@ -7,8 +7,6 @@ use crate::source::{Position, PositionError};
 
 /// The version of the bytes.
 const VERSION: u8 = 1;
-/// Earlier versions added this to the number of the record that notes an end, and before that wrote `u64::MAX` for any end.
-const ENDED_IN_NUMBER: u64 = 1 << 63;
 
 /// The position of a partition in its recorded input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +18,10 @@ pub(super) enum InputPosition {
 }
 
 impl InputPosition {
-    /// Reads a position of a state directory, of this version or an earlier one.
+    /// Reads a position of a state directory.
     pub(super) fn of(position: &Position) -> Result<Self, PositionError> {
-        match position.number() {
-            Some(u64::MAX) => return Ok(InputPosition::End(None)),
-            Some(number) if number & ENDED_IN_NUMBER != 0 => {
-                return Ok(InputPosition::End(Some(number & !ENDED_IN_NUMBER)));
-            }
-            Some(number) => return Ok(InputPosition::Record(number)),
-            None => {}
+        if let Some(number) = position.number() {
+            return Ok(InputPosition::Record(number));
         }
         match position.require_bytes(VERSION)? {
             (VERSION, []) => Ok(InputPosition::End(None)),
@@ -73,18 +66,15 @@ mod tests {
 
     #[test]
     fn a_position_is_read_as_it_was_written() {
-        for position in [Record(0), Record(7), End(Some(0)), End(Some(7)), End(None)] {
+        for position in [
+            Record(0),
+            Record(u64::MAX),
+            End(Some(0)),
+            End(Some(7)),
+            End(None),
+        ] {
             assert_eq!(InputPosition::of(&Position::from(position)), Ok(position));
         }
-    }
-
-    #[test]
-    fn ends_of_earlier_versions_are_read() {
-        let of = |number| InputPosition::of(&Position::from(number));
-        assert_eq!(of((1 << 63) | 5), Ok(End(Some(5))));
-        assert_eq!(of(1 << 63), Ok(End(Some(0))));
-        assert_eq!(of(u64::MAX), Ok(End(None)));
-        assert_eq!(of((1 << 63) - 1), Ok(Record((1 << 63) - 1)));
     }
 
     #[test]

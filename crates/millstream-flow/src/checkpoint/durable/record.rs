@@ -13,26 +13,19 @@
 //!
 //! The position of the source after the batch has one of three forms. 0: it is not known, and `number` is 0. 1: it is `number`. 2:
 //! it is bytes of the source's own, with their `length`, which does not count their `version`; other forms have none of these.
-//!
-//! Earlier versions of a record have no form, and 0 in its place. In version 1 the position is `number`, all ones where it is not
-//! known. In version 2 it is bytes, after their length and without a version of their own.
 
 use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::source::Position;
 
-/// The version of a record, and earlier ones.
-const VERSION: u8 = 3;
-const VERSION_OF_NUMBERS: u8 = 1;
-const VERSION_OF_BYTES: u8 = 2;
+/// The version of a record.
+const VERSION: u8 = 1;
 /// Up to the name of the partition.
 const HEAD_BYTES: usize = 26;
 const SPAN_BYTES: usize = 8;
 /// The length of a position in bytes.
 const LENGTH_BYTES: usize = 4;
-/// An unknown position, in version 1.
-const UNKNOWN_NUMBER: u64 = u64::MAX;
 
 /// The forms of a position.
 const UNKNOWN: u8 = 0;
@@ -119,10 +112,8 @@ impl<'a> RecordedBatch<'a> {
     /// Parses the body of a record.
     pub(super) fn read(sequence: u64, time_ns: u64, body: &'a [u8]) -> Result<Self, String> {
         let version = *body.first().ok_or("it is empty")?;
-        if !(VERSION_OF_NUMBERS..=VERSION).contains(&version) {
-            return Err(format!(
-                "version {version}, this program reads up to {VERSION}; use a newer Millstream"
-            ));
+        if version != VERSION {
+            return Err(format!("version {version}, this program reads {VERSION}"));
         }
         let short = "it is too short";
         let (head, rest) = body.split_at_checked(HEAD_BYTES).ok_or(short)?;
@@ -130,16 +121,10 @@ impl<'a> RecordedBatch<'a> {
         let frames = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let name = usize::from(u16::from_le_bytes([head[24], head[25]]));
         let (name, rest) = rest.split_at_checked(name).ok_or(short)?;
-        let form = match (version, word(8)) {
-            (VERSION, _) => head[3],
-            (VERSION_OF_BYTES, _) => BYTES,
-            (_, UNKNOWN_NUMBER) => UNKNOWN,
-            _ => NUMBER,
-        };
-        let (position, rest) = match form {
+        let (position, rest) = match head[3] {
             UNKNOWN => (RecordedPosition::Unknown, rest),
             NUMBER => (RecordedPosition::Number(word(8)), rest),
-            BYTES => read_bytes(rest, version == VERSION).ok_or(short)?,
+            BYTES => read_bytes(rest).ok_or(short)?,
             form => return Err(format!("the form of its position is {form}")),
         };
         let spans = frames.checked_mul(SPAN_BYTES).ok_or(short)?;
@@ -198,16 +183,13 @@ impl<'a> RecordedBatch<'a> {
     }
 }
 
-/// The position that `from` begins with, which may have a version, and what follows it.
-fn read_bytes(from: &[u8], has_version: bool) -> Option<(RecordedPosition<'_>, &[u8])> {
-    let (length, mut rest) = from.split_first_chunk::<LENGTH_BYTES>()?;
+/// The position that `from` begins with, and what follows it.
+fn read_bytes(from: &[u8]) -> Option<(RecordedPosition<'_>, &[u8])> {
+    let (length, rest) = from.split_first_chunk::<LENGTH_BYTES>()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-    let mut version = 0;
-    if has_version {
-        (version, rest) = rest.split_first().map(|(first, rest)| (*first, rest))?;
-    }
+    let (version, rest) = rest.split_first()?;
     let (bytes, rest) = rest.split_at_checked(length)?;
-    Some((RecordedPosition::Bytes(version, bytes), rest))
+    Some((RecordedPosition::Bytes(*version, bytes), rest))
 }
 
 #[cfg(test)]
@@ -235,7 +217,7 @@ mod tests {
     #[test]
     fn a_batch_is_read_as_it_was_written_without_what_lies_around_it() {
         let body = written(Some(&Position::from(7)));
-        assert_eq!((body[0], body[3]), (3, 1));
+        assert_eq!((body[0], body[3]), (1, 1));
         assert_eq!(body.len(), 26 + 4 + 2 * 8 + 7);
         let batch = RecordedBatch::read(5, 9, &body).expect("it is sound");
         assert_eq!(
@@ -272,28 +254,6 @@ mod tests {
     }
 
     #[test]
-    fn records_of_earlier_versions_are_read() {
-        let mut numbered = written(Some(&Position::from(7)));
-        (numbered[0], numbered[3]) = (1, 0);
-        let mut unknown = numbered.clone();
-        unknown[8..16].fill(255);
-        // Without the version of the bytes, which follows their length.
-        let mut placed = written(Some(&Position::bytes(1, b"token".to_vec())));
-        (placed[0], placed[3]) = (2, 0);
-        placed.remove(26 + 4 + 4);
-        let read = [
-            (numbered, Some(Position::from(7))),
-            (unknown, None),
-            (placed, Some(Position::bytes(0, b"token".to_vec()))),
-        ];
-        for (body, position) in read {
-            let batch = RecordedBatch::read(5, 9, &body).expect("it is sound");
-            assert_eq!(batch.position(), position);
-            assert_eq!(batch.items().collect::<Vec<_>>(), [b"one", b"two"]);
-        }
-    }
-
-    #[test]
     fn what_is_no_batch_is_an_error_wherever_it_breaks_off() {
         let token = Position::bytes(1, b"token".to_vec());
         for body in [written(Some(&Position::from(7))), written(Some(&token))] {
@@ -303,16 +263,7 @@ mod tests {
             }
         }
         let body = written(Some(&Position::from(7)));
-        for (at, value) in [
-            (0, 0),
-            (0, 2),
-            (0, 4),
-            (1, 9),
-            (3, 2),
-            (3, 3),
-            (4, 200),
-            (30, 255),
-        ] {
+        for (at, value) in [(0, 0), (0, 2), (1, 9), (3, 2), (3, 3), (4, 200), (30, 255)] {
             let mut wrong = body.clone();
             wrong[at] = value;
             assert!(RecordedBatch::read(0, 0, &wrong).is_err(), "byte {at}");

@@ -1,12 +1,11 @@
 //! The list of the files that were begun, in the order of each partition.
 //!
 //! It is a file of lines, `DIR/files/SOURCE`, which only grows during a run. The first line is `millstream
-//! directory 3 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of
-//! the partition the file of this name was begun at its byte `FROM`; if `FROM` is `end`, it ended there.
-//! `BEGINNING` describes the first bytes of the file, and is `-` if they are not known; for a compressed file its
-//! size at that time follows after a `:`. The name is written by [`escape`]. Lists of version 2 have no sizes, and
-//! in lists of version 1 lines have no `BEGINNING`. A line is written before the first byte of its
-//! file is read, and survives a loss of power before a position in the file is committed.
+//! directory 1 PARTITIONS`. Each other line is `PARTITION START FROM BEGINNING NAME`: at position `START` of
+//! the partition the file of this name was begun at its byte `FROM`; or `PARTITION START end`: the file ended there.
+//! `BEGINNING` describes the first bytes of the file; for a compressed file its size at that time follows after a `:`.
+//! The name is written by [`escape`]. A line is written before the first byte of its file is read, and survives a loss
+//! of power before a position in the file is committed.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -30,8 +29,8 @@ pub(super) struct Begun {
     pub(super) start: u64,
     /// The byte of the file at that position.
     pub(super) from: u64,
-    /// The first bytes of the file, if they are known.
-    pub(super) first_bytes: Option<FirstBytes>,
+    /// The first bytes of the file.
+    pub(super) first_bytes: FirstBytes,
     /// The size of a compressed file at that time.
     pub(super) size: Option<u64>,
 }
@@ -41,14 +40,14 @@ pub(super) struct Begun {
 pub(super) struct Ended {
     /// The number of bytes that were read.
     pub(super) read: u64,
-    pub(super) first_bytes: Option<FirstBytes>,
+    pub(super) first_bytes: FirstBytes,
     pub(super) size: Option<u64>,
 }
 
+/// The version of a list.
+const VERSION: &str = "1";
 /// The text in place of a byte where a file ends.
 const END: &str = "end";
-/// The text in place of first bytes that are not known.
-const UNKNOWN: &str = "-";
 
 /// The files of one partition.
 #[derive(Default)]
@@ -129,15 +128,9 @@ impl List {
         let (version, before) = head
             .and_then(|head| head.split_once(' '))
             .ok_or("it is not a list of files; it is damaged")?;
-        let has_first_bytes = match version {
-            "1" => false,
-            "2" | "3" => true,
-            _ => {
-                return Err(format!(
-                    "version {version}, this program reads up to 3; use a newer Millstream"
-                ));
-            }
-        };
+        if version != VERSION {
+            return Err(format!("version {version}, this program reads {VERSION}"));
+        }
         let before = before.parse::<usize>().ok();
         let before = before.ok_or("it is not a list of files; it is damaged")?;
         if before != partitions {
@@ -154,7 +147,7 @@ impl List {
             *end = Some(position.map_err(|error| format!("partition {name}: {error}"))?);
         }
         for line in lines {
-            let (number, start, begun) = read_line(line, has_first_bytes)
+            let (number, start, begun) = read_line(line)
                 .filter(|(number, ..)| *number < partitions)
                 .ok_or_else(|| format!("the line {line:?} cannot be read; it is damaged"))?;
             if ends[number].is_some_and(|end| start <= end) {
@@ -167,7 +160,7 @@ impl List {
 
     /// Formats the list, with one line for each file of which bytes were read.
     fn text(&self) -> String {
-        let mut text = format!("millstream directory 3 {}\n", self.known.len());
+        let mut text = format!("millstream directory {VERSION} {}\n", self.known.len());
         for (number, known) in self.known.iter().enumerate() {
             // For ended files only the number of bytes counts, not their positions in the partition.
             let current = known.current.as_ref();
@@ -243,56 +236,51 @@ impl List {
 }
 
 fn begin_line(partition: usize, begun: &Begun) -> String {
-    let Begun { start, from, .. } = begun;
-    let first_bytes = begun.first_bytes.map(|first_bytes| first_bytes.to_string());
-    let first_bytes = first_bytes.as_deref().unwrap_or(UNKNOWN);
+    let Begun {
+        start,
+        from,
+        first_bytes,
+        ..
+    } = begun;
     let size = begun.size.map_or(String::new(), |size| format!(":{size}"));
     let name = escape(&begun.name);
     format!("{partition} {start} {from} {first_bytes}{size} {name}\n")
 }
 
 fn end_line(partition: usize, position: u64) -> String {
-    format!("{partition} {position} {END} {UNKNOWN} \n")
+    format!("{partition} {position} {END}\n")
 }
 
 /// Parses a line: the partition, the position, and the file that begins there, if one does.
-fn read_line(line: &str, has_first_bytes: bool) -> Option<(usize, u64, Option<Begun>)> {
-    let mut members = line.splitn(if has_first_bytes { 5 } else { 4 }, ' ');
+fn read_line(line: &str) -> Option<(usize, u64, Option<Begun>)> {
+    let mut members = line.split(' ');
     let number = members.next()?.parse().ok()?;
     let start = members.next()?.parse().ok()?;
     let from = members.next()?;
-    let beginning = match has_first_bytes {
-        true => members.next()?,
-        false => UNKNOWN,
-    };
-    let (first_bytes, size) = read_beginning(beginning)?;
-    let name = unescape(members.next()?)?;
     if from == END {
-        return Some((number, start, None));
+        return members.next().is_none().then_some((number, start, None));
     }
-    let from = from.parse().ok()?;
+    let (first_bytes, size) = read_beginning(members.next()?)?;
     let begun = Begun {
-        name,
+        name: unescape(members.next()?)?,
         start,
-        from,
+        from: from.parse().ok()?,
         first_bytes,
         size,
     };
-    Some((number, start, Some(begun)))
+    members
+        .next()
+        .is_none()
+        .then_some((number, start, Some(begun)))
 }
 
 /// Parses the description of the first bytes, and the size if it has one.
-fn read_beginning(text: &str) -> Option<(Option<FirstBytes>, Option<u64>)> {
-    let (first_bytes, size) = match text.match_indices(':').nth(1) {
-        Some((colon, _)) => (&text[..colon], Some(text[colon + 1..].parse().ok()?)),
-        None => match text.strip_prefix("-:") {
-            Some(size) => (UNKNOWN, Some(size.parse().ok()?)),
-            None => (text, None),
-        },
-    };
-    let first_bytes = match first_bytes {
-        UNKNOWN => None,
-        known => Some(known.parse().ok()?),
-    };
-    Some((first_bytes, size))
+fn read_beginning(text: &str) -> Option<(FirstBytes, Option<u64>)> {
+    match text.match_indices(':').nth(1) {
+        Some((colon, _)) => {
+            let size = text[colon + 1..].parse().ok()?;
+            Some((text[..colon].parse().ok()?, Some(size)))
+        }
+        None => Some((text.parse().ok()?, None)),
+    }
 }

@@ -20,7 +20,9 @@ use millstream_journal::storage::create_dir_durably;
 use crate::error::Cause;
 
 const PREFIX: &str = ".millstream-keys-";
-const HEADER: &str = "millstream keys 1\n";
+/// Begins the first line, which ends with the version.
+const FORMAT: &str = "millstream keys ";
+const VERSION: &str = "1";
 
 /// The files in an index: by name, the check of the key and the length.
 pub(super) type Listed = IndexMap<String, (String, u64)>;
@@ -46,11 +48,12 @@ impl Index {
     fn create(dir: &Path, base: u64) -> Result<Self, Cause> {
         let path = path_of(dir, base);
         let mut file = File::create(&path).map_err(named(&path))?;
-        file.write_all(HEADER.as_bytes()).map_err(named(&path))?;
+        let head = format!("{FORMAT}{VERSION}\n");
+        file.write_all(head.as_bytes()).map_err(named(&path))?;
         Ok(Index {
             dir: dir.to_owned(),
             base,
-            length: HEADER.len() as u64,
+            length: head.len() as u64,
             file,
             superseded: Vec::new(),
         })
@@ -191,7 +194,16 @@ fn bases(dir: &Path) -> Result<Vec<u64>, Cause> {
 fn read(path: &Path, bytes: &[u8], listed: &mut Listed) -> Result<(), Cause> {
     let whole = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
     let text = std::str::from_utf8(&bytes[..whole]).map_err(|_| damaged(path, "bytes"))?;
-    for line in text.lines().filter(|line| *line != HEADER.trim_end()) {
+    for line in text.lines() {
+        match line.strip_prefix(FORMAT) {
+            Some(VERSION) => continue,
+            Some(version) => {
+                let path = path.display();
+                let what = format!("{path}: version {version}, this program reads {VERSION}");
+                return Err(what.into());
+            }
+            None => {}
+        }
         let mut members = line.splitn(3, ' ');
         let read = (|| {
             let length = members.next()?.parse().ok()?;

@@ -83,25 +83,21 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
     }
 }
 
-/// The codec of items: `[[time, item]...]`.
+/// The codec of items: `[time, item, time, item...]`.
 struct TimedItemsCodec<T>(BoxedCodec<T>);
 
 impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
     fn save(&self, items: &TimedItems<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(items.0.len(), out);
+        pack::list(2 * items.0.len(), out);
         for (time, item) in &items.0 {
-            pack::list(2, out);
             pack::integer(*time, out);
             self.0.save(item, out)?;
         }
         Ok(())
     }
     fn load(&self, from: &mut &[u8]) -> Result<TimedItems<T>, Cause> {
-        let items = 0..pack::take_list(from)?;
-        let items = items.map(|_| {
-            pack::take_members(2, from)?;
-            Ok((pack::take_integer(from)?, self.0.load(from)?))
-        });
+        let items = 0..pack::take_list(from)? / 2;
+        let items = items.map(|_| Ok((pack::take_integer(from)?, self.0.load(from)?)));
         Ok(TimedItems(items.collect::<Result<_, Cause>>()?))
     }
 }

@@ -13,8 +13,7 @@ use crate::error::Cause;
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
-/// The open sessions of one key, in the order of time, with more than a gap between them. Those that an earlier
-/// version has saved may be closer together than the gap: they are merged when they close.
+/// The open sessions of one key, in the order of time, with more than a gap between them.
 pub(super) struct Sessions<A>(VecDeque<Group<A>>);
 
 impl<A> Default for Sessions<A> {
@@ -151,16 +150,6 @@ impl SessionRule {
         while self.next_close(held) <= until
             && let Some(mut session) = held.0.pop_front()
         {
-            if let Some(next) = held.0.front_mut()
-                && next.first.saturating_sub(session.last) <= self.gap
-            {
-                // An earlier version stored them as separate sessions.
-                aggregate.merge(&mut session.acc, &next.acc)?;
-                session.last = next.last;
-                session.items += next.items;
-                *next = session;
-                continue;
-            }
             let bounds = self.bounds(&session, false);
             let result = aggregate.result(&mut session.acc, bounds)?;
             // Its last moment is its end: the watermark may have reached it before the session closed.

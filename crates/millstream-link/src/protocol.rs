@@ -3,7 +3,7 @@
 /// The words and labels of a protocol.
 #[derive(Debug)]
 pub struct Protocol {
-    /// Begins the label of each proof, after `millstream`: `replication 3`. A proof of one protocol is none in another.
+    /// Begins the label of each proof, after `millstream`: `replication 1`. A proof of one protocol is none in another.
     pub label: &'static str,
     /// The side that listens, in errors: `leader`. Part of the label of its proofs.
     pub listener: &'static str,

@@ -10,8 +10,10 @@
 //! assert_eq!(tally.failure, None);
 //! ```
 
+pub mod bug;
 pub mod cluster;
 pub mod crash;
+pub mod frames;
 pub mod queues;
 pub mod random;
 pub mod report;

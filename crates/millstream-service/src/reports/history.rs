@@ -108,15 +108,9 @@ fn is_journal(path: &Path) -> bool {
     Journal::open(path, Options::read_only()).is_ok()
 }
 
-/// The identity of a journal; one of an earlier version is opened to find it.
+/// The identity of a journal.
 fn lineage_of(path: &Path) -> Option<u128> {
-    match Identity::of(path) {
-        Ok(Some(identity)) => Some(identity.lineage),
-        Ok(None) if path.is_dir() => Journal::open(path, Options::read_only())
-            .and_then(|journal| journal.lineage())
-            .ok(),
-        _ => None,
-    }
+    Identity::of(path).ok().map(|identity| identity.lineage)
 }
 
 /// The directories in a directory, by name.

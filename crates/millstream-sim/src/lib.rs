@@ -11,9 +11,14 @@
 //! ```
 
 pub mod bug;
+#[cfg(feature = "worlds")]
 pub mod cluster;
+#[cfg(feature = "worlds")]
 pub mod crash;
 pub mod frames;
+pub mod fuzzed;
+#[cfg(feature = "worlds")]
 pub mod queues;
 pub mod random;
+#[cfg(feature = "worlds")]
 pub mod report;

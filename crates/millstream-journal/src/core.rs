@@ -18,7 +18,6 @@ use crate::format::published::Published;
 use crate::format::segment::{self, Mark, Segment};
 use crate::mutex::lock;
 use crate::options::Options;
-use crate::planted::{self, Bug};
 use crate::recover::{self, Confirmed, Plan};
 use crate::retain::start;
 use crate::storage::memory::ForkMark;
@@ -424,7 +423,7 @@ impl<S: Storage> Core<S> {
         }
         match start::read(&self.storage)? {
             Some(start) if start.segment == number && start.base == base => Ok(()),
-            // As an older program has left it, and nothing contradicts.
+            // Nothing contradicts.
             None if number == self.first_segment()
                 && segment.head(segment.data_start()) == Ok(None) =>
             {
@@ -488,12 +487,6 @@ impl<S: Storage> Core<S> {
     /// The sequence number of the oldest record.
     pub fn first(&self) -> Result<u64> {
         self.base(&*self.first_open()?)
-    }
-
-    /// The lineage of a journal that has no identity: an earlier version has made it. Copies of its files have the same.
-    pub fn derived_lineage(&self) -> Result<u128> {
-        let oldest = self.segment(self.first_segment())?;
-        Ok(u128::from(oldest.epoch()) << 64 | u128::from(oldest.number()))
     }
 
     /// The segment that holds the record `sequence`, or would.
@@ -640,7 +633,7 @@ impl<S: Storage> Core<S> {
             control.end_sync();
             return Err(error);
         }
-        if synced.is_err() && !planted::has(Bug::ForgetFailedSync) {
+        if synced.is_err() {
             control.poison();
         }
         control.end_sync();

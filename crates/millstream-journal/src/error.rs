@@ -35,14 +35,14 @@ pub enum Error {
         /// What was found instead of a journal.
         why: String,
     },
-    /// The journal was written by a newer version of the format.
-    #[error("{}: format version {found}, this program reads up to {supported}; use a newer Millstream", path.display())]
+    /// The journal was written in another version of the format.
+    #[error("{}: version {found}, this program reads {supported}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
         /// The version in the file.
         found: u32,
-        /// The newest version that is understood.
+        /// The version that is understood.
         supported: u32,
     },
     /// The system refused.

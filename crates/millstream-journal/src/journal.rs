@@ -215,11 +215,11 @@ impl<S: Storage> Journal<S> {
         self.core().checked(info::info(self.core()))
     }
 
-    /// The identity of this journal; `None` for one of an earlier version that was not opened to write since.
+    /// The identity of this journal.
     ///
     /// # Errors
     /// [`Error::Damage`]; an error of the system.
-    pub fn identity(&self) -> Result<Option<Identity>> {
+    pub fn identity(&self) -> Result<Identity> {
         identity::read(&self.core().storage)
     }
 
@@ -229,46 +229,23 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// As [`identity`](Self::identity).
     pub fn lineage(&self) -> Result<u128> {
-        match self.identity()? {
-            Some(identity) => Ok(identity.lineage),
-            None => self.core().derived_lineage(),
-        }
-    }
-
-    /// The identity of this journal. One that has none yet, as only a journal of an earlier version on a full disk, gets `wanted`, if it is
-    /// a copy, or one of its own.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`] when it has none yet; as [`identity`](Self::identity).
-    pub fn identify(&self, wanted: Option<Identity>) -> Result<Identity> {
-        if let Some(identity) = self.identity()? {
-            return Ok(identity);
-        }
-        if self.core().options.read_only {
-            return Err(Error::ReadOnly { path: self.path() });
-        }
-        let identity = match wanted {
-            Some(wanted) => wanted,
-            None => Identity::new(Some(self.lineage()?), &self.core().options.host),
-        };
-        identity::write(&self.core().storage, identity)
+        Ok(self.identity()?.lineage)
     }
 
     /// Make this journal a copy in another lineage. The caller knows that it never had a record, or that its records are those of the
     /// original. Its own number stays.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; an error of the system.
+    /// [`Error::ReadOnly`]; as [`identity`](Self::identity).
     pub fn become_copy(&self, lineage: u128) -> Result<Identity> {
         let core = self.core();
         if core.options.read_only {
             return Err(Error::ReadOnly { path: self.path() });
         }
         let known = self.identity()?;
-        let fresh = || Identity::new(Some(lineage), &core.options.host);
-        let identity = known.map_or_else(fresh, |known| Identity { lineage, ..known });
-        if known != Some(identity) {
-            identity::replace(&core.storage, identity)?;
+        let identity = Identity { lineage, ..known };
+        if known != identity {
+            identity::write(&core.storage, identity)?;
         }
         Ok(identity)
     }

@@ -41,10 +41,6 @@ mod models;
 mod mutex;
 mod open;
 mod options;
-#[cfg(feature = "simulation")]
-pub mod planted;
-#[cfg(not(feature = "simulation"))]
-mod planted;
 mod process;
 #[doc(hidden)]
 pub mod random;

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::format::{files, segment};
-use crate::planted::{self, Bug};
 use crate::storage::modelled::{Modelled, Orders};
 use crate::{Host, Journal, Options, Reader};
 
@@ -42,22 +41,6 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.preemption_bound = Some(PREEMPTIONS);
     builder.max_branches = 100_000;
     builder.check(model);
-}
-
-/// A planted bug, until this is dropped.
-struct Planted;
-
-impl Planted {
-    fn new(bug: Bug) -> Self {
-        planted::plant(Some(bug));
-        Planted
-    }
-}
-
-impl Drop for Planted {
-    fn drop(&mut self) {
-        planted::plant(None);
-    }
 }
 
 /// Two openings of a journal with these records, and a machine that is modelled from here on.
@@ -138,8 +121,10 @@ fn a_first_word_without_release_is_found() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_first_word_before_its_body_is_found() {
-    let _planted = Planted::new(Bug::PublishFirst);
-    publish(Orders::default());
+    publish(Orders {
+        late_bytes: true,
+        ..Orders::default()
+    });
 }
 
 /// One process appends two records at once, another reads: both or none.
@@ -180,9 +165,9 @@ fn a_claim_that_was_given_up_is_never_seen() {
 }
 
 /// One process fills a segment and begins the next one, another reads over the roll.
-fn roll() {
-    check(|| {
-        let [one, other] = two_processes(Orders::default(), &[FILLING]);
+fn roll(orders: Orders) {
+    check(move || {
+        let [one, other] = two_processes(orders, &[FILLING]);
         let tail = loom::thread::spawn(move || {
             let mut reader = other.reader().expect("the segment is there");
             reader
@@ -205,14 +190,16 @@ fn roll() {
 
 #[test]
 fn a_roll_is_never_seen_half_done() {
-    roll();
+    roll(Orders::default());
 }
 
 #[test]
 #[should_panic(expected = "nothing is damaged")]
 fn a_roll_before_the_new_segment_is_there_is_found() {
-    let _planted = Planted::new(Bug::RollFirst);
-    roll();
+    roll(Orders {
+        late_base: true,
+        ..Orders::default()
+    });
 }
 
 /// Two processes append, each if the lock is free.

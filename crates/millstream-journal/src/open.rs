@@ -38,12 +38,10 @@ pub(crate) fn open<S: Storage>(storage: S, options: Options) -> Result<Opening<S
 
 fn take_part<S: Storage>(storage: S, options: Options) -> Result<Opening<S>> {
     options.check()?;
-    if options.read_only {
-        return read(storage, options);
+    match options.read_only {
+        true => read(storage, options),
+        false => open_to_write(storage, options),
     }
-    let opened = open_to_write(storage, options)?;
-    ensure_identity(&opened.core)?;
-    Ok(opened)
 }
 
 fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opening<S>> {
@@ -88,19 +86,6 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opening
         refuse(&storage, &options, waited)?;
         wait(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
-    }
-}
-
-/// Assigns an identity to a journal of an earlier version. One that cannot be stored, on a full disk, is derived again at the next opening.
-fn ensure_identity<S: Storage>(core: &Core<S>) -> Result<()> {
-    // A damaged one is an error for those that ask for it.
-    if !matches!(identity::read(&core.storage), Ok(None)) {
-        return Ok(());
-    }
-    let identity = Identity::new(Some(core.derived_lineage()?), &core.options.host);
-    match identity::write(&core.storage, identity) {
-        Err(Error::DiskFull { .. } | Error::Io { .. }) => Ok(()),
-        written => written.map(|_| ()),
     }
 }
 
@@ -183,7 +168,6 @@ fn recover<S: Storage>(storage: &S, options: &Options) -> Result<()> {
         // Before the first segment, so that no journal is ever without. One that is there belongs to an attempt that failed.
         let identity = options.identity;
         let identity = identity.unwrap_or_else(|| Identity::new(None, &options.host));
-        identity::remove(storage)?;
         identity::write(storage, identity)?;
     }
     // A sync that fails now must be known to the next recovery.

@@ -20,7 +20,7 @@ mod simulated;
 
 pub use failing::{Failing, FailingRegion};
 pub use mapped::{FileLock, Mapped, MappedRegion, create_dir_durably, sync_entry};
-pub use simulated::{Simulated, SimulatedLock, SimulatedRegion};
+pub use simulated::{Defect, Simulated, SimulatedLock, SimulatedRegion};
 
 /// The access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,11 @@ pub trait Storage: Clone + Send + Sync + 'static {
     /// # Errors
     /// `AlreadyExists` when the new name is taken.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Give a file its name in place of the one that has it, if there is one, at once.
+    ///
+    /// # Errors
+    /// An error of the system.
+    fn replace(&self, from: &str, to: &str) -> io::Result<()>;
     /// Remove a file. Regions that are open stay as they are.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     static PROTOCOL: Protocol = Protocol {
-        label: "replication 3",
+        label: "replication 1",
         listener: "leader",
         caller: "follower",
         client_authorities: "",

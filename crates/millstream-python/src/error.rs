@@ -278,9 +278,7 @@ pub(crate) fn queue(py: Python<'_>, error: QueueError) -> PyErr {
             "QueueUsageError"
         }
         E::Closed { .. } | E::Record { .. } => "QueueDamageError",
-        E::Storage { .. } | E::NoRoomToRemove { .. } | E::Listing(_) | E::Folder { .. } => {
-            "QueueIOError"
-        }
+        E::Storage { .. } | E::Listing(_) | E::Folder { .. } => "QueueIOError",
         E::Forked => "QueuesForkedError",
         _ => "QueueError",
     };

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use crate::name::NameFault;
+use crate::storage::operation::RecordFault;
 
 /// The error of a storage: any error that can cross threads.
 pub type Cause = Box<dyn Error + Send + Sync>;
@@ -29,15 +30,6 @@ pub enum QueueError {
         #[source]
         cause: Cause,
     },
-    /// The disk is full, and the removal of an item could not be recorded: the item would return after a crash.
-    #[error("queue \"{queue}\": nothing is taken until its removal can be recorded: {cause}")]
-    NoRoomToRemove {
-        /// The queue.
-        queue: String,
-        /// The error of the storage.
-        #[source]
-        cause: Cause,
-    },
     /// The queues in the storage could not be listed.
     #[error("cannot list the queues: {0}")]
     Listing(#[source] Cause),
@@ -49,7 +41,7 @@ pub enum QueueError {
         /// The position of the record in its log.
         position: u64,
         /// What is wrong with it.
-        what: &'static str,
+        what: RecordFault,
     },
     /// The queue was damaged when it was opened.
     #[error("queue \"{queue}\" is closed: {reason}")]

@@ -70,8 +70,6 @@ pub(crate) struct Queue<L> {
     source_positions: SourcePositions,
     /// Items that must move to another queue.
     dead_letters: Vec<DeadLetter>,
-    /// Removals that could not be written because the disk is full: id and length.
-    pending_removals: Vec<(u64, u32)>,
     /// Items that are ready, in the backlog or delayed, and the sum of their lengths.
     items: u64,
     bytes: u64,
@@ -97,7 +95,7 @@ struct Backlog {
 #[derive(Clone, Copy, Debug, Default)]
 struct Deliveries {
     count: u32,
-    /// The first time, wall clock in milliseconds; 0 if that is not known.
+    /// The first time, wall clock in milliseconds.
     first_ms: u64,
 }
 
@@ -302,30 +300,12 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Takes the next item that has not expired. It stays in the log until [`record_removal`](Self::record_removal),
-    /// for which room is reserved.
+    /// Takes the next item that has not expired. It stays in the log until [`record_removal`](Self::record_removal).
     #[inline]
     pub(crate) fn take_next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        self.take_next_of(0, now)
-    }
-
-    /// [`take_next`](Self::take_next) when `taken` items were taken before and are not removed yet.
-    #[inline]
-    pub(crate) fn take_next_of(
-        &mut self,
-        taken: usize,
-        now: Moment,
-    ) -> Result<Option<Item>, QueueError> {
         if self.items == 0 {
             return Ok(None);
         }
-        self.reserve_removals(taken + 1)?;
-        self.take_first_ready(now)
-    }
-
-    /// Takes the next item that has not expired.
-    #[inline]
-    fn take_first_ready(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
         self.end_delays(now)?;
         loop {
             if self.backlog.items > 0 && self.ready.fifo_is_empty() {
@@ -348,7 +328,7 @@ impl<L: Log> Queue<L> {
 
     /// The next item, which stays in the queue.
     pub(crate) fn peek(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        let next = self.take_first_ready(now)?;
+        let next = self.take_next(now)?;
         if let Some(item) = &next {
             self.reinsert(item.clone());
         }
@@ -362,24 +342,20 @@ impl<L: Log> Queue<L> {
         self.ready.insert(item);
     }
 
-    /// Records that an item left for good. This never fails: on a full disk the record of the item gets a tombstone;
-    /// in a log of an earlier version [`take_next`](Self::take_next) has reserved room for the removal. If the log
-    /// has failed, the item is in the queue again after a crash.
+    /// Records that an item left for good. This never fails: on a full disk the record of the item gets a tombstone.
+    /// If the log has failed, the item is in the queue again after a crash.
     #[inline]
     pub(crate) fn record_removal(&mut self, id: u64, length: usize) {
         let position = self.relocations.position(id);
         self.relocations.remove(id);
         let bytes = length as u32;
-        if self.pending_removals.is_empty()
-            && !self.log.is_full()
-            && self.append(&Operation::Remove { id, bytes }).is_ok()
-        {
+        if !self.log.is_full() && self.append(&Operation::Remove { id, bytes }).is_ok() {
             if self.items == 0 && self.log.was_full() {
                 self.prune_all();
             }
             return self.compact_if_due();
         }
-        self.remove_without_room(id, position, bytes);
+        self.remove_without_room(id, position);
     }
 
     /// Opens an item for a connection until it is closed or requeued.
@@ -477,7 +453,6 @@ impl<L: Log> Queue<L> {
         self.ready.clear();
         self.delayed = Delayed::default();
         self.backlog = Backlog::default();
-        self.pending_removals.clear();
         (self.items, self.bytes) = (0, 0);
         self.counters.total_flushes += 1;
         self.compact();

@@ -122,7 +122,7 @@ impl Salvage {
                 Ok(operation) => state.apply(position, place, operation),
                 Err(what) => state.lost.push(Lost {
                     records: Some(position..position + 1),
-                    why: what.to_owned(),
+                    why: what.to_string(),
                 }),
             }
         }

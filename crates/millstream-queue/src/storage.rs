@@ -107,19 +107,8 @@ pub trait Log {
         self.append(record)
     }
 
-    /// Ensures that this many items can be removed on a full disk. Only a log of an earlier version may lack the
-    /// space.
-    ///
-    /// # Errors
-    /// There is no space: items that are taken now would return after a crash.
-    fn reserve_removals(&mut self, _items: usize) -> Result<(), Cause> {
-        Ok(())
-    }
-
     /// Whether the last append failed because the disk is full.
-    fn is_full(&self) -> bool {
-        false
-    }
+    fn is_full(&self) -> bool;
 
     /// Whether an append has failed because of a full disk since [`roll_segment`](Self::roll_segment), or since the
     /// log was opened.
@@ -131,15 +120,11 @@ pub trait Log {
     /// durable as a record.
     ///
     /// # Errors
-    /// The disk is not full, so that a record must be used; or the log has no tombstones.
-    fn tombstone(&mut self, _position: u64) -> Result<(), Cause> {
-        Err("this log cannot strike records out".into())
-    }
+    /// The disk is not full, so that a record must be used; or the log has failed.
+    fn tombstone(&mut self, position: u64) -> Result<(), Cause>;
 
     /// Whether a record has a tombstone.
-    fn has_tombstone(&self, _position: u64) -> bool {
-        false
-    }
+    fn has_tombstone(&self, position: u64) -> bool;
 
     /// Begins a new segment, so that [`prune`](Self::prune) can remove all records, if none is needed. Returns false
     /// if that is not worth it.

@@ -50,12 +50,11 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// The words of replication, and the labels of its proofs.
 static PROTOCOL: Protocol = Protocol {
-    label: "replication 3",
+    label: "replication 1",
     listener: "leader",
     caller: "follower",
     client_authorities: "--tls-client-ca",
-    closed_early: " while TLS was set up: it may be a Millstream that has to be updated, which speaks an earlier version of the protocol, \
-                   or have as many followers as it may have",
+    closed_early: " while TLS was set up: it may be another program, or have as many followers as it may have",
 };
 
 /// The end of a handshake that begins now.

@@ -11,8 +11,6 @@ pub(crate) mod model;
 mod tally;
 mod world;
 
-use millstream_journal::planted;
-
 pub use model::Broken;
 pub use tally::{Kind, Tally};
 
@@ -22,13 +20,8 @@ use self::world::World;
 /// Play the world of a seed.
 #[must_use]
 pub fn world(seed: u64, kind: Kind) -> Tally {
-    planted::plant(match kind {
-        Kind::Planted(bug) => Some(bug),
-        Kind::Sound | Kind::FailingSyncs | Kind::Lying => None,
-    });
     let mut world = World::new(seed, kind);
     let failure = play(&mut world).err();
-    planted::plant(None);
     Tally {
         failure,
         ..world.tally

@@ -10,7 +10,14 @@
 //! assert_eq!(tally.failure, None);
 //! ```
 
+pub mod bug;
+#[cfg(feature = "worlds")]
 pub mod cluster;
+#[cfg(feature = "worlds")]
 pub mod crash;
+pub mod frames;
+pub mod fuzzed;
+#[cfg(feature = "worlds")]
 pub mod queues;
+#[cfg(feature = "worlds")]
 pub mod report;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
-use millstream_journal::planted::Bug;
+use millstream_sim::bug::Bug;
 use millstream_sim::cluster;
 use millstream_sim::crash::{self, Broken, Kind, Tally};
 use millstream_sim::queues;

@@ -14,8 +14,6 @@ mod server;
 mod tally;
 mod world;
 
-use millstream_journal::planted;
-
 pub use crate::crash::Broken;
 pub use disks::Fault;
 pub use tally::{Kind, Tally};
@@ -23,13 +21,8 @@ pub use tally::{Kind, Tally};
 /// Play the world of a seed.
 #[must_use]
 pub fn world(seed: u64, kind: Kind) -> Tally {
-    planted::plant(match kind {
-        Kind::Planted(bug) => Some(bug),
-        Kind::Sound | Kind::FailingSyncs | Kind::Lying | Kind::Faulty(_) => None,
-    });
     let mut world = world::World::new(seed, kind);
     let failure = world.play().err();
-    planted::plant(None);
     Tally {
         failure,
         ..world.tally

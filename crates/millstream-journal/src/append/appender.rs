@@ -18,7 +18,6 @@ use crate::format::frame::{self, Head, Kind, frame_bytes};
 use crate::format::index;
 use crate::format::published::Published;
 use crate::format::segment::{self, Mark};
-use crate::planted::{self, Bug};
 use crate::retain::cut;
 use crate::storage::{Storage, fault};
 use crate::sync::durable::Durable;
@@ -99,13 +98,6 @@ impl<S: Storage> Appender<S> {
         let body_crc = frame::body_crc(body);
         let mut lock = self.lock()?;
         let (mark, sequence) = lock.room(frame_bytes(length))?;
-        if planted::has(Bug::PublishFirst) {
-            let segment = Arc::clone(&lock.tail().segment);
-            lock.commit(mark, sequence, length, body_crc, time_ns)?;
-            // SAFETY: none. This is a bug that a test has planted; readers may see the body half stored.
-            unsafe { segment.store_body(mark.offset, body) };
-            return Ok(sequence);
-        }
         // SAFETY: there is room at `mark`, the tail.
         unsafe { lock.store_body(mark, body) };
         lock.commit(mark, sequence, length, body_crc, time_ns)?;
@@ -334,9 +326,6 @@ impl<S: Storage> Appender<S> {
     ) -> Result<AppendLock<'a, S>> {
         // SAFETY: the same contract.
         let mut lock = unsafe { AppendLock::new(self, control) };
-        if planted::has(Bug::NoRepair) {
-            return Ok(lock);
-        }
         match lock.repair() {
             Ok(()) => Ok(lock),
             Err(error) => {
@@ -675,16 +664,11 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
         let time_ns = segment.last_time_ns();
-        if !planted::has(Bug::RollFirst) {
-            next.begin(sequence, time_ns);
-        }
+        next.begin(sequence, time_ns);
         let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
         core.check_with(&next)?;
         // The roll happens here: a reader of this frame continues in the next segment.
         segment.publish(mark.offset, head);
-        if planted::has(Bug::RollFirst) {
-            next.begin(sequence, time_ns);
-        }
         core.check()?;
         self.control.set_tail_segment(number);
         let next = Tail::new(core, next)?;

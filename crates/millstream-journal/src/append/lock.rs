@@ -139,7 +139,7 @@ impl<S: Storage> Slot<S> {
                 if waited >= self.core.options.busy_timeout {
                     return Err(Error::Busy {
                         path: self.core.path(),
-                        pid: control.pid(holder),
+                        pid: control.process(holder).pid,
                         waited,
                     });
                 }
@@ -169,9 +169,8 @@ impl<S: Storage> Slot<S> {
     /// Whether the process of a slot is gone although its lock is held: by a child that it forked, and that may not append.
     fn is_gone(&self, control: &Control<S::Region>, holder: u64) -> bool {
         let here = self.core.options.host.namespace();
-        here != 0
-            && control.namespace(holder) == here
-            && process::is_gone(control.pid(holder), control.started(holder))
+        let process = control.process(holder);
+        here != 0 && process.namespace == here && process::is_gone(process.pid, process.started)
     }
 }
 

@@ -1,15 +1,14 @@
 //! The identity of a journal: a number that it shares with its copies, under any path and on any machine, and one of its own.
 //!
-//! A journal gets its identity when it is made. One of an earlier version has none: it gets one when it is first opened to write, whose
-//! lineage follows from its oldest segment, so that copies that were made before agree on it. The file is complete before it gets its
-//! name. It changes only when the journal becomes a copy of another one.
+//! A journal gets its identity before its first segment. The file is complete before it gets its name. It changes only when the journal
+//! becomes a copy of another one.
 //!
 //! ```
 //! use millstream_journal::{Journal, Options};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let journal = Journal::open(folder.path().join("orders"), Options::default())?;
-//! let identity = journal.identity()?.expect("it was made with one");
+//! let identity = journal.identity()?;
 //! assert_eq!(journal.lineage()?, identity.lineage);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -46,11 +45,11 @@ impl Identity {
         }
     }
 
-    /// The identity of the journal in a directory, which is not opened; `None` where there is no journal, or one of an earlier version.
+    /// The identity of the journal in a directory, which is not opened.
     ///
     /// # Errors
-    /// [`Error::Damage`]; an error of the system.
-    pub fn of(path: impl AsRef<Path>) -> Result<Option<Self>> {
+    /// [`Error::Damage`], also where there is no journal; an error of the system.
+    pub fn of(path: impl AsRef<Path>) -> Result<Self> {
         read(&Mapped::new(path))
     }
 
@@ -60,55 +59,32 @@ impl Identity {
     }
 }
 
-/// The identity that is there, if any is.
-pub(crate) fn read<S: Storage>(storage: &S) -> Result<Option<Identity>> {
-    let words = match sealed::read(storage, IDENTITY, BYTES, MAGIC) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        words => words.map_err(|source| failed("open", storage, source))?,
-    };
-    let words = words.ok_or_else(|| Error::Damage {
+/// The identity that is there.
+pub(crate) fn read<S: Storage>(storage: &S) -> Result<Identity> {
+    let damage = |what: &str| Error::Damage {
         path: storage.path(IDENTITY),
         offset: 0,
-        what: "the identity does not match its checksum".to_owned(),
-    })?;
+        what: what.to_owned(),
+    };
+    let words = match sealed::read(storage, IDENTITY, BYTES, MAGIC) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(damage("the file is missing, and every journal has one"));
+        }
+        words => words.map_err(|source| failed("open", storage, source))?,
+    };
+    let words = words.ok_or_else(|| damage("the identity does not match its checksum"))?;
     let [_, low, high, own]: [u64; WORDS] = words;
-    Ok(Some(Identity {
+    Ok(Identity {
         lineage: u128::from(high) << 64 | u128::from(low),
         own,
-    }))
+    })
 }
 
-/// Give the journal this lineage in place of its own. A crash in between leaves a journal without identity.
-pub(crate) fn replace<S: Storage>(storage: &S, identity: Identity) -> Result<()> {
-    loop {
-        remove(storage)?;
-        // Another process may be opening the journal at this moment, and finds it without an identity.
-        if write(storage, identity)? == identity {
-            return Ok(());
-        }
-    }
-}
-
-/// Give the journal this identity, unless it has one; returns the one that it has afterwards.
-pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<Identity> {
+/// Give the journal this identity in place of the one that it has, if any. A crash leaves one of the two.
+pub(crate) fn write<S: Storage>(storage: &S, identity: Identity) -> Result<()> {
     let draft = format!("draft-identity-{:016x}", identity.own);
-    match sealed::write(storage, &draft, IDENTITY, BYTES, &identity.words()) {
-        Ok(()) => Ok(identity),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            // Another process was faster. The draft is removed by the next recovery, if not now.
-            let _removed = storage.remove(&draft);
-            Ok(read(storage)?.unwrap_or(identity))
-        }
-        Err(error) => Err(failed("create", storage, error)),
-    }
-}
-
-/// Remove the identity, if there is one.
-pub(crate) fn remove<S: Storage>(storage: &S) -> Result<()> {
-    match storage.remove(IDENTITY) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|source| failed("remove", storage, source)),
-    }
+    sealed::replace(storage, &draft, IDENTITY, BYTES, &identity.words())
+        .map_err(|source| failed("create", storage, source))
 }
 
 fn failed<S: Storage>(verb: &'static str, storage: &S, source: std::io::Error) -> Error {

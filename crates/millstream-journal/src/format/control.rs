@@ -15,8 +15,6 @@ use crate::storage::{Access, Fault, Region, Storage, fault};
 pub(crate) const WRITERS_MAX: u64 = 256;
 
 const BYTES: u64 = 8192;
-/// A page of earlier versions has no [`STARTS`].
-const BYTES_MIN: u64 = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"MSCTL\0\0\x01");
 const SEGMENT_BYTES: u64 = 8;
 const BOOT: [u64; 2] = [16, 24];
@@ -41,9 +39,8 @@ const SYNCING: u64 = 208;
 
 const MOUNT: u64 = 512;
 
-const PIDS: u64 = 1024;
-/// For each slot the word of [`PIDS`] once more, and when that process started: a word that differs belongs to another process.
-const STARTS: u64 = 4096;
+/// For each slot its process with the namespace in the upper half, and when that process started.
+const PROCESSES: u64 = 4096;
 
 /// The mapped page.
 pub(crate) struct Control<R> {
@@ -70,7 +67,7 @@ impl<R: Region> Control<R> {
             })?,
         };
         let control = Control { region };
-        let is_one = control.region.bytes_len() >= BYTES_MIN && control.region.load(0) == MAGIC;
+        let is_one = control.region.bytes_len() >= BYTES && control.region.load(0) == MAGIC;
         match control.fault() {
             Some(fault) => Err(fault.into()),
             None => Ok(is_one.then_some(control)),
@@ -160,7 +157,7 @@ impl<R: Region> Control<R> {
             (READY, 1),
         ];
         for slot in 0..WRITERS_MAX {
-            self.region.publish(PIDS + slot * 8, 0);
+            self.region.publish(process_at(slot), 0);
         }
         for (at, word) in words {
             self.region.publish(at, word);
@@ -363,40 +360,43 @@ impl<R: Region> Control<R> {
         }
     }
 
-    pub fn pid(&self, slot: u64) -> u32 {
-        self.region.load(PIDS + slot * 8) as u32
-    }
-
-    /// The namespace in which the pid of a slot means something; 0 is unknown.
-    pub fn namespace(&self, slot: u64) -> u32 {
-        (self.region.load(PIDS + slot * 8) >> 32) as u32
-    }
-
-    /// When the process of a slot started.
-    pub fn started(&self, slot: u64) -> StartTime {
-        let at = STARTS + slot * 16;
-        if at + 16 > self.region.bytes_len()
-            || self.region.load(at) != self.region.load(PIDS + slot * 8)
-        {
-            return StartTime::UNKNOWN;
+    /// The process that has a slot, or had it last.
+    pub fn process(&self, slot: u64) -> SlotProcess {
+        let at = process_at(slot);
+        let word = self.region.load(at);
+        let started = StartTime(self.region.load(at + 8));
+        SlotProcess {
+            pid: word as u32,
+            namespace: (word >> 32) as u32,
+            // Another process may be taking the slot.
+            started: match self.region.load(at) == word {
+                true => started,
+                false => StartTime::UNKNOWN,
+            },
         }
-        StartTime(self.region.load(at + 8))
     }
 
     pub fn set_process(&self, slot: u64, pid: u32, namespace: u32, started: StartTime) {
-        let word = u64::from(pid) | u64::from(namespace) << 32;
-        let at = STARTS + slot * 16;
-        let has_starts = at + 16 <= self.region.bytes_len();
-        if has_starts {
-            // The start is unknown until the last store, also if the process dies before it.
-            self.region.publish(at, 0);
-        }
-        self.region.publish(PIDS + slot * 8, word);
-        if has_starts {
-            self.region.publish(at + 8, started.0);
-            self.region.publish(at, word);
-        }
+        let at = process_at(slot);
+        // There is no process until the last store, also if this one dies before it.
+        self.region.publish(at, 0);
+        self.region.publish(at + 8, started.0);
+        self.region
+            .publish(at, u64::from(pid) | u64::from(namespace) << 32);
     }
+}
+
+/// Where the process of a slot is.
+fn process_at(slot: u64) -> u64 {
+    PROCESSES + slot * 16
+}
+
+/// The process of a slot.
+pub(crate) struct SlotProcess {
+    pub pid: u32,
+    /// The namespace in which the pid means something; 0 is unknown.
+    pub namespace: u32,
+    pub started: StartTime,
 }
 
 /// What recovery found out about the segments.

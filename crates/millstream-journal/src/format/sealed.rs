@@ -12,13 +12,30 @@ pub(crate) fn write<S: Storage>(
     bytes: u64,
     words: &[u64],
 ) -> io::Result<()> {
+    fill(storage, draft, bytes, words)?;
+    storage.rename(draft, name)?;
+    storage.sync_names()
+}
+
+/// [`write`], in place of the file of that name, if there is one.
+pub(crate) fn replace<S: Storage>(
+    storage: &S,
+    draft: &str,
+    name: &str,
+    bytes: u64,
+    words: &[u64],
+) -> io::Result<()> {
+    fill(storage, draft, bytes, words)?;
+    storage.replace(draft, name)?;
+    storage.sync_names()
+}
+
+fn fill<S: Storage>(storage: &S, draft: &str, bytes: u64, words: &[u64]) -> io::Result<()> {
     let region = storage.create(draft, bytes)?;
     for (at, word) in (0..).step_by(8).zip(words.iter().chain([&check(words)])) {
         region.publish(at, *word);
     }
-    region.sync(0, bytes)?;
-    storage.rename(draft, name)?;
-    storage.sync_names()
+    region.sync(0, bytes)
 }
 
 /// The words of a file; `None` if it is too short, does not begin with `magic`, or does not match its checksum.

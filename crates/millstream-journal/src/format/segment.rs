@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!      0  "MILLSEG\n"  version  CRC32C  number  epoch  segment_bytes  created     fixed, synced before the file gets its name
+//!     48  full_bytes                                                              the size that segments of this journal grow to
 //!     64  base         durable                                                    base: sequence of the first record, at the roll
 //!    128  tail         last time                                                  changed by every append
 //!   4096  index: for each block of 64 KiB the first frame in or after it
@@ -16,17 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 use crate::format::frame::{self, FrameContext, Head, Kind};
-use crate::planted::{self, Bug};
 use crate::storage::{Access, Region, Storage};
 
-/// The newest format, used for a segment that is smaller than the journal's full size. Tests use 2 as an unknown format, so it is not
-/// assigned.
-pub(crate) const VERSION: u32 = 3;
-/// The format of all other segments.
-const VERSION_FULL: u32 = 1;
+/// The version of the format of a journal: of its segments, and of the files beside them.
+pub(crate) const VERSION: u32 = 1;
 /// The index has an entry for each block of this many bytes.
 pub(crate) const BLOCK: u64 = 64 << 10;
-/// The smallest size that the segments of a journal can have.
+/// The smallest full size that the segments of a journal can have.
 pub(crate) const BYTES_MIN: u64 = BLOCK;
 /// The smallest segment of a journal whose segments grow.
 pub(crate) const SMALL_BYTES_MIN: u64 = 16 << 10;
@@ -42,7 +39,7 @@ const EXPECTED_MAX: u64 = 512;
 
 const MAGIC: [u8; 8] = *b"MILLSEG\n";
 const FIXED: usize = 64;
-/// In the fixed header of a segment that is smaller than others of its journal: the size that these can have.
+/// In the fixed header: the size that segments of this journal grow to.
 const BYTES_FULL: u64 = 48;
 /// Where the sequence number of the first record is.
 pub(crate) const BASE: u64 = 64;
@@ -147,9 +144,7 @@ impl<R: Region> Segment<R> {
     ) -> Result<Self> {
         let named = made.and_then(|segment| {
             storage.rename(draft, target)?;
-            if !planted::has(Bug::NamesNotSynced) {
-                storage.sync_names()?;
-            }
+            storage.sync_names()?;
             // By its new name, as all others map it: some file systems (FUSE) take the two names of a link for two files.
             Ok(Segment {
                 region: storage.open(target, Access::Write)?,
@@ -220,8 +215,7 @@ impl<R: Region> Segment<R> {
             return Err(damage(region.bytes_len(), what));
         }
         let found = region.load(8) as u32;
-        let is_known = (..=VERSION_FULL).contains(&found) || found == VERSION;
-        if region.load(0) == u64::from_le_bytes(MAGIC) && !is_known {
+        if region.load(0) == u64::from_le_bytes(MAGIC) && found != VERSION {
             return Err(Error::Version {
                 path: path(),
                 found,
@@ -231,18 +225,13 @@ impl<R: Region> Segment<R> {
         if let Some((offset, what)) = header_fault(&region, number) {
             return Err(damage(offset, what));
         }
-        let (epoch, bytes) = (region.load(24), region.load(32));
-        let bytes_max = match found {
-            VERSION_FULL => bytes,
-            _ => region.load(BYTES_FULL),
-        };
         Ok(Segment {
-            region,
             number,
-            epoch,
-            bytes,
-            bytes_max,
+            epoch: region.load(24),
+            bytes: region.load(32),
+            bytes_max: region.load(BYTES_FULL),
             base_checked: AtomicBool::new(false),
+            region,
         })
     }
 
@@ -288,11 +277,6 @@ impl<R: Region> Segment<R> {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// The version of its format.
-    pub fn version(&self) -> u32 {
-        self.region.load(8) as u32
     }
 
     /// The size that segments of its journal grow to; its own, where they do not grow.
@@ -553,18 +537,14 @@ pub(crate) fn data_start(bytes: u64) -> u64 {
 
 fn fixed_header(number: u64, size: Size, epoch: u64, now_ns: u64) -> [u8; FIXED] {
     let mut fixed = [0; FIXED];
-    let (version, bytes_full) = match size.bytes == size.bytes_max {
-        true => (VERSION_FULL, 0),
-        false => (VERSION, size.bytes_max),
-    };
     fixed[..8].copy_from_slice(&MAGIC);
-    fixed[8..12].copy_from_slice(&version.to_le_bytes());
+    fixed[8..12].copy_from_slice(&VERSION.to_le_bytes());
     for (at, word) in [
         (16, number),
         (24, epoch),
         (32, size.bytes),
         (40, now_ns),
-        (BYTES_FULL as usize, bytes_full),
+        (BYTES_FULL as usize, size.bytes_max),
     ] {
         fixed[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
@@ -613,12 +593,10 @@ fn header_fault<R: Region>(region: &R, number: u64) -> Option<(u64, String)> {
         let what = format!("this is segment {found}, under the name of segment {number}");
         return Some((16, what));
     }
-    let bytes = region.load(32);
-    let (least, step, most) = match region.load(8) as u32 {
-        VERSION_FULL => (BYTES_MIN, BLOCK, BYTES_MAX),
-        _ => (SMALL_BYTES_MIN, SMALL_STEP, region.load(BYTES_FULL)),
-    };
-    if !bytes.is_multiple_of(step) || !(least..=most.min(BYTES_MAX)).contains(&bytes) {
+    let (bytes, full) = (region.load(32), region.load(BYTES_FULL));
+    if !bytes.is_multiple_of(SMALL_STEP)
+        || !(SMALL_BYTES_MIN..=full.min(BYTES_MAX)).contains(&bytes)
+    {
         return Some((32, format!("a segment cannot have {bytes} bytes")));
     }
     if region.bytes_len() < bytes {

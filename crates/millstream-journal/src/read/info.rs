@@ -7,6 +7,7 @@ use crate::append::lock;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::control;
+use crate::format::segment::VERSION;
 use crate::read::cursor_file::{self, CursorInfo};
 use crate::storage::Storage;
 
@@ -41,7 +42,7 @@ pub struct Info {
 
 pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
     let (from, to) = (core.first_segment(), core.tail_segment());
-    let (mut bytes, mut disk_bytes, mut version) = (0, 0, 1);
+    let (mut bytes, mut disk_bytes) = (0, 0);
     for number in from..=to {
         let segment = core.segment(number)?;
         let end = match number < to {
@@ -50,7 +51,6 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
         };
         bytes += end.offset.saturating_sub(segment.data_start());
         disk_bytes += segment.bytes();
-        version = version.max(segment.version());
     }
     let (first, next) = (core.first()?, core.published()?);
     let times_ns = if next > first {
@@ -60,7 +60,7 @@ pub(crate) fn info<S: Storage>(core: &Core<S>) -> Result<Info> {
     };
     Ok(Info {
         path: core.path(),
-        version,
+        version: VERSION,
         first,
         next,
         durable: core.durable(),
@@ -80,10 +80,14 @@ fn writers<S: Storage>(core: &Core<S>) -> Result<Vec<u32>> {
         return Ok(Vec::new());
     };
     let mut writers = Vec::new();
-    for slot in (0..control::WRITERS_MAX).filter(|slot| control.pid(*slot) != 0) {
+    for slot in 0..control::WRITERS_MAX {
+        let pid = control.process(slot).pid;
+        if pid == 0 {
+            continue;
+        }
         let name = lock::file(slot);
         match core.storage.is_locked(&name) {
-            Ok(true) => writers.push(control.pid(slot)),
+            Ok(true) => writers.push(pid),
             Ok(false) => {}
             // It was tidied away, or is not for this reader.
             Err(error)

@@ -76,7 +76,6 @@ impl<S: Storage> RecordSet<S> {
             journal,
         };
         set.clear_outside(next)?;
-        set.make_room(next)?;
         Ok(set)
     }
 
@@ -226,7 +225,8 @@ impl<S: Storage> RecordSet<S> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// The set of records of that name, empty when it is new. It has room on the disk for each record from the first to the next one.
+    /// The set of records of that name, empty when it is new. It has room on the disk for the records for which room was made; a new one has
+    /// room for each record from the first to the next one.
     ///
     /// # Errors
     /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; an error of the system.

@@ -177,7 +177,7 @@ pub(super) fn is_base<S: Storage>(
     let before = before.map(|before| Segment::open(storage, before, Access::Read));
     match before {
         Some(Ok(before)) if index::end_time(&before, base).is_some() => true,
-        // As an older program has left it, and nothing contradicts.
+        // Nothing contradicts.
         Some(Err(_)) | None if segment.head(segment.data_start()) == Ok(None) => start.is_none(),
         _ => index::shows_base(segment, base),
     }

@@ -11,7 +11,6 @@ use crate::format::index;
 use crate::format::published::Published;
 use crate::format::segment::{self, Mark, Segment};
 use crate::options::Options;
-use crate::planted::{self, Bug};
 use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
 
@@ -179,7 +178,7 @@ impl<S: Storage> Survey<'_, S> {
         let (end, _torn) = self.scan(segment, base, mark, time_ns)?;
         let tail = self.open(end.number)?;
         // Even without a fault at the end, later bytes may be left from pages that were written before earlier ones.
-        if !is_zero(&tail, end.mark.offset) && !planted::has(Bug::KeepTorn) {
+        if !is_zero(&tail, end.mark.offset) {
             self.steps.push(Step::Clear {
                 number: end.number,
                 from: end.mark.offset,
@@ -214,7 +213,7 @@ impl<S: Storage> Survey<'_, S> {
         self.steps.splice(0..0, removals);
     }
 
-    /// A journal of an older program gets a start, when it is sure with which record its first segment begins.
+    /// A journal without a start gets one, when it is sure with which record its first segment begins.
     fn write_start(&mut self) -> Result<()> {
         if self.start.is_some() {
             return Ok(());
@@ -275,7 +274,7 @@ impl<S: Storage> Survey<'_, S> {
     /// A segment begins with the record that its base says.
     fn check_base(&self, segment: &Segment<S::Region>, base: u64) -> Result<()> {
         let number = segment.number();
-        // Nothing else says with which record the journal of an older program begins.
+        // Nothing else says with which record a journal without a start begins.
         let is_oldest = self.start.is_none() && number == self.first;
         match is_oldest || agree::is_base(self.storage, self.start, segment, base) {
             true => Ok(()),
@@ -303,11 +302,7 @@ impl<S: Storage> Survey<'_, S> {
     fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark, u64)> {
         for number in (self.first..=self.last).rev() {
             let segment = self.open(number)?;
-            let mark = if planted::has(Bug::TrustTail) {
-                segment.tail()
-            } else {
-                segment.durable()
-            };
+            let mark = segment.durable();
             let Some(base) = segment.base() else { continue };
             if mark.offset == 0 && mark.records == 0 {
                 continue;

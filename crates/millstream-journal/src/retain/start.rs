@@ -4,7 +4,8 @@
 //! segment is removed. So each segment from the one that it names on must exist. It has two slots, as a cursor has: a move fills the older
 //! one, and the newer one counts until that is complete.
 //!
-//! A journal of an older program has no such file. It starts with the first segment that is there, and gets its file when it is opened to write.
+//! A crash may leave a journal with its first segment and without this file, and an operator may remove the file to accept the segments that
+//! are there. Such a journal starts with the first segment that is there, and gets its file when it is opened to write.
 
 use std::io;
 use std::time::Duration;
@@ -83,7 +84,7 @@ pub(crate) fn raise<S: Storage>(storage: &S, options: &Options, start: Start) ->
         .map_err(|error| failed("sync", storage, error))
 }
 
-/// Write the start of a journal that has none yet. If the disk is full the journal is as one of an older program until there is room.
+/// Write the start of a journal that has none yet.
 fn make<S: Storage>(storage: &S, start: Start) -> Result<()> {
     let made = storage.create(DRAFT, BYTES).and_then(|region| {
         start.store(&region, 1);
@@ -92,13 +93,10 @@ fn make<S: Storage>(storage: &S, start: Start) -> Result<()> {
         storage.rename(DRAFT, START)?;
         storage.sync_names()
     });
-    match made.map_err(|error| failed("create", storage, error)) {
-        Err(Error::DiskFull { .. }) => {
-            let _removed = storage.remove(DRAFT);
-            Ok(())
-        }
-        made => made,
-    }
+    made.map_err(|error| {
+        let _removed = storage.remove(DRAFT);
+        failed("create", storage, error)
+    })
 }
 
 /// The slot that counts: its generation and its contents.

@@ -124,6 +124,10 @@ impl<S: Storage> Storage for Failing<S> {
         self.inner.rename(from, to)
     }
 
+    fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.replace(from, to)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         self.inner.remove(name)
     }

@@ -161,6 +161,10 @@ impl Storage for Mapped {
         })
     }
 
+    fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change(|| fs::rename(self.path(from), self.path(to)))
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         self.change(|| fs::remove_file(self.path(name)))
     }

@@ -22,6 +22,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 
 use super::{Access, Hold, Region, Simulated, SimulatedLock, SimulatedRegion, Storage};
+use crate::format::segment;
 use crate::mutex::lock;
 
 /// The orderings of the stores of this machine. A weaker ordering than the default must be found.
@@ -31,6 +32,10 @@ pub(crate) struct Orders {
     pub publish: Ordering,
     /// Whether an exchange orders the accesses before and after it.
     pub fences: bool,
+    /// Whether the bytes of a frame are stored after its first word.
+    pub late_bytes: bool,
+    /// Whether the base of a segment is stored after the next two words.
+    pub late_base: bool,
 }
 
 impl Default for Orders {
@@ -38,6 +43,8 @@ impl Default for Orders {
         Orders {
             publish: Ordering::Release,
             fences: true,
+            late_bytes: false,
+            late_base: false,
         }
     }
 }
@@ -53,7 +60,15 @@ struct Shared {
     orders: Orders,
     modelled: fn(&str) -> &'static [Range<u64>],
     files: Mutex<BTreeMap<String, Arc<Words>>>,
+    late: Mutex<Option<LateBase>>,
     kernel: OnceLock<Kernel>,
+}
+
+/// The base of a segment that is not stored yet.
+struct LateBase {
+    file: Arc<Words>,
+    base: u64,
+    stores_left: u32,
 }
 
 /// What calls of the system and sleeps are ordered by.
@@ -91,6 +106,7 @@ impl Modelled {
             orders,
             modelled,
             files: Mutex::default(),
+            late: Mutex::default(),
             kernel: OnceLock::new(),
         };
         Modelled {
@@ -134,6 +150,14 @@ impl Modelled {
         self.shared.kernel()?.lock.lock().ok()
     }
 
+    /// The words of a file that has another name now.
+    fn named(&self, from: &str, to: &str) {
+        let mut files = lock(&self.shared.files);
+        if let Some(words) = files.remove(from) {
+            files.insert(to.to_owned(), words);
+        }
+    }
+
     fn region(&self, name: &str, inner: SimulatedRegion) -> ModelledRegion {
         let words = Arc::clone(lock(&self.shared.files).entry(name.to_owned()).or_default());
         if self.shared.kernel().is_some() {
@@ -143,6 +167,7 @@ impl Modelled {
             inner,
             shared: Arc::clone(&self.shared),
             words,
+            late_bytes: Mutex::default(),
         }
     }
 }
@@ -177,10 +202,14 @@ impl Storage for Modelled {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let _ordered = self.enter();
         self.inner.rename(from, to)?;
-        let mut files = lock(&self.shared.files);
-        if let Some(words) = files.remove(from) {
-            files.insert(to.to_owned(), words);
-        }
+        self.named(from, to);
+        Ok(())
+    }
+
+    fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        let _ordered = self.enter();
+        self.inner.replace(from, to)?;
+        self.named(from, to);
         Ok(())
     }
 
@@ -206,6 +235,8 @@ pub(crate) struct ModelledRegion {
     inner: SimulatedRegion,
     shared: Arc<Shared>,
     words: Arc<Words>,
+    /// The bytes that were stored last: where, and how many.
+    late_bytes: Mutex<Option<(u64, u64)>>,
 }
 
 impl ModelledRegion {
@@ -216,6 +247,30 @@ impl ModelledRegion {
     fn words(&self) -> Option<&BTreeMap<u64, Word>> {
         self.shared.kernel()?;
         self.words.0.get()
+    }
+
+    /// What a machine with the wrong order stores after a word at `at`.
+    fn store_late(&self, at: u64) {
+        let orders = self.shared.orders;
+        let bytes =
+            lock(&self.late_bytes).take_if(|(from, _)| orders.late_bytes && *from == at + 16);
+        if let Some((from, length)) = bytes {
+            for (at, word) in self.touched(from, length) {
+                word.bytes.with_mut(|_| ());
+                word.value.store(self.inner.load(at), Ordering::Relaxed);
+            }
+        }
+        let base = lock(&self.shared.late).take_if(|late| {
+            late.stores_left -= 1;
+            late.stores_left == 0
+        });
+        if let Some(late) = &base
+            && let Some(words) = late.file.0.get()
+            && let Some(word) = words.get(&segment::BASE)
+        {
+            word.bytes.with_mut(|_| ());
+            word.value.store(late.base, orders.publish);
+        }
     }
 
     /// The modelled words that these bytes touch.
@@ -246,10 +301,21 @@ impl Region for ModelledRegion {
 
     fn publish(&self, at: u64, new: u64) {
         self.inner.publish(at, new);
-        if let Some(word) = self.word(at) {
-            word.bytes.with_mut(|_| ());
-            word.value.store(new, self.shared.orders.publish);
+        let Some(word) = self.word(at) else {
+            return;
+        };
+        let orders = self.shared.orders;
+        if orders.late_base && at == segment::BASE && new != u64::MAX {
+            *lock(&self.shared.late) = Some(LateBase {
+                file: Arc::clone(&self.words),
+                base: new,
+                stores_left: 2,
+            });
+            return;
         }
+        word.bytes.with_mut(|_| ());
+        word.value.store(new, orders.publish);
+        self.store_late(at);
     }
 
     fn exchange(&self, at: u64, current: u64, new: u64) -> Result<(), u64> {
@@ -289,6 +355,7 @@ impl Region for ModelledRegion {
     unsafe fn claimed(&self, at: u64, length: u64) {
         // SAFETY: the same contract.
         unsafe { self.inner.claimed(at, length) };
+        *lock(&self.late_bytes) = Some((at, length));
         for (at, word) in self.touched(at, length) {
             // Bytes have no order of their own: another thread that loads them as a word may see them at any time.
             word.value.store(self.inner.load(at), Ordering::Relaxed);

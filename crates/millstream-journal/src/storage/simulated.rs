@@ -22,6 +22,7 @@
 //! # Ok::<(), millstream_journal::Error>(())
 //! ```
 
+mod defect;
 mod history;
 
 use std::cell::RefCell;
@@ -33,6 +34,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+pub use self::defect::Defect;
+use self::defect::{LateBytes, LateStore, LateStores};
 use self::history::{History, PAGE};
 use super::memory::Memory;
 use super::{Access, Hold, Region, Storage};
@@ -52,12 +55,21 @@ struct Machine {
     names: Mutex<Names>,
     locks: Mutex<Vec<LockEntry>>,
     locks_taken: AtomicU64,
-    /// The disk reports syncs that it has not done.
-    lies: AtomicBool,
+    defect: Mutex<Option<Defect>>,
     /// Syncs until one fails; 0 and less is never.
     syncs_left: AtomicI64,
     sync_failed: AtomicBool,
     during_sync: Mutex<Option<DuringSync>>,
+}
+
+impl Machine {
+    fn defect(&self) -> Option<Defect> {
+        *lock(&self.defect)
+    }
+
+    fn syncs_names(&self) -> bool {
+        !matches!(self.defect(), Some(Defect::NoSyncs | Defect::NoNameSyncs))
+    }
 }
 
 type DuringSync = Arc<dyn Fn() + Send + Sync>;
@@ -107,6 +119,7 @@ struct LockEntry {
 }
 
 struct Process {
+    late: Mutex<LateStores>,
     dead: AtomicBool,
     /// Stores until it dies; negative is never.
     stores_left: AtomicI64,
@@ -164,6 +177,7 @@ impl Simulated {
 
     fn on(machine: Arc<Machine>) -> Self {
         let process = Process {
+            late: Mutex::default(),
             dead: AtomicBool::new(false),
             stores_left: AtomicI64::new(-1),
         };
@@ -219,9 +233,9 @@ impl Simulated {
         self.process.is_dead()
     }
 
-    /// Make syncs succeed without doing anything. A test that does not notice is no test.
-    pub fn lie(&self) {
-        self.machine.lies.store(true, Ordering::SeqCst);
+    /// Let the machine have a defect from now on, or none. A test that does not notice is no test.
+    pub fn set_defect(&self, defect: Option<Defect>) {
+        *lock(&self.machine.defect) = defect;
     }
 
     /// Let the `nth` sync of a file from now on fail (1 is the next). As kernels do, it takes the pages that it could not write for clean:
@@ -390,7 +404,7 @@ impl Storage for Simulated {
 
     fn sync_entry(&self) -> io::Result<()> {
         self.process.step()?;
-        if !self.machine.lies.load(Ordering::SeqCst) {
+        if self.machine.syncs_names() {
             let mut names = lock(&self.machine.names);
             names.entered.insert(self.folder.to_string());
         }
@@ -460,6 +474,20 @@ impl Storage for Simulated {
         Ok(())
     }
 
+    fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        self.process.step()?;
+        let (from, to) = (&*self.name(from), &*self.name(to));
+        let mut names = lock(&self.machine.names);
+        let file = names
+            .seen
+            .get(from)
+            .cloned()
+            .ok_or(io::ErrorKind::NotFound)?;
+        names.change(to, Some(file));
+        names.change(from, None);
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         self.process.step()?;
         let name = &*self.name(name);
@@ -473,7 +501,7 @@ impl Storage for Simulated {
 
     fn sync_names(&self) -> io::Result<()> {
         self.process.step()?;
-        if !self.machine.lies.load(Ordering::SeqCst) {
+        if self.machine.syncs_names() {
             lock(&self.machine.names).sync(&self.folder);
         }
         Ok(())
@@ -531,6 +559,7 @@ impl Simulated {
             process,
             file,
             scratch: OnceLock::new(),
+            late_bytes: Mutex::default(),
             access,
             failures_reported,
         }
@@ -544,6 +573,8 @@ pub struct SimulatedRegion {
     file: Arc<File>,
     /// The private copy to which a killed process writes.
     scratch: OnceLock<Reused>,
+    /// Bytes of that copy that are stored late, by their offset.
+    late_bytes: Mutex<BTreeMap<u64, LateBytes>>,
     access: Access,
     /// The number of failed syncs that this opening has returned, or that failed before it.
     failures_reported: AtomicU64,
@@ -552,18 +583,65 @@ pub struct SimulatedRegion {
 impl SimulatedRegion {
     fn store_word(&self, at: u64, word: u64) {
         assert!(self.is_writable(), "the region is for reading");
-        if self.process.may_store() {
-            let stored = self.file.memory().word_to_store(at);
-            // Storing the value that is there changes no possible disk, unless a sync of the page has failed.
-            if stored.load(Ordering::SeqCst) == word
-                && !self.machine.sync_failed.load(Ordering::SeqCst)
-            {
+        if !self.process.may_store() {
+            return;
+        }
+        match self.machine.defect() {
+            Some(Defect::LostZeros) if word == 0 && at >= 2 * PAGE => {}
+            Some(Defect::LateBytes) => {
+                self.store_in(&self.file, at, word);
+                self.store_late_bytes(at);
+            }
+            Some(Defect::LateBase) => {
+                let mut late = lock(&self.process.late);
+                if self.bytes_len() > 2 * PAGE && late.takes(&self.file, at, word) {
+                    return;
+                }
+                self.store_in(&self.file, at, word);
+                self.store_due(late.due());
+            }
+            _ => self.store_in(&self.file, at, word),
+        }
+    }
+
+    fn store_due(&self, due: Vec<LateStore>) {
+        for late in due {
+            self.store_in(&late.file, late.at, late.word);
+        }
+    }
+
+    fn store_in(&self, file: &File, at: u64, word: u64) {
+        let stored = file.memory().word_to_store(at);
+        // Storing the value that is there changes no possible disk, unless a sync of the page has failed.
+        if stored.load(Ordering::SeqCst) == word && !self.machine.sync_failed.load(Ordering::SeqCst)
+        {
+            return;
+        }
+        let mut history = lock(&file.history);
+        stored.store(word, Ordering::SeqCst);
+        history.note(at, &word.to_le_bytes(), true);
+    }
+
+    /// The word at `at` was stored: bytes that waited for it follow, unless the process is killed in between.
+    #[expect(unsafe_code, reason = "copies what a caller has filled")]
+    fn store_late_bytes(&self, at: u64) {
+        for (from, length) in LateBytes::due(&mut lock(&self.late_bytes), at) {
+            if !self.process.may_store() {
                 return;
             }
-            let mut history = lock(&self.file.history);
-            stored.store(word, Ordering::SeqCst);
-            history.note(at, &word.to_le_bytes(), true);
+            // SAFETY: the frame belongs to the process that is publishing it, and a simulation has one thread.
+            unsafe {
+                let bytes = self.private().bytes(from, length);
+                let memory = self.file.memory();
+                memory.claim(from, length).copy_from_slice(bytes);
+                lock(&self.file.history).note(from, bytes, false);
+            }
         }
+    }
+
+    fn private(&self) -> &Memory {
+        self.scratch
+            .get_or_init(|| Reused::of(self.file.memory().len()))
     }
 }
 
@@ -605,11 +683,10 @@ impl Region for SimulatedRegion {
     #[expect(unsafe_code, reason = "passes the contract on")]
     unsafe fn claim(&self, at: u64, length: u64) -> &mut [u8] {
         assert!(self.is_writable(), "the region is for reading");
-        let memory = if self.process.may_store() {
-            self.file.memory()
-        } else {
-            self.scratch
-                .get_or_init(|| Reused::of(self.file.memory().len()))
+        let is_late = self.machine.defect() == Some(Defect::LateBytes);
+        let memory = match self.process.may_store() && !is_late {
+            true => self.file.memory(),
+            false => self.private(),
         };
         // SAFETY: the same contract; no other process reads what a killed process writes.
         unsafe { memory.claim(at, length) }
@@ -617,7 +694,9 @@ impl Region for SimulatedRegion {
 
     #[expect(unsafe_code, reason = "reads what the caller has filled")]
     unsafe fn claimed(&self, at: u64, length: u64) {
-        if !self.process.is_dead() {
+        if self.machine.defect() == Some(Defect::LateBytes) {
+            lock(&self.late_bytes).insert(at, LateBytes::new(length));
+        } else if !self.process.is_dead() {
             // SAFETY: the caller guarantees that the bytes are not stored to.
             let bytes = unsafe { self.file.memory().bytes(at, length) };
             lock(&self.file.history).note(at, bytes, false);
@@ -630,14 +709,19 @@ impl Region for SimulatedRegion {
         if let Some(happens) = during {
             happens();
         }
+        self.store_due(lock(&self.process.late).all());
         let fails = self.machine.syncs_left.fetch_sub(1, Ordering::SeqCst) == 1;
-        let lies = self.machine.lies.load(Ordering::SeqCst);
+        let defect = self.machine.defect();
         let mut history = lock(&self.file.history);
-        if fails {
-            self.machine.sync_failed.store(true, Ordering::SeqCst);
-            history.fail_sync(from, to);
-        } else if !lies {
-            history.sync(from, to);
+        match defect {
+            Some(Defect::HiddenFailures) if fails => history.give_up(from, to),
+            _ if fails => {
+                self.machine.sync_failed.store(true, Ordering::SeqCst);
+                history.fail_sync(from, to);
+            }
+            Some(Defect::NoSyncs | Defect::NoFileSyncs) => {}
+            Some(Defect::FirstPageSyncs) => history.sync(from, to.min(PAGE)),
+            _ => history.sync(from, to),
         }
         // A failure is returned once to each opening of the file at that time, as Linux does.
         if self

@@ -17,7 +17,6 @@ use crate::format::control::Control;
 use crate::format::frame;
 use crate::format::segment::Mark;
 use crate::options::Sync;
-use crate::planted::{self, Bug};
 use crate::storage::Storage;
 use crate::sync::bound::{Bound, Moment};
 use crate::sync::gate::Gate;
@@ -103,9 +102,6 @@ impl<S: Storage> Durable<S> {
 
     fn wait_or_lead(&self, done: impl Fn(&Control<S::Region>) -> bool) -> Result<()> {
         let control = self.core.control()?;
-        if planted::has(Bug::AcknowledgeBeforeSync) {
-            return Ok(());
-        }
         loop {
             let round = self.gate.round();
             self.core.check()?;
@@ -174,9 +170,6 @@ impl<S: Storage> Durable<S> {
                 true => core.ended(&segment)?.0,
                 false => segment.tail(),
             };
-            if planted::has(Bug::WatermarkBeforeSync) {
-                segment.raise_durable(mark);
-            }
             core.sync(&segment, 0, mark.offset + frame::HEADER)?;
             self.raise(&segment, mark, number < last)?;
         }

@@ -76,7 +76,6 @@ impl Patient {
         let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
         let position = CURSOR.max(journal.first().unwrap());
         cursor.set(position.min(journal.next().unwrap())).unwrap();
-        journal.identify(None).unwrap();
         journal.sync().unwrap();
         drop((cursor, writer, journal));
         let mut patient = Patient {
@@ -106,7 +105,7 @@ impl Patient {
             };
             match name.starts_with("segment-") {
                 true => {
-                    add(0..48);
+                    add(0..56);
                     add(64..80);
                     add(128..144);
                     add(4096..4096 + 8);

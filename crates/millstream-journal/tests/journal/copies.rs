@@ -1,5 +1,6 @@
 //! Copies of a journal on another machine: an identity that they share with the original, and an exclusive writer.
 
+use millstream_journal::storage::Simulated;
 use millstream_journal::{CursorMode, Error, Host, Identity, Journal, Options};
 
 use crate::support::{fresh, small};
@@ -7,17 +8,15 @@ use crate::support::{fresh, small};
 #[test]
 fn a_journal_is_made_with_an_identity_that_stays() {
     let (_folder, journal) = fresh(small());
-    let identity = journal.identity().unwrap().unwrap();
+    let identity = journal.identity().unwrap();
     assert_eq!(journal.lineage().unwrap(), identity.lineage);
-    let other = Identity::new(Some(7), &Host::real());
-    assert_eq!(journal.identify(Some(other)).unwrap(), identity);
     let path = journal.path();
     drop(journal);
     let again = Journal::open(&path, small()).unwrap();
-    assert_eq!(again.identity().unwrap(), Some(identity));
-    assert_eq!(Identity::of(&path).unwrap(), Some(identity));
+    assert_eq!(again.identity().unwrap(), identity);
+    assert_eq!(Identity::of(&path).unwrap(), identity);
     let (_folder, other) = fresh(small());
-    let theirs = other.identity().unwrap().unwrap();
+    let theirs = other.identity().unwrap();
     assert_ne!(
         (theirs.lineage, theirs.own),
         (identity.lineage, identity.own)
@@ -25,69 +24,18 @@ fn a_journal_is_made_with_an_identity_that_stays() {
 }
 
 #[test]
-fn copies_of_a_journal_without_an_identity_get_the_same_lineage_each_by_itself() {
-    let (folder, journal) = fresh(small());
-    journal.writer().unwrap().append(b"a").unwrap();
-    let path = journal.path();
-    drop(journal);
-    // As an earlier version has left it.
-    std::fs::remove_file(path.join("identity")).unwrap();
-    let copy = folder.path().join("copied");
-    std::fs::create_dir(&copy).unwrap();
-    for entry in std::fs::read_dir(&path).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_file() {
-            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-        }
-    }
-    let reading = Journal::open(&path, Options::read_only()).unwrap();
-    assert_eq!(reading.identity().unwrap(), None);
-    assert!(matches!(
-        reading.identify(None),
-        Err(Error::ReadOnly { .. })
-    ));
-    let read = reading.lineage().unwrap();
-    let [one, other] = [&path, &copy].map(|path| {
-        let journal = Journal::open(path, small()).unwrap();
-        journal.identity().unwrap().unwrap()
-    });
-    assert_eq!((read, one.lineage), (other.lineage, other.lineage));
-    assert_ne!(one.own, other.own);
-    assert_eq!(reading.identity().unwrap(), Some(one));
-}
-
-#[test]
 fn a_journal_becomes_a_copy_with_the_lineage_of_the_original() {
     let (_folder, journal) = fresh(small());
-    let own = journal.identity().unwrap().unwrap().own;
+    let own = journal.identity().unwrap().own;
     let copied = journal.become_copy(42).unwrap();
     assert_eq!((copied.lineage, copied.own), (42, own));
-    assert_eq!(journal.identity().unwrap(), Some(copied));
+    assert_eq!(journal.identity().unwrap(), copied);
     assert_eq!(journal.become_copy(42).unwrap(), copied);
     let reading = Journal::open(journal.path(), Options::read_only()).unwrap();
     assert!(matches!(
         reading.become_copy(43),
         Err(Error::ReadOnly { .. })
     ));
-}
-
-#[test]
-fn several_that_open_an_older_journal_at_once_find_the_same_identity() {
-    let (_folder, journal) = fresh(small());
-    std::fs::remove_file(journal.path().join("identity")).unwrap();
-    let found: Vec<Identity> = std::thread::scope(|scope| {
-        let open = || Journal::open(journal.path(), small()).unwrap();
-        let asking: Vec<_> = (0..4)
-            .map(|_| scope.spawn(move || open().identity().unwrap().unwrap()))
-            .collect();
-        asking.into_iter().map(|one| one.join().unwrap()).collect()
-    });
-    assert!(found.windows(2).all(|pair| pair[0] == pair[1]), "{found:?}");
-    let names = std::fs::read_dir(journal.path()).unwrap();
-    let drafts = names.filter(|name| {
-        let name = name.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with("draft-identity")
-    });
-    assert_eq!(drafts.count(), 0);
 }
 
 #[test]
@@ -105,7 +53,7 @@ fn a_copy_is_made_with_the_identity_of_the_original() {
     std::fs::write(path.join("control"), [0; 4096]).unwrap();
     std::fs::write(path.join("identity"), b"half").unwrap();
     let copy = Journal::open(&path, options.clone()).unwrap();
-    assert_eq!(copy.identity().unwrap(), Some(identity));
+    assert_eq!(copy.identity().unwrap(), identity);
     assert_eq!(copy.next().unwrap(), 1_000);
     drop(copy);
     // One that is there keeps its own.
@@ -114,22 +62,58 @@ fn a_copy_is_made_with_the_identity_of_the_original() {
         ..options
     };
     let copy = Journal::open(&path, other).unwrap();
-    assert_eq!(copy.identity().unwrap(), Some(identity));
+    assert_eq!(copy.identity().unwrap(), identity);
 }
 
 #[test]
-fn a_damaged_identity_is_named() {
+fn a_damaged_or_missing_identity_is_named() {
     let (_folder, journal) = fresh(small());
     let file = journal.path().join("identity");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[20] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    assert!(matches!(
-        journal.identity(),
-        Err(Error::Damage { path, offset: 0, .. }) if path == file
-    ));
-    // The records can still be had.
-    Journal::open(journal.path(), small()).unwrap();
+    for _ in 0..2 {
+        let found = journal.identity();
+        let named = matches!(&found, Err(Error::Damage { path, offset: 0, .. }) if *path == file);
+        assert!(named, "{found:?}");
+        let report = Journal::verify(journal.path()).unwrap();
+        assert!(report.damages.iter().any(|damage| damage.path == file));
+        // The records can be read all the same.
+        Journal::open(journal.path(), small()).unwrap();
+        let _removed = std::fs::remove_file(&file);
+    }
+}
+
+#[test]
+fn a_journal_that_becomes_a_copy_has_one_of_the_two_identities_at_any_time() {
+    let host = || Host::simulated(|| 1, || 7);
+    let options = || Options {
+        host: host(),
+        ..small()
+    };
+    for steps in 0..20 {
+        let machine = Simulated::new();
+        let journal = Journal::open_in(machine.process(), options()).unwrap();
+        let before = journal.identity().unwrap();
+        let process = machine.process();
+        let other = Journal::open_in(process.clone(), options()).unwrap();
+        process.kill_after(steps);
+        let _killed = other.become_copy(42);
+        let found = journal.identity().unwrap();
+        assert!(found == before || found.lineage == 42, "{found:?}");
+        for choice in 0..8 {
+            let after = machine.lose_power(&mut |limit| choice % limit);
+            let options = Options {
+                host: host().with_boot(2),
+                ..small()
+            };
+            let found = Journal::open_in(after.process(), options)
+                .unwrap()
+                .identity()
+                .unwrap();
+            assert!(found == before || found.lineage == 42, "{found:?}");
+        }
+    }
 }
 
 #[test]

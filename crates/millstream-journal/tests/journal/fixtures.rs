@@ -1,8 +1,6 @@
-//! Fixtures of every version, sound and damaged: each opens, or is refused, as in earlier versions.
-//!
-//! `MILLSTREAM_WRITE_FIXTURES=1 cargo test -p millstream-journal byte_for_byte` writes them. Those of a version that was released are never
-//! written again.
+//! Fixtures of the version that is written, sound and damaged: each opens, or is refused. `tests/write-fixtures` writes them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +12,15 @@ use crate::support::small;
 const RECORDS: u64 = 400;
 const LINEAGE: u128 = 0x3C6E_F372_FE95_5717_DAA6_6D2C_7DDF_D32C;
 const OWN: u64 = 0x78DD_E6E5_FD2A_4F41;
+const CURSOR: u64 = 123;
+const SOUND: &str = "sound";
+/// The fixture whose segments grow.
+const GROWING: &str = "growing";
 const FIRST: &str = "segment-0000000000.log";
 const SECOND: &str = "segment-0000000001.log";
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
 }
 
 fn body(sequence: u64) -> Vec<u8> {
@@ -26,8 +28,8 @@ fn body(sequence: u64) -> Vec<u8> {
     text.repeat(sequence as usize % 13).into_bytes()
 }
 
-/// The journal that is in the repository, with the same clock and the same chance.
-fn write_sound(path: &Path) {
+/// Options with the same clock and the same random numbers each time.
+fn options(path: &Path) -> Options {
     let (time, chance) = (
         AtomicU64::new(1_700_000_000_000_000_000),
         AtomicU64::new(0x5EED),
@@ -36,19 +38,23 @@ fn write_sound(path: &Path) {
         move || time.fetch_add(1_000, Ordering::Relaxed),
         move || chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed),
     );
-    let journal = Journal::open(
-        path,
-        Options {
-            host,
-            sync: Sync::Always,
-            identity: Some(Identity {
-                lineage: LINEAGE,
-                own: OWN,
-            }),
-            ..small()
-        },
-    )
-    .unwrap();
+    let grows = path.ends_with(GROWING);
+    Options {
+        host,
+        sync: Sync::Always,
+        identity: Some(Identity {
+            lineage: LINEAGE,
+            own: OWN,
+        }),
+        exclusive: grows,
+        segment_bytes_first: grows.then_some(16 << 10),
+        ..small()
+    }
+}
+
+/// A journal that is in the repository: `sound`, or `growing`.
+fn write(path: &Path) {
+    let journal = Journal::open(path, options(path)).unwrap();
     let writer = journal.writer().unwrap();
     for sequence in 0..100 {
         writer.append(&body(sequence)).unwrap();
@@ -59,7 +65,7 @@ fn write_sound(path: &Path) {
     claim[..last.len()].copy_from_slice(&last);
     claim.commit(last.len()).unwrap();
     let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
-    cursor.set(123).unwrap();
+    cursor.set(CURSOR).unwrap();
     drop((cursor, writer, journal));
     fs::remove_file(path.join("control")).unwrap();
     fs::remove_dir_all(path.join("writers")).unwrap();
@@ -81,13 +87,7 @@ enum Outcome {
     Version,
 }
 
-const CASES: [Case; 8] = [
-    Case {
-        name: "sound",
-        file: FIRST,
-        change: |_| {},
-        outcome: Outcome::Records(RECORDS),
-    },
+const CASES: [Case; 7] = [
     Case {
         name: "flipped-bit",
         file: FIRST,
@@ -156,34 +156,52 @@ fn write_case(case: &Case, sound: &Path, to: &Path) {
     fs::write(file, bytes).unwrap();
 }
 
-fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let names = [FIRST, SECOND, "cursors/reader", "identity"];
-    names
-        .iter()
-        .map(|name| (path.join(name), fs::read(path.join(name)).unwrap()))
-        .collect()
+/// The files of a journal, by their names.
+fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for folder in [path.to_owned(), path.join("cursors")] {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                let name = entry.path().strip_prefix(path).unwrap().to_owned();
+                found.insert(name, fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn write_fixtures() {
+    if fixtures().exists() {
+        fs::remove_dir_all(fixtures()).unwrap();
+    }
+    for name in [SOUND, GROWING] {
+        write(&fixtures().join(name));
+    }
+    for case in &CASES {
+        write_case(case, &fixtures().join(SOUND), &fixtures().join(case.name));
+    }
 }
 
 #[test]
-fn what_is_written_today_is_version_1_byte_for_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    write_sound(folder.path());
+fn what_is_written_today_is_the_fixture_byte_for_byte() {
     if std::env::var_os("MILLSTREAM_WRITE_FIXTURES").is_some() {
-        for case in &CASES {
-            write_case(case, folder.path(), &fixtures().join("v1").join(case.name));
-        }
+        write_fixtures();
     }
-    for ((path, today), (_, fixture)) in files(folder.path())
-        .iter()
-        .zip(files(&fixtures().join("v1/sound")))
-    {
-        let differs = today.iter().zip(&fixture).position(|(a, b)| a != b);
-        assert_eq!(
-            (today.len(), differs),
-            (fixture.len(), None),
-            "{}",
-            path.display()
-        );
+    for name in [SOUND, GROWING] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        write(&path);
+        let (today, fixture) = (files(&path), files(&fixtures().join(name)));
+        assert!(today.keys().eq(fixture.keys()), "{:?}", today.keys());
+        for (file, today) in &today {
+            let differs = today.iter().zip(&fixture[file]).position(|(a, b)| a != b);
+            assert_eq!(
+                (today.len(), differs),
+                (fixture[file].len(), None),
+                "{name}: {}",
+                file.display()
+            );
+        }
     }
 }
 
@@ -198,11 +216,11 @@ fn read(path: &Path, options: Options) -> Result<u64, Error> {
 }
 
 #[test]
-fn every_fixture_opens_or_is_refused_as_it_always_did() {
+fn every_damaged_fixture_opens_or_is_refused() {
     for case in &CASES {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        copy(&fixtures().join("v1").join(case.name), &path);
+        copy(&fixtures().join(case.name), &path);
         let found = [
             read(&path, Options::read_only()),
             read(&path, small()),
@@ -228,9 +246,9 @@ fn every_fixture_opens_or_is_refused_as_it_always_did() {
 fn the_identity_of_the_fixture_is_unchanged_and_a_damaged_one_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
-    copy(&fixtures().join("v1/sound"), &path);
+    copy(&fixtures().join(SOUND), &path);
     let journal = Journal::open(&path, Options::read_only()).unwrap();
-    let identity = journal.identity().unwrap().unwrap();
+    let identity = journal.identity().unwrap();
     assert_eq!((identity.lineage, identity.own), (LINEAGE, OWN));
     let file = path.join("identity");
     let sound = fs::read(&file).unwrap();
@@ -249,17 +267,28 @@ fn the_identity_of_the_fixture_is_unchanged_and_a_damaged_one_is_an_error() {
 }
 
 #[test]
-fn the_cursor_of_the_fixture_stands_where_it_did() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("journal");
-    copy(&fixtures().join("v1/sound"), &path);
-    let journal = Journal::open(&path, small()).unwrap();
-    assert_eq!(
-        journal
-            .cursor("reader", CursorMode::Exclusive)
-            .unwrap()
-            .position()
-            .unwrap(),
-        123
-    );
+fn a_sound_fixture_is_read_and_appended_to() {
+    for (name, sizes) in [(SOUND, &[64, 64][..]), (GROWING, &[16, 32, 64])] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        copy(&fixtures().join(name), &path);
+        for (number, kib) in sizes.iter().enumerate() {
+            let file = path.join(format!("segment-{number:010}.log"));
+            assert_eq!(fs::metadata(file).unwrap().len(), kib << 10, "{name}");
+        }
+        assert_eq!(read(&path, Options::read_only()).unwrap(), RECORDS);
+        for round in 0..3 {
+            let journal = Journal::open(&path, options(&path)).unwrap();
+            let cursor = journal.cursor("reader", CursorMode::Exclusive).unwrap();
+            assert_eq!(cursor.position().unwrap(), CURSOR + round);
+            cursor.set(CURSOR + round + 1).unwrap();
+            let from = RECORDS + round * 500;
+            let writer = journal.writer().unwrap();
+            writer.append_many((from..from + 500).map(body)).unwrap();
+            drop((cursor, writer, journal));
+            assert_eq!(read(&path, small()).unwrap(), from + 500);
+        }
+        let report = Journal::verify(&path).unwrap();
+        assert_eq!((report.damages, report.records), (vec![], RECORDS + 1_500));
+    }
 }

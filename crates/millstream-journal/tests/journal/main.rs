@@ -19,7 +19,6 @@ mod damage;
 mod faults;
 mod fixtures;
 mod forks;
-mod grown_fixtures;
 mod kills;
 mod kills_under_load;
 mod late_syncs;

@@ -85,7 +85,6 @@ fn a_journal_without_any_segment_is_no_new_one() {
     for kept in remains {
         let (_folder, path) = filled();
         let journal = Journal::open(&path, small()).unwrap();
-        journal.identify(None).unwrap();
         drop(journal.cursor("reader", CursorMode::Exclusive).unwrap());
         drop(journal);
         for name in segments(&path) {
@@ -136,7 +135,7 @@ fn the_start_of_a_pruned_journal_lasts_and_a_damaged_one_is_named() {
 }
 
 #[test]
-fn a_journal_of_an_older_program_gets_a_start() {
+fn a_journal_without_a_start_begins_with_the_oldest_segment_that_is_there() {
     let (_folder, path) = filled();
     let first = prune(&path, 4);
     fs::remove_file(path.join("start")).unwrap();

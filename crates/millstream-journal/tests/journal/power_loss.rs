@@ -1,7 +1,7 @@
 //! After a loss of power a journal holds a prefix of what was appended, with everything that was durable: on a simulated machine whose
 //! disk shows each page at a moment of its own.
 
-use millstream_journal::storage::{Simulated, Storage};
+use millstream_journal::storage::{Defect, Simulated, Storage};
 use millstream_journal::{CursorMode, Host, Journal, Options, Retention, Sync, Writer};
 
 use crate::support::{Random, small};
@@ -60,7 +60,7 @@ fn live(seed: u64, lying: bool) -> u64 {
     let mut random = Random(seed);
     let mut machine = Simulated::new();
     if lying {
-        machine.lie();
+        machine.set_defect(Some(Defect::NoSyncs));
     }
     let mut model: Vec<Vec<u8>> = Vec::new();
     let mut lost = 0;

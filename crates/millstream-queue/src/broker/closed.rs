@@ -126,7 +126,7 @@ mod tests {
         let damaged = QueueError::Record {
             queue: "damaged".to_owned(),
             position: 3,
-            what: "bad",
+            what: "bad".into(),
         };
         closed.insert("damaged".to_owned(), &damaged, at(5));
         let foreign = Fault::NotAJournal {

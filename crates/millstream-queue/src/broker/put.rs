@@ -254,14 +254,7 @@ impl<S: Storage> Broker<S> {
             return Vec::new();
         };
         let durable = source.settings.sync != Sync::Never;
-        let can_remove = source.reserve_removals(0).is_ok();
         let dead_letters = source.take_dead_letters();
-        if !can_remove {
-            dead_letters
-                .into_iter()
-                .for_each(|letter| source.reinsert(letter.item));
-            return Vec::new();
-        }
         let name = Arc::clone(&source.name);
         let mut targets = Vec::new();
         let mut are_added = Vec::with_capacity(dead_letters.len());

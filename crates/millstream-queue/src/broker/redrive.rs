@@ -46,7 +46,7 @@ impl<S: Storage> Broker<S> {
         let mut outcome = Ok(());
         while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
             let queue = self.queue_mut(source);
-            let next = queue.map(|queue| queue.take_next_of(moved.len(), now));
+            let next = queue.map(|queue| queue.take_next(now));
             let item = match next.transpose() {
                 Ok(Some(Some(item))) => item,
                 Ok(_) => break,

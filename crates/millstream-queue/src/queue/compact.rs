@@ -217,18 +217,4 @@ impl<L: Log> Queue<L> {
         self.relocations.insert(id, position);
         Ok(())
     }
-
-    /// Writes the removals that could not be written before.
-    pub(super) fn write_pending_removals(&mut self) {
-        // An item whose record was pruned needs no removal.
-        let first = self.log.first();
-        self.pending_removals.retain(|&(id, _)| id >= first);
-        while let Some(&(id, bytes)) = self.pending_removals.last() {
-            let removal = Operation::Remove { id, bytes };
-            if self.append_reserved(&removal).is_err() {
-                break;
-            }
-            self.pending_removals.pop();
-        }
-    }
 }

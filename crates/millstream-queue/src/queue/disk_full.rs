@@ -4,38 +4,18 @@
 //! removal found room or not.
 
 use super::{Log, Queue};
-use crate::error::{Cause, QueueError};
+use crate::error::Cause;
 
 impl<L: Log> Queue<L> {
     /// Removes an item, whose last record is at `position`, when there is no room for a record of the removal.
     #[cold]
-    pub(super) fn remove_without_room(&mut self, id: u64, position: u64, bytes: u32) {
-        // A log of an earlier version has no tombstones. Its last segment has room for the removal.
+    pub(super) fn remove_without_room(&mut self, id: u64, position: u64) {
         if self.tombstone(id, position).is_err() {
-            self.pending_removals.push((id, bytes));
-            self.write_pending_removals();
-            if !self.pending_removals.is_empty() {
-                return self.compact_if_due();
-            }
+            return self.compact_if_due();
         }
         self.expedite_prune();
         self.prune();
         self.prune_all();
-    }
-
-    /// Reserves room for the removal of all open items, all dead letters, and `more` items.
-    ///
-    /// # Errors
-    /// The disk is full, and an earlier version created the log.
-    #[inline]
-    pub(crate) fn reserve_removals(&mut self, more: usize) -> Result<(), QueueError> {
-        let items = self.opens.len() + self.dead_letters.len() + more;
-        self.log
-            .reserve_removals(items)
-            .map_err(|cause| QueueError::NoRoomToRemove {
-                queue: self.name.to_string(),
-                cause,
-            })
     }
 
     /// Puts tombstones on the record of an item and on its rewritten record.

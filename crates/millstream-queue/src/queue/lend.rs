@@ -28,7 +28,6 @@ impl<L: Log> Queue<L> {
     /// # Errors
     /// The item is in the log only and cannot be read, or its removal cannot be recorded.
     pub(crate) fn remove(&mut self, id: u64, added_by_ms: u64) -> Result<bool, QueueError> {
-        self.reserve_removals(1)?;
         let later = |item: &Item| item.added_ms > added_by_ms;
         if let Some(open) = self.opens.get(&id) {
             return Ok(!later(&open.item) && self.close(id).is_some());

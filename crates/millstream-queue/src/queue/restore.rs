@@ -224,7 +224,6 @@ impl<L: Log> Queue<L> {
             compaction: Compaction::default(),
             source_positions: replay.source_positions,
             dead_letters: Vec::new(),
-            pending_removals: Vec::new(),
             items: replay.items,
             bytes: replay.bytes,
             unsynced_since_us,

@@ -29,8 +29,6 @@ const CURSOR: &str = "consumed";
 const TOMBSTONES: &str = "struck";
 /// A log of this size has a spare segment. A smaller one holds too little for it to matter.
 const SPARE_FROM_BYTES: u64 = 24 << 10;
-/// The size of the record of a removal, frame included.
-const REMOVAL_BYTES: usize = 64;
 /// A segment up to this size is kept when no record in it is needed.
 const KEPT_BYTES: u64 = 64 << 10;
 
@@ -46,8 +44,6 @@ pub struct JournalLog<D: Disk = Mapped> {
     bytes: u64,
     /// The watermark at the time when the journal was closed.
     durable: u64,
-    /// Whether the log has tombstones, so that every removal has space.
-    can_tombstone: bool,
     /// The disk space, if known.
     disk: Option<DiskBytes>,
 }
@@ -72,8 +68,7 @@ pub(super) struct LiveJournal<D: Disk> {
     writer: Writer<D>,
     reader: Reader<D>,
     cursor: Cursor<D>,
-    /// Missing in a journal of an earlier version on a full disk.
-    tombstones: Option<RecordSet<D>>,
+    tombstones: RecordSet<D>,
     /// The size of the log at which a spare segment is reserved; `u64::MAX` while there is one.
     spare_from: u64,
     is_full: bool,
@@ -134,24 +129,15 @@ fn is_missing(cause: &Cause) -> bool {
 impl<D: Disk> LiveJournal<D> {
     pub(super) fn over(journal: Journal<D>) -> Result<Self, Cause> {
         let writer = journal.writer()?;
-        let is_growing = match writer.reserved() {
-            Ok(has_spare) => Some(has_spare),
-            Err(Fault::NotExclusive { .. }) => None,
-            Err(fault) => return Err(fault.into()),
-        };
-        let tombstones = match journal.record_set(TOMBSTONES) {
-            Ok(tombstones) => Some(tombstones),
-            Err(Fault::DiskFull { .. }) if journal.next()? > 0 => None,
-            Err(fault) => return Err(fault.into()),
-        };
+        let has_spare = writer.reserved()?;
         Ok(LiveJournal {
             writer,
             reader: journal.reader()?,
             cursor: journal.cursor(CURSOR, CursorMode::Exclusive)?,
-            tombstones,
-            spare_from: match is_growing {
-                Some(false) => SPARE_FROM_BYTES,
-                _ => u64::MAX,
+            tombstones: journal.record_set(TOMBSTONES)?,
+            spare_from: match has_spare {
+                true => u64::MAX,
+                false => SPARE_FROM_BYTES,
             },
             is_full: false,
             was_full: false,
@@ -164,25 +150,12 @@ impl<D: Disk> LiveJournal<D> {
     /// Whether a record can be appended at `next` that may get a tombstone later.
     #[inline]
     fn is_prepared(&self, next: u64, bytes: u64) -> bool {
-        bytes < self.spare_from
-            && self
-                .tombstones
-                .as_ref()
-                .is_some_and(|tombstones| tombstones.has_room(next))
-    }
-
-    /// The record set of tombstones, created if necessary.
-    fn tombstones(&mut self) -> Result<&mut RecordSet<D>, Fault> {
-        let tombstones = match self.tombstones.take() {
-            Some(tombstones) => tombstones,
-            None => self.journal.record_set(TOMBSTONES)?,
-        };
-        Ok(self.tombstones.insert(tombstones))
+        bytes < self.spare_from && self.tombstones.has_room(next)
     }
 
     #[cold]
     fn prepare(&mut self, next: u64, bytes: u64) -> Result<(), Fault> {
-        self.tombstones()?.make_room(next)?;
+        self.tombstones.make_room(next)?;
         if bytes >= self.spare_from {
             self.writer.reserve()?;
             self.spare_from = u64::MAX;
@@ -200,7 +173,7 @@ impl<D: Disk> LiveJournal<D> {
     /// Checks whether the spare segment was used. When that is unknown, the next append reserves one or reports why not.
     fn check_spare(&mut self) {
         match self.writer.reserved() {
-            Ok(true) | Err(Fault::NotExclusive { .. }) => {}
+            Ok(true) => {}
             Ok(false) | Err(_) => self.spare_from = SPARE_FROM_BYTES,
         }
     }
@@ -228,15 +201,13 @@ impl JournalLog {
             next: 0,
             bytes: 0,
             durable: 0,
-            // Known once the journal is open to write.
-            can_tombstone: !exists,
             disk: None,
         };
         if exists {
             match log.open_read_only() {
                 // The process was killed while it created the journal: that is done again.
                 Err(cause) if is_missing(&cause) => {
-                    (log.exists, log.can_tombstone) = (false, true);
+                    log.exists = false;
                     log.create()?;
                 }
                 opened => opened?,
@@ -277,7 +248,6 @@ impl<D: Disk> JournalLog<D> {
             next: 0,
             bytes: 0,
             durable: 0,
-            can_tombstone: true,
             disk: None,
         };
         log.adopt(LiveJournal::over(journal)?)?;
@@ -287,7 +257,6 @@ impl<D: Disk> JournalLog<D> {
     fn adopt(&mut self, live: LiveJournal<D>) -> Result<(), Cause> {
         let info = live.journal.info()?;
         (self.first, self.next, self.bytes) = (info.first, info.next, info.bytes);
-        self.can_tombstone = live.tombstones.is_some();
         self.live = Some(live);
         self.exists = true;
         Ok(())
@@ -326,24 +295,7 @@ impl<D: Disk> JournalLog<D> {
             );
             return Err(what.into());
         }
-        self.can_tombstone = live.tombstones.is_some();
         self.live = Some(live);
-        Ok(())
-    }
-
-    /// For a log of an earlier version: creates the set of tombstones when there is space. Until then removals need
-    /// space in the current segment.
-    #[cold]
-    fn reserve_room(&mut self, items: usize) -> Result<(), Cause> {
-        let live = self.live()?;
-        match live.tombstones() {
-            Ok(_) => self.can_tombstone = true,
-            Err(full @ Fault::DiskFull { .. }) => {
-                let room = live.writer.claim(items.saturating_mul(REMOVAL_BYTES));
-                drop(room.map_err(|_| full)?);
-            }
-            Err(fault) => return Err(fault.into()),
-        }
         Ok(())
     }
 
@@ -453,9 +405,7 @@ impl<D: Disk> Log for JournalLog<D> {
         })?;
         if pruned.segments > 0 {
             live.is_full = false;
-            if let Some(tombstones) = &mut live.tombstones {
-                tombstones.forget_before(pruned.first)?;
-            }
+            live.tombstones.forget_before(pruned.first)?;
             self.first = pruned.first;
             self.bytes = self.bytes.saturating_sub(pruned.frame_bytes);
         }
@@ -464,14 +414,6 @@ impl<D: Disk> Log for JournalLog<D> {
 
     fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    #[inline]
-    fn reserve_removals(&mut self, items: usize) -> Result<(), Cause> {
-        match self.can_tombstone {
-            true => Ok(()),
-            false => self.reserve_room(items),
-        }
     }
 
     fn is_full(&self) -> bool {
@@ -485,9 +427,9 @@ impl<D: Disk> Log for JournalLog<D> {
 
     fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
         let live = self.live()?;
-        match &mut live.tombstones {
-            Some(tombstones) if live.is_full => Ok(tombstones.insert(position)?),
-            _ => Err("only a full disk makes it necessary to strike records out".into()),
+        match live.is_full {
+            true => Ok(live.tombstones.insert(position)?),
+            false => Err("only a full disk makes tombstones necessary".into()),
         }
     }
 
@@ -495,15 +437,14 @@ impl<D: Disk> Log for JournalLog<D> {
         if let Some(read_only) = &self.read_only {
             return read_only.tombstones.contains(&position);
         }
-        let tombstones = self.live.as_ref().and_then(|live| live.tombstones.as_ref());
-        tombstones.is_some_and(|tombstones| tombstones.contains(position))
+        let live = self.live.as_ref();
+        live.is_some_and(|live| live.tombstones.contains(position))
     }
 
     fn roll_segment(&mut self) -> Result<bool, Cause> {
         let live = self.live()?;
-        match live.writer.reserved() {
-            Ok(_) if live.writer.segment_bytes()? > KEPT_BYTES => {}
-            _ => return Ok(false),
+        if live.writer.segment_bytes()? <= KEPT_BYTES {
+            return Ok(false);
         }
         live.writer.begin_segment()?;
         live.was_full = false;

@@ -4,7 +4,7 @@
 //! simulation can crash the queues and open the logs again, with or without the records that were not synced.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::{Log, Storage, Syncing};
@@ -33,6 +33,7 @@ struct Records {
     bytes: u64,
     synced: u64,
     failing: bool,
+    tombstones: BTreeSet<u64>,
 }
 
 impl Records {
@@ -59,6 +60,8 @@ impl MemoryStorage {
             let unsynced = log.next() - synced;
             let kept = synced - log.first + keep(unsynced).min(unsynced);
             log.kept.truncate(kept as usize);
+            let next = log.next();
+            log.tombstones.retain(|position| *position < next);
             log.bytes = log.kept.iter().map(|record| record.len() as u64).sum();
         }
     }
@@ -171,11 +174,26 @@ impl Log for MemoryLog {
             records.bytes -= record.len() as u64;
             records.first += 1;
         }
+        let first = records.first;
+        records.tombstones = records.tombstones.split_off(&first);
         Ok(())
     }
 
     fn bytes(&self) -> u64 {
         self.records.borrow().bytes
+    }
+
+    fn is_full(&self) -> bool {
+        self.records.borrow().failing
+    }
+
+    fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
+        self.records.borrow_mut().tombstones.insert(position);
+        Ok(())
+    }
+
+    fn has_tombstone(&self, position: u64) -> bool {
+        self.records.borrow().tombstones.contains(&position)
     }
 }
 

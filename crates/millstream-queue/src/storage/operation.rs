@@ -1,31 +1,35 @@
 //! The changes of a queue, as records of its log.
 //!
-//! All numbers are little-endian. The id of an item is the position of the record that added it. The item keeps the
-//! id when it is rewritten so that old segments can be pruned.
+//! All numbers are little-endian. Byte 1 is the version of the format, and bytes 2 and 3 are 0. The id of an item is
+//! the position of the record that added it. The item keeps the id when it is rewritten so that old segments can be
+//! pruned.
 //!
 //! ```text
-//! byte   0      1..4   4..8         8..16      16..24                  24..32
-//! ADD       1   0      flags u32    added_ms   expiry_ms (0 never)     item...
-//! DELAYED   2   0      flags        added_ms   expiry_ms               due_ms, then item...
-//! AGAIN     3   0      flags        added_ms   expiry_ms               due_ms (0: at once), id, deliveries u32, item...
-//! REMOVE    4   0      bytes u32    id
-//! FLUSH     5   0      0            from: every item last written before this position is gone
-//! DELIVERED 6   0      count u32    id         first_ms
-//! FROM      7   0      flags        added_ms   expiry_ms               source, index, item...
-//! MARK      8   0      0            source     index
-//! MOVED     9   0      flags        added_ms   expiry_ms               history, then item...
-//! AGAIN    10   0      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
+//! byte   0      1      4..8         8..16      16..24                  24..32
+//! ADD       1   1      flags u32    added_ms   expiry_ms (0 never)     item...
+//! DELAYED   2   1      flags        added_ms   expiry_ms               due_ms, then item...
+//! AGAIN     3   1      flags        added_ms   expiry_ms               due_ms (0: at once), id, deliveries u32, item...
+//! REMOVE    4   1      bytes u32    id
+//! FLUSH     5   1      0            from: every item last written before this position is gone
+//! DELIVERED 6   1      count u32    id         first_ms
+//! FROM      7   1      flags        added_ms   expiry_ms               source, index, item...
+//! MARK      8   1      0            source     index
+//! MOVED     9   1      flags        added_ms   expiry_ms               history, then item...
+//! AGAIN    10   1      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
 //! ```
 //!
 //! MOVED adds an item that has a [history](crate::item::history): it comes from another queue. Kind 10 is AGAIN for
-//! an item with a history. DELIVERED of earlier versions ends after the id, so that the time of the first failure is
-//! unknown.
+//! an item with a history.
 //!
 //! FROM adds an item that a source has numbered, so that it is put once: the queue has all items of that source
 //! before `index` + 1. MARK records the same (all before `index`) when the earlier records are pruned.
 
+use std::fmt;
+
 use crate::item::history::History;
 
+/// The version of the format.
+pub const VERSION: u32 = 1;
 const ADD: u8 = 1;
 const DELAYED: u8 = 2;
 const AGAIN: u8 = 3;
@@ -120,12 +124,38 @@ pub enum Operation<'a> {
         id: u64,
         /// The number of deliveries.
         count: u32,
-        /// The time of the first failure, wall clock in milliseconds; 0 if unknown.
+        /// The time of the first failure, wall clock in milliseconds.
         first_ms: u64,
     },
 }
 
-const SHORT: &str = "the record of a queue is cut short";
+/// Why a record cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFault {
+    /// It was written in another version of the format.
+    Version(u32),
+    /// It is malformed.
+    Malformed(&'static str),
+}
+
+impl fmt::Display for RecordFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordFault::Version(found) => {
+                write!(f, "version {found}, this program reads {VERSION}")
+            }
+            RecordFault::Malformed(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<&'static str> for RecordFault {
+    fn from(what: &'static str) -> Self {
+        RecordFault::Malformed(what)
+    }
+}
+
+const SHORT: RecordFault = RecordFault::Malformed("the record of a queue is cut short");
 
 impl<'a> Operation<'a> {
     /// Appends the record to `out`.
@@ -202,13 +232,14 @@ impl<'a> Operation<'a> {
     /// # Errors
     /// What is wrong with the record.
     #[inline]
-    pub fn decode(record: &'a [u8]) -> Result<Self, &'static str> {
-        let (kind, number, rest) = match record {
-            [kind, _, _, _, a, b, c, d, rest @ ..] => {
-                (*kind, u32::from_le_bytes([*a, *b, *c, *d]), rest)
-            }
-            _ => return Err(SHORT),
-        };
+    pub fn decode(record: &'a [u8]) -> Result<Self, RecordFault> {
+        let (first, rest) = word(record).ok_or(SHORT)?;
+        let (kind, number) = (first as u8, (first >> 32) as u32);
+        match first as u32 >> 8 {
+            VERSION => {}
+            found @ ..=0xFF => return Err(RecordFault::Version(found)),
+            _ => return Err("this is not the record of a queue".into()),
+        }
         let (word, rest) = word(rest).ok_or(SHORT)?;
         if let REMOVE | FLUSH | DELIVERED = kind {
             return Ok(match kind {
@@ -220,7 +251,7 @@ impl<'a> Operation<'a> {
                 _ => Operation::Delivered {
                     id: word,
                     count: number,
-                    first_ms: self::word(rest).map_or(0, |(first_ms, _)| first_ms),
+                    first_ms: self::word(rest).ok_or(SHORT)?.0,
                 },
             });
         }
@@ -242,7 +273,7 @@ impl<'a> Operation<'a> {
 
     /// Decodes the rest of a record with an item, after its times.
     #[inline]
-    fn decode_item(kind: u8, head: Head, rest: &'a [u8]) -> Result<Self, &'static str> {
+    fn decode_item(kind: u8, head: Head, rest: &'a [u8]) -> Result<Self, RecordFault> {
         match kind {
             ADD => Ok(Operation::Add {
                 head,
@@ -288,7 +319,7 @@ impl<'a> Operation<'a> {
                     body,
                 })
             }
-            _ => Err("the record of a queue has an unknown kind"),
+            _ => Err("the record of a queue has an unknown kind".into()),
         }
     }
 }
@@ -308,7 +339,8 @@ fn encode_head(out: &mut Vec<u8>, kind: u8, head: Head) {
 
 #[inline]
 fn encode_short(out: &mut Vec<u8>, kind: u8, number: u32, word: u64) {
-    out.extend_from_slice(&(u64::from(kind) | u64::from(number) << 32).to_le_bytes());
+    let first = u64::from(kind) | u64::from(VERSION) << 8 | u64::from(number) << 32;
+    out.extend_from_slice(&first.to_le_bytes());
     out.extend_from_slice(&word.to_le_bytes());
 }
 
@@ -409,7 +441,7 @@ mod tests {
     fn the_bytes_are_those_of_the_picture() {
         let mut record = Vec::new();
         all()[0].encode(&mut record);
-        assert_eq!(record[..8], [1, 0, 0, 0, 7, 0, 0, 0]);
+        assert_eq!(record[..8], [1, 1, 0, 0, 7, 0, 0, 0]);
         assert_eq!(record[8..16], 1_700_000_000_123u64.to_le_bytes());
         assert_eq!(record[16..], *b"\x09\0\0\0\0\0\0\0hello");
     }
@@ -424,8 +456,6 @@ mod tests {
                 | Operation::Again { body, .. }
                 | Operation::Moved { body, .. }
                 | Operation::From { body, .. } => body.len(),
-                // Records of earlier versions end here.
-                Operation::Delivered { .. } => 8,
                 _ => 0,
             };
             for length in 0..record.len() - body {
@@ -435,18 +465,17 @@ mod tests {
                 );
             }
         }
-        assert!(Operation::decode(&[11; 40]).is_err());
-    }
-
-    #[test]
-    fn a_delivery_of_an_earlier_version_does_not_say_when() {
-        let mut record = Vec::new();
-        encode_short(&mut record, DELIVERED, 2, 5);
-        let delivered = Operation::Delivered {
-            id: 5,
-            count: 2,
-            first_ms: 0,
-        };
-        assert_eq!(Operation::decode(&record), Ok(delivered));
+        let mut record = [11, 1, 0, 0].repeat(10);
+        assert!(matches!(
+            Operation::decode(&record),
+            Err(RecordFault::Malformed(_))
+        ));
+        record[1] = 2;
+        let fault = Operation::decode(&record).err();
+        assert_eq!(fault, Some(RecordFault::Version(2)));
+        assert_eq!(
+            RecordFault::Version(2).to_string(),
+            "version 2, this program reads 1"
+        );
     }
 }

@@ -145,10 +145,10 @@ fn damage_closes_one_queue_and_says_where() {
         .collect();
     assert_eq!(
         closed,
-        ["bad: queue \"bad\": record 1: the record of a queue is cut short"]
+        ["bad: queue \"bad\": record 1: this is not the record of a queue"]
     );
     world.play(
         "a> get good|set bad 0 0 1|3|get bad|
-         a< VALUE good 0 1|1|END|SERVER_ERROR queue \"bad\" is closed: queue \"bad\": record 1: the record of a queue is cut short|SERVER_ERROR queue \"bad\" is closed: queue \"bad\": record 1: the record of a queue is cut short|",
+         a< VALUE good 0 1|1|END|SERVER_ERROR queue \"bad\" is closed: queue \"bad\": record 1: this is not the record of a queue|SERVER_ERROR queue \"bad\" is closed: queue \"bad\": record 1: this is not the record of a queue|",
     );
 }

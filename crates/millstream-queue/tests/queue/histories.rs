@@ -1,16 +1,6 @@
 //! What is known of an item that failed: how often and since when, which queue it left and why, and what it brings back when it is
 //! redriven.
 
-use std::fs::{self, File, OpenOptions};
-use std::path::Path;
-
-use millstream_queue::Moment;
-use millstream_queue::broker::Broker;
-use millstream_queue::config::{Config, Sync};
-use millstream_queue::salvage::Salvage;
-use millstream_queue::session::{Session, SessionOptions};
-use millstream_queue::storage::JournalStorage;
-
 use crate::script::{World, play};
 
 const CONFIG: &str = "
@@ -162,72 +152,4 @@ fn a_history_is_kept_when_an_item_is_written_again() {
          b> get dead/details|
          b< VALUE dead/details 0 3 0 1700000000000 0 1 1700000000000 work failed 1700000000000 2 1700000060000|one|END|",
     );
-}
-
-const NOW: Moment = Moment {
-    wall_ms: 1_700_000_000_000,
-    steady_us: 0,
-};
-
-/// A queue as the version before histories wrote it, with items in every kind of record.
-fn copy_of_v1(folder: &Path) {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1/jobs");
-    let to = folder.join("jobs");
-    fs::create_dir_all(to.join("cursors")).unwrap();
-    for name in ["control", "cursors/consumed", "segment-0000000000.log"] {
-        fs::copy(fixture.join(name), to.join(name)).unwrap();
-    }
-    // The end of the segment is zeros, which are not kept in the fixture.
-    let segment = to.join("segment-0000000000.log");
-    let file: File = OpenOptions::new().write(true).open(segment).unwrap();
-    file.set_len(16 << 20).unwrap();
-}
-
-#[test]
-fn a_queue_of_an_earlier_version_is_read_and_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    copy_of_v1(folder.path());
-    let mut salvage = Salvage::read(folder.path().join("jobs")).unwrap();
-    let salvaged: Vec<_> = std::iter::from_fn(|| salvage.next_item())
-        .map(|found| (found.item.body.to_vec(), found.item.deliveries))
-        .collect();
-    let expected: [(&[u8], u32); 4] = [(b"one", 1), (b"two", 0), (b"delayed", 0), (b"numbered", 0)];
-    assert_eq!(
-        salvaged,
-        expected.map(|(body, count)| (body.to_vec(), count))
-    );
-    drop(salvage);
-    for run in 0..2 {
-        let config: Config = "[queue.jobs]\nmax_deliveries = 9".parse().unwrap();
-        let storage = JournalStorage::open(folder.path(), 1 << 10).unwrap();
-        let mut queues = Broker::open(storage, config.or_sync(Sync::Always), NOW).unwrap();
-        assert_eq!(queues.closed().count(), 0);
-        let mut session = Session::new(&mut queues, SessionOptions::default());
-        let mut ask = |request: &str| {
-            session.receive(&mut queues, request.replace('|', "\r\n").as_bytes(), NOW);
-            let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
-            session.sent(usize::MAX);
-            answer
-        };
-        match run {
-            0 => {
-                let told = ask("get jobs/peek/details|");
-                assert!(
-                    told.ends_with(" 1700000000000 1700003600000 1 0|one|END|"),
-                    "{told}"
-                );
-                ask("get jobs/open|get jobs/abort|");
-            }
-            _ => {
-                let told = ask("get jobs/details|");
-                let end = " 1700000000000 1700003600000 2 1700000000000|one|END|";
-                assert!(told.ends_with(end), "{told}");
-                let rest = ask("get jobs|get jobs|get jobs|");
-                assert_eq!(
-                    rest,
-                    "VALUE jobs 2 3|two|END|VALUE jobs 0 8|numbered|END|END|"
-                );
-            }
-        }
-    }
 }

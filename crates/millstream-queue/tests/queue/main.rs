@@ -15,7 +15,7 @@ mod embedded;
 mod expiry;
 mod fanout;
 mod faults_of_others;
-mod grown_fixtures;
+mod fixtures;
 mod histories;
 mod imports;
 mod journals;

@@ -26,7 +26,7 @@ pub(super) struct Copy {
     sync: Sync,
     /// Adopt a journal of another lineage as a copy, if its last record is the leader's.
     adopt: bool,
-    own: Identity,
+    own: u64,
     open: Option<Open>,
 }
 
@@ -73,7 +73,7 @@ impl Copy {
             dir: dir.to_owned(),
             sync,
             adopt,
-            own: Identity::new(None, &Host::real()),
+            own: Identity::new(None, &Host::real()).own,
             open: None,
         };
         let options = Options {
@@ -111,7 +111,7 @@ impl Copy {
         // A reader of the copy may have been here first, and then has made a journal that nothing was ever in.
         let undecided = self.adopt || journal.next()? == 0;
         let identity = journal.identity()?;
-        self.own = identity.unwrap_or(self.own);
+        self.own = identity.own;
         let writer = journal.writer()?;
         if self.sync != Sync::Never {
             journal.sync()?;
@@ -120,7 +120,7 @@ impl Copy {
         self.open = Some(Open {
             lineage: match undecided {
                 true => None,
-                false => Some(journal.lineage()?),
+                false => Some(identity.lineage),
             },
             acknowledged: next,
             synced: next,
@@ -137,7 +137,7 @@ impl Copy {
         let mut member = Member {
             journal: name.to_owned(),
             lineage: None,
-            own: self.own.own,
+            own: self.own,
             next: 0,
             last: None,
             terms: Vec::new(),
@@ -156,7 +156,7 @@ impl Copy {
         if self.open.is_none() {
             let identity = Identity {
                 lineage: welcome.lineage,
-                own: self.own.own,
+                own: self.own,
             };
             let options = Options {
                 identity: Some(identity),

@@ -19,7 +19,7 @@ use super::error::{Reason, ReplicationError};
 use super::frames::{self, Kind};
 
 /// The version of the protocol.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 1;
 /// The longest payload before authentication, and of all messages of a follower.
 pub(super) const PAYLOAD_MAX: usize = 256 << 10;
 /// The longest payload of a leader: a record of the longest kind.

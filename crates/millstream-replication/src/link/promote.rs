@@ -51,7 +51,6 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     let mut promoted = Vec::new();
     for (dir, journal) in journals {
         let before = journal.leadership()?;
-        journal.identify(None)?;
         let term = journal.begin_term(newest + 1)?;
         // Followers of the old leader: they have acknowledged nothing of this term.
         followers::forget(&journal)?;

@@ -198,8 +198,8 @@ fn probe(
         purpose: Purpose::Probe,
         members: vec![Member {
             journal: name.to_owned(),
-            lineage: identity.map(|identity| identity.lineage),
-            own: identity.map_or(0, |identity| identity.own),
+            lineage: Some(identity.lineage),
+            own: identity.own,
             next,
             last: last(journal, next)?,
             terms: recent(journal.terms()?),

@@ -36,7 +36,7 @@ impl OpenJournal {
     }
 
     pub fn identity(&self) -> Result<Identity, ReplicationError> {
-        Ok(self.journal.identify(None)?)
+        Ok(self.journal.identity()?)
     }
 
     pub fn terms(&self) -> Result<Vec<Term>, ReplicationError> {

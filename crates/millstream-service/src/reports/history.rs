@@ -89,10 +89,8 @@ pub(crate) fn find(
         places.extend(journals_in(folder));
     }
     // A journal that is damaged, or may not be read, is not the one.
-    let is_it = |place: &&PathBuf| match Identity::of(place) {
-        Ok(Some(identity)) => identity.lineage == name.identity,
-        _ => false,
-    };
+    let is_it =
+        |place: &&PathBuf| Identity::of(place).is_ok_and(|found| found.lineage == name.identity);
     let found = places.iter().find(is_it).cloned();
     found.ok_or_else(|| ServiceError::Unknown {
         journal: name.path.clone(),

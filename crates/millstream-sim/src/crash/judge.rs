@@ -28,7 +28,11 @@ fn after_power_loss(world: &mut World, machine: &Simulated) -> Simulated {
     world.boot += 1;
     world.tally.images += 1;
     let random = &mut world.random;
-    machine.lose_power(&mut |limit| random.below(limit))
+    let after = machine.lose_power(&mut |limit| random.below(limit));
+    if let Some(bug) = world.kind.bug() {
+        bug.spoil(&after);
+    }
+    after
 }
 
 /// Recover from one disk, perhaps not at the first try, and compare with the model. Returns the machine as it was left.
@@ -39,7 +43,7 @@ fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Sim
         process.kill_after(world.random.below(60));
         let options = world.options();
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            Journal::open_in(process.clone(), options).map(drop)
+            world.open(process.clone(), options).map(drop)
         }));
         if process.is_dead() {
             world.tally.relapses += 1;
@@ -50,8 +54,9 @@ fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Sim
         machine = after_power_loss(world, &machine);
     }
     let seen = look(world, &machine, model)?;
-    let journal = Journal::open_in(machine.process(), world.options())
-        .map_err(|error| failed("recover", &error))?;
+    let options = world.options();
+    let journal = world.open(machine.process(), options);
+    let journal = journal.map_err(|error| failed("recover", &error))?;
     let mut reader = journal.reader().map_err(|error| failed("read", &error))?;
     let first = reader.position();
     let next = read_on(&mut reader, model)?;

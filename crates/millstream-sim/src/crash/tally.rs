@@ -1,8 +1,9 @@
 //! The kinds of worlds, and the counts of a run.
 
-use millstream_journal::planted::Bug;
+use millstream_journal::storage::Defect;
 
 use super::model::Broken;
+use crate::bug::Bug;
 
 /// The kind of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,24 @@ pub enum Kind {
     Lying,
     /// With a bug, which must be found.
     Planted(Bug),
+}
+
+impl Kind {
+    pub(crate) fn bug(self) -> Option<Bug> {
+        match self {
+            Kind::Planted(bug) => Some(bug),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the machine.
+    pub(crate) fn defect(self) -> Option<Defect> {
+        match self {
+            Kind::Planted(bug) => bug.defect(),
+            Kind::Lying => Some(Defect::NoSyncs),
+            Kind::Sound | Kind::FailingSyncs => None,
+        }
+    }
 }
 
 /// The counts of a run, and the first promise that was broken.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_journal::planted::Bug;
 use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{
@@ -18,6 +17,7 @@ use millstream_journal::{
 use super::bodies::Bodies;
 use super::model::{Broken, Judged, Model, SYNC_FAILED, broken};
 use super::tally::{Kind, Tally};
+use crate::bug::Bug;
 
 /// The smallest segments, so that everything rolls.
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -42,7 +42,7 @@ pub struct World {
     pub boot: u128,
     pub model: Model,
     pub tally: Tally,
-    kind: Kind,
+    pub kind: Kind,
     sync: Sync,
     bodies: Bodies,
     processes: Vec<Process>,
@@ -90,9 +90,7 @@ impl World {
 
     /// One life, from the start of the machine to a loss of power, which comes in the middle of the last turn.
     pub fn live(&mut self) -> Judged<()> {
-        if self.kind == Kind::Lying {
-            self.machine.lie();
-        }
+        self.machine.set_defect(self.kind.defect());
         let fails = self.random.below(4) == 0;
         self.may_fail = fails
             && matches!(
@@ -164,6 +162,9 @@ impl World {
 
     /// A process was killed: the records that it had published are there for the other processes, or for the next one.
     fn after_kill(&mut self) -> Judged<()> {
+        if let Some(bug) = self.kind.bug() {
+            bug.after_kill(&self.machine);
+        }
         if self.processes.is_empty() {
             // The next turn starts one, and checks the records that are there.
             self.attended_ns = 0;
@@ -178,8 +179,8 @@ impl World {
 
     fn start(&mut self, storage: Simulated) -> Judged<()> {
         let options = self.options().with_sync(self.sync);
-        let journal =
-            Journal::open_in(storage.clone(), options).map_err(|error| failed("open", &error))?;
+        let opened = self.open(storage.clone(), options);
+        let journal = opened.map_err(|error| failed("open", &error))?;
         let writer = journal.writer().map_err(|error| failed("open", &error))?;
         let mut tail = journal.reader().map_err(|error| failed("read", &error))?;
         // In flight is nothing unless all processes died, and then this one has recovered.
@@ -421,7 +422,9 @@ impl World {
         let step_ns = STEP.as_nanos() as u64;
         let starved = self.random.below(4) == 0;
         for _ in 0..self.random.below(30) {
-            self.clock.wall_ns.fetch_add(step_ns, Ordering::Relaxed);
+            if self.kind != Kind::Planted(Bug::LateAppends) {
+                self.clock.wall_ns.fetch_add(step_ns, Ordering::Relaxed);
+            }
             self.clock.steady_ns.fetch_add(step_ns, Ordering::Relaxed);
             self.now_ns += step_ns;
             self.attended_ns += step_ns;
@@ -450,6 +453,17 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A process opens the journal.
+    pub fn open(&self, process: Simulated, options: Options) -> Result<Journal<Simulated>, Error> {
+        let machine = process.clone();
+        if let Some(defect) = self.kind.bug().and_then(Bug::defect_of_recovery) {
+            machine.set_defect(Some(defect));
+        }
+        let opened = Journal::open_in(process, options);
+        machine.set_defect(self.kind.defect());
+        opened
     }
 
     /// Options of a process of this boot.

@@ -154,10 +154,6 @@ impl Log for DiskLog {
         self.log.append_reserved(record)
     }
 
-    fn reserve_removals(&mut self, items: usize) -> Result<(), Cause> {
-        self.log.reserve_removals(items)
-    }
-
     fn is_full(&self) -> bool {
         self.log.is_full()
     }

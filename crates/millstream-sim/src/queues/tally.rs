@@ -1,8 +1,9 @@
 //! The kinds of worlds, and the counts of a run.
 
-use millstream_journal::planted::Bug;
+use millstream_journal::storage::Defect;
 
 use super::disks::Fault;
+use crate::bug::Bug;
 use crate::crash::Broken;
 
 /// The kind of a world.
@@ -38,6 +39,22 @@ impl Kind {
         Kind::Planted(Bug::PublishFirst),
         Kind::Planted(Bug::ForgetFailedSync),
     ];
+
+    pub(crate) fn bug(self) -> Option<Bug> {
+        match self {
+            Kind::Planted(bug) => Some(bug),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the machine.
+    pub(crate) fn defect(self) -> Option<Defect> {
+        match self {
+            Kind::Planted(bug) => bug.defect(),
+            Kind::Lying => Some(Defect::NoSyncs),
+            Kind::Sound | Kind::FailingSyncs | Kind::Faulty(_) => None,
+        }
+    }
 }
 
 /// The counts of a run, and the first promise that was broken.

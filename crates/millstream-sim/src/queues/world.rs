@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_journal::planted::Bug;
 use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Options};
@@ -16,6 +15,7 @@ use super::disks::Disks;
 use super::model::{Model, Number, QUEUES, body};
 use super::server::Server;
 use super::tally::{Kind, Tally};
+use crate::bug::Bug;
 use crate::crash::model::{Judged, broken};
 
 /// The smallest segments, so that everything rolls.
@@ -50,8 +50,6 @@ pub struct World {
     unjudged: bool,
     /// A sync is going to fail.
     may_fail: bool,
-    /// Segments begin small and grow; in every second world they are all of one size.
-    grows: bool,
 }
 
 impl World {
@@ -73,16 +71,13 @@ impl World {
             running: None,
             unjudged: false,
             may_fail: false,
-            grows: seed.is_multiple_of(2),
         }
     }
 
     /// Play all lives.
     pub fn play(&mut self) -> Judged<()> {
         for _ in 0..=self.random.below(3) {
-            if self.kind == Kind::Lying {
-                self.machine.lie();
-            }
+            self.machine.set_defect(self.kind.defect());
             let fails = [Kind::FailingSyncs, Kind::Planted(Bug::ForgetFailedSync)];
             self.may_fail = fails.contains(&self.kind);
             if self.may_fail {
@@ -377,7 +372,12 @@ impl World {
     fn after_power_loss(&mut self, machine: &Simulated) -> Simulated {
         self.boot += 1;
         let random = &mut self.random;
-        machine.lose_power(&mut |limit| random.below(limit))
+        let after = machine.lose_power(&mut |limit| random.below(limit));
+        if let Some(bug) = self.kind.bug() {
+            bug.spoil(&after);
+            after.set_defect(bug.defect());
+        }
+        after
     }
 
     fn options(&mut self) -> Options {
@@ -389,7 +389,7 @@ impl World {
             .with_boot(self.boot);
         Options {
             exclusive: true,
-            segment_bytes_first: self.grows.then_some(SEGMENT_BYTES / 4),
+            segment_bytes_first: Some(SEGMENT_BYTES / 4),
             ..Options::on(host).with_segment_bytes(SEGMENT_BYTES)
         }
     }

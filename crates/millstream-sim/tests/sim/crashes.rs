@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_journal::planted::Bug;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Journal, Options, Sync};
+use millstream_sim::bug::Bug;
 use millstream_sim::crash::{Kind, first_found, world};
 
 /// Worlds in which a fault has to be found.

@@ -2,5 +2,6 @@
 
 mod cluster;
 mod crashes;
+mod fuzzed;
 mod late_syncs;
 mod queues;

@@ -99,6 +99,11 @@ impl History {
     /// A sync of these bytes fails.
     pub fn fail_sync(&mut self, from: u64, to: u64) {
         self.failures += 1;
+        self.give_up(from, to);
+    }
+
+    /// These bytes are taken for clean, and are not on the disk.
+    pub fn give_up(&mut self, from: u64, to: u64) {
         self.given_up.extend(from / PAGE..to.div_ceil(PAGE));
     }
 

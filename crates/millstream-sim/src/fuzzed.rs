@@ -1,0 +1,8 @@
+//! What libFuzzer feeds, one function for each format that strangers may write. The programs in `fuzz/` call these, and a test replays
+//! their seeds.
+
+pub mod frame;
+pub mod framing;
+pub mod memcache;
+pub mod recover;
+pub mod wire;

@@ -65,13 +65,14 @@ check: $(READY) code rust tested  ## run what a change breaks first: format, lin
 
 test: setup rust tested  ## run every test of behaviour, in Rust and Python
 	.ci/phase "doctests of Rust" cargo test --doc --quiet $(ALL)
+	.ci/phase "docstrings of Python" $(BIN)/pytest --doctest-modules python/millstream
 	.ci/phase "stubs" $(BIN)/python -m mypy.stubtest millstream._millstream
-	.ci/phase "tests of Python" $(PYTEST) --doctest-modules python/millstream tests --deselect $(ALONE)
+	.ci/phase "tests of Python" $(PYTEST) tests --deselect $(ALONE)
 	.ci/phase "a test alone" $(BIN)/pytest $(ALONE)
 
 # Most tests wait for processes, disks and timers, so more run at once than there are cores. A server that gives way to others is tested
 # with the machine to itself.
-PYTEST := $(BIN)/pytest -n 8 --dist worksteal --durations 30
+PYTEST := $(BIN)/pytest -n 8 --dist load --maxschedchunk 2 --durations 30
 ALONE  := tests/process/test_queue_awake.py
 
 rust:
@@ -111,11 +112,11 @@ kills: setup tested  ## kill processes of journals, queues, flows and services, 
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(KILLS)
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(TAKEOVERS)
 
-WORLDS := cargo run $(ALL) --quiet --bin millstream-sim --
-worlds:  ## crash journals, queues and processes in simulated worlds: SEED=1 SECONDS=600
-	$(WORLDS) crash --seed $(SEED) --seconds $$(( $(SECONDS) * 2 / 5 ))
-	$(WORLDS) queues --seed $(SEED) --seconds $$(( $(SECONDS) * 2 / 5 ))
-	$(WORLDS) cluster --seed $(SEED) --seconds $$(( $(SECONDS) / 5 ))
+SIM := cargo run $(ALL) --quiet --bin millstream-sim --
+worlds:  ## crash journals, queues and processes in simulated worlds: SEED=1 SECONDS=600, or WORLDS=1 to repeat one of each
+	$(SIM) crash --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) * 2 / 5 )))
+	$(SIM) queues --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) * 2 / 5 )))
+	$(SIM) cluster --seed $(SEED) $(if $(WORLDS),--worlds $(WORLDS),--seconds $$(( $(SECONDS) / 5 )))
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=600 in all
 	fuzz/run $(SECONDS)

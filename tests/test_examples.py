@@ -275,9 +275,13 @@ def test_the_order_desk_in_rust_passes_the_tests_of_the_one_in_python(rust_examp
     assert (done.returncode, done.stdout) == (0, "passed 93, failed 0\n"), done.stdout + done.stderr
 
 
-def test_both_order_desks_answer_the_same(rust_examples: Path, tmp_path: Path) -> None:
+def test_both_order_desks_answer_the_same(
+    rust_examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The calls that Python publishes, taken by both in two runs, Rust from its snapshot the second time."""
-    sys.path.insert(0, str(EXAMPLES / "orders"))
+    # Another test of this process may have imported another module of this name.
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
+    monkeypatch.syspath_prepend(EXAMPLES / "orders")
     import desk
     import millstream as ms
 

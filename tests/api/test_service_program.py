@@ -24,9 +24,11 @@ def service(*arguments: object, cwd: Path = EXAMPLE) -> subprocess.CompletedProc
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Path:
+def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal with an account and orders for it; every fifth is above the limit of a single order."""
-    sys.path.insert(0, str(EXAMPLE))
+    # Another test of this process may have imported another module of this name.
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
+    monkeypatch.syspath_prepend(EXAMPLE)
     import desk
 
     journal = tmp_path / "orders"

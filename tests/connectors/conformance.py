@@ -88,7 +88,7 @@ class Connector:
     def __init__(self, folder: Path, servers: Callable[[str], Any]) -> None:
         self.folder = folder
         # Other processes use the servers, too, and their folders have equal names.
-        self.name = re.sub(r"\W+", "-", f"{folder.name}-{os.getpid()}")
+        self.unique = re.sub(r"\W+", "-", f"{folder.name}-{os.getpid()}")
         self.out, self.there, self.errors = folder / "out", folder / "there", folder / "errors"
         self.state: str | None = None
         self.link: Link | None = None

@@ -59,7 +59,7 @@ class Example(SourceConnector):
     @property
     def stream(self) -> str:
         """A name of this test."""
-        return self.name.replace("-", "")
+        return self.unique.replace("-", "").replace("_", "")
 
 
 class RedisStreams(Example):

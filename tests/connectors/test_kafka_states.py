@@ -29,7 +29,7 @@ class KafkaTopic(Connector):
 
     def prepare(self, servers: Callable[[str], Any]) -> None:
         self.broker: Broker = servers("broker")
-        self.thing = self.broker.create(self.name)
+        self.thing = self.broker.create(self.unique)
         self.link = BrokerLink(self.broker)
         self.judging = Judge(self.broker, self.thing)
 

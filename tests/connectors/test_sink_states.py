@@ -71,7 +71,7 @@ class UserSink(SinkConnector):
     def prepare(self, servers: Callable[[str], Any]) -> None:
         port = servers("redis_port")
         self.client = redis.Redis(port=port, decode_responses=True)
-        self.thing = self.name
+        self.thing = self.unique
         self.link = Link(port)
 
     def flow(self) -> str:

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use millstream_journal::storage::{Failing, Mapped};
 use millstream_journal::{CursorMode, Error, Journal, Options, Retention};
 
 const FIRST: u64 = 16 << 10;
@@ -189,4 +190,29 @@ fn a_set_holds_what_was_added_and_nothing_that_gets_its_bit_later() {
     members.retain(|number| *number >= 20_000);
     assert_eq!(held(&set), members);
     assert!(set.insert(19_999).is_err());
+}
+
+#[test]
+fn a_set_without_room_for_the_next_record_opens_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Failing::new(Mapped::new(folder.path()));
+    let journal = Journal::open_in(storage.clone(), growing()).unwrap();
+    let mut set = journal.record_set("s").unwrap();
+    let records = (0..).find(|number| !set.has_room(*number)).unwrap();
+    let bodies = std::iter::repeat_n(b"", records as usize);
+    journal.writer().unwrap().append_many(bodies).unwrap();
+    set.insert(records - 1).unwrap();
+    drop(set);
+    storage.set_full(true);
+    let mut set = journal.record_set("s").unwrap();
+    assert!(set.contains(records - 1) && !set.has_room(records));
+    set.insert(0).unwrap();
+    let refused = set.make_room(records);
+    assert!(
+        matches!(refused, Err(Error::DiskFull { .. })),
+        "{refused:?}"
+    );
+    storage.set_full(false);
+    set.make_room(records).unwrap();
+    assert!(set.has_room(records) && set.contains(0) && set.contains(records - 1));
 }

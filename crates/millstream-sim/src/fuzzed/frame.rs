@@ -72,7 +72,7 @@ fn model(segment: &[u8]) -> (Vec<&[u8]>, End) {
         let (committed, kind, length) = (
             low >> 31 == 1,
             low >> 29 & 3,
-            (low & (1 << 29) - 1) as usize,
+            (low & ((1 << 29) - 1)) as usize,
         );
         let Some(body) = segment.get(at + 16..at + 16 + length) else {
             return (records, End::Wrong);

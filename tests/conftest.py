@@ -116,7 +116,7 @@ def s3(shared: Shared) -> "S3Server":
     """An S3 server that no test kills."""
     from s3_server import S3Server, command
 
-    return S3Server(shared.once("s3", lambda folder: kept(shared, command(), folder)))
+    return shared.once("s3", lambda folder: S3Server(kept(shared, command(), folder)))
 
 
 @pytest.fixture(scope="session")

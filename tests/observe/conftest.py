@@ -27,7 +27,7 @@ def browser(shared: Shared) -> Iterator[Browser]:
 
     with sync_playwright() as playwright:
         address = f"http://127.0.0.1:{shared.once('chromium', launch)}"
-        yield playwright.chromium.connect_over_cdp(address)
+        yield playwright.chromium.connect_over_cdp(address, timeout=3 * PATIENCE_MS)
 
 
 class Tab:

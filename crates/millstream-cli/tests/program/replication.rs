@@ -299,7 +299,7 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         "-n",
         "600",
     ]));
-    // As if an earlier version had copied it.
+    // Its identity, and with it the mark of a copy, is lost.
     std::fs::remove_file(taken.join("identity")).unwrap();
     refused(
         follow("/orders", &taken, &[]),

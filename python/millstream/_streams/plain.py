@@ -332,14 +332,15 @@ class PlainVerbs(PlainBase[T_co]):
     ) -> KeyedStream[Any, T_co]:
         """Gives each item a key.
 
-        A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
-        items of a key are on one worker, in the order of their source.
+        A key is ``str``, ``bytes``, ``int``, ``bool`` or a tuple of them; objects of their subclasses are
+        not. From the next step that keeps state on, all items of a key are on one worker, in the order of
+        their source.
 
         Args:
             f: a function that returns the key of an item, or the name of a field or attribute of the item.
             name: the name of the step in errors and metrics.
-            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
-                :class:`millstream.dead_letter`.
+            on_error: what happens to an item on which ``f`` raises or that gets no valid key: ``"fail"``,
+                ``"skip"`` or a :class:`millstream.dead_letter`.
 
         Returns:
             The keyed stream of the same items.

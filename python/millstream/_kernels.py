@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from operator import attrgetter, length_hint
 
+from ._text_values import adding
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -445,9 +447,10 @@ def count(each_item: bool) -> Make:
 
 
 def sum_values(each_item: bool, tolerant: bool) -> Make:
-    """``sum``: as ``aggregate``, without the call of a function."""
+    """``sum``: as ``aggregate``, without the call of a function for each item."""
+    first = adding("sum")
     if each_item or tolerant:
-        return aggregate(lambda total, item: total + item, lambda item: item, each_item, tolerant)
+        return aggregate(lambda total, item: total + item, first, each_item, tolerant)
 
     def make() -> Any:
         totals: dict[Any, Any] = {}
@@ -457,7 +460,7 @@ def sum_values(each_item: bool, tolerant: bool) -> Make:
                 if key in totals:
                     totals[key] = totals[key] + item
                 else:
-                    totals[key] = item
+                    totals[key] = first(item)
             return [], []
 
         return kernel, lambda bad: (list(totals), list(totals.values())), totals

@@ -11,7 +11,6 @@ failed. The ``*_each`` kernels continue after a failure: they append ``(key, ite
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from operator import attrgetter, length_hint
 
 from ._text_values import adding
 
@@ -466,19 +465,3 @@ def sum_values(each_item: bool, tolerant: bool) -> Make:
         return kernel, lambda bad: (list(totals), list(totals.values())), totals
 
     return make
-
-
-def key_field(name: str, tolerant: bool) -> Make:
-    """``key_by`` with the name of a field or attribute: a loop without bytecode."""
-    get = attrgetter(name)
-    if tolerant:
-        return key_values(get, True)
-
-    def kernel(items: Items) -> list[Any]:
-        count = length_hint(items)
-        keys = list(map(get, items))
-        if len(keys) < count:
-            raise StopIteration  # by a property, which ends a map silently
-        return keys
-
-    return lambda: kernel

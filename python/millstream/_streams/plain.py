@@ -6,6 +6,7 @@ from typing import Any, overload
 
 from .. import _kernels, _millstream
 from .._errors import FlowUsageError
+from .._fields import field
 from .._types import T_co
 from .arguments import callable_or_raise, calling, collecting, same_times
 from .base import PlainBase
@@ -337,7 +338,8 @@ class PlainVerbs(PlainBase[T_co]):
         their source.
 
         Args:
-            f: a function that returns the key of an item, or the name of a field or attribute of the item.
+            f: a function that returns the key of an item, or the name of a field: of a mapping, a record or
+                an object with attributes.
             name: the name of the step in errors and metrics.
             on_error: what happens to an item on which ``f`` raises or that gets no valid key: ``"fail"``,
                 ``"skip"`` or a :class:`millstream.dead_letter`.
@@ -357,12 +359,10 @@ class PlainVerbs(PlainBase[T_co]):
             >>> out
             [('TO', 2), ('BE', 1)]
         """
-        tolerant = on_error != "fail"
         if isinstance(f, str):
-            kernel = _kernels.key_field(f, tolerant)
-        else:
-            callable_or_raise("key_by", f)
-            kernel = _kernels.key_values(f, tolerant)
+            f = field(f)
+        callable_or_raise("key_by", f)
+        kernel = _kernels.key_values(f, on_error != "fail")
         pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
         return self._new_keyed([pipe], False, self._timed)
 

@@ -11,7 +11,8 @@ failed. The ``*_each`` kernels continue after a failure: they append ``(key, ite
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from operator import attrgetter, length_hint
+
+from ._text_values import adding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -445,9 +446,10 @@ def count(each_item: bool) -> Make:
 
 
 def sum_values(each_item: bool, tolerant: bool) -> Make:
-    """``sum``: as ``aggregate``, without the call of a function."""
+    """``sum``: as ``aggregate``, without the call of a function for each item."""
+    first = adding("sum")
     if each_item or tolerant:
-        return aggregate(lambda total, item: total + item, lambda item: item, each_item, tolerant)
+        return aggregate(lambda total, item: total + item, first, each_item, tolerant)
 
     def make() -> Any:
         totals: dict[Any, Any] = {}
@@ -457,25 +459,9 @@ def sum_values(each_item: bool, tolerant: bool) -> Make:
                 if key in totals:
                     totals[key] = totals[key] + item
                 else:
-                    totals[key] = item
+                    totals[key] = first(item)
             return [], []
 
         return kernel, lambda bad: (list(totals), list(totals.values())), totals
 
     return make
-
-
-def key_field(name: str, tolerant: bool) -> Make:
-    """``key_by`` with the name of a field or attribute: a loop without bytecode."""
-    get = attrgetter(name)
-    if tolerant:
-        return key_values(get, True)
-
-    def kernel(items: Items) -> list[Any]:
-        count = length_hint(items)
-        keys = list(map(get, items))
-        if len(keys) < count:
-            raise StopIteration  # by a property, which ends a map silently
-        return keys
-
-    return lambda: kernel

@@ -136,14 +136,3 @@ def test_what_is_equal_has_one_hash_and_what_is_no_key_has_none() -> None:
     for wrong in (1.5, None, ["a"], ("a", 1.5)):
         with pytest.raises(TypeError, match="a key is"):
             key_hash(wrong)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_a_text_with_lone_surrogates_is_a_key(workers: int) -> None:
-    keys = ["\ud800", "\udfff", "a\udc80", "ä", "a"]
-    assert len({_millstream.key_hash(key) for key in keys}) == len(keys)
-    assert _millstream.key_hash("\ud800") == 0x5C1983CEDF8E6FAA
-    flow, out = ms.Flow("f"), testing.collect()
-    flow.source("in", testing.items(keys * 20)).key_by(str).count().sink("out", out)
-    ms.run(flow, workers=workers)
-    assert sorted(out) == sorted((key, 20) for key in keys)

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | text | `xxh3_64(utf-8 bytes, seed 1)` |
 //! | bytes | `xxh3_64(bytes, seed 2)` |
-//! | integer | `xxh3_64(two's complement, little-endian, in the least multiple of 8 bytes that holds it, seed 3)` |
+//! | integer of at most 128 bits | `xxh3_64(two's complement, little-endian, in the least multiple of 8 bytes that holds it, seed 3)` |
+//! | boolean (of Python) | as the integer 0 or 1, to which it is equal there |
 //! | tuple | `xxh3_64(the members' hashes, 8 bytes little-endian each, seed 4)` |
 //!
 //! ```
@@ -156,7 +157,7 @@ pub fn key_of_worker(worker: usize, shards: Shards) -> u64 {
 pub trait Key: Data + Eq + Hash + Debug {
     /// Returns the hash, which is the same in all processes and languages.
     fn stable_hash(&self) -> u64;
-    /// Appends the key as MessagePack: text, bytes, an integer, or an array of those.
+    /// Appends the key as MessagePack: text, bytes, an integer, a boolean, or an array of those.
     fn save(&self, out: &mut Vec<u8>);
     /// Reads a saved key from the start of `bytes`; `None` if it is not of this type.
     fn load(bytes: &mut &[u8]) -> Option<Self>;
@@ -185,6 +186,10 @@ pub fn save_integer(number: i128, out: &mut Vec<u8>) {
         out.extend(number.to_be_bytes());
     }
 }
+/// Appends a boolean key.
+pub fn save_bool(flag: bool, out: &mut Vec<u8>) {
+    let _ = rmp::encode::write_bool(out, flag);
+}
 /// Appends the header of a tuple; its members follow.
 pub fn save_tuple(members: u32, out: &mut Vec<u8>) {
     let _ = rmp::encode::write_array_len(out, members);
@@ -199,20 +204,25 @@ pub enum AnyKey {
     Bytes(Vec<u8>),
     /// An integer.
     Integer(i128),
+    /// A boolean.
+    Bool(bool),
     /// A tuple.
     Tuple(Vec<AnyKey>),
 }
 
 impl AnyKey {
-    /// Reads a saved key from the start of `bytes`. Tuples are nested at most 16 deep.
+    /// How deep tuples are nested at most.
+    pub const DEPTH_MAX: usize = 16;
+
+    /// Reads a saved key from the start of `bytes`. Tuples are nested at most [`DEPTH_MAX`](Self::DEPTH_MAX) deep.
     #[must_use]
     pub fn load(bytes: &mut &[u8]) -> Option<Self> {
-        Self::load_within(bytes, 16)
+        Self::load_within(bytes, Self::DEPTH_MAX)
     }
 
     fn load_within(bytes: &mut &[u8], depth: usize) -> Option<Self> {
         use rmp::Marker::{Array16, Array32, Bin8, Bin16, Bin32, FixArray, FixExt16};
-        use rmp::Marker::{FixStr, Str8, Str16, Str32};
+        use rmp::Marker::{False, FixStr, Str8, Str16, Str32, True};
         let take = |bytes: &mut &[u8], length: usize| {
             let (taken, rest) = bytes.split_at_checked(length)?;
             *bytes = rest;
@@ -239,6 +249,7 @@ impl AnyKey {
                 let number = take(bytes, 16)?.try_into().ok()?;
                 (meta.typeid == WIDE).then_some(AnyKey::Integer(i128::from_be_bytes(number)))
             }
+            False | True => Some(AnyKey::Bool(rmp::decode::read_bool(bytes).ok()?)),
             _ => {
                 let number = rmp::decode::read_int(bytes).ok()?;
                 Some(AnyKey::Integer(number))
@@ -253,6 +264,7 @@ impl std::fmt::Display for AnyKey {
             AnyKey::Text(text) => write!(f, "{text:?}"),
             AnyKey::Bytes(bytes) => write!(f, "b\"{}\"", bytes.escape_ascii()),
             AnyKey::Integer(number) => write!(f, "{number}"),
+            AnyKey::Bool(flag) => write!(f, "{flag}"),
             AnyKey::Tuple(members) => {
                 write!(f, "(")?;
                 for (place, member) in members.iter().enumerate() {
@@ -459,6 +471,29 @@ mod tests {
         let mut text = Vec::new();
         "7".save(&mut text);
         assert_eq!(u64::load(&mut &text[..]), None);
+    }
+
+    #[test]
+    fn a_saved_boolean_is_no_integer() {
+        for flag in [false, true] {
+            let mut saved = Vec::new();
+            save_bool(flag, &mut saved);
+            assert_eq!(show(&saved), flag.to_string());
+            assert_eq!(AnyKey::load(&mut &saved[..]), Some(AnyKey::Bool(flag)));
+            assert_eq!(u8::load(&mut &saved[..]), None);
+        }
+    }
+
+    #[test]
+    fn tuples_are_nested_as_deep_as_the_limit_says() {
+        let nested = |depth| {
+            let mut saved = Vec::new();
+            (0..depth).for_each(|_| save_tuple(1, &mut saved));
+            save_text("inner", &mut saved);
+            AnyKey::load(&mut &saved[..])
+        };
+        assert!(nested(AnyKey::DEPTH_MAX).is_some());
+        assert_eq!(nested(AnyKey::DEPTH_MAX + 1), None);
     }
 
     #[test]

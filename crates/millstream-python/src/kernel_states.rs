@@ -14,11 +14,11 @@ use pyo3::types::{PyDict, PyList, PySet, PyType};
 
 use crate::error::cause;
 use crate::gil::locked;
+use crate::key::{load_key, save_key, stable_hash};
 use crate::pickled::PickleMethod;
-use crate::route::stable_hash;
 use crate::saving::{
-    PICKLE, StateMaker, dump_by_module, load_key, load_object, pickle_method_of, read, save_key,
-    save_plain, uncollected,
+    PICKLE, StateMaker, dump_by_module, load_object, pickle_method_of, read, save_plain,
+    uncollected,
 };
 use crate::show::show;
 

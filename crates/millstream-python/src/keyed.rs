@@ -21,9 +21,9 @@ use pyo3::types::PyList;
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
+use crate::key::{load_key, save_key, stable_hash};
 use crate::policy::{ErrorHandler, OnErrorOption};
-use crate::route::stable_hash;
-use crate::saving::{load_key, save_key, uncollected};
+use crate::saving::uncollected;
 use crate::show::show;
 use crate::time::TIMELESS;
 
@@ -79,17 +79,14 @@ impl fmt::Debug for PyKey {
     }
 }
 
-/// `key_by` has checked the keys: the following works with each, except for integers that are too large to save.
+/// `key_by` has checked the keys: the following works with each.
 impl Key for PyKey {
     fn stable_hash(&self) -> u64 {
         locked(|py| stable_hash(self.bind(py)).unwrap_or_default())
     }
     fn save(&self, out: &mut Vec<u8>) {
-        let before = out.len();
-        if locked(|py| save_key(self.bind(py), out)).is_err() {
-            // None is no key, and is reported like one that cannot be saved.
-            out.truncate(before);
-        }
+        let saved = locked(|py| save_key(self.bind(py), out));
+        debug_assert!(saved.is_ok(), "key_by has checked {self:?}");
     }
     fn load(bytes: &mut &[u8]) -> Option<Self> {
         let key = AnyKey::load(bytes)?;

@@ -26,6 +26,7 @@ mod journal;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod kernel_states;
+mod key;
 mod keyed;
 mod logic;
 mod logs;
@@ -75,6 +76,8 @@ mod _millstream {
     #[pymodule_export]
     use crate::kafka::kafka_message_time;
     #[pymodule_export]
+    use crate::key::key_hash;
+    #[pymodule_export]
     use crate::logic::KeyContext;
     #[pymodule_export]
     use crate::observer::Observer;
@@ -88,8 +91,6 @@ mod _millstream {
     use crate::rehearsal::{Rehearsal, saved_states, shown_state};
     #[pymodule_export]
     use crate::report::Report;
-    #[pymodule_export]
-    use crate::route::key_hash;
     #[pymodule_export]
     use crate::run::{Handle, run, start};
     #[pymodule_export]

@@ -20,7 +20,7 @@ use crate::batch::PyBatch;
 use crate::cli::show_state;
 use crate::error::{cause, to_python};
 use crate::gil::locked;
-use crate::saving::load_key;
+use crate::key::load_key;
 use crate::sink::{AnySink, ListSink, NamedSink, append_frame};
 use crate::source::Script;
 

@@ -4,17 +4,14 @@
 use millstream_flow::FlowError;
 use millstream_flow::checkpoint::{Codec, Restore, StateCodec};
 use millstream_flow::error::Cause;
-use millstream_flow::key::{AnyKey, save_bytes, save_integer, save_text, save_tuple};
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyString};
 
 use crate::error::cause;
 use crate::gil::locked;
 use crate::pickled::{PickleMethod, Plain};
-use crate::show::show;
 
 /// The tag of a state that is pickled.
 pub(crate) const PICKLE: u8 = b'p';
@@ -229,39 +226,6 @@ pub(crate) fn load_object(
         }
     };
     Ok(object.map_err(cause)?.unbind())
-}
-
-/// Appends a key.
-pub(crate) fn save_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
-    if let Ok(text) = key.cast::<PyString>() {
-        save_text(text.to_str()?, out);
-    } else if let Ok(bytes) = key.cast::<PyBytes>() {
-        save_bytes(bytes.as_bytes(), out);
-    } else if key.is_instance_of::<PyInt>() {
-        let narrow = key.extract::<i64>().map(i128::from);
-        save_integer(narrow.or_else(|_| key.extract())?, out);
-    } else if let Ok(members) = key.cast::<PyTuple>() {
-        save_tuple(members.len() as u32, out);
-        for member in members.iter() {
-            save_key(&member, out)?;
-        }
-    } else {
-        return Err(PyTypeError::new_err(format!("{} is no key", show(key))));
-    }
-    Ok(())
-}
-
-/// A key as a Python object.
-pub(crate) fn load_key<'py>(py: Python<'py>, key: &AnyKey) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match key {
-        AnyKey::Text(text) => PyString::new(py, text).into_any(),
-        AnyKey::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
-        AnyKey::Integer(number) => number.into_pyobject(py)?.into_any(),
-        AnyKey::Tuple(members) => {
-            let members = members.iter().map(|member| load_key(py, member));
-            PyTuple::new(py, members.collect::<PyResult<Vec<_>>>()?)?.into_any()
-        }
-    })
 }
 
 /// Restores saved states while the collector of cycles is off: it would traverse all of them each time that there are a quarter

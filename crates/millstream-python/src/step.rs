@@ -18,8 +18,8 @@ use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
 use crate::kernel_states::KernelStates;
+use crate::key::check_key;
 use crate::policy::{ErrorHandler, OnErrorOption};
-use crate::route::check_keys;
 use crate::show::{show, type_name};
 
 /// How a kernel is called, and its result.
@@ -291,19 +291,18 @@ impl Kernel {
         let keys = output.take_keys(py).unwrap_or_else(|| PyList::empty(py));
         let values = output.take_values(py);
         let mut times = output.times.take();
-        let wrong = check_keys(&keys);
         let lost = |error| Failure::new("key_by", cause(error));
-        for &at in &wrong {
-            let key = keys.get_item(at).map_err(lost)?;
-            if is_failed(&key) {
+        let mut wrong = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            let Err(no_key) = check_key(&key) else {
                 continue;
+            };
+            wrong.push(at);
+            if !is_failed(&key) {
+                let item = values.get_item(at).map_err(lost)?;
+                self.policy
+                    .handle(Some(&key), Some(&item), no_key.into(), cx, py)?;
             }
-            let item = values.get_item(at).map_err(lost)?;
-            let error = PyTypeError::new_err(format!(
-                "a key is str, bytes, int or a tuple of them, not {}",
-                type_name(&key)
-            ));
-            self.policy.handle(Some(&key), Some(&item), error, cx, py)?;
         }
         for &at in wrong.iter().rev() {
             keys.del_item(at).map_err(lost)?;

@@ -89,10 +89,11 @@ pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
 /// The result that a window computes of its values.
 pub(crate) enum AggregateKind {
     Count,
-    Sum,
-    Min,
-    Max,
-    Mean,
+    /// With the function of `millstream/_text_values.py` for the first value, as the next three.
+    Sum(Py<PyAny>),
+    Mean(Py<PyAny>),
+    Min(Py<PyAny>),
+    Max(Py<PyAny>),
     Collect,
     Reduce(Py<PyAny>),
     Functions(Functions),
@@ -119,10 +120,10 @@ impl AggregateKind {
         };
         Ok(match kind {
             "count" => AggregateKind::Count,
-            "sum" => AggregateKind::Sum,
-            "min" => AggregateKind::Min,
-            "max" => AggregateKind::Max,
-            "mean" => AggregateKind::Mean,
+            "sum" => AggregateKind::Sum(function(0)),
+            "mean" => AggregateKind::Mean(function(0)),
+            "min" => AggregateKind::Min(function(0)),
+            "max" => AggregateKind::Max(function(0)),
             "collect" => AggregateKind::Collect,
             "reduce" => AggregateKind::Reduce(function(0)),
             "functions" => AggregateKind::Functions(Functions {
@@ -140,12 +141,13 @@ impl AggregateKind {
 
     fn form(&self) -> Form {
         match self {
-            AggregateKind::Count | AggregateKind::Sum | AggregateKind::Min | AggregateKind::Max => {
-                Form::Value
-            }
+            AggregateKind::Count
+            | AggregateKind::Sum(_)
+            | AggregateKind::Min(_)
+            | AggregateKind::Max(_) => Form::Value,
             AggregateKind::Reduce(_) | AggregateKind::Functions(_) => Form::Object,
             AggregateKind::Collect => Form::List,
-            AggregateKind::Mean => Form::Mean,
+            AggregateKind::Mean(_) => Form::Mean,
         }
     }
 }
@@ -367,16 +369,32 @@ impl PyAggregate {
         Ok((first, last))
     }
 
+    /// Fails or warns where text would be the first value of numbers.
+    fn examine_first(&self, py: Python<'_>, value: &Acc) -> PyResult<()> {
+        if let (
+            AggregateKind::Sum(first)
+            | AggregateKind::Mean(first)
+            | AggregateKind::Min(first)
+            | AggregateKind::Max(first),
+            Acc::Object(value),
+        ) = (&self.make, value)
+        {
+            first.call1(py, (value,))?;
+        }
+        Ok(())
+    }
+
     /// Adds a value, or the accumulator of later values: for these aggregates it is the same.
     fn combine(&self, py: Python<'_>, acc: &mut Acc, value: Acc) -> PyResult<()> {
         if matches!(acc, Acc::Empty) {
+            self.examine_first(py, &value)?;
             *acc = value;
             return Ok(());
         }
         match &self.make {
-            AggregateKind::Sum | AggregateKind::Mean => *acc = acc.plus(py, &value)?,
-            AggregateKind::Min if value.before(py, acc)? => *acc = value,
-            AggregateKind::Max if acc.before(py, &value)? => *acc = value,
+            AggregateKind::Sum(_) | AggregateKind::Mean(_) => *acc = acc.plus(py, &value)?,
+            AggregateKind::Min(_) if value.before(py, acc)? => *acc = value,
+            AggregateKind::Max(_) if acc.before(py, &value)? => *acc = value,
             AggregateKind::Reduce(f) => {
                 let made = f.bind(py).call1((acc.object(py)?, value.object(py)?))?;
                 *acc = Acc::Object(made.unbind());
@@ -412,7 +430,7 @@ impl Aggregate for PyAggregate {
         Ok(match &self.make {
             AggregateKind::Count => Acc::Int(0),
             AggregateKind::Collect => Acc::List(Vec::new()),
-            AggregateKind::Mean => Acc::Mean(Box::new(Acc::Empty), 0),
+            AggregateKind::Mean(_) => Acc::Mean(Box::new(Acc::Empty), 0),
             AggregateKind::Functions(functions) => {
                 let made = locked(|py| functions.initial.bind(py).call0().map(Bound::unbind));
                 Acc::Object(made?)
@@ -431,7 +449,7 @@ impl Aggregate for PyAggregate {
                     PyResult::Ok(made.unbind())
                 })?;
             }
-            (AggregateKind::Mean, Acc::Mean(sum, count)) => {
+            (AggregateKind::Mean(_), Acc::Mean(sum, count)) => {
                 locked(|py| self.combine(py, sum, Acc::of(value.bind(py))))?;
                 *count += 1;
             }
@@ -457,7 +475,7 @@ impl Aggregate for PyAggregate {
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
                 Ok(())
             }
-            (AggregateKind::Mean, Acc::Mean(sum, count), Acc::Mean(other, more)) => {
+            (AggregateKind::Mean(_), Acc::Mean(sum, count), Acc::Mean(other, more)) => {
                 *count += more;
                 self.combine(py, sum, other.copy(py)?)
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from .. import _kernels, _revival
+from .. import _kernels, _revival, _text_values
 from .._types import K_co, V_co
 from .arguments import at_each, callable_or_raise
 from .base import KeyedBase
@@ -155,7 +155,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             emit: ``"end"`` emits the result of each key when all input has ended, ``"each"`` after each
                 value.
             name: the name of the step; saved state is found by it, so it must stay the same.
-            on_error: what happens to a value that cannot be added.
+            on_error: what happens to a value that cannot be added, as text cannot.
 
         Returns:
             The keyed stream of the sums.
@@ -182,6 +182,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
     ) -> KeyedStream[K_co, V_co]:
         """Finds the least value of each key; of two equal values the earlier one.
 
+        Text is compared by its characters; the first text that is a number is logged.
+
         Args:
             emit: ``"end"`` emits the result of each key when all input has ended, ``"each"`` after each
                 value.
@@ -207,7 +209,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         def least(a: Any, b: Any) -> Any:
             return b if b < a else a
 
-        kernel = _kernels.aggregate(least, lambda value: value, at_each(emit), on_error != "fail")
+        first = _text_values.comparing("min", name)
+        kernel = _kernels.aggregate(least, first, at_each(emit), on_error != "fail")
         return self._keep("min", name, kernel, on_error)
 
     def max(
@@ -217,6 +220,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         on_error: OnError = "fail",
     ) -> KeyedStream[K_co, V_co]:
         """Finds the greatest value of each key; of two equal values the earlier one.
+
+        Text is compared by its characters; the first text that is a number is logged.
 
         Args:
             emit: ``"end"`` emits the result of each key when all input has ended, ``"each"`` after each
@@ -243,5 +248,6 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         def greatest(a: Any, b: Any) -> Any:
             return b if b > a else a
 
-        kernel = _kernels.aggregate(greatest, lambda value: value, at_each(emit), on_error != "fail")
+        first = _text_values.comparing("max", name)
+        kernel = _kernels.aggregate(greatest, first, at_each(emit), on_error != "fail")
         return self._keep("max", name, kernel, on_error)

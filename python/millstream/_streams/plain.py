@@ -6,6 +6,7 @@ from typing import Any, overload
 
 from .. import _kernels, _millstream
 from .._errors import FlowUsageError
+from .._fields import field
 from .._types import T_co
 from .arguments import callable_or_raise, calling, collecting, same_times
 from .base import PlainBase
@@ -332,14 +333,16 @@ class PlainVerbs(PlainBase[T_co]):
     ) -> KeyedStream[Any, T_co]:
         """Gives each item a key.
 
-        A key is ``str``, ``bytes``, ``int`` or a tuple of them. From the next step that keeps state on, all
-        items of a key are on one worker, in the order of their source.
+        A key is ``str``, ``bytes``, ``int``, ``bool`` or a tuple of them; objects of their subclasses are
+        not. From the next step that keeps state on, all items of a key are on one worker, in the order of
+        their source.
 
         Args:
-            f: a function that returns the key of an item, or the name of a field or attribute of the item.
+            f: a function that returns the key of an item, or the name of a field: of a mapping, a record or
+                an object with attributes.
             name: the name of the step in errors and metrics.
-            on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
-                :class:`millstream.dead_letter`.
+            on_error: what happens to an item on which ``f`` raises or that gets no valid key: ``"fail"``,
+                ``"skip"`` or a :class:`millstream.dead_letter`.
 
         Returns:
             The keyed stream of the same items.
@@ -356,12 +359,10 @@ class PlainVerbs(PlainBase[T_co]):
             >>> out
             [('TO', 2), ('BE', 1)]
         """
-        tolerant = on_error != "fail"
         if isinstance(f, str):
-            kernel = _kernels.key_field(f, tolerant)
-        else:
-            callable_or_raise("key_by", f)
-            kernel = _kernels.key_values(f, tolerant)
+            f = field(f)
+        callable_or_raise("key_by", f)
+        kernel = _kernels.key_values(f, on_error != "fail")
         pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
         return self._new_keyed([pipe], False, self._timed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, overload
 
-from .. import _revival
+from .. import _revival, _text_values
 from .._errors import FlowUsageError
 from .._types import K_co, V_co
 from .arguments import callable_or_raise
@@ -105,7 +105,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def sum(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[V_co], V_co]: ...
     def sum(self) -> LateStream[Any, Any, Any]:
-        """Adds the values of each window.
+        """Adds the values of each window, which are not text.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
@@ -121,10 +121,12 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [6, 12]
         """
-        return self._make("sum")
+        return self._make("sum", _text_values.adding("sum"))
 
     def min(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """Finds the least value of each window; of two equal values the earlier one.
+
+        Text is compared by its characters; the first text that is a number is logged.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
@@ -140,10 +142,12 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [1, 12]
         """
-        return self._make("min")
+        return self._make("min", _text_values.comparing("min", self._name))
 
     def max(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
         """Finds the greatest value of each window; of two equal values the earlier one.
+
+        Text is compared by its characters; the first text that is a number is logged.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
@@ -159,7 +163,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [5, 12]
         """
-        return self._make("max")
+        return self._make("max", _text_values.comparing("max", self._name))
 
     @overload
     def mean(self: WindowVerbs[K_co, float]) -> LateStream[K_co, Windowed[float], V_co]: ...
@@ -182,7 +186,7 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [3.0, 12.0]
         """
-        return self._make("mean")
+        return self._make("mean", _text_values.adding("mean"))
 
     def collect(self) -> LateStream[K_co, Windowed[list[V_co]], V_co]:
         """Collects the values of each window in a list.

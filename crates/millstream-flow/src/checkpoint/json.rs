@@ -32,13 +32,14 @@ pub fn state(bytes: &[u8], show: Show<'_>) -> Option<Value> {
     rest.is_empty().then_some(value)
 }
 
-/// Converts a key to text, a number, `{"hex": "..."}` for bytes, or a list.
+/// Converts a key to text, a number, a boolean, `{"hex": "..."}` for bytes, or a list.
 #[must_use]
 pub fn key(key: &AnyKey) -> Value {
     match key {
         AnyKey::Text(text) => Value::from(text.as_str()),
         AnyKey::Bytes(bytes) => hex(bytes),
         AnyKey::Integer(number) => integer(*number),
+        AnyKey::Bool(flag) => Value::from(*flag),
         AnyKey::Tuple(members) => members.iter().map(self::key).collect(),
     }
 }

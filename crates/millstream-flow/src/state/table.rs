@@ -277,8 +277,11 @@ impl<K: Key, S> Table<K, S> {
         changes: &mut Changes,
     ) -> Result<(), (String, Cause)> {
         for (key, born) in saving.removed.drain(..) {
-            // A key that was created again in the same epoch is among the changed ones.
-            if self.find(self.hash(&key), &key).is_none() {
+            // A key that was created again in the same epoch is among the changed ones. An equal key of another type
+            // (`True` and 1 in Python) is saved as other bytes.
+            let again = self.find(self.hash(&key), &key);
+            let again = again.and_then(|slot| self.get(slot));
+            if again.is_none_or(|again| saved(&again.key) != saved(&key)) {
                 let gone = |_: &mut Vec<u8>| Ok(crate::checkpoint::REMOVED);
                 put(changes, &key, born, gone)?;
             }
@@ -355,6 +358,12 @@ impl<K: Key, S> Table<K, S> {
 }
 
 /// Writes one key; returns the bytes of key and state.
+fn saved<K: Key>(key: &K) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.save(&mut bytes);
+    bytes
+}
+
 fn put<K: Key>(
     changes: &mut Changes,
     key: &K,

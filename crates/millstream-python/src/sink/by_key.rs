@@ -11,12 +11,13 @@ use millstream_flow::framing::Framing;
 use millstream_flow::sink::{Sink, Token, Writer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
+use pyo3::types::PyTuple;
 
 use super::OpenWriter;
 use super::encode::{AppendItem, append_all, append_frame};
 use crate::batch::PyBatch;
 use crate::gil::{locked, unlocked};
+use crate::key::{KeyPart, check_key};
 use crate::show::type_name;
 use crate::source::framing;
 
@@ -119,39 +120,30 @@ impl Writer<PyBatch> for KeyedWriter {
 
 /// Appends a key: a letter for its type, and its text, of which the name of its file is made.
 fn append_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
-    if let Ok(text) = key.cast::<PyString>() {
-        out.push(b't');
-        out.extend_from_slice(text.to_str()?.as_bytes());
-    } else if let Ok(bytes) = key.cast::<PyBytes>() {
-        out.push(b'b');
-        out.extend_from_slice(bytes.as_bytes());
-    } else if key.is_instance_of::<PyInt>() {
-        out.push(b'i');
-        append_number(key, out)?;
-    } else if let Ok(members) = key.cast::<PyTuple>() {
-        out.push(b'm');
-        append_members(members, out)?;
-    } else {
-        return Err(not_a_key(key));
+    check_key(key)?;
+    match KeyPart::of(key)? {
+        KeyPart::Text(text) => {
+            out.push(b't');
+            out.extend_from_slice(text.as_bytes());
+        }
+        KeyPart::Bytes(bytes) => {
+            out.push(b'b');
+            out.extend_from_slice(bytes);
+        }
+        KeyPart::Integer(number) => append_number(b"i", number, out),
+        KeyPart::Bool(flag) => append_number(b"i", flag.into(), out),
+        KeyPart::Tuple(members) => {
+            out.push(b'm');
+            append_members(members, out)?;
+        }
     }
     Ok(())
 }
 
-fn not_a_key(key: &Bound<'_, PyAny>) -> PyErr {
-    let found = type_name(key);
-    PyTypeError::new_err(format!(
-        "a key is str, bytes, int or a tuple of them, not {found}"
-    ))
-}
-
 /// Appends the digits of an integer; those of `True` are those of 1, to which it is equal.
-fn append_number(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
-    let digits = key
-        .py()
-        .get_type::<PyInt>()
-        .call_method1("__repr__", (key,))?;
-    out.extend_from_slice(digits.cast::<PyString>()?.to_str()?.as_bytes());
-    Ok(())
+fn append_number(kind: &[u8], number: i128, out: &mut Vec<u8>) {
+    out.extend_from_slice(kind);
+    out.extend_from_slice(number.to_string().as_bytes());
 }
 
 /// Appends the members of a tuple with commas between them. Ambiguous characters are escaped with a backslash.
@@ -163,24 +155,25 @@ fn append_members(members: &Bound<'_, PyTuple>, out: &mut Vec<u8>) -> PyResult<(
         if index > 0 {
             out.push(b',');
         }
-        if member.is_instance_of::<PyInt>() {
-            append_number(&member, out)?;
-        } else if let Ok(text) = member.cast::<PyString>() {
-            let text = text.to_str()?.as_bytes();
-            let digits = text.strip_prefix(b"-").unwrap_or(text);
-            if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
-                out.push(b'\\');
+        match KeyPart::of(&member)? {
+            KeyPart::Integer(number) => append_number(b"", number, out),
+            KeyPart::Bool(flag) => append_number(b"", flag.into(), out),
+            KeyPart::Text(text) => {
+                let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+                if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+                    out.push(b'\\');
+                }
+                append_escaped(text.as_bytes(), out);
             }
-            append_escaped(text, out);
-        } else if let Ok(bytes) = member.cast::<PyBytes>() {
-            out.extend_from_slice(b"\\b");
-            append_escaped(bytes.as_bytes(), out);
-        } else if let Ok(members) = member.cast::<PyTuple>() {
-            out.extend_from_slice(b"\\(");
-            append_members(members, out)?;
-            out.extend_from_slice(b"\\)");
-        } else {
-            return Err(not_a_key(&member));
+            KeyPart::Bytes(bytes) => {
+                out.extend_from_slice(b"\\b");
+                append_escaped(bytes, out);
+            }
+            KeyPart::Tuple(members) => {
+                out.extend_from_slice(b"\\(");
+                append_members(members, out)?;
+                out.extend_from_slice(b"\\)");
+            }
         }
     }
     Ok(())

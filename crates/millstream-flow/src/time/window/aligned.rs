@@ -144,7 +144,7 @@ impl Grid {
         (aggregate, key, copy): (&mut G, &K, Copier<G::In>),
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        let time = item.time;
+        let (time, next_end) = (item.time, held.next_end);
         let place = match held.panes.last() {
             // The last pane, if it is of this span of time and has no late items, and the item is not late for
             // any window.
@@ -174,7 +174,14 @@ impl Grid {
         };
         let pane = &mut held.panes[place];
         let stamp = item.times();
-        aggregate.add_timed(&mut pane.acc, item)?;
+        if let Err(error) = aggregate.add_timed(&mut pane.acc, item) {
+            // A window without items is not stored.
+            if pane.items == 0 {
+                held.panes.remove(place);
+                held.next_end = next_end;
+            }
+            return Err(error);
+        }
         pane.items += 1;
         if self.early > 0 && pane.items.is_multiple_of(self.early) {
             let ends = (pane.first_end.max(held.next_end), pane.start);

@@ -136,7 +136,11 @@ impl<A> ChosenWindows<A> {
                 }
             };
             let window = &mut self.0[place];
-            aggregate.add_timed(&mut window.acc, item.copied(copy))?;
+            if let Err(error) = aggregate.add_timed(&mut window.acc, item.copied(copy)) {
+                // A window without items is not stored.
+                self.0.retain(|window| window.items > 0);
+                return Err(error);
+            }
             window.items += 1;
             if early > 0 && window.items.is_multiple_of(early) {
                 let early = true;

@@ -56,6 +56,14 @@ impl<T> InlineQueue<T> {
         }
     }
 
+    /// Removes the member at `place`, if there is one.
+    pub(super) fn remove(&mut self, place: usize) {
+        match place.checked_sub(1) {
+            None => self.pop_first(),
+            Some(place) => self.others.remove(place),
+        };
+    }
+
     pub(super) fn push(&mut self, member: T) {
         self.insert(self.len(), member);
     }

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::File;
-
 /// What is wrong with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
@@ -35,20 +33,25 @@ const BASE_DELAY: u32 = 3;
 /// How many stores bytes wait for after the first word of their frame: the time and the tail of the segment.
 const BYTES_DELAY: u32 = 2;
 
-/// Stores of a process that have not happened yet.
-#[derive(Default)]
-pub(super) struct LateStores(VecDeque<LateStore>);
+/// Stores of a process into files `F` that have not happened yet.
+pub(super) struct LateStores<F>(VecDeque<LateStore<F>>);
 
-pub(super) struct LateStore {
-    pub file: Arc<File>,
+pub(super) struct LateStore<F> {
+    pub file: Arc<F>,
     pub at: u64,
     pub word: u64,
     stores_left: u32,
 }
 
-impl LateStores {
+impl<F> Default for LateStores<F> {
+    fn default() -> Self {
+        LateStores(VecDeque::new())
+    }
+}
+
+impl<F> LateStores<F> {
     /// Whether a word is delayed.
-    pub fn takes(&mut self, file: &Arc<File>, at: u64, word: u64) -> bool {
+    pub fn takes(&mut self, file: &Arc<F>, at: u64, word: u64) -> bool {
         let is_late = at == BASE && word != u64::MAX;
         if is_late {
             self.0.push_back(LateStore {
@@ -62,7 +65,7 @@ impl LateStores {
     }
 
     /// The stores that happen after another one.
-    pub fn due(&mut self) -> Vec<LateStore> {
+    pub fn due(&mut self) -> Vec<LateStore<F>> {
         self.0.iter_mut().for_each(|late| late.stores_left -= 1);
         let due = self.0.iter().take_while(|late| late.stores_left == 0);
         let due = due.count();
@@ -70,7 +73,7 @@ impl LateStores {
     }
 
     /// All of them.
-    pub fn all(&mut self) -> Vec<LateStore> {
+    pub fn all(&mut self) -> Vec<LateStore<F>> {
         self.0.drain(..).collect()
     }
 }

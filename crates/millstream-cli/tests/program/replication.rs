@@ -299,8 +299,8 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         "-n",
         "600",
     ]));
-    // As if an earlier version had copied it.
-    std::fs::remove_file(taken.join("identity")).unwrap();
+    // A copy by other means, such as export and import, has a lineage of its own.
+    std::fs::copy(stranger.join("identity"), taken.join("identity")).unwrap();
     refused(
         follow("/orders", &taken, &[]),
         "or --adopt it, if it was copied",
@@ -309,7 +309,7 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
     assert_eq!(adopted["records"], 400);
     assert_same(&orders, &taken);
     printed(&follow("/orders", &taken, &[]));
-    // A copy of today is known for one.
+    // A copy by `journal copy` is known for one.
     let copied = path("copied");
     printed(&millstream(&[
         "journal",

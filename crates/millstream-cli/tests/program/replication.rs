@@ -251,7 +251,7 @@ fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
         feed(&["journal", "append", text(&copy)], "stranger\n"),
         "the journal is a copy, to which only its follower appends; `millstream journal promote` makes it a leader",
     );
-    // A copy whose mark is lost can be appended to, and is none of the leader then.
+    // A copy of an earlier version could be appended to while it was not followed.
     std::fs::remove_file(copy.join("is-copy")).unwrap();
     append(&copy, "stranger\n");
     refused(
@@ -299,8 +299,8 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
         "-n",
         "600",
     ]));
-    // Its identity, and with it the mark of a copy, is lost.
-    std::fs::remove_file(taken.join("identity")).unwrap();
+    // A copy by other means, such as export and import, has a lineage of its own.
+    std::fs::copy(stranger.join("identity"), taken.join("identity")).unwrap();
     refused(
         follow("/orders", &taken, &[]),
         "or --adopt it, if it was copied",
@@ -309,7 +309,7 @@ fn a_copy_that_was_made_by_other_means_can_be_adopted() {
     assert_eq!(adopted["records"], 400);
     assert_same(&orders, &taken);
     printed(&follow("/orders", &taken, &[]));
-    // A copy of today is known for one.
+    // A copy by `journal copy` is known for one.
     let copied = path("copied");
     printed(&millstream(&[
         "journal",

@@ -119,7 +119,7 @@ struct LockEntry {
 }
 
 struct Process {
-    late: Mutex<LateStores>,
+    late: Mutex<LateStores<File>>,
     dead: AtomicBool,
     /// Stores until it dies; negative is never.
     stores_left: AtomicI64,
@@ -604,7 +604,7 @@ impl SimulatedRegion {
         }
     }
 
-    fn store_due(&self, due: Vec<LateStore>) {
+    fn store_due(&self, due: Vec<LateStore<File>>) {
         for late in due {
             self.store_in(&late.file, late.at, late.word);
         }

@@ -43,7 +43,7 @@ fn pieces(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 }
 
 /// How a reading ended.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     /// At a zero word.
     Open,
@@ -129,7 +129,14 @@ pub fn run(input: &[u8]) {
     }
     let (records, end) = model(&segment);
 
-    // The control page is kept. A reader believes it only if the frames agree with it, and otherwise reads what a recovery would leave.
+    check_live(&machine, &read_only, &records, end);
+    // The machine was started again: everything is above the watermark, and what is wrong is cut.
+    let machine = machine.lose_power(&mut |limit| limit - 1);
+    check_recovered(&machine, &options, &read_only, &records, end);
+}
+
+/// The control page is kept. A reader believes it only if the frames agree with it, and otherwise reads what a recovery would leave.
+fn check_live(machine: &Simulated, read_only: &Options, records: &[&[u8]], end: End) {
     match Journal::open_in(machine.process(), read_only.clone()) {
         Ok(live) => {
             let (found, error) = read(&live);
@@ -141,15 +148,21 @@ pub fn run(input: &[u8]) {
             "{end:?}, {error}"
         ),
     }
+}
 
-    // The machine was started again: everything is above the watermark, and what is wrong is cut.
-    let machine = machine.lose_power(&mut |limit| limit - 1);
+fn check_recovered(
+    machine: &Simulated,
+    options: &Options,
+    read_only: &Options,
+    records: &[&[u8]],
+    end: End,
+) {
     let again = |options: &Options| Options {
         host: options.host.clone().with_boot(2),
         ..options.clone()
     };
-    let planned = Journal::open_in(machine.process(), again(&read_only));
-    let recovered = Journal::open_in(machine.process(), again(&options));
+    let planned = Journal::open_in(machine.process(), again(read_only));
+    let recovered = Journal::open_in(machine.process(), again(options));
     if end == End::Ended {
         assert!(
             matches!(planned, Err(Error::Damage { .. })),
@@ -181,7 +194,7 @@ pub fn run(input: &[u8]) {
     // A reader that planned before sees the result of the recovery.
     let (found, error) = read(&planned);
     assert!(error.is_none() && all.starts_with(&found), "{error:?}");
-    let report = Journal::verify_in(&machine.process(), &again(&options), |_| {
+    let report = Journal::verify_in(&machine.process(), &again(options), |_| {
         std::ops::ControlFlow::Continue(())
     });
     assert_eq!(report.expect("it can be verified").damages, []);

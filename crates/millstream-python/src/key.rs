@@ -37,7 +37,7 @@ enum Fault {
     Long,
 }
 
-/// An object that is no key, and where it is in the tuple that was to be one.
+/// An object that is no key, and where it is in the tuple.
 pub(crate) struct NotAKey<'py> {
     part: Bound<'py, PyAny>,
     fault: Fault,

@@ -1,4 +1,4 @@
-//! What libFuzzer feeds, one function for each format that strangers may write. The programs in `fuzz/` call these, and a test replays
+//! What libFuzzer feeds, one function for each format that unknown programs may write. The programs in `fuzz/` call these, and a test replays
 //! their seeds.
 
 pub mod frame;

@@ -7,7 +7,7 @@ use crate::crash::Broken;
 pub enum Kind {
     /// Everything as it is, which must hold.
     Sound,
-    /// Process 0 commits when it is prepared itself: it is told so of the others then.
+    /// Process 0 commits when it is prepared itself: the others then appear prepared too.
     CommitsEarly,
     /// A message of another run is taken: it comes with the number of this run.
     TakesOtherRun,

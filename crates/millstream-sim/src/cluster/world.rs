@@ -314,7 +314,7 @@ impl World {
     ) -> Result<(), Broken> {
         match (self.kind, &mut message.body) {
             (Kind::KeepsWithoutRun, Body::Offer(offer)) => self.take_for_committed(offer),
-            // Process 0 has been told of the epoch already.
+            // Process 0 knows the epoch already.
             (Kind::CommitsEarly, Body::Prepared { .. }) => return Ok(()),
             _ => {}
         }

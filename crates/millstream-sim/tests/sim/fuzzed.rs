@@ -17,7 +17,7 @@ fn replay(target: &str, run: fn(&[u8])) {
         // A panic comes after the name of the file that repeats it.
         println!("{}", seed.display());
         run(&input);
-        // What is cut off in the middle is an input too.
+        // A truncated input is an input, too.
         run(&input[..input.len() / 2]);
         inputs += 1;
     }

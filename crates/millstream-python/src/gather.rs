@@ -31,6 +31,7 @@ fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {
             lists.get_item(place)?.cast::<PyList>()?.append(value)?;
             if let (Some(known), Some(time)) = (latest.get_mut(place), time) {
                 known.time = known.time.max(time.time);
+                known.watermark = known.watermark.max(time.watermark);
             }
         } else {
             places.set_item(&key, lists.len())?;

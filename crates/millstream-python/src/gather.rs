@@ -12,7 +12,8 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// Collects the values of each key into lists.
+/// Collects the values of each key into lists. A list has the latest time of its values, and the watermark of the
+/// first: what is due by then comes before the list.
 pub(crate) struct Gather;
 
 fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {
@@ -31,7 +32,6 @@ fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {
             lists.get_item(place)?.cast::<PyList>()?.append(value)?;
             if let (Some(known), Some(time)) = (latest.get_mut(place), time) {
                 known.time = known.time.max(time.time);
-                known.watermark = known.watermark.max(time.watermark);
             }
         } else {
             places.set_item(&key, lists.len())?;

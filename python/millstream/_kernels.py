@@ -14,6 +14,8 @@ from collections import Counter, defaultdict
 
 from ._text_values import adding
 
+from ._ownership import PLAIN, copied
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -244,7 +246,7 @@ def values() -> Any:
 
 
 def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], tolerant: bool) -> Make:
-    """``stateful`` with a function ``(state, value)``; None is no output.
+    """``stateful`` with a function ``(state, value)``; None is no output, and the state itself is copied.
 
     The states of a batch are looked up first, in a loop without bytecode: with many keys that is
     memory latency, and the processor overlaps several loads.
@@ -263,7 +265,10 @@ def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], to
                     if key not in states:
                         raise  # with the items after that for which no state could be made
                 raise
-            made = [f(known, item) for known, item in zip(found, items)]
+            made = [
+                copied(known) if (value := f(known, item)) is known else value
+                for known, item in zip(found, items)
+            ]
             out = [value for value in made if value is not None]
             if len(out) == len(made):
                 return keys, out
@@ -274,13 +279,14 @@ def stateful_function(f: Callable[[Any, Any], Any], state: Callable[[], Any], to
             out: list[Any] = []
             for key, item in zip(keys, items):
                 try:
-                    made = f(states[key], item)
+                    known = states[key]
+                    made = f(known, item)
                 except Exception as error:
                     bad.append((key, item, error))
                     continue
                 if made is not None:
                     out_keys.append(key)
-                    out.append(made)
+                    out.append(copied(made) if made is known else made)
             return out_keys, out
 
         return (each if tolerant else kernel), None, states
@@ -398,7 +404,7 @@ def aggregate(
             for key, item in zip(keys, items):
                 total = combine(totals[key], item) if key in totals else first(item)
                 totals[key] = total
-                out.append(total)
+                out.append(total if type(total) in PLAIN else copied(total))
             return keys, out
 
         def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
@@ -413,7 +419,7 @@ def aggregate(
                 totals[key] = total
                 if each_item:
                     out_keys.append(key)
-                    out.append(total)
+                    out.append(copied(total))
             return out_keys, out
 
         step = each if tolerant else running if each_item else kernel

@@ -322,3 +322,55 @@ def test_a_size_of_batches_that_is_none_is_an_error_that_names_the_source(size: 
     for wrong in (source, source.durable()):
         with pytest.raises(ms.FlowUsageError, match=said):
             sizes(wrong)
+
+
+class Refilled(ms.Source):
+    """Fills one list again for each batch, and returns that list."""
+
+    def open(self, partition: str, position: Any) -> Refilled:
+        self.next, self.buffer = 0, []
+        return self
+
+    def next_batch(self) -> list[int] | None:
+        self.buffer.clear()
+        self.buffer.extend(range(self.next, min(self.next + 11, 1_100)))
+        self.next += 11
+        return self.buffer or None
+
+    def next_awake(self) -> float:
+        return 0.0
+
+    def position(self) -> int:
+        return self.next
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_list_that_its_source_fills_again_is_copied(workers: int) -> None:
+    """The engine gathers batches before a step of keys: each must keep the items it came with."""
+    flow, out = ms.Flow("refilled"), ms.testing.collect()
+    keyed = flow.source("in", Refilled()).key_by(lambda n: n % 7)
+    keyed.stateful_map("same", lambda state, n: (1, n)).values().sink("out", out)
+    ms.run(flow, workers=workers)
+    assert sorted(out) == list(range(1_100))
+
+
+def test_the_writer_of_a_sink_may_keep_and_change_its_list() -> None:
+    """A list that two branches read is not the one that either of them receives."""
+
+    class Emptied:
+        def open(self, worker: int) -> Emptied:
+            return self
+
+        def write_batch(self, items: list[int]) -> None:
+            items.clear()
+
+        def flush(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    flow, out = ms.Flow("emptied"), ms.testing.collect()
+    items = flow.source("in", ms.testing.items(range(100), 10))
+    items.sink("emptied", Emptied())
+    items.sink("out", out)
+    ms.run(flow)
+    assert out == list(range(100))

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -64,6 +65,7 @@ def model(events: list[Event]) -> dict[str, list[Any]]:
     for event in events:
         key, time, number = event
         timers, seen = keys.setdefault(key, (set(), []))
+        watermark = max(time - LATENESS, time - LATENESS if watermark is None else watermark)
         fire(key, timers)
         seen.append(event)
         out[key].append(("item", number, watermark))
@@ -72,7 +74,6 @@ def model(events: list[Event]) -> dict[str, list[Any]]:
             timers.discard(time + 3)
         if number % 17 == 0:
             del keys[key]
-        watermark = max(time - LATENESS, time - LATENESS if watermark is None else watermark)
     for key, (timers, seen) in keys.items():
         fire(key, timers)
         out[key].append(("end", len(seen)))
@@ -231,7 +232,7 @@ def test_a_key_lives_so_long(function: bool) -> None:
     else:
         keyed.stateful("lives", Lives, ttl=ttl).sink("out", out)
     ms.run(flow)
-    assert by_key(out)["a"] == [1, 2, 3, 4, 1, 2]
+    assert by_key(out)["a"] == [1, 2, 1, 2, 1, 2]
 
 
 def test_a_key_lives_so_long_in_processing_time() -> None:
@@ -374,3 +375,55 @@ def test_errors_of_logic_name_step_and_key() -> None:
     assert len(out) == len(items) + len(timers)
     assert sum(letter.item is None for letter in bad) == len([at for at in range(2, 20) if at % 4 == 0])
     assert [letter.item for letter in bad if letter.item is not None] == [5, 10, 15]
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_a_key_expires_before_its_own_next_item(batch: int) -> None:
+    """With items of one key alone: no other key moves event time on."""
+
+    class Class:
+        seen = 0
+
+        def on_item(self, key: str, time: int) -> list[int]:
+            self.seen += 1
+            return [self.seen]
+
+    def function(state: Class, time: int) -> int:
+        return state.on_item("", time)[0]
+
+    steps: list[Callable[[Any], Any]] = [
+        lambda keyed: keyed.stateful("lives", Class, ttl=10),
+        lambda keyed: keyed.stateful("lives", function, state=Class, ttl=10),
+        lambda keyed: keyed.stateful_map("lives", lambda n, time: ((n or 0) + 1,) * 2, ttl=10),
+    ]
+    for step in steps:
+        flow, out = ms.Flow("alone"), testing.collect()
+        times = flow.source("in", testing.items([0, 5, 100, 105, 300], batch)).event_time(float)
+        step(times.key_by(lambda time: "ann")).values().sink("out", out)
+        ms.run(flow)
+        assert out == [1, 2, 1, 2, 1]
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_a_timer_fires_before_the_item_that_is_later(batch: int) -> None:
+    class Session:
+        clicks = 0
+        ends = 0.0
+
+        def on_item(self, user: str, at: int, ctx: ms.KeyContext) -> None:
+            self.clicks += 1
+            ctx.cancel_timer(self.ends)
+            self.ends = at + 30
+            ctx.set_timer(self.ends)
+
+        def on_timer(self, user: str, at: float, ctx: ms.KeyContext) -> list[Any]:
+            ctx.discard()
+            return [(at, self.clicks)]
+
+    for lateness, ended in [(0, [(50, 2), (131, 1)]), (60, [(131, 3)]), (200, [])]:
+        flow, out = ms.Flow("session"), testing.collect()
+        clicks = flow.source("in", testing.items([0, 20, 101, 300], batch))
+        times = clicks.event_time(float, lateness=lateness)
+        times.key_by(lambda _: "ann").stateful("session", Session).values().sink("out", out)
+        ms.run(flow)
+        assert out == ended

@@ -115,6 +115,10 @@ pub trait KeyLogic<K>: 'static {
     fn ends_once(&self) -> bool {
         false
     }
+    /// Takes an item that was refused in the last call, with its error; the call itself did not fail.
+    fn take_refused(&mut self) -> Option<(Self::In, Self::Error)> {
+        None
+    }
     /// Returns the next moments for which the key has a timer.
     fn next(&self, state: &Self::State) -> Moment;
     /// True if the state is empty: the key is removed.

@@ -5,8 +5,9 @@
 //! more. The watermark of several partitions, workers or merged streams is the minimum of theirs. Watermarks
 //! are sent between the items, in order.
 //!
-//! Invariant: an item has the watermark that its own partition had just before it. Whether it is late depends
-//! on that watermark, and not on the progress of other partitions. So the result does not depend on the size of
+//! Invariant: an item has the watermark of its own partition, by the items up to it and itself. What is due by
+//! then (timers, the end of a life, of a window) comes before the item. Whether the item is late depends on
+//! that watermark, which its own time does not pass, and not on the progress of other partitions. So the result does not depend on the size of
 //! batches, the number of workers or the speed of partitions; and because the joined watermark is never ahead
 //! of a partition's own, an item that is not late always arrives in time. (The exception is a partition that
 //! was excluded because it was idle.) The idea of watermarks is that of MillWheel (Akidau et al., VLDB 2013).
@@ -30,7 +31,7 @@ pub const NEVER: i64 = i64::MAX;
 pub struct Timed<T> {
     /// The time at which it happened: nanoseconds since an epoch that the flow chooses.
     pub time: i64,
-    /// The watermark of its partition just before it.
+    /// The watermark of its partition at it: of the items before it, and of its own time.
     pub watermark: i64,
     /// The value.
     pub value: T,

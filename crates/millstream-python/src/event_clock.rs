@@ -110,7 +110,7 @@ impl ByClocks {
                 Ok((time, reached)) => {
                     times.push(Timed {
                         time,
-                        watermark: partition.pass_to(reached),
+                        watermark: partition.pass_item(time, reached),
                         value: (),
                     });
                     kept.push(item);

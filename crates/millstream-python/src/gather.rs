@@ -12,7 +12,8 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 
-/// Collects the values of each key into lists.
+/// Collects the values of each key into lists. A list has the latest time of its values, and the watermark of the
+/// first: what is due by then comes before the list.
 pub(crate) struct Gather;
 
 fn gather(py: Python<'_>, input: &mut PyBatch) -> PyResult<PyBatch> {

@@ -274,7 +274,18 @@ where
                 (key, item) = (fault.key, unseen);
             }
         }
+        self.handle_refused(py, cx)?;
         self.ask_again(cx);
+        Ok(())
+    }
+
+    /// Handles the items that were refused when results were made, each by itself.
+    fn handle_refused(&mut self, py: Python<'_>, cx: &mut Context) -> Result<(), Failure> {
+        while let Some((key, item, error)) = self.keyed.take_refused() {
+            let (key, item) = (key.bind(py), item.object());
+            self.policy
+                .handle(Some(key), Some(item.bind(py)), error, cx, py)?;
+        }
         Ok(())
     }
 
@@ -293,6 +304,7 @@ where
                 }
             }
         }
+        self.handle_refused(py, cx)?;
         self.ask_again(cx);
         Ok(())
     }
@@ -305,7 +317,7 @@ where
                 late: &mut self.late,
             };
             match self.keyed.drain(cx.now(), &mut out) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return self.handle_refused(py, cx),
                 Err((key, error)) => {
                     self.policy
                         .handle(Some(key.bind(py)), None, error, cx, py)?;
@@ -322,7 +334,7 @@ where
                 late: &mut self.late,
             };
             match self.keyed.end(cx.now(), &mut out) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return self.handle_refused(py, cx),
                 Err((key, error)) => {
                     self.policy
                         .handle(Some(key.bind(py)), None, error, cx, py)?;

@@ -31,6 +31,7 @@ mod keyed;
 mod logic;
 mod logs;
 mod observer;
+mod ownership;
 mod pickled;
 mod pipe;
 mod policy;

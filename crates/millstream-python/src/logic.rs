@@ -17,6 +17,7 @@ use pyo3::{PyTypeInfo, intern};
 use crate::error::usage;
 use crate::gil::locked;
 use crate::keyed::PyKey;
+use crate::ownership::copied;
 use crate::saving::StateMaker;
 use crate::show::show;
 use crate::time::{seconds, seconds_or_none, to_nanos};
@@ -410,7 +411,10 @@ impl KeyLogic<PyKey> for PyLogic {
         held.touch(self.ttl, item.time, at.processing);
         if let Calls::Function(function) = &self.calls {
             return locked(|py| {
-                let made = function.bind(py).call1((&held.state, &item.value))?;
+                let mut made = function.bind(py).call1((&held.state, &item.value))?;
+                if made.is(&held.state) {
+                    made = copied(&made)?;
+                }
                 if !made.is_none() {
                     out.result(key, item.map(|_| made.unbind()));
                 }
@@ -419,7 +423,10 @@ impl KeyLogic<PyKey> for PyLogic {
         }
         if let Calls::Returning(function) = &self.calls {
             return locked(|py| {
-                let (state, output) = next_state(&held.state, function.bind(py), &item.value)?;
+                let (state, mut output) = next_state(&held.state, function.bind(py), &item.value)?;
+                if output.is(&state) {
+                    output = copied(output.bind(py))?.unbind();
+                }
                 held.discarded = state.is_none(py);
                 held.state = state;
                 out.result(key, item.map(|_| output));

@@ -322,10 +322,11 @@ impl Pipe {
         let py = on_error.py();
         let (on_error, window) = (OnErrorOption::read(on_error)?, window(&described)?);
         let handling = on_error.clone();
+        let overlaps = described.overlaps();
         let make = move |datetimes: &Rc<Cell<bool>>| {
             let made = functions.get(REVIVING).and_then(Option::as_ref);
             let make = AggregateKind::read(&kind, &functions)?;
-            Ok(PyAggregate::new(make, made, datetimes))
+            Ok(PyAggregate::new(make, overlaps, made, datetimes))
         };
         let step = if described.ordered {
             let make = move |datetimes: &Rc<Cell<bool>>| Ok(InOrder::new(make(datetimes)?, copy));

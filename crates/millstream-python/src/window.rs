@@ -11,11 +11,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::error::cause;
 use crate::gil::locked;
+use crate::ownership::{copied, separate};
 use crate::saving::{StateMaker, objects, save_object};
 use crate::show::show;
 use crate::time::{moment_or_none, seconds, to_nanos};
@@ -31,6 +33,18 @@ pub(crate) struct WindowOptions {
     pub(crate) ordered: bool,
     /// Lateness and patience of a watermark for each key; nanoseconds.
     per_key: Option<(u64, Option<u64>)>,
+}
+
+impl WindowOptions {
+    /// Whether a value may be added to several windows. Those that slide add it to one part, unless the values
+    /// themselves are kept.
+    pub(crate) fn overlaps(&self) -> bool {
+        let [length, every, _] = self.numbers;
+        match self.kind.as_str() {
+            "aligned" => self.ordered && every < length,
+            kind => kind == "chosen",
+        }
+    }
 }
 
 /// Windows as Python describes them.
@@ -339,18 +353,27 @@ pub(crate) struct PyAggregate {
     made: Option<Rc<StateMaker>>,
     /// Whether times were datetimes.
     datetimes: Rc<Cell<bool>>,
+    /// Whether a value may be added to several windows.
+    overlaps: bool,
+    /// The value on which `add` has failed last.
+    failed: Option<Py<PyAny>>,
+    refused: VecDeque<(Py<PyAny>, PyErr)>,
 }
 
 impl PyAggregate {
     /// `made`, if it is there, makes accumulators and has a `revival` for those that were saved.
     pub(crate) fn new(
         make: AggregateKind,
+        overlaps: bool,
         made: Option<&Py<PyAny>>,
         datetimes: &Rc<Cell<bool>>,
     ) -> Self {
         PyAggregate {
             make,
             edges: None,
+            overlaps,
+            failed: None,
+            refused: VecDeque::new(),
             made: made.map(|made| locked(|py| Rc::new(StateMaker::by(py, made)))),
             datetimes: Rc::clone(datetimes),
         }
@@ -384,6 +407,54 @@ impl PyAggregate {
         Ok(())
     }
 
+    /// An accumulator that belongs to one window. The function has returned the value itself, which another window
+    /// may have too.
+    fn owned<'py>(
+        &self,
+        made: Bound<'py, PyAny>,
+        value: &Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self.overlaps && made.is(value) {
+            true => separate(&made),
+            false => Ok(made),
+        }
+    }
+
+    /// Adds a value to what a function has made of those before it.
+    fn reduce(
+        &self,
+        py: Python<'_>,
+        f: &Py<PyAny>,
+        acc: &mut Acc,
+        value: &Py<PyAny>,
+    ) -> PyResult<()> {
+        let made = match &*acc {
+            // The function may change its first argument, and the first value may have other readers.
+            Acc::Empty if !self.overlaps => copied(value.bind(py))?,
+            Acc::Empty => separate(value.bind(py))?,
+            before => self.owned(f.bind(py).call1((before.object(py)?, value))?, value)?,
+        };
+        *acc = Acc::Object(made.unbind());
+        Ok(())
+    }
+
+    fn add_value(&self, py: Python<'_>, acc: &mut Acc, value: &Py<PyAny>) -> PyResult<()> {
+        match (&self.make, acc) {
+            (AggregateKind::Collect, Acc::List(list)) => list.push(value.clone_ref(py)),
+            (AggregateKind::Functions(functions), Acc::Object(acc)) => {
+                let made = functions.add.bind(py).call1((&*acc, value))?;
+                *acc = self.owned(made, value)?.unbind();
+            }
+            (AggregateKind::Mean(_), Acc::Mean(sum, count)) => {
+                self.combine(py, sum, Acc::of(value.bind(py)))?;
+                *count += 1;
+            }
+            (AggregateKind::Reduce(f), acc) => self.reduce(py, f, acc, value)?,
+            (_, acc) => self.combine(py, acc, Acc::of(value.bind(py)))?,
+        }
+        Ok(())
+    }
+
     /// Adds a value, or the accumulator of later values: for these aggregates it is the same.
     fn combine(&self, py: Python<'_>, acc: &mut Acc, value: Acc) -> PyResult<()> {
         if matches!(acc, Acc::Empty) {
@@ -395,10 +466,6 @@ impl PyAggregate {
             AggregateKind::Sum(_) | AggregateKind::Mean(_) => *acc = acc.plus(py, &value)?,
             AggregateKind::Min(_) if value.before(py, acc)? => *acc = value,
             AggregateKind::Max(_) if acc.before(py, &value)? => *acc = value,
-            AggregateKind::Reduce(f) => {
-                let made = f.bind(py).call1((acc.object(py)?, value.object(py)?))?;
-                *acc = Acc::Object(made.unbind());
-            }
             _ => {}
         }
         Ok(())
@@ -440,25 +507,29 @@ impl Aggregate for PyAggregate {
     }
 
     fn add(&mut self, acc: &mut Acc, value: Py<PyAny>) -> PyResult<()> {
-        match (&self.make, acc) {
-            (AggregateKind::Count, Acc::Int(count)) => *count += 1,
-            (AggregateKind::Collect, Acc::List(list)) => list.push(value),
-            (AggregateKind::Functions(functions), Acc::Object(acc)) => {
-                *acc = locked(|py| {
-                    let made = functions.add.bind(py).call1((&*acc, value))?;
-                    PyResult::Ok(made.unbind())
-                })?;
-            }
-            (AggregateKind::Mean(_), Acc::Mean(sum, count)) => {
-                locked(|py| self.combine(py, sum, Acc::of(value.bind(py))))?;
-                *count += 1;
-            }
-            (AggregateKind::Reduce(_), acc) => {
-                locked(|py| self.combine(py, acc, Acc::Object(value)))?
-            }
-            (_, acc) => locked(|py| self.combine(py, acc, Acc::of(value.bind(py))))?,
+        if let (AggregateKind::Count, Acc::Int(count)) = (&self.make, &mut *acc) {
+            *count += 1;
+            return Ok(());
+        }
+        let added = locked(|py| self.add_value(py, acc, &value));
+        if added.is_err() {
+            self.failed = Some(value);
+        }
+        added
+    }
+
+    /// Refuses the value on which `add` has failed. For an early result it is skipped, and refused at the end.
+    fn refuse(&mut self, error: PyErr, early: bool) -> PyResult<()> {
+        if let Some(value) = self.failed.take()
+            && !early
+        {
+            self.refused.push_back((value, error));
         }
         Ok(())
+    }
+
+    fn take_refused(&mut self) -> Option<(Py<PyAny>, PyErr)> {
+        self.refused.pop_front()
     }
 
     fn merge(&mut self, acc: &mut Acc, later: &Acc) -> PyResult<()> {
@@ -472,7 +543,17 @@ impl Aggregate for PyAggregate {
                 Ok(())
             }
             (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
+                // A part of one window is a part of others too: each has a copy, which the function may keep.
+                let later = separate(later.bind(py))?;
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
+                Ok(())
+            }
+            (AggregateKind::Reduce(f), acc, Acc::Object(later)) => {
+                let later = separate(later.bind(py))?;
+                *acc = Acc::Object(match &*acc {
+                    Acc::Empty => later.unbind(),
+                    before => f.bind(py).call1((before.object(py)?, later))?.unbind(),
+                });
                 Ok(())
             }
             (AggregateKind::Mean(_), Acc::Mean(sum, count), Acc::Mean(other, more)) => {
@@ -498,6 +579,11 @@ impl Aggregate for PyAggregate {
                     result.bind(py).call1((acc.object(py)?, bounds))?
                 }
                 _ => acc.object(py)?,
+            };
+            // The window is still open: later values must not change this result.
+            let value = match acc {
+                Acc::Object(object) if bounds.early && value.is(&*object) => copied(&value)?,
+                _ => value,
             };
             static WINDOWED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
             static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, overload
 
 from .. import _kernels, _revival, _text_values
+from .._ownership import copied
 from .._types import K_co, V_co
 from .arguments import at_each, callable_or_raise
 from .base import KeyedBase
@@ -111,7 +112,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             [(1, 1), (0, 8)]
         """
         callable_or_raise("reduce", f)
-        kernel = _kernels.aggregate(f, lambda value: value, at_each(emit), on_error != "fail")
+        # The function may change its first argument, and the first value may have other readers.
+        kernel = _kernels.aggregate(f, copied, at_each(emit), on_error != "fail")
         return self._keep("reduce", name, kernel, on_error)
 
     def count(self, emit: Emit = "end", name: str = "count") -> KeyedStream[K_co, int]:

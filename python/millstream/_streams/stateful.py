@@ -363,8 +363,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         The verbs of :class:`millstream.Windows` make results of the windows. With ``ordered=True`` the
         values themselves are kept until their window closes, in memory and in the saved state, instead of
         one accumulator. They are sorted then, and the functions are called for a whole window at once: once
-        for each window that slides, and again for each early result. A function that raises fails its
-        window, not a value.
+        for each window that slides, and again for each early result. A value on which a function raises is
+        handled when the window closes, once for each window that has it.
 
         Args:
             name: the name of the step; saved state is found by it, so it must stay the same.

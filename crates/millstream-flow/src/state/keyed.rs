@@ -1,5 +1,6 @@
 //! The states of all keys of one worker, with their agenda and their event time.
 
+use std::collections::VecDeque;
 use std::hash::Hash;
 
 use super::agenda::Agenda;
@@ -31,6 +32,9 @@ pub struct Fault<K, E, I> {
     pub unseen: Option<Timed<I>>,
 }
 
+/// An item that its key has refused, and the error.
+pub type Refusal<K, L> = (K, <L as KeyLogic<K>>::In, <L as KeyLogic<K>>::Error);
+
 /// The keys of a step on one worker.
 pub struct Keyed<K, L: KeyLogic<K>> {
     /// The logic of each key.
@@ -42,6 +46,7 @@ pub struct Keyed<K, L: KeyLogic<K>> {
     /// The number of consecutive checks at which the table was sparse.
     sparse: u32,
     ending: Option<Vec<u32>>,
+    refused: VecDeque<Refusal<K, L>>,
 }
 
 impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
@@ -55,6 +60,21 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
             watermark: BEFORE_ALL,
             sparse: 0,
             ending: None,
+            refused: VecDeque::new(),
+        }
+    }
+
+    /// Takes the next item that was refused in the calls so far.
+    pub fn take_refused(&mut self) -> Option<Refusal<K, L>> {
+        self.refused.pop_front()
+    }
+
+    /// Collects the items that the logic has refused in a call for the key in this slot.
+    fn collect_refused(&mut self, slot: u32) {
+        while let Some((item, error)) = self.logic.take_refused() {
+            if let Some(held) = self.table.get(slot) {
+                self.refused.push_back((held.key.clone(), item, error));
+            }
         }
     }
 
@@ -133,6 +153,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
                 error,
                 unseen: None,
             });
+        self.collect_refused(slot);
         self.record_change(slot);
         outcome
     }
@@ -196,14 +217,15 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
                 continue;
             };
             let state = &mut held.state.state;
-            if let Err(error) = self.logic.on_end(&held.key, state, at, out) {
-                let key = held.key.clone();
-                // The output that remains after a failure is emitted in the next call.
-                if !self.logic.is_empty(state) {
-                    self.ending.get_or_insert_default().push(slot);
-                }
-                return Err((key, error));
+            let ended = self.logic.on_end(&held.key, state, at, out);
+            let left = ended.is_err() && !self.logic.is_empty(state);
+            let ended = ended.map_err(|error| (held.key.clone(), error));
+            // The output that remains after a failure is emitted in the next call.
+            if left {
+                self.ending.get_or_insert_default().push(slot);
             }
+            self.collect_refused(slot);
+            ended?;
         }
         Ok(())
     }
@@ -233,6 +255,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
                 .logic
                 .on_end(&held.key, &mut held.state.state, at, out)
                 .map_err(|error| (held.key.clone(), error));
+            self.collect_refused(slot);
             self.record_change(slot);
             outcome?;
         }
@@ -271,6 +294,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         if at.processing <= until.processing {
             at.processing = NEVER;
         }
+        self.collect_refused(slot);
         self.record_change(slot);
         outcome
     }

@@ -57,6 +57,14 @@ where
         }
     }
 
+    /// Fails with the first item that was refused.
+    fn fail_refused(&mut self) -> Result<(), Failure> {
+        match self.keyed.take_refused() {
+            Some((key, _, error)) => Err(Self::failure(&self.name, &key, error)),
+            None => Ok(()),
+        }
+    }
+
     fn take(
         &mut self,
         items: impl Iterator<Item = (K, Timed<L::In>)>,
@@ -68,6 +76,7 @@ where
             let taken = self.keyed.item(key, item, floor, now, out);
             taken.map_err(|fault| Self::failure(&self.name, &fault.key, fault.error))?;
         }
+        self.fail_refused()?;
         self.request_wake(cx);
         Ok(())
     }
@@ -80,6 +89,7 @@ where
     ) -> Result<(), Failure> {
         let advanced = self.keyed.advance(watermark, cx.now(), out);
         advanced.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
+        self.fail_refused()?;
         self.request_wake(cx);
         Ok(())
     }
@@ -98,7 +108,8 @@ where
         cx: &Context,
     ) -> Result<(), Failure> {
         let emitted = self.keyed.drain(cx.now(), out);
-        emitted.map_err(|(key, error)| Self::failure(&self.name, &key, error))
+        emitted.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
+        self.fail_refused()
     }
 
     fn finish(
@@ -107,7 +118,8 @@ where
         cx: &Context,
     ) -> Result<(), Failure> {
         let ended = self.keyed.end(cx.now(), out);
-        ended.map_err(|(key, error)| Self::failure(&self.name, &key, error))
+        ended.map_err(|(key, error)| Self::failure(&self.name, &key, error))?;
+        self.fail_refused()
     }
 }
 

@@ -60,18 +60,22 @@ impl PartitionTime {
         gauge.set(self.watermark, self.sender == Sender::Live);
     }
 
-    /// Advances the watermark past an item with this time; returns the watermark just before it.
+    /// Advances the watermark to an item with this time; returns the watermark of the item.
     pub fn pass(&mut self, time: i64) -> i64 {
-        let before = self.watermark;
-        self.watermark = before.max(time.saturating_sub(self.lateness));
-        before
+        self.pass_item(time, time.saturating_sub(self.lateness))
     }
 
-    /// Advances the watermark to `reached`; returns the watermark just before it.
-    pub fn pass_to(&mut self, reached: i64) -> i64 {
-        let before = self.watermark;
-        self.watermark = before.max(reached);
-        before
+    /// Advances the watermark to `reached`, at an item with this time; returns the watermark of the item: it is
+    /// not after the item, unless it was so before.
+    pub fn pass_item(&mut self, time: i64, reached: i64) -> i64 {
+        let of_item = self.watermark.max(reached.min(time));
+        self.pass_to(reached);
+        of_item
+    }
+
+    /// Advances the watermark to `reached`, without an item.
+    pub fn pass_to(&mut self, reached: i64) {
+        self.watermark = self.watermark.max(reached);
     }
 
     /// Returns the number of the partition in this run.
@@ -499,7 +503,7 @@ impl<T: Data> Stream<T> {
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
     /// let watermarks: Vec<_> = out.take().iter().map(|item| item.watermark).collect();
-    /// assert_eq!(watermarks, [i64::MIN, 5, 25]);
+    /// assert_eq!(watermarks, [5, 25, 25]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn event_time(

@@ -89,6 +89,7 @@ fn model(events: &[Event]) -> BTreeMap<u32, Vec<Said>> {
     for event in events {
         let out = out.entry(event.key).or_default();
         let (timers, seen) = keys.entry(event.key).or_default();
+        watermark = watermark.max(event.time - LATENESS);
         fire(timers, watermark, out);
         *seen += 1;
         out.push(Said::Item(event.number, watermark));
@@ -100,7 +101,6 @@ fn model(events: &[Event]) -> BTreeMap<u32, Vec<Said>> {
         if discard {
             keys.remove(&event.key);
         }
-        watermark = watermark.max(event.time - LATENESS);
     }
     for (key, (mut timers, seen)) in keys {
         let out = out.entry(key).or_default();
@@ -167,7 +167,7 @@ impl Logic<u32, i64> for Lives {
 
 #[test]
 fn a_key_without_items_expires_in_event_time() {
-    // Key 1 is removed when items of key 2 raise the watermark to 20 + 10.
+    // Key 1 expires at 19, before its own item at 20; and at 31, by the item of key 2 at 33.
     let items = [
         (1, 0),
         (1, 9),
@@ -195,10 +195,50 @@ fn a_key_without_items_expires_in_event_time() {
             let lives = lives[&1].iter().map(|n: &Timed<usize>| n.value);
             assert_eq!(
                 lives.collect::<Vec<_>>(),
-                [1, 2, 3, 4, 1, 2],
+                [1, 2, 1, 2, 1, 2],
                 "{workers} workers, batches of {batch}"
             );
         }
+    }
+}
+
+#[test]
+fn the_only_key_expires_and_fires_before_its_own_next_item() {
+    for batch in [1, 100] {
+        let (flow, lives, rings) = (Flow::new("alone"), Collected::new(), Collected::new());
+        let marks = [0, 5, 100, 105, 300].map(Mark::Item).to_vec();
+        let items = flow
+            .source("in", script([marks]).batch_size(batch))
+            .event_time(|time: &i64| *time, EventTime::default())
+            .key_by(|_| 1_u32);
+        items
+            .stateful_timed("lives", Some(Duration::from_nanos(10)), |_| Lives(0))
+            .values()
+            .sink("lives out", lives.sink());
+        items
+            .stateful_timed("rings", None, |_| Rings)
+            .values()
+            .sink("rings out", rings.sink());
+        run(&flow, 1).unwrap();
+        let lives: Vec<usize> = lives.take().iter().map(|life| life.value).collect();
+        assert_eq!(lives, [1, 2, 1, 2, 1], "batches of {batch}");
+        let rings: Vec<_> = rings.take().iter().map(|ring| ring.value).collect();
+        let due = [(0, false), (5, false), (50, true), (55, true), (100, false)];
+        assert_eq!(rings[..5], due, "batches of {batch}");
+    }
+}
+
+/// Emits the time of each item, and of a timer 50 after it with true.
+struct Rings;
+
+impl Logic<u32, i64> for Rings {
+    type Out = (i64, bool);
+    fn on_item(&mut self, _: &u32, time: i64, cx: &mut KeyContext<'_, (i64, bool)>) {
+        cx.emit((time, false));
+        cx.set_timer(Timer::Event(time + 50));
+    }
+    fn on_timer(&mut self, _: &u32, _: Timer, cx: &mut KeyContext<'_, (i64, bool)>) {
+        cx.emit((cx.time(), true));
     }
 }
 

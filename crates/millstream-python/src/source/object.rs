@@ -157,7 +157,8 @@ impl ObjectPartition {
             PyTypeError::new_err(format!("next_batch gave {found}, not a list or None"))
         })?;
         if !list.is_empty() {
-            *batch = PyBatch::of(list.clone());
+            // The source may fill its list again.
+            *batch = PyBatch::of(list.get_slice(0, list.len()));
             return Ok(Next::Batch);
         }
         let wait = partition

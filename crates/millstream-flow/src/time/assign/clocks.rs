@@ -37,7 +37,7 @@ use crate::time::{BEFORE_ALL, Timed};
 ///     .sink("out", out.sink());
 /// flow.run(Options::default())?;
 /// let watermarks: Vec<i64> = out.take().iter().map(|item| item.watermark).collect();
-/// assert_eq!(watermarks, [i64::MIN, i64::MIN, 9]);
+/// assert_eq!(watermarks, [i64::MIN, 9, 9]);
 /// # Ok::<(), millstream_flow::FlowError>(())
 /// ```
 pub trait EventClock<T>: 'static {
@@ -94,7 +94,7 @@ where
         let clock = self.clock::<T>(partition);
         for value in input.drain(..) {
             let (time, reached) = clock.on_item(&value, cx.now());
-            let watermark = partition.pass_to(reached);
+            let watermark = partition.pass_item(time, reached);
             output.push(Timed {
                 time,
                 watermark,
@@ -138,8 +138,8 @@ impl<T: Data> Stream<T> {
     ///     .map(|item| (item.time, item.watermark))
     ///     .sink("out", out.sink());
     /// flow.run(Options::default())?;
-    /// // The watermark of an item is that of the items before it.
-    /// assert_eq!(out.take(), [(5, i64::MIN), (9, 4)]);
+    /// // The watermark of an item includes the item.
+    /// assert_eq!(out.take(), [(5, 4), (9, 8)]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn event_clock<C: EventClock<T>>(

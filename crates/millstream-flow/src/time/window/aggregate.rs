@@ -87,6 +87,30 @@ pub trait Aggregate: 'static {
     /// # Errors
     /// As for `initial`.
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<Self::Out, Self::Error>;
+    /// Returns the result, or `None` if nothing remains of the items. Windows call this; the default is `result`.
+    ///
+    /// # Errors
+    /// As for `initial`.
+    fn result_of_any(
+        &mut self,
+        acc: &mut Self::Acc,
+        bounds: Bounds,
+    ) -> Result<Option<Self::Out>, Self::Error> {
+        self.result(acc, bounds).map(Some)
+    }
+    /// Called when `add` has failed while a result was made of items in order, `early` or at the end: refuses that
+    /// item and returns, or fails the window. The default fails it.
+    ///
+    /// # Errors
+    /// The same error.
+    fn refuse(&mut self, error: Self::Error, early: bool) -> Result<(), Self::Error> {
+        let _ = early;
+        Err(error)
+    }
+    /// Takes an item that was refused while a result was made, with its error.
+    fn take_refused(&mut self) -> Option<(Self::In, Self::Error)> {
+        None
+    }
     /// Returns the codec of accumulators. The default is the announced codec of their type.
     ///
     /// # Errors

@@ -232,14 +232,16 @@ impl Grid {
             let whole = held.panes.iter().position(|p| p.start == bounds.start);
             let result = match whole {
                 Some(only) if self.pane == self.length => {
-                    aggregate.result(&mut held.panes[only].acc, bounds)?
+                    aggregate.result_of_any(&mut held.panes[only].acc, bounds)?
                 }
-                _ => {
-                    let mut acc = merged(held, bounds, aggregate)?;
-                    aggregate.result(&mut acc, bounds)?
-                }
+                _ => match merged(held, bounds, aggregate)? {
+                    Some(mut acc) => aggregate.result_of_any(&mut acc, bounds)?,
+                    None => None,
+                },
             };
-            out.result(key, stamp.map(|()| result));
+            if let Some(result) = result {
+                out.result(key, stamp.map(|()| result));
+            }
             end = end.saturating_add(self.every);
         }
         Ok(())
@@ -258,16 +260,16 @@ impl Grid {
             let end = held.next_end;
             let bounds = self.bounds(end, false);
             let result = if self.pane == self.length {
-                let pane = held.panes.pop_first();
+                let pane = held.panes.pop_first().filter(|pane| pane.items > 0);
                 self.drop_closed(held, end);
-                pane.map(|mut pane| aggregate.result(&mut pane.acc, bounds))
+                pane.map(|mut pane| aggregate.result_of_any(&mut pane.acc, bounds))
             } else {
-                let acc = merged(held, bounds, aggregate);
+                let acc = merged(held, bounds, aggregate).transpose();
                 // A window is removed, even if a function fails.
                 self.drop_closed(held, end);
-                Some(acc.and_then(|mut acc| aggregate.result(&mut acc, bounds)))
+                acc.map(|acc| acc.and_then(|mut acc| aggregate.result_of_any(&mut acc, bounds)))
             };
-            if let Some(result) = result.transpose()? {
+            if let Some(result) = result.transpose()?.flatten() {
                 let output = Timed {
                     time: end.saturating_sub(1),
                     watermark: end.saturating_sub(1),
@@ -294,18 +296,25 @@ impl Grid {
     }
 }
 
-/// Merges the panes of a window.
+/// Merges the panes of a window; `None` if each item was refused.
 fn merged<G: Aggregate>(
     held: &Panes<G::Acc>,
     bounds: Bounds,
     aggregate: &mut G,
-) -> Result<G::Acc, G::Error> {
-    let mut acc = aggregate.initial()?;
+) -> Result<Option<G::Acc>, G::Error> {
     let inside = |pane: &&Pane<G::Acc>| {
-        bounds.start <= pane.start && pane.start < bounds.end && pane.first_end <= bounds.end
+        pane.items > 0
+            && bounds.start <= pane.start
+            && pane.start < bounds.end
+            && pane.first_end <= bounds.end
     };
-    for pane in held.panes.iter().filter(inside) {
+    let mut panes = held.panes.iter().filter(inside).peekable();
+    if panes.peek().is_none() {
+        return Ok(None);
+    }
+    let mut acc = aggregate.initial()?;
+    for pane in panes {
         aggregate.merge(&mut acc, &pane.acc)?;
     }
-    Ok(acc)
+    Ok(Some(acc))
 }

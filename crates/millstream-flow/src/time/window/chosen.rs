@@ -144,16 +144,11 @@ impl<A> ChosenWindows<A> {
             window.items += 1;
             if early > 0 && window.items.is_multiple_of(early) {
                 let early = true;
-                let result = aggregate.result(&mut window.acc, Bounds { start, end, early })?;
-                let (time, watermark) = (item.time, item.watermark);
-                out.result(
-                    key,
-                    Timed {
-                        time,
-                        watermark,
-                        value: result,
-                    },
-                );
+                let bounds = Bounds { start, end, early };
+                let result = aggregate.result_of_any(&mut window.acc, bounds)?;
+                if let Some(result) = result {
+                    out.result(key, item.times().map(|()| result));
+                }
             }
         }
         Ok(())
@@ -182,16 +177,18 @@ impl<A> ChosenWindows<A> {
                 continue;
             }
             let early = false;
-            let result = aggregate.result(&mut acc, Bounds { start, end, early })?;
+            let result = aggregate.result_of_any(&mut acc, Bounds { start, end, early })?;
             let last = end.saturating_sub(1);
-            out.result(
-                key,
-                Timed {
-                    time: last,
-                    watermark: last,
-                    value: result,
-                },
-            );
+            if let Some(value) = result {
+                out.result(
+                    key,
+                    Timed {
+                        time: last,
+                        watermark: last,
+                        value,
+                    },
+                );
+            }
         }
         Ok(())
     }

@@ -71,11 +71,13 @@ impl Size {
         let early = self.early > 0 && group.items.is_multiple_of(self.early);
         if added.is_ok() && (full || early) {
             let bounds = bounds(&group, !full);
-            let result = aggregate.result(&mut group.acc, bounds);
+            let result = aggregate.result_of_any(&mut group.acc, bounds);
             if !full {
                 held.0 = Some(group);
             }
-            out.result(key, stamp.try_map(result)?);
+            if let Some(result) = result? {
+                out.result(key, stamp.map(|()| result));
+            }
             return Ok(());
         }
         // A window without items is not stored.
@@ -94,13 +96,14 @@ impl Size {
     ) -> Result<(), G::Error> {
         if let Some(mut group) = held.0.take() {
             let bounds = bounds(&group, false);
-            let result = aggregate.result(&mut group.acc, bounds)?;
-            let output = Timed {
-                time: group.last,
-                watermark,
-                value: result,
-            };
-            out.result(key, output);
+            if let Some(value) = aggregate.result_of_any(&mut group.acc, bounds)? {
+                let output = Timed {
+                    time: group.last,
+                    watermark,
+                    value,
+                };
+                out.result(key, output);
+            }
         }
         Ok(())
     }

@@ -27,10 +27,3 @@ impl<T> Timed<T> {
         }
     }
 }
-
-impl Timed<()> {
-    /// Returns the value with these times, if it is not an error.
-    pub(super) fn try_map<T, E>(self, value: Result<T, E>) -> Result<Timed<T>, E> {
-        value.map(|value| self.map(|()| value))
-    }
-}

@@ -158,6 +158,10 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
         self.on_due(key, state, until, out)
     }
 
+    fn take_refused(&mut self) -> Option<(G::In, G::Error)> {
+        self.aggregate.take_refused()
+    }
+
     fn next(&self, state: &Self::State) -> Moment {
         let event = match (self.rule, &state.0) {
             (_, WindowSet::Aligned(panes)) => panes.next_end,

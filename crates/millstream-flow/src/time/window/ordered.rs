@@ -25,6 +25,36 @@ impl<G: Aggregate> InOrder<G> {
     pub fn new(inner: G, copy: fn(&G::In) -> G::In) -> Self {
         InOrder { inner, copy }
     }
+
+    /// Adds the items in order; returns the accumulator, and how many were added.
+    fn added(
+        &mut self,
+        acc: &mut TimedItems<G::In>,
+        early: bool,
+    ) -> Result<(G::Acc, usize), G::Error> {
+        // The sort is stable: items of one time keep their order of arrival.
+        acc.0.sort_by_key(|(time, _)| *time);
+        let items = match early {
+            false => std::mem::take(&mut acc.0),
+            true => {
+                let items = acc.0.iter();
+                items.map(|(time, v)| (*time, (self.copy)(v))).collect()
+            }
+        };
+        let (mut acc, mut added) = (self.inner.initial()?, 0);
+        for (time, value) in items {
+            let item = Timed {
+                time,
+                watermark: BEFORE_ALL,
+                value,
+            };
+            match self.inner.add_timed(&mut acc, item) {
+                Ok(()) => added += 1,
+                Err(error) => self.inner.refuse(error, early)?,
+            }
+        }
+        Ok((acc, added))
+    }
 }
 
 impl<G: Aggregate + Clone> Clone for InOrder<G> {
@@ -58,25 +88,21 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
         Ok(())
     }
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<G::Out, G::Error> {
-        // The sort is stable: items of one time keep their order of arrival.
-        acc.0.sort_by_key(|(time, _)| *time);
-        let items = match bounds.early {
-            false => std::mem::take(&mut acc.0),
-            true => {
-                let items = acc.0.iter();
-                items.map(|(time, v)| (*time, (self.copy)(v))).collect()
-            }
-        };
-        let mut acc = self.inner.initial()?;
-        for (time, value) in items {
-            let item = Timed {
-                time,
-                watermark: BEFORE_ALL,
-                value,
-            };
-            self.inner.add_timed(&mut acc, item)?;
-        }
+        let (mut acc, _) = self.added(acc, bounds.early)?;
         self.inner.result(&mut acc, bounds)
+    }
+    fn result_of_any(
+        &mut self,
+        acc: &mut Self::Acc,
+        bounds: Bounds,
+    ) -> Result<Option<G::Out>, G::Error> {
+        match self.added(acc, bounds.early)? {
+            (_, 0) => Ok(None),
+            (mut acc, _) => self.inner.result(&mut acc, bounds).map(Some),
+        }
+    }
+    fn take_refused(&mut self) -> Option<(G::In, G::Error)> {
+        self.inner.take_refused()
     }
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
         Ok(Box::new(TimedItemsCodec(self.inner.item_codec(codecs)?)))

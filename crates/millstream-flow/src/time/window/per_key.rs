@@ -156,6 +156,10 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for ByKey<L> {
         self.inner.on_end(key, &mut own.windows, at, out)
     }
 
+    fn take_refused(&mut self) -> Option<(L::In, L::Error)> {
+        self.inner.take_refused()
+    }
+
     fn next(&self, own: &Self::State) -> Moment {
         let Some(patience) = self.how.patience else {
             return Moment::NEVER;

@@ -132,8 +132,9 @@ impl SessionRule {
         let session = &mut held.0[place];
         if self.early > 0 && session.items.is_multiple_of(self.early) {
             let bounds = self.bounds(session, true);
-            let result = aggregate.result(&mut session.acc, bounds)?;
-            out.result(key, stamp.map(|()| result));
+            if let Some(result) = aggregate.result_of_any(&mut session.acc, bounds)? {
+                out.result(key, stamp.map(|()| result));
+            }
         }
         Ok(())
     }
@@ -151,7 +152,9 @@ impl SessionRule {
             && let Some(mut session) = held.0.pop_front()
         {
             let bounds = self.bounds(&session, false);
-            let result = aggregate.result(&mut session.acc, bounds)?;
+            let Some(result) = aggregate.result_of_any(&mut session.acc, bounds)? else {
+                continue;
+            };
             // Its last moment is its end: the watermark may have reached it before the session closed.
             let output = Timed {
                 time: bounds.end,

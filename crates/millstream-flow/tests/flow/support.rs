@@ -17,7 +17,7 @@ use millstream_flow::tcp::{TcpSource, listen};
 use millstream_flow::{Flow, FlowError, Framing, Options, Running, framing};
 
 /// Far longer than any test takes: a flow that has not ended by then hangs.
-pub const WATCHDOG: Duration = Duration::from_secs(60);
+pub const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// Waits for the end of a flow; one that hangs fails the test.
 pub fn finish(running: Running) -> Result<Report, FlowError> {

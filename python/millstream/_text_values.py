@@ -7,8 +7,6 @@ combine.
 
 from __future__ import annotations
 
-import logging
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 
 TEXT = (str, bytes, bytearray)
 REMEDY = 'make numbers of it: types={"v": float} for the fields of ms.files.csv, or map(float)'
-
-logger = logging.getLogger("millstream.flow")
 
 
 def adding(verb: str) -> Callable[[Any], Any]:
@@ -48,8 +44,10 @@ def comparing(verb: str, step: str) -> Callable[[Any], Any]:
     def first(value: Any) -> Any:
         nonlocal said
         if not said and isinstance(value, TEXT) and _is_number(value):
+            import logging  # not at each import of millstream
+
             said = True
-            logger.warning(
+            logging.getLogger("millstream.flow").warning(
                 'step "%s": %s compares text by its characters, "9" after "10", and %r is a number; %s',
                 step,
                 verb,

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import servers
 from playwright.sync_api import Browser, Page, sync_playwright
-from shared import Shared
 
 PATIENCE_MS = 60_000
 
 
+# One for each process of the run: a client of a shared one would dismiss the dialogs of all pages.
 @pytest.fixture(scope="session")
-def browser(shared: Shared) -> Iterator[Browser]:
-    """One browser for all processes; each test has a context of its own in it."""
-
-    def launch(folder: Path) -> int:
-        command = [servers.program("chromium", "apt-get install chromium"), "--headless=new", "--no-sandbox"]
-        command += ["--remote-debugging-port={port}", f"--user-data-dir={folder / 'profile'}"]
-        process, port = servers.start(command, folder)
-        shared.end_with_run(process.pid)
-        return port
-
+def browser() -> Iterator[Browser]:
+    chromium = servers.program("chromium", "apt-get install chromium")
     with sync_playwright() as playwright:
-        address = f"http://127.0.0.1:{shared.once('chromium', launch)}"
-        yield playwright.chromium.connect_over_cdp(address, timeout=3 * PATIENCE_MS)
+        started = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"], timeout=3 * PATIENCE_MS
+        )
+        yield started
+        started.close()
 
 
 class Tab:

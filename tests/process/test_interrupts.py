@@ -72,8 +72,10 @@ def test_a_second_signal_at_any_moment_of_an_item_ends_the_process_well(tmp_path
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             time.sleep(milliseconds / 1000)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode in (0, 130) and errors == "", (milliseconds, errors)
+        out, errors = process.communicate(timeout=60)
+        # An interpreter that is ending has no handler any more: a signal after the run ends it.
+        well = (0, 130, -signal.SIGINT) if out.endswith("ended\n") else (0, 130)
+        assert process.returncode in well and errors == "", (milliseconds, errors)
 
 
 @pytest.mark.parametrize("verb", ["run", "diff"])

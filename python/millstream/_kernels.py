@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ._text_values import adding
-
 from ._ownership import PLAIN, copied
+from ._text_values import adding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Who owns an object: copies, where one object would belong to a state and to an output, or to two windows.
+"""Ownership of objects: copies, where one object would belong to a state and to an output, or to two windows.
 
 An output that is the state of its key is copied before it is passed on, so that later values do not change
 it: :func:`copied`, which is shallow. An accumulator belongs to one window: :func:`separate`, which is deep.

@@ -1,4 +1,4 @@
-"""Who owns an object: outputs do not change once they are emitted; an accumulator belongs to one window."""
+"""Ownership of objects: outputs do not change once they are emitted; an accumulator belongs to one window."""
 
 from __future__ import annotations
 

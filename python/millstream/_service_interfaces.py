@@ -41,7 +41,7 @@ UNIONS = (Union, types.UnionType)
 
 
 class aliases:
-    """Names that a field or an argument had in earlier versions.
+    """Former names of a field or an argument.
 
     Args:
         names: the earlier names.

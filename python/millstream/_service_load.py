@@ -40,7 +40,7 @@ def load(place: str, folder: str = ".") -> type:
 
 
 def imported(module: str, path: str | None) -> types.ModuleType:
-    """A module; that of a file even if another file of this name was loaded before: an earlier version."""
+    """A module; that of a file even if another file of this name was loaded before."""
     known = sys.modules.get(module)
     file = getattr(known, "__file__", None)
     if path is None or file is None or os.path.realpath(file) == os.path.realpath(path):

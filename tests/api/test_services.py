@@ -253,7 +253,7 @@ def test_two_services_on_one_output_are_refused(tmp_path: Path) -> None:
 
 
 class Old(Protocol):
-    """``Orders`` in an earlier version."""
+    """``Orders`` as another version of the program has it."""
 
     def cancel(self, id: str) -> None: ...
 

@@ -20,7 +20,7 @@ use quote::quote;
 ///
 /// `#[wire(...)]` on a field, variant or type:
 /// - `rename = "clOrdID"`: its name in schema and texts;
-/// - `alias = "orderId"`: a name that earlier versions had for it; may be given several times;
+/// - `alias = "orderId"`: a former name of it; may be given several times;
 /// - `default`, `default = 7`: what is read where a record of another version, or a text, has no such field.
 #[proc_macro_derive(Wire, attributes(wire))]
 pub fn wire(input: TokenStream) -> TokenStream {

@@ -39,7 +39,7 @@ pub struct Schema {
 pub struct Method {
     /// Its name.
     pub name: String,
-    /// Names under which earlier versions knew it.
+    /// Its former names.
     pub aliases: Vec<String>,
     /// Its arguments, in order.
     pub arguments: Vec<Field>,
@@ -50,7 +50,7 @@ pub struct Method {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// Names under which earlier versions knew it.
+    /// Its former names.
     pub aliases: Vec<String>,
     /// Its type.
     pub ty: Type,
@@ -126,7 +126,7 @@ pub enum Shape {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// Names under which earlier versions knew it.
+    /// Its former names.
     pub aliases: Vec<String>,
     /// Its fields; often none.
     pub fields: Vec<Field>,

@@ -64,7 +64,7 @@ impl Types {
 }
 
 impl Field {
-    /// The same field with names under which earlier versions knew it.
+    /// The same field with its former names.
     #[must_use]
     pub fn aliases(mut self, aliases: &[&str]) -> Self {
         self.aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
@@ -82,7 +82,7 @@ impl Field {
 }
 
 impl Variant {
-    /// The same variant with names under which earlier versions knew it.
+    /// The same variant with its former names.
     #[must_use]
     pub fn aliases(mut self, aliases: &[&str]) -> Self {
         self.aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
@@ -91,7 +91,7 @@ impl Variant {
 }
 
 impl Method {
-    /// The same method with names under which earlier versions knew it.
+    /// The same method with its former names.
     #[must_use]
     pub fn aliases(mut self, aliases: &[&str]) -> Self {
         self.aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();

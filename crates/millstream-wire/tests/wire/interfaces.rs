@@ -262,7 +262,7 @@ fn the_schema_has_names_aliases_and_defaults() {
     );
 }
 
-/// The same interface in an earlier version, as another program would have it.
+/// The same interface as another version of a program has it.
 mod earlier {
     use super::Wire;
 

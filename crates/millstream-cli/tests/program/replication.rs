@@ -251,7 +251,7 @@ fn a_copy_of_another_journal_is_refused_and_so_is_one_that_differs() {
         feed(&["journal", "append", text(&copy)], "stranger\n"),
         "the journal is a copy, to which only its follower appends; `millstream journal promote` makes it a leader",
     );
-    // A copy is appended to while it is not followed.
+    // Without its mark a copy can be appended to.
     std::fs::remove_file(copy.join("is-copy")).unwrap();
     append(&copy, "stranger\n");
     refused(

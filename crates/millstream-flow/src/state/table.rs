@@ -357,13 +357,14 @@ impl<K: Key, S> Table<K, S> {
     }
 }
 
-/// Writes one key; returns the bytes of key and state.
+/// The key as it is saved.
 fn saved<K: Key>(key: &K) -> Vec<u8> {
     let mut bytes = Vec::new();
     key.save(&mut bytes);
     bytes
 }
 
+/// Writes one key; returns the bytes of key and state.
 fn put<K: Key>(
     changes: &mut Changes,
     key: &K,

@@ -65,7 +65,7 @@ def test_a_slow_step_is_seen_at_one_glance(tab: "Tab", tmp_path: Path) -> None:
         assert faults(tab) == []
         tab.page.set_viewport_size({"width": 360, "height": 700})
         wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-        assert tab.page.evaluate(wide)
+        tab.wait(wide)
         last = tab.page.evaluate("page.snapshot.steps[2]")
         errors = flow.stop()
         reported = next(line.split() for line in errors.splitlines() if line.startswith("enrich "))

@@ -110,7 +110,7 @@ def shows_queues(tab: "Tab", server: StoreServer, pictures: Path) -> None:
     tab.page.emulate_media(color_scheme="dark")
     assert faults(tab) == []
     tab.page.set_viewport_size({"width": 360, "height": 700})
-    assert tab.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    tab.wait("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     tab.page.set_viewport_size({"width": 1280, "height": 900})
     tab.page.emulate_media(color_scheme="light")
     tab.page.keyboard.press("Escape")

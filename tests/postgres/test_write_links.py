@@ -15,6 +15,8 @@ from postgres_server import Database
 from tcp_link import Link
 from writing import RETRY, Writing
 
+# Other tests run flows with other databases of the same server.
+SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'millstream %'"
 PATIENT = RETRY + ", 'timeout': 3600"
 
 
@@ -70,8 +72,7 @@ def test_a_transaction_that_a_lock_delays(tmp_path: Path, database: Database) ->
     with psycopg.connect(database.dsn) as other:
         other.execute("LOCK TABLE numbers IN SHARE MODE")
         time.sleep(2)
-        sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'millstream %'"
-        assert database.rows(sessions)[0][0] <= 2
+        assert database.rows(f"SELECT count(*) {SESSIONS}")[0][0] <= 2
     writing.wait_for_rows(running)
     stop(running)
     writing.complete()
@@ -83,9 +84,7 @@ def test_a_forwarder_that_wakes_up_too_late(tmp_path: Path, database: Database) 
     writing.wait_for_rows(asleep)
     asleep.send_signal(signal.SIGSTOP)
     # Its open transaction would hold the row; a machine that is lost holds it until the server notices.
-    database.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'millstream %'"
-    )
+    database.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
     original = writing.state, writing.expected
     writing.state, writing.expected = tmp_path / "copy", tmp_path / "expected copy"
     shutil.copytree(original[0], writing.state)
@@ -109,7 +108,7 @@ def test_a_forwarder_whose_connection_survives_its_sleep(tmp_path: Path, databas
     writing = Writing(tmp_path, database)
     asleep = writing.start()
     writing.wait_for_rows(asleep)
-    idle = "SELECT bool_and(state = 'idle') FROM pg_stat_activity WHERE application_name LIKE 'millstream %'"
+    idle = f"SELECT bool_and(state = 'idle') {SESSIONS}"
     until = time.monotonic() + PATIENCE
     while True:
         asleep.send_signal(signal.SIGSTOP)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import millstream as ms
@@ -46,8 +47,9 @@ class Role:
 def wait_until_copied(leader: Path, copy: Path) -> None:
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
-        if copy.exists() and (copy / "control").exists():
-            with ms.Journal(leader, "r") as journal, ms.Journal(copy, "r") as copied:
+        # The follower may have been killed before it had made its copy.
+        with suppress(ms.JournalNotFoundError), ms.Journal(copy, "r") as copied:
+            with ms.Journal(leader, "r") as journal:
                 if copied.next == journal.next:
                     return
         time.sleep(0.05)

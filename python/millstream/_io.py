@@ -27,8 +27,8 @@ class Source(Generic[T_co]):
 
     ``open(partition, position, io)`` returns an object with three methods:
 
-    - ``next_batch()`` returns a list, which belongs to the engine then: ``[]`` when there is no input now,
-      None at the end. It never waits.
+    - ``next_batch()`` returns a list, which may be filled again afterwards: ``[]`` when there is no input
+      now, None at the end. It never waits.
     - ``next_awake()`` returns, after an empty list, in how many seconds to ask again; None: when ``io``
       wakes it.
     - ``position()`` returns any value that can be pickled. A partition that is opened at that position

@@ -109,6 +109,14 @@ class Pipe:
     def step(
         self, kind: str, name: str, shape: str, make: Callable[[], object], on_error: object
     ) -> Pipe: ...
+    def step_by_clock(
+        self,
+        kind: str,
+        name: str,
+        shape: str,
+        make: Callable[[Callable[[], float]], object],
+        on_error: object,
+    ) -> Pipe: ...
     def event_time(
         self,
         name: str,
@@ -126,10 +134,10 @@ class Pipe:
         make: Callable[[], object],
         function: Callable[[Any, Any], object] | None,
         returns: bool,
-        timed: bool,
+        times: tuple[bool, bool],
         ttl: int | None,
         on_error: object,
-    ) -> Pipe: ...
+    ) -> tuple[Pipe, Pipe]: ...
     def debug(
         self, show: Callable[[int | None, int, list[Any] | None, list[Any] | None], object]
     ) -> Pipe: ...

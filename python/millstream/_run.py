@@ -36,6 +36,7 @@ def run(
     sync: bool = True,
     drop_state: Iterable[str] = (),
     fresh: bool = False,
+    reset_clock: bool = False,
     cluster: Cluster | None = None,
     shards: int | None = None,
     replica: Replica | None = None,
@@ -72,6 +73,8 @@ def run(
         sync: whether a commit survives a loss of power; False leaves it to the system when it does.
         drop_state: the names of steps whose saved state is dropped.
         fresh: whether everything saved of this flow is dropped, so that it begins anew.
+        reset_clock: whether saved times that are ahead of the clock are set back to it: after a run whose
+            clock was wrong, processing time stands still until the clock has reached it.
         cluster: the place of this process among several that run the flow together; ``workers`` is then the
             number of each, and the state of process I is in the subdirectory ``pI`` of ``state``.
         shards: into how many parts the keys are divided, which the workers of all processes share: a power of
@@ -110,7 +113,9 @@ def run(
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
-    saving = checked(workers, state, epoch, sync, drop_state, fresh, replica, commit_on_replica)
+    saving = checked(
+        workers, state, epoch, sync, drop_state, fresh, reset_clock, replica, commit_on_replica
+    )
     if cluster is not None and not isinstance(cluster, Cluster):
         raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
     observer = observed(http, http_token, http_open)

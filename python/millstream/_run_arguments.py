@@ -65,7 +65,7 @@ def parse(arguments: list[str]) -> Any:
     )
     options = parser.parse_args(arguments)
     check_replay(options)
-    for name in ("drop_state", "fresh", "replica", "commit_on_replica"):
+    for name in ("drop_state", "fresh", "reset_clock", "replica", "commit_on_replica"):
         if getattr(options, name) and options.state is None:
             raise UsageError(f"--{name.replace('_', '-')} needs --state")
     if not 1 <= options.workers <= WORKERS_MAX:
@@ -103,6 +103,11 @@ def add_state(parser: argparse.ArgumentParser) -> None:
         "--fresh",
         action="store_true",
         help="drop all saved state of this flow in the state directory, and start again",
+    )
+    parser.add_argument(
+        "--reset-clock",
+        action="store_true",
+        help="set saved times that are ahead of the clock back to it, after a run whose clock was wrong",
     )
 
 

@@ -31,7 +31,7 @@ __all__ = ["run_file"]
 #: Options of the supervisor, which its processes do not get.
 OF_SUPERVISOR = {"--processes": 1, "--restarts": 1}
 #: Options that change the state, which only the processes of the first start get.
-ONCE = {"--fresh": 0, "--drop-state": 1}
+ONCE = {"--fresh": 0, "--reset-clock": 0, "--drop-state": 1}
 
 
 def run_file(arguments: list[str]) -> int:
@@ -145,6 +145,7 @@ def run_flow(flow: Flow, options: Any, link: Link | None) -> Any:
         options.sync == "always",
         options.drop_state,
         options.fresh,
+        options.reset_clock,
         options.replica,
         options.commit_on_replica,
     )

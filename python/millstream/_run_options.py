@@ -21,6 +21,7 @@ def checked(
     sync: bool,
     drop_state: Iterable[str],
     fresh: bool,
+    reset_clock: bool,
     replica: Replica | None = None,
     commit_on_replica: bool = False,
 ) -> Saving | None:
@@ -31,11 +32,13 @@ def checked(
         if not epoch >= 0:
             raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
         saving = Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
+        saving.reset_clock = bool(reset_clock)
         saving.replicate(replica, commit_on_replica)
         return saving
     given = {
         "drop_state": drop_state,
         "fresh": fresh,
+        "reset_clock": reset_clock,
         "replica": replica is not None,
         "commit_on_replica": commit_on_replica,
     }
@@ -62,6 +65,7 @@ class Saving:
         self.drop = drop
         self.crash = crash
         self.fresh = fresh
+        self.reset_clock = False
         self.replica: Replica | None = None
         self.commit_on_replica = False
 

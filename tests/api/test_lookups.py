@@ -96,9 +96,30 @@ def test_each_worker_has_answers_of_its_own() -> None:
     service = Service()
     flow, out = ms.Flow("f"), testing.collect()
     source = testing.partitions(["a"] * 50, ["a"] * 50)
-    flow.source("in", source).enrich_cached(service, clock=lambda: 0).sink("out", out)
+    flow.source("in", source).enrich_cached(service).sink("out", out)
     ms.run(flow, workers=2)
     assert len(service.asked) == 2 and len(out) == 100
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_answers_expire_by_the_clock_of_the_run(timed: bool) -> None:
+    service, clock = Service(), testing.clock(1000)
+    flow, out = ms.Flow("f"), testing.collect()
+    script = [
+        "a",
+        testing.advance(clock, 5),
+        "a",
+        testing.advance(clock, 20),
+        "a",
+        testing.advance(clock, 9),
+        "a",
+    ]
+    stream: ms.Stream[str] = flow.source("in", testing.items(script, batch_size=1))
+    if timed:
+        stream = stream.processing_time()
+    stream.enrich_cached(service, ttl=10).map(lambda pair: pair[1]).sink("out", out)
+    ms.run(flow, clock=clock)
+    assert out == ["a1", "a1", "a2", "a2"]
 
 
 def test_mistakes_are_told() -> None:

@@ -6,11 +6,12 @@
 //!
 //! Invariant: before a key receives an item, all its timers up to the watermark at that item have fired. With
 //! one partition this makes the order of items and timers of a key independent of the size of batches and the
-//! number of workers: it is the order in which they would occur one by one.
+//! number of workers: it is the order in which they would occur one by one. With several, items wait for timers: see [`InTurn`].
 
 mod agenda;
 pub(crate) mod changes;
 pub mod codec;
+mod in_turn;
 mod keyed;
 mod logic;
 mod plain;
@@ -20,6 +21,7 @@ mod table;
 mod timers;
 
 pub use changes::{Changes, REMOVED};
+pub use in_turn::InTurn;
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
 pub use restore::{Restore, SavedKey};

@@ -124,8 +124,7 @@ impl Watermark {
         sender: Sender::Ended,
     };
 
-    /// Joins the watermarks of all senders: the minimum of those that are live. If all have ended, the maximum
-    /// of all.
+    /// Joins the watermarks of all senders: the minimum of those that are live. If none is live, the maximum of all.
     pub(crate) fn join(all: impl Iterator<Item = Watermark>) -> Watermark {
         let mut least: Option<i64> = None;
         let mut furthest = BEFORE_ALL;
@@ -144,7 +143,7 @@ impl Watermark {
                 sender: Sender::Live,
             },
             (None, true) => Watermark {
-                at: BEFORE_ALL,
+                at: furthest,
                 sender: Sender::Idle,
             },
             (None, false) => Watermark {

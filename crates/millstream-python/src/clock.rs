@@ -1,5 +1,6 @@
 //! A clock that a test sets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::testing::VirtualClock as Engine;
@@ -7,6 +8,18 @@ use pyo3::prelude::*;
 
 use crate::time::{seconds, to_nanos};
 use millstream_flow::clock::Clock;
+
+/// The clock of a run, as a function.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct RunClock(pub(crate) Arc<dyn Clock>);
+
+#[pymethods]
+impl RunClock {
+    /// Returns the time in seconds.
+    fn __call__(&self) -> f64 {
+        seconds(self.0.time_ns())
+    }
+}
 
 /// A virtual clock; `millstream.testing.clock` makes one.
 #[pyclass(frozen, module = "millstream._millstream")]

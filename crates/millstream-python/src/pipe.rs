@@ -8,6 +8,7 @@ use std::time::Duration;
 use millstream_flow::assign::{Assign, TimeSource};
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
+use millstream_flow::state::InTurn;
 use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::window::{Aggregate, ByKey as ByOwnWatermark, InOrder, WindowLogic};
@@ -138,6 +139,25 @@ impl Pipe {
         Pipe { pipe }.checked(py)
     }
 
+    /// Adds a step whose `make` is called with the clock of the run.
+    fn step_by_clock(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        name: &str,
+        shape: &str,
+        make: Py<PyAny>,
+        on_error: &Bound<'_, PyAny>,
+    ) -> PyResult<Pipe> {
+        let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
+        let handling = on_error.clone();
+        let pipe = self.pipe.step(static_name(kind), name, move |making| {
+            Kernel::make_by_clock(&make, shape, &on_error, making)
+        });
+        let pipe = handling.of(pipe);
+        Pipe { pipe }.checked(py)
+    }
+
     /// Divides the stream in two.
     fn divide(
         &self,
@@ -221,7 +241,8 @@ impl Pipe {
     }
 
     /// State of the user for each key: objects that `make` returns, or states that it returns for
-    /// `function`, which changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds.
+    /// `function`, which changes them or, if it `returns` it, return the next one. `ttl` in nanoseconds. Returns the outputs and, if items
+    /// are `ordered` by their times, those that are late.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a word of the description"
@@ -232,29 +253,39 @@ impl Pipe {
         make: Py<PyAny>,
         function: Option<Py<PyAny>>,
         returns: bool,
-        timed: bool,
+        times: (bool, bool),
         ttl: Option<i64>,
         on_error: &Bound<'_, PyAny>,
-    ) -> PyResult<Pipe> {
+    ) -> PyResult<(Pipe, Pipe)> {
         let py = on_error.py();
         let on_error = OnErrorOption::read(on_error)?;
         let handling = on_error.clone();
+        let (timed, ordered) = times;
         let traits = Traits {
             waits: true,
             timed,
             keyed: true,
         };
-        let step = self.pipe.step("stateful", name, move |making| {
+        let logic = move |making: &Making<'_>| {
             let function = function.as_ref().map(|function| (function, returns));
             let logic = locked(|py| PyLogic::new(py, &make, function, timed, ttl));
-            let logic =
-                logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            PyKeyed::make(logic, traits, &on_error, making)
-        });
-        Pipe {
-            pipe: handling.of(step).halves().0,
-        }
-        .checked(py)
+            logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))
+        };
+        let step = match timed {
+            false => self.pipe.step("stateful", name, move |making| {
+                PyKeyed::make(logic(making)?, traits, &on_error, making)
+            }),
+            true => self.pipe.step("stateful", name, move |making| {
+                let logic = match ordered {
+                    true => InTurn::by_time(logic(making)?, copy),
+                    false => InTurn::after_timers(logic(making)?, copy),
+                };
+                PyKeyed::make(logic, traits, &on_error, making)
+            }),
+        };
+        let step = if ordered { step.by_time() } else { step };
+        let (results, late) = handling.of(step).halves();
+        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
     /// Calls `show` with the epoch, the worker, the keys and the values of each batch.
@@ -415,6 +446,7 @@ impl Pipe {
                 PyKeyed::make(ByOwnWatermark::new(logic(), how), traits, &on_error, making)
             }),
         };
+        let step = if timed { step.by_time() } else { step };
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }

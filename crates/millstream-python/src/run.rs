@@ -39,6 +39,7 @@ pub(crate) struct Saving {
     drop: Vec<String>,
     crash: Option<Moment>,
     fresh: bool,
+    reset_clock: bool,
     replica: Option<ServedAt>,
     commit_on_replica: bool,
 }
@@ -78,6 +79,9 @@ impl Saving {
         }
         if self.fresh {
             recovery = recovery.fresh();
+        }
+        if self.reset_clock {
+            recovery = recovery.reset_clock();
         }
         if let (Some(served), Some(stopper)) = (self.replica, stopper) {
             recovery = recovery.replica(served.replica(stopper)?);

@@ -5,6 +5,8 @@
 //! inlined into the frame of the loop. A kernel receives an *iterator* of the batch. When it raises,
 //! the rest of the iterator tells which item it failed on, at no cost for other items.
 
+use std::sync::Arc;
+
 use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::step::{Context, StateSize, Stateful, Step};
 use millstream_flow::stream::Making;
@@ -15,6 +17,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
 
 use crate::batch::{PyBatch, Times};
+use crate::clock::RunClock;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::kernel_states::KernelStates;
@@ -104,9 +107,29 @@ impl Kernel {
         on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
+        Self::made_by(|py| make.bind(py).call0(), shape, on_error, making)
+    }
+
+    /// The same, with a `make` that is called with the clock of the run.
+    pub(crate) fn make_by_clock(
+        make: &Py<PyAny>,
+        shape: Shape,
+        on_error: &OnErrorOption,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
+        let clock = RunClock(Arc::clone(&making.clock));
+        Self::made_by(|py| make.bind(py).call1((clock,)), shape, on_error, making)
+    }
+
+    fn made_by(
+        make: impl for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>>,
+        shape: Shape,
+        on_error: &OnErrorOption,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
         let policy = on_error.open(making)?;
         let made = locked(|py| {
-            let made = make.bind(py).call0()?;
+            let made = make(py)?;
             match made.cast::<PyTuple>() {
                 Ok(parts) => parts.extract::<(Py<PyAny>, Option<Py<PyAny>>, Option<Py<PyAny>>)>(),
                 Err(_) => Ok((made.unbind(), None, None)),

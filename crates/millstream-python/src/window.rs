@@ -532,6 +532,10 @@ impl Aggregate for PyAggregate {
         self.refused.pop_front()
     }
 
+    fn grows(&self) -> bool {
+        matches!(self.make, AggregateKind::Collect)
+    }
+
     fn merge(&mut self, acc: &mut Acc, later: &Acc) -> PyResult<()> {
         locked(|py| match (&self.make, acc, later) {
             (AggregateKind::Count, Acc::Int(count), Acc::Int(later)) => {

@@ -43,8 +43,8 @@ class StreamMakers(Verbs):
     def _new_window_pairs(
         self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]
     ) -> LateStream[Any, Any, Any]:
-        """The pairs of a join within windows; ``numbered`` are the late values, each after the number of
-        its stream."""
+        """The results of a join within windows or of many streams; ``numbered`` are the late values, each
+        after the number of its stream."""
         raise NotImplementedError
 
     def _new_windows(

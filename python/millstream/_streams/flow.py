@@ -102,6 +102,7 @@ class Flow(Verbs):
         sync: bool = True,
         drop_state: Iterable[str] = (),
         fresh: bool = False,
+        reset_clock: bool = False,
         http: str | None = None,
         http_token: str | None = None,
         http_open: bool = False,
@@ -119,6 +120,7 @@ class Flow(Verbs):
             sync: whether a commit survives a loss of power.
             drop_state: the steps whose saved state is dropped.
             fresh: whether all saved state of this flow is dropped.
+            reset_clock: whether saved times that are ahead of the clock are set back to it.
             http: an address at which a page shows the flow until it has ended and was waited for.
             http_token: a token that readers of that page must have.
             http_open: whether other machines may read the page without a token.
@@ -143,7 +145,7 @@ class Flow(Verbs):
         from .._run_options import checked
         from .._running import Running
 
-        saving = checked(workers, state, epoch, sync, drop_state, fresh)
+        saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock)
         observer = observed(http, http_token, http_open)
         try:
             native = _millstream.start(self._flow, workers, spin, clock, saving, observer)

@@ -1,13 +1,16 @@
 """``join_all``: joins of any number of streams.
 
 The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one uses
-``stateful``, and has its times, time to live and saved states.
+``stateful``, and has its times, time to live and saved states. With times each key receives its values in the
+order of their times, as ``stateful(ordered=True)``.
 """
 
 from __future__ import annotations
 
 from itertools import product
 
+from .. import _revival
+from .._durations import nanos
 from .._errors import FlowUsageError
 from .arguments import named_or_raise
 from .base import KeyedBase
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from .._durations import Seconds
     from .._millstream import KeyContext
-    from .streams import KeyedStream
+    from .streams import KeyedStream, LateStream
 
     EmitMode: TypeAlias = Literal["complete", "running", "final"]
     InsertMode: TypeAlias = Literal["first", "last", "product"]
@@ -35,7 +38,7 @@ def join_all(
     emit: EmitMode,
     insert: InsertMode,
     ttl: Seconds | None,
-) -> KeyedStream:
+) -> LateStream:
     """Implements :meth:`KeyedStream.join_all`."""
     named_or_raise("join_all", name)
     if not others:
@@ -49,7 +52,13 @@ def join_all(
         raise FlowUsageError(f'insert is "first", "last" or "product", not {insert!r}')
     sides = [side.map(_tagged(place)) for place, side in enumerate((stream, *others))]
     count = len(sides)
-    return sides[0].merge(*sides[1:]).stateful(name, lambda: Sides(count, emit, insert), ttl=ttl)
+    both = sides[0].merge(*sides[1:])
+    life = None if ttl is None else nanos("ttl", ttl)
+    made = _revival.reviving(lambda: Sides(count, emit, insert), None, None, None)
+    times = both._timed, both._timed
+    results, late = both._home().stateful(name, made, None, False, times, life, "fail")
+    rows, tagged = (both._new_keyed([pipe], True, both._timed) for pipe in (results, late))
+    return both._new_window_pairs(rows, tagged)
 
 
 def _tagged(place: int) -> Callable[[Any], tuple[int, Any]]:

@@ -278,7 +278,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: Literal["complete"] = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co, W]]: ...
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
     @overload
     def join_all(
         self,
@@ -289,7 +289,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode,
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co | None, W | None]]: ...
+    ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
     @overload
     def join_all(
         self,
@@ -301,7 +301,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: Literal["complete"] = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co, W, X]]: ...
+    ) -> LateStream[K_co, tuple[V_co, W, X], V_co | W | X]: ...
     @overload
     def join_all(
         self,
@@ -313,7 +313,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode,
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co | None, W | None, X | None]]: ...
+    ) -> LateStream[K_co, tuple[V_co | None, W | None, X | None], V_co | W | X]: ...
     @overload
     def join_all(
         self,
@@ -326,7 +326,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: Literal["complete"] = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co, W, X, Y]]: ...
+    ) -> LateStream[K_co, tuple[V_co, W, X, Y], V_co | W | X | Y]: ...
     @overload
     def join_all(
         self,
@@ -339,7 +339,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode,
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co | None, W | None, X | None, Y | None]]: ...
+    ) -> LateStream[K_co, tuple[V_co | None, W | None, X | None, Y | None], V_co | W | X | Y]: ...
     @overload
     def join_all(
         self,
@@ -348,7 +348,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[Any, ...]]: ...
+    ) -> LateStream[K_co, tuple[Any, ...], Any]: ...
     def join_all(
         self,
         name: str,
@@ -356,10 +356,12 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, Any]:
+    ) -> LateStream[K_co, Any, Any]:
         """Joins this stream with any number of others into tuples of one value of each stream.
 
-        Values are processed as they arrive, which between streams is no certain order. ``"running"`` and
+        In streams with times the values of a key are processed in the order of their times, once the
+        watermark has passed them; late values are in the stream ``late`` of the result. In streams without
+        times they are processed as they arrive, which between streams is no certain order. ``"running"`` and
         ``"final"`` keep every key unless there is a ``ttl``.
 
         Args:
@@ -374,7 +376,8 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
                 the stream has times. None keeps every key.
 
         Returns:
-            The keyed stream of the tuples, this stream's value first.
+            The keyed stream of the tuples, this stream's value first; its attribute ``late`` is the stream of
+            the late values.
 
         Raises:
             FlowUsageError: there is no other stream, one has no keys, or an option is unknown.

@@ -402,7 +402,6 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
         size: int = 10_000,
         stale: Seconds = 0,
         retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> KeyedStream[K_co, tuple[V_co, U]]: ...
@@ -415,7 +414,6 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
         size: int = 10_000,
         stale: Seconds = 0,
         retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> KeyedStream[K_co, tuple[V_co, U]]: ...
@@ -427,7 +425,6 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
         size: int = 10_000,
         stale: Seconds = 0,
         retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> KeyedStream[K_co, tuple[V_co, Any]]:
@@ -438,12 +435,11 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
         Args:
             f: is called with the value, or with what ``key`` returns for it.
             key: a function that returns the hashable question that a value asks. None: the value itself.
-            ttl: seconds of processing time or a timedelta after which an answer is asked for again. None:
-                never.
+            ttl: seconds or a timedelta, by the clock of the run, after which an answer is asked for again.
+                None: never.
             size: how many answers a worker caches; the least recently used one is dropped first.
             stale: for how long after its ``ttl`` an old answer is used if ``f`` raises.
             retry: seconds after which ``f`` is called again at the earliest after it has raised.
-            clock: a function that returns monotonic seconds, for tests.
             name: the name of the step in errors and metrics.
             on_error: what happens to a value for which ``f`` raises and there is no answer.
 
@@ -463,7 +459,7 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
             [(3, ('tea', 3))]
         """
         pipe, placed = self._joined()
-        how = f, key, ttl, size, stale, retry, clock, name
+        how = f, key, ttl, size, stale, retry, name
         return self._new_keyed([enrich(pipe, True, *how, on_error)], placed, self._timed)
 
     def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> KeyedStream[K_co, V_co]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from time import monotonic
 
 from .. import _kernels
 from .._durations import nanos
@@ -34,7 +33,6 @@ def enrich(
     size: int,
     stale: Seconds,
     retry: Seconds,
-    clock: Callable[[], float] | None,
     name: str | None,
     on_error: OnError,
 ) -> Pipe:
@@ -48,15 +46,15 @@ def enrich(
     more, pause = nanos("stale", stale, 0) / 1e9, nanos("retry", retry, 0) / 1e9
     tolerant = on_error != "fail"
 
-    def make() -> Any:
+    def make(clock: Callable[[], float]) -> Any:
         # A cache for each worker: they share nothing.
-        look_up = Cache(f, key, life, size, more, pause, clock or monotonic).pair
+        look_up = Cache(f, key, life, size, more, pause, clock).pair
         if pairs and tolerant:
             return _kernels.keyed(_kernels.one(look_up), True)()
         return _kernels.map_values(look_up, tolerant)()
 
     shape = "produce" if pairs and tolerant else "values"
-    return pipe.step("enrich_cached", name or "", shape, make, on_error)
+    return pipe.step_by_clock("enrich_cached", name or "", shape, make, on_error)
 
 
 class Cache:

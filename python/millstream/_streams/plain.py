@@ -449,7 +449,6 @@ class PlainVerbs(PlainBase[T_co]):
         size: int = 10_000,
         stale: Seconds = 0,
         retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream[tuple[T_co, U]]: ...
@@ -462,7 +461,6 @@ class PlainVerbs(PlainBase[T_co]):
         size: int = 10_000,
         stale: Seconds = 0,
         retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream[tuple[T_co, U]]: ...
@@ -474,7 +472,6 @@ class PlainVerbs(PlainBase[T_co]):
         size: int = 10_000,
         stale: Seconds = 0,
         retry: Seconds = 1,
-        clock: Callable[[], float] | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream[tuple[T_co, Any]]:
@@ -486,12 +483,11 @@ class PlainVerbs(PlainBase[T_co]):
         Args:
             f: is called with the item, or with what ``key`` returns for it.
             key: a function that returns the hashable question that an item asks. None: the item itself.
-            ttl: seconds of processing time or a timedelta after which an answer is asked for again. None:
-                never.
+            ttl: seconds or a timedelta, by the clock of the run, after which an answer is asked for again.
+                None: never.
             size: how many answers a worker caches; the least recently used one is dropped first.
             stale: for how long after its ``ttl`` an old answer is used if ``f`` raises.
             retry: seconds after which ``f`` is called again at the earliest after it has raised.
-            clock: a function that returns monotonic seconds, for tests.
             name: the name of the step in errors and metrics.
             on_error: what happens to an item for which ``f`` raises and there is no answer.
 
@@ -511,7 +507,7 @@ class PlainVerbs(PlainBase[T_co]):
             >>> out
             [('tea', 3), ('tea', 3), ('gold', None)]
         """
-        how = f, key, ttl, size, stale, retry, clock, name
+        how = f, key, ttl, size, stale, retry, name
         return self._new_stream(enrich(self._pipe, self._timed, *how, on_error), self._timed)
 
     def inspect_debug(self, label: str, to: Callable[[str], object] | None = None) -> Stream[T_co]:

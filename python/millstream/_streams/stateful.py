@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from ..windows import Window, Windower
     from .base import KeyedBase
-    from .streams import KeyedStream, Windows
+    from .streams import KeyedStream, LateStream, Windows
 
 
 __all__ = ["StatefulVerbs"]
@@ -56,6 +56,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -67,6 +69,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -78,6 +82,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -89,6 +95,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful(
@@ -100,7 +108,74 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], EndingTimedLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], EndingLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], TimedLogic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[], Logic[K_co, V_co, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
+    @overload
+    def stateful(
+        self,
+        name: str,
+        logic: Callable[[S, V_co], R | None],
+        state: Callable[[], S],
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
     def stateful(
         self,
         name: str,
@@ -110,6 +185,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: bool = False,
     ) -> KeyedStream[K_co, Any]:
         """Keeps a state of your own for each key.
 
@@ -136,12 +213,17 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
                 classes.
             migrate: a function that is called with each saved state when a run begins, and returns the
                 state to continue with. It may be called again with its own result.
+            ordered: each key receives its values in the order of their times: a value waits until the
+                watermark has passed it. Then the output does not depend on which partition, branch or
+                merged stream was faster, except between values of one time. It needs ``event_time``.
 
         Returns:
-            The keyed stream of the outputs.
+            The keyed stream of the outputs; with ``ordered=True`` its attribute ``late`` is the stream of the
+            values that came after the watermark had passed them.
 
         Raises:
-            FlowUsageError: the step has no name, or ``logic`` and ``state`` do not fit together.
+            FlowUsageError: the step has no name, ``logic`` and ``state`` do not fit together, or
+                ``ordered=True`` in a stream without times.
 
         Example:
             >>> import millstream as ms
@@ -168,7 +250,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             _states.without_arguments_or_raise(logic)
             made = _revival.reviving(logic, logic, aliases, migrate)
         plain = state is not None or (isinstance(logic, type) and _logic.is_plain(logic))
-        if plain and ttl is None and not self._timed:
+        if plain and ttl is None and not self._timed and not ordered:
             # Loops in Python beat calls from native code where time does not matter.
             tolerant = on_error != "fail"
             if state is None:
@@ -176,8 +258,7 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
             return self._keep("stateful", name, _kernels.stateful_function(logic, made, tolerant), on_error)
         life = None if ttl is None else nanos("ttl", ttl)
         function = None if state is None else logic
-        pipe = self._home().stateful(name, made, function, False, self._timed, life, on_error)
-        return self._new_keyed([pipe], True, self._timed)
+        return self._with_state(name, (made, function, False), ordered, life, on_error)
 
     @overload
     def stateful_map(
@@ -189,6 +270,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
     @overload
     def stateful_map(
@@ -200,7 +283,35 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: Literal[False] = False,
     ) -> KeyedStream[K_co, R]: ...
+    @overload
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[S | None, V_co], tuple[S | None, R]],
+        state: None = None,
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
+    @overload
+    def stateful_map(
+        self,
+        name: str,
+        f: Callable[[S, V_co], tuple[S | None, R]],
+        state: Callable[[], S],
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+        aliases: Aliases | None = None,
+        migrate: Migrate | None = None,
+        *,
+        ordered: Literal[True],
+    ) -> LateStream[K_co, R, V_co]: ...
     def stateful_map(
         self,
         name: str,
@@ -210,6 +321,8 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         ttl: Seconds | None = None,
         aliases: Aliases | None = None,
         migrate: Migrate | None = None,
+        *,
+        ordered: bool = False,
     ) -> KeyedStream[K_co, Any]:
         """Makes one output of each value with a function ``(state, value)`` that returns ``(new state,
         output)``.
@@ -225,12 +338,17 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
                 classes.
             migrate: a function that is called with each saved state when a run begins, and returns the
                 state to continue with. It may be called again with its own result.
+            ordered: each key receives its values in the order of their times: a value waits until the
+                watermark has passed it. Then the output does not depend on which partition, branch or
+                merged stream was faster, except between values of one time. It needs ``event_time``.
 
         Returns:
-            The keyed stream of the outputs.
+            The keyed stream of the outputs; with ``ordered=True`` its attribute ``late`` is the stream of the
+            values that came after the watermark had passed them.
 
         Raises:
-            FlowUsageError: the step has no name, or ``f`` or ``state`` is not callable.
+            FlowUsageError: the step has no name, ``f`` or ``state`` is not callable, or ``ordered=True`` in a
+                stream without times.
 
         Example:
             >>> import millstream as ms
@@ -252,8 +370,25 @@ class StatefulVerbs(KeyedBase[K_co, V_co]):
         life = None if ttl is None else nanos("ttl", ttl)
         made = _states.nothing if state is None else state
         make = _revival.reviving(made, made, aliases, migrate, strict=False)
-        pipe = self._home().stateful(name, make, f, True, self._timed, life, on_error)
-        return self._new_keyed([pipe], True, self._timed)
+        return self._with_state(name, (make, f, True), ordered, life, on_error)
+
+    def _with_state(
+        self,
+        name: str,
+        called: tuple[Callable[[], Any], Callable[..., Any] | None, bool],
+        ordered: bool,
+        life: int | None,
+        on_error: OnError,
+    ) -> KeyedStream[K_co, Any]:
+        if ordered and not self._timed:
+            raise FlowUsageError(f'step "{name}": ordered=True needs times: put event_time before key_by')
+        times = self._timed, ordered
+        results, late = self._home().stateful(name, *called, times, life, on_error)
+        return (
+            self._new_late(results, self._timed, late)
+            if ordered
+            else self._new_keyed([results], True, self._timed)
+        )
 
     @overload
     def stateful_batch(

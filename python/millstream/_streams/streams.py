@@ -150,7 +150,8 @@ class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
 
 
 class WindowPairs(LateStream[Any, Any, Any]):
-    """The result of a join within windows; ``late`` are the values of both that came too late."""
+    """The result of a join whose values have the number of their stream; ``late`` are those that came too
+    late."""
 
     __slots__ = ("_numbered",)
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
 
 use super::Recovery;
 use super::division::{GONE, check_division, check_gathered, clear_stopped, deal, write_stopped};
@@ -75,6 +76,7 @@ pub(crate) fn resume(
     let mut start = Start::new(store);
     start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
+    start.check_clock(options, time_ns);
     let (division, dealt) = match (membership, &joined) {
         (Some(membership), Some(joined)) => {
             let place = (membership, workers);
@@ -231,6 +233,9 @@ fn choose(
     }
 }
 
+/// Clocks of machines differ by less than this.
+const CLOCK_AHEAD_NS: i64 = 60_000_000_000;
+
 /// A run before its first commit.
 struct Start {
     store: Store,
@@ -289,6 +294,22 @@ impl Start {
         }
         self.has_changes |= options.fresh || !self.changes.is_empty();
         Ok(())
+    }
+
+    /// Sets the saved times back to the clock if the options say so, and warns of those far ahead of it if not.
+    fn check_clock(&mut self, options: &Recovery, time_ns: i64) {
+        let ahead = self.commit.processing_ns.saturating_sub(time_ns);
+        if options.reset_clock {
+            self.commit.reset_clock(time_ns);
+            self.has_changes = true;
+        } else if ahead > CLOCK_AHEAD_NS {
+            tracing::warn!(
+                "{}: the state was saved at a time {:.0?} ahead of the clock, until which processing time stands still: timers, windows and \
+                 time to live by the clock wait; if that clock was wrong, start once with --reset-clock (reset_clock=True)",
+                options.dir.display(),
+                Duration::from_nanos(ahead as u64),
+            );
+        }
     }
 
     /// Commits the first epoch of the run, if it has changes; with several processes in agreement with the others.

@@ -199,6 +199,14 @@ impl Commit {
     }
 
     /// The same commit with the times of another one.
+    /// Sets processing time, and event times that are ahead of the clock, back to the clock.
+    pub(crate) fn reset_clock(&mut self, time_ns: i64) {
+        self.processing_ns = self.processing_ns.min(time_ns);
+        for mark in &mut self.watermarks {
+            mark.at = mark.at.min(time_ns);
+        }
+    }
+
     pub(crate) fn at_the_times_of(&self, other: &Commit) -> Commit {
         Commit {
             watermarks: other.watermarks.clone(),

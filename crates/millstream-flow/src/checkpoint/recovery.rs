@@ -18,6 +18,7 @@ pub struct Recovery {
     pub(crate) sync: bool,
     pub(crate) drop: Vec<String>,
     pub(crate) fresh: bool,
+    pub(crate) reset_clock: bool,
     pub(crate) crash: Option<Crash>,
     pub(crate) replica: Option<Arc<dyn Replica>>,
     pub(crate) commit_on_replica: bool,
@@ -73,6 +74,7 @@ impl Recovery {
             sync: true,
             drop: Vec::new(),
             fresh: false,
+            reset_clock: false,
             crash: None,
             replica: None,
             commit_on_replica: false,
@@ -117,6 +119,13 @@ impl Recovery {
     #[must_use]
     pub fn fresh(mut self) -> Self {
         self.fresh = true;
+        self
+    }
+    /// Sets processing time, and event times that are ahead of the clock, back to the clock, after a run whose clock was wrong:
+    /// otherwise processing time stands still until the clock has reached it.
+    #[must_use]
+    pub fn reset_clock(mut self) -> Self {
+        self.reset_clock = true;
         self
     }
     /// Serves the state directory to followers on other machines while the flow runs. In a run of several processes each

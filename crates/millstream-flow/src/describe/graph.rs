@@ -14,6 +14,7 @@ use crate::checkpoint::{
     Codecs, ErasedSink, SinkOf, Sinks, Sources, WriterId, erased_sink, erased_source,
 };
 use crate::describe::gathered::Gathered;
+use crate::describe::meeting;
 use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
@@ -47,6 +48,8 @@ pub(crate) struct Graph {
     /// The types whose values can be encoded.
     pub(crate) codecs: Codecs,
     files: Files,
+    /// The steps that process items in the order of their times.
+    pub(crate) by_time: HashSet<NodeId>,
     mistake: Option<Mistake>,
 }
 
@@ -219,6 +222,7 @@ impl Graph {
             ),
             None => {
                 self.files.check(&self.nodes, recovery)?;
+                meeting::warn(&self.nodes, &self.by_time);
                 let sinks = self.sinks.iter().map(|described| described.sink.clone());
                 (self.sources.clone(), Sinks::new(sinks.collect()))
             }

@@ -352,6 +352,14 @@ impl<B: Batch> Pipe<B> {
         }
     }
 
+    /// The step that makes this stream processes its items in the order of their times: it is not warned of where their order of
+    /// arrival is lost.
+    #[must_use]
+    pub fn by_time(self) -> Self {
+        lock(&self.graph).by_time.insert(self.node);
+        self
+    }
+
     /// Announces the sink of the dead letters of the step that this stream comes out of, so that recovery
     /// includes it: each letter is written once, as output is. [`Making::dead_letters`] opens the sink on the
     /// workers.

@@ -500,10 +500,11 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
 }
 
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
-    /// Joins a step that keeps state for each key and knows time: its outputs, and the items that are late.
+    /// Joins a step that keeps state for each key and knows time: its outputs, and the items that are late. `by_time` says whether it
+    /// processes items in the order of their times.
     pub(crate) fn keep_timed<U, L>(
         &self,
-        kind: &'static str,
+        (kind, by_time): (&'static str, bool),
         name: &str,
         make: impl Fn() -> KeyedStep<K, L> + Send + Sync + 'static,
     ) -> (KeyedStream<K, Timed<U>>, KeyedStream<K, Timed<V>>)
@@ -515,7 +516,11 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         self.derive(timed::<U>);
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
-        let (outputs, late) = placed.step(kind, name, move |_| Ok(make())).halves();
+        let mut step = placed.step(kind, name, move |_| Ok(make()));
+        if by_time {
+            step = step.by_time();
+        }
+        let (outputs, late) = step.halves();
         let keyed = |part| KeyedStream {
             parts: vec![part],
             placed: true,

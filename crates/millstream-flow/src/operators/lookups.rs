@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Data;
-use crate::clock::{Clock, WallClock};
+use crate::clock::Clock;
 use crate::describe::stream::Stream;
 use crate::error::{Cause, Failure, FlowError};
 use crate::key::Key;
@@ -28,7 +28,6 @@ pub struct Lookups {
     size: usize,
     stale: i64,
     retry: i64,
-    clock: Arc<dyn Clock>,
     on_error: OnError,
 }
 
@@ -40,14 +39,13 @@ impl Default for Lookups {
             size: 10_000,
             stale: 0,
             retry: nanos(Duration::from_secs(1)),
-            clock: Arc::new(WallClock::default()),
             on_error: OnError::Fail,
         }
     }
 }
 
 impl Lookups {
-    /// Sets how long an answer is valid.
+    /// Sets how long an answer is valid, by the clock of the run.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = nanos(ttl);
@@ -73,12 +71,6 @@ impl Lookups {
         self.retry = nanos(retry);
         self
     }
-    /// Sets the clock of the expiry of answers, for tests.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
     /// Sets the policy for an item without an answer. The default is [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {
@@ -100,6 +92,7 @@ struct Known<A> {
 /// The cache of one worker.
 struct Cache<Q, A> {
     options: Lookups,
+    clock: Arc<dyn Clock>,
     known: HashMap<Q, Known<A>>,
     /// The questions in the order of the last use of their answers.
     order: BTreeMap<u64, Q>,
@@ -107,9 +100,10 @@ struct Cache<Q, A> {
 }
 
 impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
-    fn new(options: Lookups) -> Self {
+    fn new(options: Lookups, clock: Arc<dyn Clock>) -> Self {
         Cache {
             options,
+            clock,
             known: HashMap::new(),
             order: BTreeMap::new(),
             uses: 0,
@@ -117,7 +111,7 @@ impl<Q: Hash + Eq + Clone, A: Clone> Cache<Q, A> {
     }
 
     fn answer<E>(&mut self, question: Q, request: impl FnOnce(&Q) -> Result<A, E>) -> Result<A, E> {
-        let now = self.options.clock.time_ns();
+        let now = self.clock.time_ns();
         let serves = |known: &&Known<A>| now < known.until;
         if let Some(answer) = self
             .known
@@ -210,7 +204,7 @@ where
         name,
         move |making| -> Result<_, FlowError> {
             let both = Arc::clone(&both);
-            let mut cache = Cache::new(lookups.clone());
+            let mut cache = Cache::new(lookups.clone(), Arc::clone(&making.clock));
             let work = move |input: &mut Vec<T>,
                              output: &mut Vec<O>,
                              policy: &mut Policy,

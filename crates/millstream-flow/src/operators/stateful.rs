@@ -25,8 +25,9 @@ use crate::error::{Cause, Failure};
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
 use crate::policy::{OnError, Policy};
-use crate::state::{ByLogic, KeyedStep, Logic, Plain, Ttl};
+use crate::state::{ByLogic, InTurn, KeyedStep, Logic, Plain, Ttl};
 use crate::step::{Context, Stateful, Step};
+use crate::time::window::Outcome;
 use crate::time::{Timed, nanos};
 
 impl<K: Key, V: Data> KeyedStream<K, V> {
@@ -196,7 +197,8 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// event time and in processing time.
     ///
     /// `name` is the name of the step in errors, metrics and saved state. A key is removed once event time is
-    /// `ttl` later than its latest item; without `ttl` no key is. With recovery the type of the logic is
+    /// `ttl` later than its latest item; without `ttl` no key is. An item waits for the timers that are due before it by the watermark of
+    /// its partition, until other partitions have come as far. With recovery the types of the logic and of the items are
     /// [announced](crate::Flow::saves).
     ///
     /// # Errors
@@ -237,12 +239,64 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     ) -> KeyedStream<K, Timed<L::Out>> {
         let (make, called) = (Arc::new(make), name.to_owned());
         let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
-        let (outputs, _) = self.keep_timed("stateful", name, move || {
+        let (outputs, _) = self.keep_timed(("stateful", false), name, move || {
             let make = Arc::clone(&make);
             let logic = ByLogic::new(move |key: &K| make(key), ttl);
-            KeyedStep::new(&called, true, logic)
+            KeyedStep::new(&called, true, InTurn::after_timers(logic, V::clone))
         });
         outputs
+    }
+
+    /// As [`stateful_timed`](Self::stateful_timed), and each key receives its items in the order of their times: an item waits until the
+    /// watermark has passed it.
+    ///
+    /// The output is the same in every run, whichever partition, branch or merged stream was faster; only items of one time are
+    /// processed in the order of arrival. The cost is delay, and memory for the items that wait. Items that are late go to `late`.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::{EventTime, Flow, KeyContext, Logic, Options, testing};
+    ///
+    /// /// Emits the time since the item before.
+    /// struct Gap(i64);
+    /// impl Logic<&'static str, i64> for Gap {
+    ///     type Out = i64;
+    ///     fn on_item(&mut self, _: &&'static str, time: i64, cx: &mut KeyContext<'_, i64>) {
+    ///         cx.emit(time - self.0);
+    ///         self.0 = time;
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("gaps"), testing::Collected::new());
+    /// flow.source("in", testing::items([5, 3, 9]))
+    ///     .event_time(|time: &i64| *time, EventTime::default().lateness(Duration::from_nanos(2)))
+    ///     .key_by(|_| "all")
+    ///     .stateful_in_order("gap", None, |_key| Gap(0))
+    ///     .results
+    ///     .values()
+    ///     .map(|gap| gap.value)
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [3, 2, 4]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn stateful_in_order<L: Logic<K, V>>(
+        &self,
+        name: &str,
+        ttl: Option<Duration>,
+        make: impl Fn(&K) -> L + Send + Sync + 'static,
+    ) -> Outcome<K, V, L::Out> {
+        let (make, called) = (Arc::new(make), name.to_owned());
+        let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
+        let (results, late) = self.keep_timed(("stateful", true), name, move || {
+            let make = Arc::clone(&make);
+            let logic = ByLogic::new(move |key: &K| make(key), ttl);
+            KeyedStep::new(&called, true, InTurn::by_time(logic, V::clone))
+        });
+        Outcome { results, late }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The context of one worker of a run, beyond the context of its steps: the accounting of the current batch,
 //! the partitions of the running source, the checkpoint and the pace.
 
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -8,11 +9,48 @@ use timely::scheduling::Activator;
 
 use crate::checkpoint::WorkerCheckpoint;
 use crate::clock::{Clock, now_ns};
+use crate::describe::node::NodeId;
 use crate::run::control::{Control, Phase};
 use crate::run::metrics::StepMetrics;
 use crate::run::pace::{Pace, Slow};
 use crate::step::Context;
-use crate::time::NEVER;
+use crate::time::{BEFORE_ALL, NEVER};
+
+/// How far a worker has read each source, by its node.
+#[derive(Default)]
+pub(crate) struct Reading(HashMap<NodeId, Read>);
+
+#[derive(Default)]
+struct Read {
+    /// Its event time; `None` before the first, or if its items have none.
+    time: Option<i64>,
+    /// Whether its last turn gave items.
+    delivers: bool,
+}
+
+impl Reading {
+    /// The event time of a source has advanced to `time`.
+    pub(crate) fn advance(&mut self, source: NodeId, time: i64) {
+        self.0.entry(source).or_default().time = (time != BEFORE_ALL).then_some(time);
+    }
+
+    /// A source was read, and gave items or none.
+    pub(crate) fn note(&mut self, source: NodeId, delivers: bool) {
+        self.0.entry(source).or_default().delivers = delivers;
+    }
+
+    /// Whether a source is ahead in event time of one of the `others`, which has more items.
+    pub(crate) fn is_ahead(&self, source: NodeId, others: &[NodeId]) -> bool {
+        let time = |source: &NodeId| self.0.get(source).and_then(|read| read.time);
+        let Some(own) = time(&source) else {
+            return false;
+        };
+        let mut delivering = others
+            .iter()
+            .filter(|other| self.0.get(other).is_some_and(|read| read.delivers));
+        delivering.any(|other| time(other).is_some_and(|other| other < own))
+    }
+}
 
 /// A worker's context: that of its steps, and the parts that only the run uses.
 pub struct WorkerContext {
@@ -20,6 +58,8 @@ pub struct WorkerContext {
     pub(crate) step: Context,
     /// The time at which the last step ended; nanoseconds of the engine's clock.
     pub(crate) last: u64,
+    /// How far this worker has read its sources.
+    pub(crate) reading: Reading,
     /// Counts batches: a worker with new activity wakes the others.
     pub(crate) activity: u64,
     /// The partition from which the current batch was read.
@@ -68,6 +108,7 @@ impl WorkerContext {
         WorkerContext {
             step: Context::new(place, metrics, control),
             last: 0,
+            reading: Reading::default(),
             activity: 0,
             partition: 0,
             live: Vec::new(),

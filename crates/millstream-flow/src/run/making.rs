@@ -3,15 +3,16 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::clock::Clock;
 use crate::describe::node::Node;
 use crate::error::FlowError;
 use crate::key::Shards;
 use crate::policy::{DeadLetters, OnError, Policy};
 use crate::run::build::SegmentBuild;
+use crate::run::context::WorkerContext;
 use crate::run::control::Control;
 use crate::run::dead_letters::DeadLetterSinks;
 use crate::sink::Sink;
-use crate::step::Context;
 use crate::testing::rehearsal::Rehearsal;
 
 /// The context in which a [`Step`](crate::step::Step) is created.
@@ -28,6 +29,8 @@ pub struct Making<'a> {
     pub shards: Shards,
     /// Stop, failure and wake-up, shared by all workers.
     pub control: Arc<Control>,
+    /// The clock of the run.
+    pub clock: Arc<dyn Clock>,
     rehearsal: Option<&'a Rehearsal>,
     dead_letters: RefCell<DeadLetterSinks>,
 }
@@ -46,7 +49,7 @@ impl<'a> Making<'a> {
     pub(crate) fn of(
         node: usize,
         nodes: &'a [Node],
-        cx: &Context,
+        cx: &WorkerContext,
         rehearsal: Option<&'a Rehearsal>,
     ) -> Self {
         Making {
@@ -56,6 +59,7 @@ impl<'a> Making<'a> {
             workers: cx.workers,
             shards: cx.shards,
             control: Arc::clone(&cx.control),
+            clock: Arc::clone(&cx.clock),
             rehearsal,
             dead_letters: RefCell::default(),
         }

@@ -13,6 +13,7 @@ use timely::scheduling::Activator;
 use crate::batch::Batch;
 use crate::checkpoint::PartitionPosition;
 use crate::clock::now_ns;
+use crate::describe::meeting;
 use crate::describe::node::NodeId;
 use crate::error::{Cause, Failure};
 use crate::policy::Policy;
@@ -56,6 +57,8 @@ pub(crate) fn source_root<B: Batch>(
             partitions: opened.partitions,
             opener: opened.opener,
             next: 0,
+            others: meeting::others(build.nodes, node),
+            waited: 0,
             chain: made.chain,
             batch: B::default(),
             held: None,
@@ -101,6 +104,8 @@ pub(crate) fn source_root<B: Batch>(
 /// The number of items and batches that a source passes on before other operators run.
 const ITEMS_PER_TURN: usize = 1024;
 const BATCHES_PER_TURN: usize = 256;
+/// The turns for which a source waits for others that are behind in event time, for each turn in which it reads.
+const WAITED_MAX: u32 = 32;
 /// The time after which a source checks again whether a worker is still congested.
 const CONGESTED_NS: u64 = 50_000;
 /// The same for an outbox that is over its limit.
@@ -124,6 +129,10 @@ struct Reader<B> {
     opener: Opener<B>,
     /// The index of the partition that is read next.
     next: usize,
+    /// The sources whose items meet those of this one.
+    others: Vec<NodeId>,
+    /// The turns for which it has waited for one of them.
+    waited: u32,
     chain: Box<dyn Push<B>>,
     batch: B,
     /// The rest of a batch over the limit of its turn, with its partition and the time at which it was
@@ -181,7 +190,13 @@ impl<B: Batch> Reader<B> {
         if cx.checkpoint.is_none() {
             self.open_found_in_time(cx)?;
         }
+        if self.waits_for_others(cx) {
+            self.activator.activate();
+            return self.flush(cx);
+        }
         self.read_all(cx)?;
+        cx.reading
+            .note(self.node, self.items > 0 && !self.partitions.is_empty());
         let has_ended = self.partitions.is_empty() && !self.opener.grows;
         if has_ended && cx.checkpoint.is_none() && self.held.is_none() {
             return self.finish(cx);
@@ -189,6 +204,14 @@ impl<B: Batch> Reader<B> {
         self.flush(cx)?;
         self.learn();
         Ok(())
+    }
+
+    /// Whether the turn belongs to a source with which this one meets and which is behind in event time: what this one has read ahead
+    /// would wait in memory for it. Now and then it reads nevertheless, so that one item with a time far ahead does not stop it.
+    fn waits_for_others(&mut self, cx: &WorkerContext) -> bool {
+        let waits = self.waited < WAITED_MAX && cx.reading.is_ahead(self.node, &self.others);
+        self.waited = if waits { self.waited + 1 } else { 0 };
+        waits
     }
 
     /// Reads each partition once, within the time of a turn; the next turn begins with the next partition.
@@ -349,6 +372,7 @@ impl<B: Batch> Reader<B> {
 
     fn finish(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.ended = true;
+        cx.reading.note(self.node, false);
         cx.live.clear();
         self.dead_letters.close(self.node, self.epoch, cx)?;
         finish(self.node, &mut *self.chain, self.epoch, cx)

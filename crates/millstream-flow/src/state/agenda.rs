@@ -6,16 +6,21 @@
 //! Timers and joins have as many moments as entries: these are in a heap. Windows on a grid end for all their
 //! keys at one moment: entries of one moment after the first are in a list, where adding an entry needs no
 //! search among the others, and which is sorted once, when the moment comes.
+//!
+//! Keys of one moment come in the order of their ranks, which a restart does not change, as it changes their slots.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+/// A key: its rank among those of one moment, and its slot.
+type Due = (u32, u32);
+
 /// Moments, and the slots of the keys that have timers at them.
 #[derive(Default)]
 pub(super) struct Agenda {
-    heap: BinaryHeap<Reverse<(i64, u32)>>,
-    /// By moment, the slots that were added in sequence, except for the first.
-    lists: BTreeMap<i64, Vec<u32>>,
+    heap: BinaryHeap<Reverse<(i64, Due)>>,
+    /// By moment, the keys that were added in sequence, except for the first.
+    lists: BTreeMap<i64, Vec<Due>>,
     turn: Turn,
     /// The moment of the entry added last.
     last: Option<i64>,
@@ -23,25 +28,26 @@ pub(super) struct Agenda {
     listed: usize,
 }
 
-/// The moment whose list is being processed, and its remaining slots in reverse order.
+/// The moment whose list is being processed, and its remaining keys in reverse order.
 #[derive(Default)]
 struct Turn {
     at: i64,
-    slots: Vec<u32>,
+    slots: Vec<Due>,
 }
 
 impl Agenda {
-    pub(super) fn add(&mut self, at: i64, slot: u32) {
+    /// Adds a key. Where a moment has several, that of the least `rank` comes first.
+    pub(super) fn add(&mut self, at: i64, rank: u32, slot: u32) {
         if self.last == Some(at) {
-            self.lists.entry(at).or_default().push(slot);
+            self.lists.entry(at).or_default().push((rank, slot));
             self.listed += 1;
         } else {
             self.last = Some(at);
-            self.heap.push(Reverse((at, slot)));
+            self.heap.push(Reverse((at, (rank, slot))));
         }
     }
 
-    /// Returns the earliest entry, if its moment is not after `until`; equal moments by slot. Entries that are
+    /// Returns the earliest entry, if its moment is not after `until`: the moment and the slot. Entries that are
     /// added for a moment while its list is being processed come after those that were there.
     pub(super) fn pop_due(&mut self, until: i64) -> Option<(i64, u32)> {
         if let Some(at) = self.first_list()
@@ -60,7 +66,8 @@ impl Agenda {
         } else {
             self.heap.pop();
         }
-        Some(first)
+        let (at, (_, slot)) = first;
+        Some((at, slot))
     }
 
     /// Returns the moment of the earliest entry.
@@ -76,12 +83,13 @@ impl Agenda {
         if self.entries() <= 2 * keys + 1024 {
             return;
         }
-        self.heap.retain(|Reverse((at, slot))| holds(*at, *slot));
+        self.heap
+            .retain(|Reverse((at, (_, slot)))| holds(*at, *slot));
         let Turn { at, slots } = &mut self.turn;
-        slots.retain(|slot| holds(*at, *slot));
+        slots.retain(|(_, slot)| holds(*at, *slot));
         self.listed = slots.len();
         self.lists.retain(|at, slots| {
-            slots.retain(|slot| holds(*at, *slot));
+            slots.retain(|(_, slot)| holds(*at, *slot));
             self.listed += slots.len();
             !slots.is_empty()
         });
@@ -134,7 +142,7 @@ mod tests {
                 match draw(5) {
                     // Entries that are added for the moment being processed are distinguished below.
                     0..3 if at != agenda.turn.at => {
-                        agenda.add(at, slot);
+                        agenda.add(at, slot, slot);
                         heap.push(Reverse((at, slot)));
                     }
                     3 => {
@@ -154,19 +162,19 @@ mod tests {
     fn a_moment_in_progress_may_be_added_to_and_interrupted() {
         let mut agenda = Agenda::default();
         for (at, slot) in [(5, 3), (5, 1), (5, 2), (5, 6), (7, 0)] {
-            agenda.add(at, slot);
+            agenda.add(at, slot, slot);
         }
         assert_eq!(agenda.pop_due(9), Some((5, 1)));
-        agenda.add(5, 0);
-        agenda.add(5, 1);
+        agenda.add(5, 0, 0);
+        agenda.add(5, 1, 1);
         assert_eq!(agenda.pop_due(4), None, "not before its moment");
         assert_eq!(agenda.pop_due(5), Some((5, 0)));
         assert_eq!(agenda.pop_due(5), Some((5, 2)));
-        agenda.add(4, 9);
-        agenda.add(4, 8);
+        agenda.add(4, 9, 9);
+        agenda.add(4, 8, 8);
         let rest: Vec<_> = std::iter::from_fn(|| agenda.pop_due(5)).collect();
         assert_eq!(rest, [(4, 8), (4, 9), (5, 1), (5, 3), (5, 6)]);
-        agenda.add(5, 1);
+        agenda.add(5, 1, 1);
         assert_eq!(agenda.next(), Some(5));
         assert_eq!(agenda.pop_due(7), Some((5, 1)));
         assert_eq!(agenda.pop_due(7), Some((7, 0)));
@@ -174,10 +182,20 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_moment_come_by_their_ranks() {
+        let mut agenda = Agenda::default();
+        for (at, rank, slot) in [(5, 30, 0), (5, 10, 1), (5, 20, 2), (6, 1, 4), (5, 5, 3)] {
+            agenda.add(at, rank, slot);
+        }
+        let slots: Vec<_> = std::iter::from_fn(|| agenda.pop_due(9)).collect();
+        assert_eq!(slots, [(5, 3), (5, 1), (5, 2), (5, 0), (6, 4)]);
+    }
+
+    #[test]
     fn outdated_entries_are_dropped_when_they_are_the_majority() {
         let mut agenda = Agenda::default();
         for number in 0..4_000 {
-            agenda.add(i64::from(number / 2 % 7), number);
+            agenda.add(i64::from(number / 2 % 7), number, number);
         }
         assert_eq!(agenda.pop_due(0), Some((0, 0)));
         agenda.tidy(2_000, |_, _| false);

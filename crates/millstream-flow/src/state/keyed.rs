@@ -322,6 +322,7 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         let Some(held) = self.table.get_mut(slot) else {
             return;
         };
+        let rank = held.rank();
         let Scheduled { state, at } = &mut held.state;
         let next = self.logic.next(state);
         let sooner = (next.event < at.event, next.processing < at.processing);
@@ -330,12 +331,12 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         let table = &self.table;
         let scheduled = |slot| table.get(slot).map(|held: &Slot<_, _>| held.state.at);
         if sooner.0 {
-            self.event.add(next.event, slot);
+            self.event.add(next.event, rank, slot);
             let holds = |at, slot| scheduled(slot).is_some_and(|scheduled| scheduled.event == at);
             self.event.tidy(table.len(), holds);
         }
         if sooner.1 {
-            self.processing.add(next.processing, slot);
+            self.processing.add(next.processing, rank, slot);
             let holds =
                 |at, slot| scheduled(slot).is_some_and(|scheduled| scheduled.processing == at);
             self.processing.tidy(table.len(), holds);

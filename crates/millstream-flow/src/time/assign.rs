@@ -220,6 +220,7 @@ impl<O, A> Assigner<O, A> {
         }
         let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
         joined.at = joined.at.max(self.joined.at);
+        cx.reading.advance(self.origin, joined.at);
         let changed = joined != self.joined;
         self.joined = joined;
         changed.then_some(joined)

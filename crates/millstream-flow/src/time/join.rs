@@ -462,10 +462,10 @@ impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
         let called = name.to_owned();
         let logic = move || JoinLogic::new(join, true, Both);
         let (results, late) = match join.per_key {
-            None => both.keep_timed("join", name, move || {
+            None => both.keep_timed(("join", true), name, move || {
                 KeyedStep::new(&called, false, logic())
             }),
-            Some(how) => both.keep_timed("join", name, move || {
+            Some(how) => both.keep_timed(("join", true), name, move || {
                 KeyedStep::new(&called, false, ByKey::new(logic(), how))
             }),
         };

@@ -42,6 +42,7 @@ mod inline_queue;
 mod item;
 mod logic;
 mod ordered;
+mod parts;
 mod per_key;
 mod session;
 
@@ -426,12 +427,16 @@ impl<K: Key, V: Data> Windows<K, V> {
             }
         };
         let (results, late) = match window.per_key {
-            None => self.stream.keep_timed("window", &self.name, move || {
-                KeyedStep::new(&name, false, logic())
-            }),
-            Some(how) => self.stream.keep_timed("window", &self.name, move || {
-                KeyedStep::new(&name, false, ByKey::new(logic(), how))
-            }),
+            None => self
+                .stream
+                .keep_timed(("window", true), &self.name, move || {
+                    KeyedStep::new(&name, false, logic())
+                }),
+            Some(how) => self
+                .stream
+                .keep_timed(("window", true), &self.name, move || {
+                    KeyedStep::new(&name, false, ByKey::new(logic(), how))
+                }),
         };
         Outcome { results, late }
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use millstream_flow::lookups::Lookups;
 use millstream_flow::testing::{Collected, VirtualClock, items};
-use millstream_flow::{Flow, OnError};
+use millstream_flow::{Flow, OnError, Options};
 
-use super::support::{failure, run};
+use super::support::failure;
 
 /// Runs a flow of items `(seconds that pass before it, question)`. The n-th call, counted from 1, fails if
 /// `fails(n)` and otherwise answers n. Returns the questions in the order of the calls, and the outputs.
@@ -23,7 +23,7 @@ fn answers(
     flow.source("in", items(script.to_vec()))
         .enrich_cached(
             "answers",
-            lookups.clock(clock),
+            lookups,
             move |(seconds, question)| {
                 moved.advance(Duration::from_secs(*seconds));
                 *question
@@ -39,7 +39,11 @@ fn answers(
         )
         .map(|((_, question), answer)| (question, answer))
         .sink("out", out.sink());
-    run(&flow, 1).expect("it has all answers, or skips");
+    let by_clock = Options {
+        clock: Some(clock),
+        ..Options::default()
+    };
+    flow.run(by_clock).expect("it has all answers, or skips");
     let asked = asked.lock().expect("no holder panics").clone();
     (asked, out.take())
 }

@@ -163,6 +163,10 @@ impl Partition<PyBatch> for ScriptReader {
                         *batch = taken;
                         return Ok(Next::Batch);
                     }
+                    // Its position is in the last piece, which may have more items in the next run.
+                    if self.piece + 1 == self.pieces.len() {
+                        return Ok(Next::End);
+                    }
                     self.item = 0;
                     self.piece += 1;
                 }

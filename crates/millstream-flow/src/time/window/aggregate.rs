@@ -111,6 +111,10 @@ pub trait Aggregate: 'static {
     fn take_refused(&mut self) -> Option<(Self::In, Self::Error)> {
         None
     }
+    /// Whether an accumulator grows with its items: the parts of a window are then not worth keeping.
+    fn grows(&self) -> bool {
+        false
+    }
     /// Returns the codec of accumulators. The default is the announced codec of their type.
     ///
     /// # Errors
@@ -139,6 +143,7 @@ struct Plain<V, A, R> {
     add: Add<A, V>,
     merge: Merge<A>,
     result: Read<A, R>,
+    grows: bool,
 }
 
 impl<V, A, R> Clone for Plain<V, A, R> {
@@ -148,6 +153,24 @@ impl<V, A, R> Clone for Plain<V, A, R> {
             add: Arc::clone(&self.add),
             merge: Arc::clone(&self.merge),
             result: Arc::clone(&self.result),
+            grows: self.grows,
+        }
+    }
+}
+
+impl<V, A: Clone + Send + Sync + 'static, R> Plain<V, A, R> {
+    fn new(
+        initial: A,
+        add: impl Fn(&mut A, V) + Send + Sync + 'static,
+        merge: impl Fn(&mut A, &A) + Send + Sync + 'static,
+        result: impl Fn(&mut A, bool) -> R + Send + Sync + 'static,
+    ) -> Self {
+        Plain {
+            initial: Arc::new(move || initial.clone()),
+            add: Arc::new(add),
+            merge: Arc::new(merge),
+            result: Arc::new(result),
+            grows: false,
         }
     }
 }
@@ -170,6 +193,9 @@ impl<V: 'static, A: 'static, R: 'static> Aggregate for Plain<V, A, R> {
     }
     fn result(&mut self, acc: &mut A, bounds: Bounds) -> Result<Windowed<R>, Cause> {
         Ok(Windowed::new(bounds, (self.result)(acc, bounds.early)))
+    }
+    fn grows(&self) -> bool {
+        self.grows
     }
 }
 
@@ -255,12 +281,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
         merge: impl Fn(&mut A, &A) + Send + Sync + 'static,
         result: impl Fn(&mut A, bool) -> R + Send + Sync + 'static,
     ) -> Built<K, V, R> {
-        self.aggregate(Plain {
-            initial: Arc::new(move || initial.clone()),
-            add: Arc::new(add),
-            merge: Arc::new(merge),
-            result: Arc::new(result),
-        })
+        self.aggregate(Plain::new(initial, add, merge, result))
     }
 
     /// Folds the values with `add(acc, value)` from `init`. `merge(acc, later)` joins the accumulators of parts
@@ -335,7 +356,7 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
     /// ```
     #[must_use]
     pub fn collect(&self) -> Built<K, V, Vec<V>> {
-        self.plain(
+        let collected = Plain::new(
             Vec::new(),
             |acc: &mut Vec<V>, value| acc.push(value),
             |acc, later: &Vec<V>| acc.extend_from_slice(later),
@@ -343,7 +364,11 @@ impl<K: Key, V: Data + Sync> Windows<K, V> {
                 true => acc.clone(),
                 false => std::mem::take(acc),
             },
-        )
+        );
+        self.aggregate(Plain {
+            grows: true,
+            ..collected
+        })
     }
 
     /// Counts the values.

@@ -3,15 +3,18 @@
 //! Windows `[e - length, e)` end at the moments `e` of a grid of step `every`. Time is divided into panes so
 //! that a window is a sequence of complete panes; a tumbling window is one pane. A key has its panes in the
 //! order of time, and the end of the first window that has items: windows and panes without items cost nothing,
-//! however many there are between items.
+//! however many there are between items. A window of many panes is merged from [`Parts`].
+
+use std::ops::Range;
 
 use super::aggregate::{Aggregate, Bounds};
 use super::inline_queue::InlineQueue;
 use super::item::Copier;
+use super::parts::{Leaves, Parts};
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
 use crate::state::Outputs;
-use crate::time::{NEVER, Timed};
+use crate::time::{BEFORE_ALL, NEVER, Timed};
 
 /// The grid.
 #[derive(Clone, Copy)]
@@ -32,11 +35,31 @@ struct Pane<A> {
     acc: A,
 }
 
+/// Windows of fewer panes are merged pane by pane.
+const PANES_MIN: i64 = 8;
+
 /// The panes of one key.
 pub(super) struct Panes<A> {
     panes: InlineQueue<Pane<A>>,
     /// The end of the first window that has items.
     pub(super) next_end: i64,
+    shared: Option<Box<Shared<A>>>,
+}
+
+/// What the windows of a key share, if they have many panes.
+struct Shared<A> {
+    parts: Parts<A>,
+    /// Windows that begin before this may have late items, which belong to some of them only: they have no parts.
+    late_before: i64,
+}
+
+impl<A> Default for Shared<A> {
+    fn default() -> Self {
+        Shared {
+            parts: Parts::default(),
+            late_before: BEFORE_ALL,
+        }
+    }
 }
 
 impl<A> Default for Panes<A> {
@@ -44,6 +67,7 @@ impl<A> Default for Panes<A> {
         Panes {
             panes: InlineQueue::default(),
             next_end: NEVER,
+            shared: None,
         }
     }
 }
@@ -81,7 +105,17 @@ impl<A> Panes<A> {
                 acc: codec.load(from)?,
             });
         }
-        Ok(Panes { panes, next_end })
+        Ok(Panes {
+            panes,
+            next_end,
+            shared: None,
+        })
+    }
+
+    /// The panes that start in this span of time, by their places.
+    fn places(&self, span: Range<i64>) -> Range<usize> {
+        let place = |time| self.panes.partition_point(|pane| pane.start < time);
+        place(span.start)..place(span.end)
     }
 }
 
@@ -112,6 +146,21 @@ impl Grid {
     /// Returns the numbers that define this grid.
     pub(super) fn numbers(&self) -> [i64; 4] {
         [0, self.length, self.every, self.offset]
+    }
+
+    /// True if windows have so many panes that they share parts.
+    fn shares<G: Aggregate>(&self, aggregate: &G) -> bool {
+        self.length / self.pane >= PANES_MIN && !aggregate.grows()
+    }
+
+    /// True for a pane of items that were late for some of its windows.
+    fn is_late<A>(&self, pane: &Pane<A>) -> bool {
+        pane.first_end.saturating_sub(pane.start) > self.every
+    }
+
+    /// Returns the number of the pane that starts at `time`.
+    fn number(&self, time: i64) -> i64 {
+        time.saturating_sub(self.offset).div_euclid(self.pane)
     }
 
     /// Returns the end of the first window that contains `time`.
@@ -152,7 +201,7 @@ impl Grid {
                 if last.start <= time
                     && time.saturating_sub(last.start) < self.pane
                     && last.first_end > limit
-                    && last.first_end.saturating_sub(last.start) <= self.every =>
+                    && !self.is_late(last) =>
             {
                 held.panes.len() - 1
             }
@@ -213,6 +262,13 @@ impl Grid {
             items: 0,
             acc: aggregate.initial()?,
         };
+        if self.is_late(&pane)
+            && let Some(shared) = &mut held.shared
+        {
+            // A part of it may have been merged without its items.
+            shared.parts = Parts::default();
+            shared.late_before = shared.late_before.max(start.saturating_add(1));
+        }
         held.panes.insert(place, pane);
         held.next_end = held.next_end.min(first_end);
         Ok(place)
@@ -264,7 +320,7 @@ impl Grid {
                 self.drop_closed(held, end);
                 pane.map(|mut pane| aggregate.result_of_any(&mut pane.acc, bounds))
             } else {
-                let acc = merged(held, bounds, aggregate).transpose();
+                let acc = self.merged(held, bounds, aggregate).transpose();
                 // A window is removed, even if a function fails.
                 self.drop_closed(held, end);
                 acc.map(|acc| acc.and_then(|mut acc| aggregate.result_of_any(&mut acc, bounds)))
@@ -285,14 +341,77 @@ impl Grid {
     fn drop_closed<A>(&self, held: &mut Panes<A>, end: i64) {
         let next_start = end.saturating_sub(self.length).saturating_add(self.every);
         held.panes.drop_while(|pane| pane.start < next_start);
+        if let Some(shared) = &mut held.shared {
+            shared.parts.drop_before(self.number(next_start));
+        }
         let next = end.saturating_add(self.every);
         let ends = |pane: &Pane<A>| pane.first_end.max(next);
         held.next_end = match held.panes.first() {
             None => NEVER,
             // Panes are whole windows, or the first one has no late items: no other has an earlier window.
-            Some(front) if front.first_end.saturating_sub(front.start) <= self.every => ends(front),
+            Some(front) if !self.is_late(front) => ends(front),
             Some(_) => held.panes.iter().map(ends).min().unwrap_or(NEVER),
         };
+    }
+
+    /// Merges the panes of a window that closes; `None` if each item was refused.
+    fn merged<G: Aggregate>(
+        &self,
+        held: &mut Panes<G::Acc>,
+        bounds: Bounds,
+        aggregate: &mut G,
+    ) -> Result<Option<G::Acc>, G::Error> {
+        if !self.shares(aggregate) {
+            return merged(held, bounds, aggregate);
+        }
+        let mut shared = held.shared.take().unwrap_or_else(|| {
+            let late = held.panes.iter().filter(|pane| self.is_late(pane));
+            let late_before = late.map(|pane| pane.start.saturating_add(1)).max();
+            Box::new(Shared {
+                late_before: late_before.unwrap_or(BEFORE_ALL),
+                ..Shared::default()
+            })
+        });
+        let made = match bounds.start < shared.late_before {
+            true => merged(held, bounds, aggregate),
+            false => {
+                let numbers = self.number(bounds.start)..self.number(bounds.end);
+                let leaves = Numbered { grid: self, held };
+                shared.parts.merged(numbers, &leaves, aggregate)
+            }
+        };
+        held.shared = Some(shared);
+        made
+    }
+}
+
+/// The panes of a key by their numbers.
+struct Numbered<'a, A> {
+    grid: &'a Grid,
+    held: &'a Panes<A>,
+}
+
+impl<A> Numbered<'_, A> {
+    fn inside(&self, numbers: Range<i64>) -> impl Iterator<Item = &Pane<A>> {
+        let start = |number: i64| {
+            let time = number.saturating_mul(self.grid.pane);
+            time.saturating_add(self.grid.offset)
+        };
+        let places = self.held.places(start(numbers.start)..start(numbers.end));
+        let panes = places.map(|place| &self.held.panes[place]);
+        panes.filter(|pane| pane.items > 0)
+    }
+}
+
+impl<A> Leaves<A> for Numbered<'_, A> {
+    fn has_any(&self, numbers: Range<i64>) -> bool {
+        self.inside(numbers).next().is_some()
+    }
+    fn of<'a>(&'a self, number: i64) -> impl Iterator<Item = &'a A>
+    where
+        A: 'a,
+    {
+        self.inside(number..number + 1).map(|pane| &pane.acc)
     }
 }
 

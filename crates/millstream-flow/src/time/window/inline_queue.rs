@@ -41,6 +41,14 @@ impl<T> InlineQueue<T> {
         self.first.iter().chain(&self.others)
     }
 
+    /// The number of members for which `before` is true, in a queue where they come first.
+    pub(super) fn partition_point(&self, mut before: impl FnMut(&T) -> bool) -> usize {
+        match &self.first {
+            Some(first) if before(first) => 1 + self.others.partition_point(before),
+            _ => 0,
+        }
+    }
+
     pub(super) fn pop_first(&mut self) -> Option<T> {
         let next = self.others.pop_front();
         std::mem::replace(&mut self.first, next)
@@ -126,6 +134,11 @@ mod tests {
                     line[place] += 10;
                     model[place] += 10;
                 }
+            }
+            for bound in 0..10 {
+                let sorted = line.iter().is_sorted();
+                let before = |step: &u32| *step < bound;
+                assert!(!sorted || line.partition_point(before) == model.partition_point(before));
             }
             line.drop_while(|step| step % 2 == 0);
             while model.front().is_some_and(|step| step % 2 == 0) {

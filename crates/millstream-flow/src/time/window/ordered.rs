@@ -101,6 +101,9 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
             (mut acc, _) => self.inner.result(&mut acc, bounds).map(Some),
         }
     }
+    fn grows(&self) -> bool {
+        true
+    }
     fn take_refused(&mut self) -> Option<(G::In, G::Error)> {
         self.inner.take_refused()
     }

@@ -113,9 +113,7 @@ def run(
         raise FlowUsageError(f"run takes a Flow, not {flow!r}")
     if not metrics_interval > 0:
         raise FlowUsageError(f"metrics_interval is a number of seconds above 0, not {metrics_interval!r}")
-    saving = checked(
-        workers, state, epoch, sync, drop_state, fresh, reset_clock, replica, commit_on_replica
-    )
+    saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock, replica, commit_on_replica)
     if cluster is not None and not isinstance(cluster, Cluster):
         raise FlowUsageError(f"cluster is a millstream.Cluster, not {cluster!r}")
     observer = observed(http, http_token, http_open)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Inputs: TypeAlias = "Mapping[str, _millstream.Script[Any] | Iterable[Any]]"
     Outputs: TypeAlias = "dict[str, list[Any]]"
 
-__all__ = ["crash_everywhere", "run_all"]
+__all__ = ["copy_everywhere", "crash_everywhere", "run_all"]
 
 MOMENTS = {
     "before": "before commit {}",
@@ -129,6 +129,62 @@ def crash_everywhere(
     return crashes + crashed
 
 
+def copy_everywhere(
+    flow: Flow,
+    inputs: Inputs | None = None,
+    *,
+    workers: int = 1,
+    clock: _millstream.VirtualClock | None = None,
+) -> Outputs:
+    """Runs a flow in which each step receives copies, and as it is, and asserts that both give the same.
+
+    It finds objects that two owners change or keep: an item that a step changes while another branch reads
+    it, a state that is returned as an output and changed later, a list that a source fills again. Such a
+    flow gives other results with other sizes of batches, numbers of workers or processes. In the first of
+    the two runs each item travels alone and is pickled on its way to each step. Where streams are merged,
+    and with several workers, items have no order and are compared without one.
+
+    Args:
+        flow: the flow.
+        inputs: as those of :func:`crash_everywhere`. A script of items can be run twice; sources of your own
+            must give equal items in both runs.
+        workers: the number of worker threads, from 1 to 256.
+        clock: the clock of processing time.
+
+    Returns:
+        The items of each sink, by its name, of the run without copies.
+
+    Raises:
+        AssertionError: copies make a difference; the text names the sink and the first difference.
+        FlowUsageError: the flow has no source of a name.
+        StepError: a step failed, or an item cannot be pickled.
+
+    Example:
+        >>> import millstream as ms
+        >>> flow = ms.Flow("rates")
+        >>> orders = flow.source("orders", ms.testing.items([]))
+        >>> def in_cents(order):
+        ...     order["price"] *= 100  # changes the item of the other branch, too
+        ...     return order
+        >>> orders.map(in_cents).sink("cents", ms.testing.collect())
+        >>> orders.sink("all", ms.testing.collect())
+        >>> try:
+        ...     ms.testing.copy_everywhere(flow, {"orders": [{"price": 3}]})
+        ... except AssertionError as error:
+        ...     print(error)
+        copies of the items change the results: output "all": item 0 is {'price': 300} and was {'price': 3}
+    """
+    scripts = scripts_of(flow, inputs)
+    in_order = workers == 1 and is_one_line(flow)
+    alone = [(name, script.one_by_one()) for name, script in scripts]
+    copied = rehearse(flow, alone, workers, clock, copies=True)
+    found = rehearse(flow, scripts, workers, clock)
+    what = difference(Found(copied, []), Found(found, []), in_order)
+    if what is not None:
+        raise AssertionError(f"copies of the items change the results: {what}")
+    return found
+
+
 class Found:
     """The outcome of a trial."""
 
@@ -217,10 +273,11 @@ def rehearse(
     scripts: list[tuple[str, _millstream.Script[Any]]],
     workers: int,
     clock: _millstream.VirtualClock | None,
+    copies: bool = False,
 ) -> Outputs:
     """Runs a flow with these scripts, and lists for sinks."""
     outputs: Outputs = {}
-    rehearsal = _millstream.Rehearsal(scripts, lambda name: outputs.setdefault(name, []), None)
+    rehearsal = _millstream.Rehearsal(scripts, lambda name: outputs.setdefault(name, []), None, copies)
     run_saving(flow, workers, clock=clock, rehearsal=rehearsal)
     return outputs
 

@@ -1,7 +1,8 @@
 """Tests of flows.
 
 Sources that follow a script, with pauses, ends and aborts; sinks that are lists; a clock that is moved by
-hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``);
+hand; trials of a flow, once (``run_all``) or with a crash at every point (``crash_everywhere``), or with
+copies of all items (``copy_everywhere``);
 replays of recorded input (``replay``, ``diff``).
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from ._io import Sink
 from ._replay import Difference, SinkDifference, diff, replay
 from ._scripts import ABORT, END, advance, clock, items, partitions, pause
-from ._trial import crash_everywhere, run_all
+from ._trial import copy_everywhere, crash_everywhere, run_all
 from ._types import T
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ __all__ = [
     "advance",
     "clock",
     "collect",
+    "copy_everywhere",
     "crash_everywhere",
     "diff",
     "discard",

@@ -146,3 +146,69 @@ def test_a_value_that_fails_in_order_is_named_by_the_error() -> None:
     with pytest.raises(ms.StepError, match="division") as raised:
         ms.run(flow)
     assert (raised.value.key, raised.value.item) == ("'k'", "2")
+
+
+class Keeps:
+    """A logic class that returns its own list."""
+
+    def __init__(self) -> None:
+        self.items: list[int] = []
+
+    def on_item(self, key: str, item: int) -> list[list[int]]:
+        self.items.append(item)
+        return [self.items]
+
+
+def priced(order: dict[str, int]) -> dict[str, int]:
+    order["price"] *= 100
+    return order
+
+
+def changing(flow: ms.Flow) -> None:
+    orders = flow.source("in", testing.items([]))
+    orders.map(priced).sink("cents", testing.collect())
+    orders.map(lambda order: order["price"]).sink("out", testing.collect())
+
+
+def keeping(flow: ms.Flow) -> None:
+    items = flow.source("in", testing.items([])).key_by(lambda item: "k")
+    items.stateful("all", Keeps).values().sink("out", testing.collect())
+
+
+def reading(flow: ms.Flow) -> None:
+    orders = flow.source("in", testing.items([]))
+    orders.map(lambda order: {**order, "price": order["price"] * 100}).sink("cents", testing.collect())
+    orders.key_by("item").fold("totals", dict, lambda total, order: {**total, **order}, emit="each").sink(
+        "out", testing.collect()
+    )
+
+
+ORDERS = [{"item": 1, "price": 3}, {"item": 2, "price": 5}, {"item": 1, "price": 4}]
+
+
+@pytest.mark.parametrize("batch_size", [1, 10])
+def test_copies_show_what_two_owners_change(batch_size: int) -> None:
+    for build, items, said in (
+        (changing, ORDERS, 'output "out": item 0 is 300 and was 3'),
+        (keeping, [1, 2, 3], r'output "out": item 0 is \[1, 2, 3\] and was \[1\]'),
+    ):
+        flow = ms.Flow("shared")
+        build(flow)
+        script = testing.items([dict(x) if isinstance(x, dict) else x for x in items], batch_size=batch_size)
+        with pytest.raises(AssertionError, match=f"copies of the items change the results: {said}"):
+            testing.copy_everywhere(flow, {"in": script})
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_flow_whose_items_have_one_owner_is_the_same_with_copies(workers: int) -> None:
+    flow = ms.Flow("owned")
+    reading(flow)
+    found = testing.copy_everywhere(flow, {"in": [dict(order) for order in ORDERS]}, workers=workers)
+    assert sorted(item["price"] for item in found["cents"]) == [300, 400, 500]
+
+
+def test_an_item_that_cannot_be_copied_is_named() -> None:
+    flow = ms.Flow("unpicklable")
+    flow.source("in", testing.items([])).map(lambda n: (n, lambda: n), name="made").sink("out", testing.collect())
+    with pytest.raises(ms.StepError, match="made"):
+        testing.copy_everywhere(flow, {"in": [1]})

@@ -47,13 +47,18 @@ type Lists = Arc<Mutex<BTreeMap<String, Arc<ListSink>>>>;
 #[pymethods]
 impl Rehearsal {
     #[new]
+    #[pyo3(signature = (inputs, make_sink, replay, copies=false))]
     fn new(
         py: Python<'_>,
         inputs: Vec<(String, Bound<'_, Script>)>,
         make_sink: Py<PyAny>,
         replay: Option<ReplayInput>,
+        copies: bool,
     ) -> PyResult<Self> {
-        let mut engine = Engine::new();
+        let mut engine = match copies {
+            true => Engine::new().copies(),
+            false => Engine::new(),
+        };
         for (name, script) in inputs {
             let script = script.get().clone();
             // A source of bytes keeps its decoder.

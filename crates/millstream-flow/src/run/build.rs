@@ -16,7 +16,7 @@ use crate::describe::node::{DescribedEdge, EdgeId, Node, NodeId};
 use crate::error::{Failure, FlowError};
 use crate::key::Shards;
 use crate::push::Push;
-use crate::run::chain::Tee;
+use crate::run::chain::{Copier, Tee};
 use crate::run::context::WorkerContext;
 use crate::run::control::{Wrapper, lock};
 use crate::run::edge::Form;
@@ -150,6 +150,14 @@ impl<'s> SegmentBuild<'_, 's> {
         })
     }
 
+    /// The copier of batches, in a rehearsal that makes copies.
+    pub(crate) fn copier<B: Batch>(&self) -> Result<Copier<B>, FlowError> {
+        let copies = self.rehearsal.is_some_and(Rehearsal::makes_copies);
+        let codecs = self.form.codecs().filter(|_| copies);
+        let codec = codecs.map(|codecs| B::codec(codecs)).transpose();
+        codec.map_err(|cause| FlowError::Usage(format!("items cannot be copied: {cause}")))
+    }
+
     /// The partitions that the source of this chain reads on this worker, with their numbers and names.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (usize, &str)> {
         let partitions = self.feed.partitions.iter();
@@ -208,13 +216,14 @@ impl<B: Batch> Outlet<B> {
         for reader in &readers {
             built.push(reader(segment)?);
         }
+        let copier = segment.copier()?;
         match built.pop() {
-            Some(only) if built.is_empty() => Ok(only),
+            Some(only) if built.is_empty() && copier.is_none() => Ok(only),
             Some(last) => {
                 built.push(last);
-                Ok(Box::new(Tee(built)))
+                Ok(Box::new(Tee(built, copier)))
             }
-            None => Ok(Box::new(Tee(built))),
+            None => Ok(Box::new(Tee(built, copier))),
         }
     }
 }

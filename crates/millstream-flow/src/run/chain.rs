@@ -1,7 +1,7 @@
 //! The inner parts of a chain: a step, a copy for each of several readers, and the two halves of a divided
 //! stream.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchCodec};
 use crate::checkpoint::TimeMark;
 use crate::error::Failure;
 use crate::push::Push;
@@ -20,6 +20,21 @@ pub(crate) struct Joined<O, S> {
     pub(crate) next: Box<dyn Push<O>>,
     /// The publication of the worker for which the step has noted the size of its state.
     pub(crate) published: u32,
+}
+
+/// Copies batches by their codec, if there is one: what a step does to its items is not seen by others then.
+pub(crate) type Copier<B> = Option<Box<dyn BatchCodec<B>>>;
+
+fn copied<B: Batch>(
+    codec: &dyn BatchCodec<B>,
+    batch: &B,
+    cx: &WorkerContext,
+) -> Result<B, Failure> {
+    let mut bytes = Vec::new();
+    let made = codec
+        .encode(batch, &mut bytes)
+        .and_then(|()| codec.decode(&bytes));
+    made.map_err(|cause| Failure::new(cx.step_name(), cause))
 }
 
 impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
@@ -124,12 +139,17 @@ impl<O: Batch, S> Joined<O, S> {
     }
 }
 
-/// Several readers of one stream: each receives the batch, the last one without a copy.
-pub(crate) struct Tee<B>(pub(crate) Vec<Box<dyn Push<B>>>);
+/// Several readers of one stream: each receives the batch, the last one without a copy unless there is a copier.
+pub(crate) struct Tee<B>(pub(crate) Vec<Box<dyn Push<B>>>, pub(crate) Copier<B>);
 
 impl<B: Batch> Push<B> for Tee<B> {
     fn push(&mut self, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure> {
-        if let Some((last, others)) = self.0.split_last_mut() {
+        let Tee(readers, copier) = self;
+        if let Some(codec) = copier {
+            for reader in readers {
+                reader.push(&mut copied(&**codec, batch, cx)?, cx)?;
+            }
+        } else if let Some((last, others)) = readers.split_last_mut() {
             for reader in others {
                 reader.push(&mut batch.clone(), cx)?;
             }

@@ -34,7 +34,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    fn codecs(&self) -> Option<&'a Codecs> {
+    pub(crate) fn codecs(&self) -> Option<&'a Codecs> {
         match self {
             Form::InMemory => None,
             Form::Bytes(codecs) | Form::BytesBeyond(_, codecs) => Some(codecs),

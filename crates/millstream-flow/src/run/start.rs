@@ -148,7 +148,14 @@ fn prepare(
     ),
     FlowError,
 > {
-    let packets = options.packets.map_or_else(Packets::of_environment, Ok)?;
+    let copies = options
+        .rehearsal
+        .as_ref()
+        .is_some_and(|it| it.makes_copies());
+    let packets = match copies {
+        true => Packets::Bytes,
+        false => options.packets.map_or_else(Packets::of_environment, Ok)?,
+    };
     // The workers see what was checked here.
     options.packets = Some(packets);
     if packets == Packets::Bytes {

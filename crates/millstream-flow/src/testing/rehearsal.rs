@@ -62,6 +62,7 @@ pub struct Rehearsal {
     /// The recorded input, if it is a replay.
     stage: Option<Arc<Stage>>,
     conductor: Mutex<Option<Conductor>>,
+    copies: bool,
 }
 
 impl Rehearsal {
@@ -99,6 +100,19 @@ impl Rehearsal {
         let make: MakeSink<B> = Arc::new(move |name| Ok(Arc::new(make(name)?)));
         self.others.insert(TypeId::of::<B>(), Box::new(make));
         self
+    }
+
+    /// Passes copies of all items from step to step, made by the codecs of their batches: a step that changes an item which another one
+    /// has too gives other results then.
+    #[must_use]
+    pub fn copies(mut self) -> Self {
+        self.copies = true;
+        self
+    }
+
+    /// Whether steps receive copies.
+    pub(crate) fn makes_copies(&self) -> bool {
+        self.copies
     }
 
     /// Feeds all sources with recorded input, at the times at which it was recorded. A rehearsal with a replay

@@ -76,7 +76,7 @@ fn merged_streams_wait_for_each_other() {
         run(&flow, workers).unwrap();
         assert_eq!(
             out.take(),
-            ["10", "12", "49", "passed", "90"],
+            ["10", "12", "49", "passed", "90", "passed"],
             "{workers} workers"
         );
     }

@@ -69,6 +69,14 @@ impl Script {
         })
     }
 
+    /// The same script, with each item in a batch of its own.
+    fn one_by_one(&self) -> Self {
+        Script {
+            batch: 1,
+            ..self.clone()
+        }
+    }
+
     /// This source, its input recorded before it is processed.
     #[pyo3(signature = (keep=None))]
     fn durable<'py>(

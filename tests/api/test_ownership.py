@@ -209,6 +209,8 @@ def test_a_flow_whose_items_have_one_owner_is_the_same_with_copies(workers: int)
 
 def test_an_item_that_cannot_be_copied_is_named() -> None:
     flow = ms.Flow("unpicklable")
-    flow.source("in", testing.items([])).map(lambda n: (n, lambda: n), name="made").sink("out", testing.collect())
+    flow.source("in", testing.items([])).map(lambda n: (n, lambda: n), name="made").sink(
+        "out", testing.collect()
+    )
     with pytest.raises(ms.StepError, match="made"):
         testing.copy_everywhere(flow, {"in": [1]})

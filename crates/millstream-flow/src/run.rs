@@ -35,6 +35,7 @@ pub(crate) mod sink;
 pub(crate) mod source;
 mod start;
 mod statuses;
+mod waiting;
 pub mod watch;
 mod wire;
 mod worker;

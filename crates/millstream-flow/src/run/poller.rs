@@ -204,10 +204,11 @@ impl Poller {
         }
     }
 
-    /// Waits for input, for a wake-up or for `limit`, and activates the sources with input.
-    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
+    /// Waits for input, for a wake-up or for `limit`, and activates the sources with input. Returns whether there was input or a
+    /// wake-up.
+    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<bool> {
         match self.poll.poll(&mut self.events, limit) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
             other => other?,
         }
         let slots = self.slots.borrow();
@@ -222,6 +223,6 @@ impl Poller {
                 activator.activate();
             }
         }
-        Ok(())
+        Ok(!self.events.is_empty())
     }
 }

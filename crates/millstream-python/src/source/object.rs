@@ -21,7 +21,7 @@ use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
 use crate::saving::{objects, save_object};
-use crate::show::type_name;
+use crate::show::{show, type_name};
 
 /// The interval between polls of a source without items, next time and file descriptor.
 const ASK_AGAIN_NS: u64 = 1_000_000;
@@ -56,7 +56,16 @@ impl ObjectSource {
             true => partitions.call1((workers,))?,
             false => partitions.call0()?,
         };
-        names.extract()
+        let name = |name: PyResult<Bound<'_, PyAny>>| {
+            let name = name?;
+            name.extract().map_err(|_| {
+                let shown = show(&name);
+                PyTypeError::new_err(format!(
+                    "partition {shown}: the name of a partition is a str that has UTF-8"
+                ))
+            })
+        };
+        names.try_iter()?.map(name).collect()
     }
 
     fn open(

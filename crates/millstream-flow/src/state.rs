@@ -11,6 +11,7 @@
 mod agenda;
 pub(crate) mod changes;
 pub mod codec;
+mod in_order;
 mod keyed;
 mod logic;
 mod plain;
@@ -20,6 +21,7 @@ mod table;
 mod timers;
 
 pub use changes::{Changes, REMOVED};
+pub use in_order::{InTimeOrder, WithWaiting};
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};
 pub use restore::{Restore, SavedKey};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use millstream_flow::assign::{Assign, TimeSource};
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
+use millstream_flow::state::InTimeOrder;
 use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
 use millstream_flow::window::{Aggregate, ByKey as ByOwnWatermark, InOrder, WindowLogic};
@@ -73,6 +74,7 @@ impl Pipe {
             waits: false,
             timed,
             keyed: true,
+            life: None,
         };
         let logic = move |making: &Making<'_>,
                           datetimes: &Rc<Cell<bool>>|
@@ -243,6 +245,7 @@ impl Pipe {
             waits: true,
             timed,
             keyed: true,
+            life: ttl.filter(|_| timed),
         };
         let step = self.pipe.step("stateful", name, move |making| {
             let function = function.as_ref().map(|function| (function, returns));
@@ -255,6 +258,43 @@ impl Pipe {
             pipe: handling.of(step).halves().0,
         }
         .checked(py)
+    }
+
+    /// Joins merged streams whose values are pairs of the number of the stream and the value: objects that `make` returns have the values
+    /// of a key. With times values are processed in the order of their times, and then of these numbers. Returns results and late values.
+    fn join_all(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        make: Py<PyAny>,
+        timed: bool,
+        ttl: Option<i64>,
+    ) -> PyResult<(Pipe, Pipe)> {
+        let traits = Traits {
+            waits: !timed,
+            timed,
+            keyed: true,
+            life: None,
+        };
+        let number = |pair: &Py<PyAny>| {
+            let number = locked(|py| pair.bind(py).get_item(0)?.extract::<i64>());
+            number.unwrap_or_default()
+        };
+        let logic = move |making: &Making<'_>| {
+            let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
+            logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))
+        };
+        let step = match timed {
+            true => self.pipe.step("join_all", name, move |making| {
+                let logic = InTimeOrder::new(logic(making)?, number);
+                PyKeyed::make(logic, traits, &OnErrorOption::Fail, making)
+            }),
+            false => self.pipe.step("join_all", name, move |making| {
+                PyKeyed::make(logic(making)?, traits, &OnErrorOption::Fail, making)
+            }),
+        };
+        let (results, late) = step.halves();
+        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
     /// Calls `show` with the epoch, the worker, the keys and the values of each batch.
@@ -289,6 +329,7 @@ impl Pipe {
             waits: true,
             timed,
             keyed: true,
+            life: ttl.filter(|_| timed),
         };
         let step = self.pipe.step("stateful_batch", name, move |making| {
             let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
@@ -370,6 +411,7 @@ impl Pipe {
             waits: true,
             timed: false,
             keyed,
+            life: None,
         };
         let step = self.pipe.step("collect", name, move |making| {
             let make = |values: Vec<Py<PyAny>>| {
@@ -405,6 +447,7 @@ impl Pipe {
             waits: false,
             timed,
             keyed: true,
+            life: None,
         };
         let logic = move || JoinLogic::new(join, timed, Tuples);
         let step = match join.by_key() {

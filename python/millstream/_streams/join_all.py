@@ -1,13 +1,14 @@
 """``join_all``: joins of any number of streams.
 
-The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one uses
-``stateful``, and has its times, time to live and saved states.
+The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one is a logic as that of
+``stateful``, and has its time to live and saved states. It receives values with times in their order.
 """
 
 from __future__ import annotations
 
 from itertools import product
 
+from .._durations import nanos
 from .._errors import FlowUsageError
 from .arguments import named_or_raise
 from .base import KeyedBase
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from .._durations import Seconds
     from .._millstream import KeyContext
-    from .streams import KeyedStream
+    from .streams import KeyedStream, LateStream
 
     EmitMode: TypeAlias = Literal["complete", "running", "final"]
     InsertMode: TypeAlias = Literal["first", "last", "product"]
@@ -35,7 +36,7 @@ def join_all(
     emit: EmitMode,
     insert: InsertMode,
     ttl: Seconds | None,
-) -> KeyedStream:
+) -> LateStream[Any, Any, Any]:
     """Implements :meth:`KeyedStream.join_all`."""
     named_or_raise("join_all", name)
     if not others:
@@ -48,8 +49,11 @@ def join_all(
     if insert not in INSERT:
         raise FlowUsageError(f'insert is "first", "last" or "product", not {insert!r}')
     sides = [side.map(_tagged(place)) for place, side in enumerate((stream, *others))]
-    count = len(sides)
-    return sides[0].merge(*sides[1:]).stateful(name, lambda: Sides(count, emit, insert), ttl=ttl)
+    count, life = len(sides), None if ttl is None else nanos("ttl", ttl)
+    merged = sides[0].merge(*sides[1:])
+    pipe, late = merged._home().join_all(name, lambda: Sides(count, emit, insert), merged._timed, life)
+    joined = merged._new_late(pipe, merged._timed, late)
+    return merged._new_joined(joined, joined.late)
 
 
 def _tagged(place: int) -> Callable[[Any], tuple[int, Any]]:

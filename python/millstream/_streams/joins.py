@@ -278,7 +278,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: Literal["complete"] = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co, W]]: ...
+    ) -> LateStream[K_co, tuple[V_co, W], V_co | W]: ...
     @overload
     def join_all(
         self,
@@ -289,7 +289,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode,
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co | None, W | None]]: ...
+    ) -> LateStream[K_co, tuple[V_co | None, W | None], V_co | W]: ...
     @overload
     def join_all(
         self,
@@ -301,7 +301,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: Literal["complete"] = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co, W, X]]: ...
+    ) -> LateStream[K_co, tuple[V_co, W, X], V_co | W | X]: ...
     @overload
     def join_all(
         self,
@@ -313,7 +313,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode,
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co | None, W | None, X | None]]: ...
+    ) -> LateStream[K_co, tuple[V_co | None, W | None, X | None], V_co | W | X]: ...
     @overload
     def join_all(
         self,
@@ -326,7 +326,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: Literal["complete"] = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co, W, X, Y]]: ...
+    ) -> LateStream[K_co, tuple[V_co, W, X, Y], V_co | W | X | Y]: ...
     @overload
     def join_all(
         self,
@@ -339,7 +339,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode,
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[V_co | None, W | None, X | None, Y | None]]: ...
+    ) -> LateStream[K_co, tuple[V_co | None, W | None, X | None, Y | None], V_co | W | X | Y]: ...
     @overload
     def join_all(
         self,
@@ -348,7 +348,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, tuple[Any, ...]]: ...
+    ) -> LateStream[K_co, tuple[Any, ...], Any]: ...
     def join_all(
         self,
         name: str,
@@ -356,11 +356,13 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         emit: EmitMode = "complete",
         insert: InsertMode = "last",
         ttl: Seconds | None = None,
-    ) -> KeyedStream[K_co, Any]:
+    ) -> LateStream[K_co, Any, Any]:
         """Joins this stream with any number of others into tuples of one value of each stream.
 
-        Values are processed as they arrive, which between streams is no certain order. ``"running"`` and
-        ``"final"`` keep every key unless there is a ``ttl``.
+        After ``event_time`` values are processed in the order of their times, those of one time in the order
+        of the streams, once the watermark has passed them. Without times they are processed as they arrive,
+        which between streams is no certain order. ``"running"`` and ``"final"`` keep every key unless there
+        is a ``ttl``.
 
         Args:
             name: the name of the step; saved state is found by it, so it must stay the same.
@@ -374,7 +376,8 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
                 the stream has times. None keeps every key.
 
         Returns:
-            The keyed stream of the tuples, this stream's value first.
+            The keyed stream of the tuples, this stream's value first; its ``late`` has the values that were
+            too late.
 
         Raises:
             FlowUsageError: there is no other stream, one has no keys, or an option is unknown.

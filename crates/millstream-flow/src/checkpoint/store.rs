@@ -25,7 +25,7 @@ use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
 use crate::key::Shards;
 use crate::run::progress::CommitCost;
-use crate::state::changes::{Changes, GROUPS, REMOVED};
+use crate::state::changes::{ADDED, Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
 
 /// The size of a segment of the state journal.
@@ -341,8 +341,8 @@ impl Saved {
                 bodies.push((numbers.start, body));
             }
         }
-        let mut seen: HashMap<&str, HashSet<&[u8], FixedState>> = HashMap::new();
-        // The last record of a key counts.
+        let mut seen: HashMap<&str, SeenKeys<'_>> = HashMap::new();
+        // The last record of a key counts, and those before it as far as it only adds to them.
         for (sequence, body) in bodies.iter().rev() {
             let Record::State { step, entries, .. } = Record::read(body)? else {
                 continue;
@@ -352,13 +352,13 @@ impl Saved {
             }
             let seen = seen.entry(step).or_default();
             for entry in entries {
-                let entry = entry?;
-                if seen.insert(entry.key) && entry.tag != REMOVED {
-                    each(step, &entry);
-                }
+                seen.pass(entry?, |entry| each(step, entry));
             }
         }
-        Ok(())
+        match seen.values().all(|seen| seen.added.is_empty()) {
+            true => Ok(()),
+            false => Err("a state is missing to which later records add".into()),
+        }
     }
 
     /// Reads the record with these numbers in the journal.
@@ -374,6 +374,47 @@ impl Saved {
             }
         }
         Err(format!("record {} lacks its last fragments", numbers.start).into())
+    }
+}
+
+/// The keys of a step in records that are read from the last to the first.
+#[derive(Default)]
+struct SeenKeys<'a> {
+    /// Those whose state is known.
+    whole: HashSet<&'a [u8], FixedState>,
+    /// What is added to the states of others, the last first.
+    added: HashMap<&'a [u8], Vec<&'a [u8]>, FixedState>,
+}
+
+impl<'a> SeenKeys<'a> {
+    /// Adds an entry. Passes the key to `each` if its state is known with it.
+    fn pass(&mut self, entry: Entry<'a>, each: impl FnOnce(&Entry<'_>)) {
+        if entry.tag == ADDED {
+            if !self.whole.contains(entry.key) {
+                self.added.entry(entry.key).or_default().push(entry.state);
+            }
+            return;
+        }
+        if !self.whole.insert(entry.key) {
+            return;
+        }
+        let added = match self.added.is_empty() {
+            true => None,
+            false => self.added.remove(entry.key),
+        };
+        match added {
+            _ if entry.tag == REMOVED => {}
+            None => each(&entry),
+            Some(mut parts) => {
+                parts.push(entry.state);
+                parts.reverse();
+                let state = parts.concat();
+                each(&Entry {
+                    state: &state,
+                    ..entry
+                });
+            }
+        }
     }
 }
 

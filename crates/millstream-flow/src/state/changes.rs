@@ -18,16 +18,21 @@ pub(crate) const GROUPS: usize = 16;
 const RECORD_BYTES: usize = 256 << 10;
 /// The tag of a key that was removed: it has no state.
 pub const REMOVED: u8 = 0;
+/// The tag of an entry whose bytes follow those that the key had before.
+pub(crate) const ADDED: u8 = b'+';
 /// The largest state that is saved, in bytes, with its key.
 const STATE_BYTES_MAX: usize = 1 << 30;
 
-/// The error that a state is larger than what can be saved of one key.
-fn too_large(bytes: usize) -> Cause {
-    format!(
-        "its state has {bytes} bytes, and at most {STATE_BYTES_MAX} can be saved of one key; use more keys, or retain less for \
-         each by a ttl or by shorter windows or lists"
-    )
-    .into()
+/// Checks the size of a state with its key.
+pub(crate) fn check_size(bytes: usize) -> Result<(), Cause> {
+    match bytes > STATE_BYTES_MAX {
+        false => Ok(()),
+        true => Err(format!(
+            "its state has {bytes} bytes, and at most {STATE_BYTES_MAX} can be saved of one key; use more keys, or retain less \
+             for each by a ttl or by shorter windows or lists"
+        )
+        .into()),
+    }
 }
 
 /// Returns the group of a shard: neighbours are in different groups, as they are on different workers.
@@ -128,11 +133,7 @@ impl Changes {
         let before = out.len();
         let tag = measured(out, state);
         let bytes = out.len() - start;
-        match tag {
-            Ok(_) if bytes > STATE_BYTES_MAX => {
-                out.truncate(start);
-                return Err(too_large(bytes));
-            }
+        match tag.and_then(|tag| check_size(bytes).map(|()| tag)) {
             Ok(REMOVED) => out.truncate(before),
             Ok(tag) => out[tag_at] = tag,
             Err(error) => {

@@ -397,6 +397,12 @@ impl<S> StateCodec<Scheduled<S>> for ScheduledCodec<S> {
         let at = Moment::NEVER;
         Ok(Scheduled { state, at })
     }
+    fn save_added(&self, held: &Scheduled<S>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        self.0.save_added(&held.state, out)
+    }
+    fn load_added(&self, held: &mut Scheduled<S>, from: &mut &[u8]) -> Result<(), Cause> {
+        self.0.load_added(&mut held.state, from)
+    }
 }
 
 impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {

@@ -9,9 +9,12 @@ use hashbrown::HashTable;
 use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::Key;
+use crate::state::changes::{ADDED, check_size};
 use crate::state::codec::MESSAGE_PACK;
 use crate::step::StateSize;
 
+/// The size in bytes from which a state is saved by what was added to it: a smaller one is written as fast, and is read in one piece.
+const ADDED_FROM: u32 = 4 << 10;
 /// Tables with fewer slots than this do not shrink.
 const SLOTS_MIN: usize = 1024;
 
@@ -296,12 +299,18 @@ impl<K: Key, S> Table<K, S> {
             if held.touched != saving.epoch {
                 continue;
             }
-            let codec = &saving.codec;
+            let (codec, mut before) = (&saving.codec, 0);
             let bytes = put(changes, &held.key, held.born, |out| {
+                let start = out.len();
+                if held.saved_bytes >= ADDED_FROM && codec.save_added(&held.state, out)? {
+                    before = held.saved_bytes as usize;
+                    return check_size(before + out.len() - start).map(|()| ADDED);
+                }
+                out.truncate(start);
                 codec.save(&held.state, out).map(|()| MESSAGE_PACK)
             })?;
             held.touched = 0;
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+            let bytes = u32::try_from(before + bytes).unwrap_or(u32::MAX).max(1);
             saving.bytes += u64::from(bytes);
             saving.bytes -= u64::from(held.saved_bytes);
             held.saved_bytes = bytes;
@@ -328,14 +337,19 @@ impl<K: Key, S> Table<K, S> {
                 from.unreadable(&saved, "the step's keys are of another type now")
             })?;
             let mut rest = &saved.state[..];
-            let state = match saved.tag {
-                MESSAGE_PACK => codec.load(&mut rest),
-                tag => Err(format!("its encoding ({tag}) is not one that this step reads").into()),
+            let mut load = || {
+                if saved.tag != MESSAGE_PACK {
+                    let tag = saved.tag;
+                    let wrong = format!("its encoding ({tag}) is not one that this step reads");
+                    return Err(wrong.into());
+                }
+                let mut state = codec.load(&mut rest)?;
+                while !rest.is_empty() {
+                    codec.load_added(&mut state, &mut rest)?;
+                }
+                Ok(state)
             };
-            let state = state.map_err(|cause| from.unreadable(&saved, cause))?;
-            if !rest.is_empty() {
-                return Err(from.unreadable(&saved, "it has bytes after its end"));
-            }
+            let state = load().map_err(|cause: Cause| from.unreadable(&saved, cause))?;
             // Keys from different workers may have the same number; their order is that of their slots.
             self.born = self.born.max(saved.born + 1);
             let length = saved.key.len() + saved.state.len();

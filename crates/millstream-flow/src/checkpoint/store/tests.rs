@@ -164,7 +164,7 @@ fn states_of_any_length_are_read_as_they_were_written() {
         2 * FRAGMENT_BYTES,
         5 * FRAGMENT_BYTES + 3,
     ];
-    let (mut random, mut model) = (Random(1), BTreeMap::new());
+    let (mut random, mut model) = (Random(1), BTreeMap::<Vec<u8>, Vec<u8>>::new());
     let dir = tempfile::tempdir().expect("a folder");
     let mut store = Store::open(dir.path(), false).expect("it opens");
     let mut rewritten = 0;
@@ -173,13 +173,20 @@ fn states_of_any_length_are_read_as_they_were_written() {
         let keys: BTreeSet<usize> = (0..=random.below(3)).map(|_| random.below(6)).collect();
         for key in keys {
             let (shard, key) = (key % 3, vec![key as u8]);
-            if random.below(4) == 0 {
-                changes.copy(shard, 0, &key, (REMOVED, &[]));
-                model.remove(&key);
-            } else {
-                let state = state_of(lengths[random.below(lengths.len())], epoch);
-                changes.copy(shard, 0, &key, (1, &state));
-                model.insert(key, state);
+            let state = state_of(lengths[random.below(lengths.len())], epoch);
+            match (random.below(5), model.get_mut(&key)) {
+                (0, _) => {
+                    changes.copy(shard, 0, &key, (REMOVED, &[]));
+                    model.remove(&key);
+                }
+                (1 | 2, Some(before)) => {
+                    changes.copy(shard, 0, &key, (ADDED, &state));
+                    before.extend(state);
+                }
+                _ => {
+                    changes.copy(shard, 0, &key, (1, &state));
+                    model.insert(key, state);
+                }
             }
         }
         let commit = Commit {
@@ -204,6 +211,21 @@ fn states_of_any_length_are_read_as_they_were_written() {
     );
     let first = store.saved.journal.first().expect("it tells");
     assert!(first > 0, "nothing was pruned");
+}
+
+#[test]
+fn an_addition_without_a_state_is_an_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut store = Store::open(dir.path(), false).expect("it opens");
+    let mut changes = Changes::new("step", Shards::default());
+    changes.copy(0, 0, &[7], (ADDED, &[1]));
+    let records = changes.records().collect();
+    store
+        .commit(records, &Commit::default())
+        .expect("it appends");
+    let read = store.saved().keys("step", |_| true);
+    let text = read.expect_err("it is an error").to_string();
+    assert!(text.contains("a state is missing"), "{text}");
 }
 
 /// A commit of more than a fragment.

@@ -145,6 +145,9 @@ class Pipe:
     def stateful_batch(
         self, name: str, make: Callable[[], object], timed: bool, ttl: int | None, on_error: object
     ) -> Pipe: ...
+    def join_all(
+        self, name: str, make: Callable[[], object], timed: bool, ttl: int | None
+    ) -> tuple[Pipe, Pipe]: ...
     def window(
         self,
         name: str,

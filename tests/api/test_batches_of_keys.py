@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from random import Random
 from typing import Any
 
 import millstream as ms
@@ -105,10 +106,57 @@ def quiet(out: list[Any], times: list[int]) -> ms.Flow:
 def test_timers_and_times_of_batches() -> None:
     out = testing.collect()
     run_in_lockstep(quiet(out, [1, 3, 2, 4, 20, 21, 30]))
+    # A timer that is due between two values of a list comes between them.
     assert out == [
-        ("k", (8.0, [[1, 3, 2], [4, 20, 21]])),
-        ("k", (26.0, [[1, 3, 2], [4, 20, 21]])),
+        ("k", (8.0, [[1, 3, 2], [4]])),
+        ("k", (9.0, [[1, 3, 2], [4]])),
+        ("k", (25.0, [[1, 3, 2], [4], [20], [21]])),
+        ("k", (26.0, [[1, 3, 2], [4], [20], [21]])),
     ]
+
+
+class Numbered:
+    """Numbers the values of a key since it was forgotten last."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_batch(self, key: str, values: list[Any]) -> list[Any]:
+        first = self.seen
+        self.seen += len(values)
+        return [(value, number) for number, value in enumerate(values, first)]
+
+
+def number_all(state: Numbered, values: list[Any]) -> list[Any]:
+    return state.on_batch("", values)
+
+
+@pytest.mark.parametrize("how", ["class", "function"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_life_ends_between_the_same_values_in_batches_of_any_size(how: str, seed: int) -> None:
+    random = Random(seed)
+    times, now = [], 0
+    for _ in range(200):
+        now += random.choice([0, 1, 2, 3, 30])
+        # Some are late.
+        times.append((random.choice("ab"), max(0, now - random.choice([0, 0, 5, 40]))))
+
+    def numbered(batch_size: int) -> dict[str, list[Any]]:
+        flow, out = ms.Flow("numbered"), testing.collect()
+        source = flow.source("in", testing.items(times, batch_size=batch_size))
+        keyed = source.event_time(lambda item: item[1], lateness=6).key_by(lambda item: item[0])
+        if how == "class":
+            result = keyed.stateful_batch("numbers", Numbered, ttl=10)
+        else:
+            result = keyed.stateful_batch("numbers", number_all, state=Numbered, ttl=10).flat_map(iter)
+        result.sink("out", out)
+        run_in_lockstep(flow)
+        return {key: [value for of, value in out if of == key] for key in "ab"}
+
+    one = numbered(1)
+    assert sum(number == 0 for values in one.values() for _, number in values) > 4
+    for batch_size in (2, 3, 7, 50, 200):
+        assert numbered(batch_size) == one
 
 
 class Running:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 from typing import Any
 
 import millstream as ms
@@ -94,6 +95,60 @@ def test_a_key_is_forgotten_with_its_ttl(ttl: int, due: Any) -> None:
     a.join_all("all", b, c, emit="final", ttl=ttl).sink("out", out)
     ms.run(flow)
     assert ("k", due) in out
+
+
+def rows_in_order(values: list[tuple[int, int]], ttl: int) -> list[tuple[int | None, int | None]]:
+    """The rows of a running join of two streams, from pairs of stream and time."""
+    rows, last, seen = [], 0, [None, None]  # type: ignore[var-annotated]
+    for time, side in sorted((time, side) for side, time in values):
+        if time >= last + ttl:
+            seen = [None, None]
+        last, seen[side] = time, time
+        rows.append(tuple(seen))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 200])
+def test_values_with_times_are_joined_in_the_order_of_their_times(seed: int, batch_size: int) -> None:
+    random = Random(seed)
+    values, now = [], 0
+    for _ in range(100):
+        now += random.choice([0, 1, 4, 20])
+        values.append((random.randrange(2), max(0, now - random.choice([0, 0, 3]))))
+    flow, out = ms.Flow("ordered"), testing.collect()
+    timed = flow.source("in", testing.items(values, batch_size=batch_size))
+    keyed = timed.event_time(lambda pair: pair[1], lateness=3).key_by(lambda pair: "k")
+    left, right = [keyed.filter(lambda pair, side=side: pair[0] == side) for side in range(2)]
+    times = left.map(lambda pair: pair[1]).join_all(
+        "all", right.map(lambda pair: pair[1]), emit="running", ttl=10
+    )
+    times.values().sink("out", out)
+    ms.run(flow, workers=1 + seed % 2)
+    assert out == rows_in_order(values, 10)
+
+
+def test_values_that_wait_for_their_turn_are_saved() -> None:
+    values = [(n % 2, n * 3 - n % 3) for n in range(24)]
+    flow = ms.Flow("ordered")
+    timed = flow.source("in", testing.items(values, batch_size=4)).event_time(
+        lambda pair: pair[1], lateness=9
+    )
+    keyed = timed.key_by(lambda pair: "k")
+    right = keyed.filter(lambda pair: pair[0] == 1)
+    keyed.join_all("all", right, emit="running", ttl=10).sink("out", testing.collect())
+    assert testing.crash_everywhere(flow) > 6
+
+
+def test_values_that_are_late_are_a_stream_of_their_own() -> None:
+    flow, out, late = ms.Flow("late"), testing.collect(), testing.collect()
+    items = [5, testing.pause(0.01), 20, testing.pause(0.01), 7, 30]
+    timed = flow.source("in", testing.items(items, batch_size=1)).event_time(float).key_by(lambda n: "k")
+    joined = timed.join_all("all", timed.filter(lambda n: False), emit="running")
+    joined.values().sink("out", out)
+    joined.late.values().sink("late", late)
+    ms.run(flow)
+    assert (out, late) == ([(5, None), (20, None), (30, None)], [7])
 
 
 def test_a_join_of_another_number_of_streams_says_so(tmp_path: Any) -> None:

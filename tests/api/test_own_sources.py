@@ -374,3 +374,53 @@ def test_the_writer_of_a_sink_may_keep_and_change_its_list() -> None:
     items.sink("out", out)
     ms.run(flow)
     assert out == list(range(100))
+
+
+class Many(ms.Source):
+    """Partitions with an item each; counts the calls of the source."""
+
+    def __init__(self, count: int) -> None:
+        self.names = [f"partition {number}" for number in range(count)]
+        self.listed = 0
+        self.opened: list[tuple[str, Any]] = []
+
+    def partitions(self) -> list[str]:
+        self.listed += 1
+        return self.names
+
+    def open(self, partition: str, position: int | None) -> Single:
+        self.opened.append((partition, position))
+        return Single(partition, position or 0)
+
+
+class Single:
+    """The name of a partition as its only item."""
+
+    def __init__(self, name: str, at: int) -> None:
+        self.name, self.at = name, at
+
+    def next_batch(self) -> list[str] | None:
+        if self.at:
+            return None
+        self.at = 1
+        return [self.name]
+
+    def next_awake(self) -> None:
+        return None
+
+    def position(self) -> int:
+        return self.at
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_worker_lists_thousands_of_partitions_once(tmp_path: Path, workers: int) -> None:
+    source, flow, out = Many(3000), ms.Flow("many"), ms.testing.collect()
+    names = sorted(source.names)
+    timed = flow.source("in", source).event_time(lambda name: int(name.split()[1]), lateness=10_000)
+    timed.key_by(str).count(name="count").sink("out", out)
+    for position in (None, 1):
+        source.listed, source.opened = 0, []
+        ms.run(flow, workers, state=tmp_path, sync=False)
+        assert source.listed == workers
+        assert sorted(source.opened) == [(name, position) for name in names]
+        assert sorted(name for name, _ in out) == names

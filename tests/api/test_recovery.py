@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import millstream as ms
@@ -119,30 +119,59 @@ def test_a_step_that_vanished_is_an_error_with_the_way_out(tmp_path: Any) -> Non
     assert len(first) == 60
 
 
-def test_an_epoch_with_few_items_saves_few_keys(tmp_path: Any) -> None:
-    """Where all keys change, all are written without asking which; no longer than that."""
-    busy = [key for _ in range(12) for key in range(1_000)]
-    quiet = [mark for _ in range(20) for mark in (7, ms.testing.pause(0.01))]
+def epochs_of(state: Path) -> list[list[bytes]]:
+    """The records of each epoch with changes, without its commit."""
+    epochs: list[list[bytes]] = [[]]
+    with ms.Journal(state / "epochs", "r") as journal:
+        for record in journal:
+            body = bytes(record.body)
+            if body[1] == COMMIT:
+                epochs.append([])
+            else:
+                epochs[-1].append(body)
+    return [epoch for epoch in epochs if epoch]
+
+
+# Kinds of records: changes, a commit, and complete states.
+CHANGED, COMMIT, WHOLE = 1, 4, 5
+
+
+def run_census(state: Path, batches: list[Any]) -> None:
+    """Counts the items of each key; each batch is an epoch."""
     flow, out = ms.Flow("census"), ms.testing.collect()
-    source = ms.testing.items([*busy, *quiet], batch_size=1_000)
-    flow.source("in", source).key_by(int).stateful("seen", see, state=Seen).sink("out", out)
-    ms.run(flow, state=tmp_path, epoch=0)
-    with ms.Journal(tmp_path / "epochs", "r") as epochs:
-        bodies = [bytes(record.body) for record in epochs]
-    # By kind: changes, and complete states; before each commit one of them, or nothing.
-    changed, commit, whole = 1, 4, 5
-    kinds = [body[1] for body in bodies]
-    commits = [place for place, kind in enumerate(kinds) if kind == commit]
-    saved = [set(kinds[a + 1 : b]) for a, b in pairwise([-1, *commits])]
-    saved = [kind for kind in saved if kind]
-    # One more than there may be of busy ones, because that was not known before.
-    busy_ones = saved.index({changed})
-    assert 1 <= busy_ones <= 13
-    assert saved == [{whole}] * busy_ones + [{changed}] * (len(saved) - busy_ones)
+    source = ms.testing.items([item for batch in batches for item in batch], batch_size=1_000)
+    flow.source("in", source).key_by(str).stateful("seen", see, state=Seen).sink("out", out)
+    ms.run(flow, state=state, epoch=0)
+
+
+def test_an_epoch_with_few_items_saves_few_keys(tmp_path: Path) -> None:
+    """Where all keys change, all are written without asking which; no longer than that."""
+    busy = [[f"key-{key}" for key in range(1_000)]] * 12
+    quiet = [["key-7", ms.testing.pause(0.01)]] * 20
+    run_census(tmp_path, [*busy, *quiet])
+    epochs = epochs_of(tmp_path)
+    saved = [{body[1] for body in epoch} for epoch in epochs]
+    # New keys are written in any case. One quiet epoch may be like the busy ones before it.
+    busy_ones = saved.index({CHANGED}, 1) - 1
+    assert 1 <= busy_ones <= 12
+    assert saved == [{CHANGED}] + [{WHOLE}] * busy_ones + [{CHANGED}] * (len(saved) - busy_ones - 1)
     # A key, and not one of each group.
-    lengths = [len(body) for body in bodies if body[1] == changed]
-    assert len(lengths) == len(saved) - busy_ones
-    assert max(lengths) < 200
+    few = epochs[busy_ones + 1 :]
+    assert few and all(len(epoch) == 1 and len(epoch[0]) < 200 for epoch in few)
+
+
+@pytest.mark.parametrize("first", [1, 4, 300])
+def test_new_keys_are_saved_once(tmp_path: Path, first: int) -> None:
+    """Whatever part of the keys has changed in the epochs before, while there were fewer keys."""
+    old = [f"key-{key}" for key in range(first)]
+    pause = ms.testing.pause(0.01)
+    loads = [[f"key-{load}-{key}" for key in range(500)] for load in range(12)]
+    run_census(tmp_path, [*[[*old, pause]] * 3, *[[*load, old[0], pause] for load in loads], [old[0], pause]])
+    written = [sum(body.count(b"key-") for body in epoch) for epoch in epochs_of(tmp_path)]
+    assert written[:3] == [first] * 3
+    # The first epoch with other keys may begin with old ones that are all expected to change.
+    assert written[3] in (500 + 1, 500 + first)
+    assert written[4:] == [501] * 11 + [1]
 
 
 def test_states_are_right_behind_epochs_that_saved_all_or_some(tmp_path: Any) -> None:

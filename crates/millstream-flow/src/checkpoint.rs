@@ -39,6 +39,7 @@ mod commit;
 mod directories;
 mod division;
 pub mod durable;
+mod fragments;
 pub mod json;
 mod moved_sources;
 mod opened;

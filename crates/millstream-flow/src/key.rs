@@ -131,11 +131,19 @@ pub fn hash_integer(little_endian: &[u8]) -> u64 {
 /// The hash of a tuple, from the hashes of its members.
 #[must_use]
 pub fn hash_tuple(members: &[u64]) -> u64 {
-    let mut bytes = Vec::with_capacity(members.len() * 8);
-    for member in members {
-        bytes.extend_from_slice(&member.to_le_bytes());
+    // Most tuples are short, and need no memory.
+    let (mut short, mut long) = ([0; 64], Vec::new());
+    let bytes = match short.get_mut(..members.len() * 8) {
+        Some(bytes) => bytes,
+        None => {
+            long.resize(members.len() * 8, 0);
+            &mut long[..]
+        }
+    };
+    for (bytes, member) in bytes.chunks_exact_mut(8).zip(members) {
+        bytes.copy_from_slice(&member.to_le_bytes());
     }
-    xxh3_64_with_seed(&bytes, 4)
+    xxh3_64_with_seed(bytes, 4)
 }
 
 /// Returns the worker, of `workers`, to which a shard belongs.

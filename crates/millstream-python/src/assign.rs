@@ -73,6 +73,7 @@ impl ByKernel {
         Ok(PyBatch::of(values).at(Some(Times {
             stamps: times,
             datetimes: self.moments.has_read(),
+            ..Times::default()
         })))
     }
 }
@@ -113,6 +114,7 @@ impl Assign<PyBatch, PyBatch> for ByClock {
         output.times = Some(Times {
             stamps,
             datetimes: false,
+            ..Times::default()
         });
         Ok(())
     }

@@ -21,13 +21,18 @@ pub(crate) struct Times {
     pub(crate) stamps: Vec<Timed<()>>,
     /// True for times from datetimes: the windows of these values then begin and end with datetimes.
     pub(crate) datetimes: bool,
+    /// The times of the members of each value, where values are lists of a key's values; else empty.
+    pub(crate) members: Vec<Vec<Timed<()>>>,
 }
 
 impl Times {
     /// Times of the same kind.
     pub(crate) fn like(&self, stamps: Vec<Timed<()>>) -> Self {
-        let datetimes = self.datetimes;
-        Times { stamps, datetimes }
+        Times {
+            stamps,
+            datetimes: self.datetimes,
+            members: Vec::new(),
+        }
     }
 }
 

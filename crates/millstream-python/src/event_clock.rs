@@ -122,6 +122,7 @@ impl ByClocks {
         Ok(PyBatch::of(values).at(Some(Times {
             stamps: times,
             datetimes: self.moments.has_read(),
+            ..Times::default()
         })))
     }
 }

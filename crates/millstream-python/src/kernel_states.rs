@@ -1,7 +1,5 @@
 //! Saves the states of a kernel into the journals of a run with recovery.
 
-use std::cell::Cell;
-
 use millstream_flow::checkpoint::{Changes, Restore, SavedKey};
 use millstream_flow::error::Cause;
 use millstream_flow::key::{AnyKey, Shards};
@@ -37,42 +35,69 @@ pub(crate) struct KernelStates {
     tracking: ChangeTracking,
 }
 
-/// Whether tracking changed keys pays: not where a large part of all keys has changed. Tracking takes as long as it
-/// saves, so that it is done in one of several epochs, and as soon as an epoch has fewer items.
+/// Whether tracking changed keys pays: not where a large part of the keys has changed that were there before the epoch. Keys that
+/// are new must be written in any case. Tracking takes as long as it saves, so that it is done in one of several epochs, and as
+/// soon as an epoch has fewer items or there are more keys.
 #[derive(Default)]
 struct ChangeTracking {
     /// All keys count as changed.
     all: bool,
     /// Items in this epoch.
     items: usize,
-    /// The number of items after which a large part of all keys had changed, at the last measurement.
-    enough: usize,
-    /// The number of further epochs for which that is assumed.
+    /// The number of keys when the epoch began: the others are new.
+    known: usize,
+    /// The last measurement that a large part of the keys had changed.
+    measured: Measurement,
+    /// The number of further epochs for which it is assumed of the same number of items and keys.
     granted: u32,
+}
+
+/// The number of items in an epoch after which so many keys had changed; both without new keys, which have an item each.
+#[derive(Clone, Copy, Default)]
+struct Measurement {
+    items: usize,
+    changed: usize,
 }
 
 /// The part of all keys from which on changed keys are no longer distinguished from the others.
 const ALL_FROM: usize = 4;
+/// The part of which the keys of a measurement must still be, after others were added.
+const STILL_FROM: usize = 5;
 /// The number of epochs for which that is not measured again.
 const GRANTED: u32 = 7;
 
 impl ChangeTracking {
-    /// Counts items, given the number of changed keys and of all keys, while changed keys are distinguished.
-    fn count(&mut self, items: usize, changed: usize, keys: usize) {
-        self.items += items;
-        if !self.all && changed * ALL_FROM >= keys {
-            self.all = true;
-            self.enough = self.items;
-            self.granted = GRANTED;
+    fn new(known: usize) -> Self {
+        ChangeTracking {
+            known,
+            ..ChangeTracking::default()
         }
     }
 
-    /// The next epoch begins.
-    fn next(&mut self) {
-        let like_before = self.items >= self.enough && self.granted > 0;
-        self.granted = if like_before { self.granted - 1 } else { 0 };
-        self.all = like_before;
+    /// Examines the items so far, given the number of keys that they have touched and of all keys now, while changed keys are
+    /// distinguished.
+    fn measure(&mut self, touched: usize, keys: usize) {
+        let new = keys - self.known;
+        let changed = touched.saturating_sub(new);
+        if !self.all && changed > 0 && changed * ALL_FROM >= self.known {
+            self.all = true;
+            self.granted = GRANTED;
+            self.measured = Measurement {
+                items: self.items.saturating_sub(new),
+                changed,
+            };
+        }
+    }
+
+    /// The next epoch begins, with this number of keys.
+    fn next(&mut self, keys: usize) {
+        let Measurement { items, changed } = self.measured;
+        let own_items = self.items.saturating_sub(keys - self.known);
+        let is_like_measured = own_items >= items && changed * STILL_FROM >= keys;
+        self.all = is_like_measured && self.granted > 0;
+        self.granted = if self.all { self.granted - 1 } else { 0 };
         self.items = 0;
+        self.known = keys;
     }
 }
 
@@ -96,6 +121,7 @@ impl KernelStates {
             let changed = PySet::empty(py).map_err(|error| from.unsaved(cause(error)))?;
             // Keys of other workers have other positions there.
             let misplaced = if from.moved() { saved.len() } else { 0 };
+            let known = states.len();
             Ok(KernelStates {
                 states: states.clone().unbind(),
                 keys: Keys::default(),
@@ -104,7 +130,7 @@ impl KernelStates {
                 tracking: ChangeTracking {
                     all: misplaced > 0,
                     items: misplaced,
-                    ..ChangeTracking::default()
+                    ..ChangeTracking::new(known)
                 },
             })
         })
@@ -112,13 +138,13 @@ impl KernelStates {
 
     /// Items of these keys are about to be processed.
     pub(crate) fn touch(&mut self, py: Python<'_>, keys: &Py<PyList>) -> PyResult<()> {
-        let changed = self.changed.bind(py);
+        let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+        // The states of earlier items exist now.
+        self.tracking.measure(changed.len(), states.len());
         if !self.tracking.all {
             changed.call_method1(intern!(py, "update"), (keys,))?;
         }
-        let states = self.states.bind(py);
-        self.tracking
-            .count(keys.bind(py).len(), changed.len(), states.len());
+        self.tracking.items += keys.bind(py).len();
         Ok(())
     }
 
@@ -135,6 +161,7 @@ impl KernelStates {
         locked(|py| {
             let wrong = |error| Failure::new(step, cause(error));
             let (states, changed) = (self.states.bind(py), self.changed.bind(py));
+            self.tracking.measure(changed.len(), states.len());
             self.keys.learn(states, step, changes.shards())?;
             let mut block = Block::new(step, &self.keys, states, changes);
             if self.tracking.all {
@@ -146,22 +173,31 @@ impl KernelStates {
                     }
                 }
             } else {
-                let births = self.births.bind(py);
+                let (births, known) = (self.births.bind(py), self.tracking.known);
                 for (born, key) in keys_from(states, births.len()).map_err(wrong)? {
                     births.set_item(key, born).map_err(wrong)?;
                 }
+                let values = states.call_method0(intern!(py, "values"));
+                let new = values.and_then(|values| last_of(&values, states.len() - known));
+                for (born, state) in (known..).zip(new.map_err(wrong)?) {
+                    block.add(born, state)?;
+                }
                 for key in changed.iter() {
                     // A function may have failed before it made a state.
-                    let born = births.get_item(&key).map_err(wrong)?;
-                    let state = states.get_item(&key).map_err(wrong)?;
-                    if let (Some(born), Some(state)) = (born, state) {
-                        block.add(born.extract().map_err(wrong)?, state)?;
+                    let Some(born) = births.get_item(&key).map_err(wrong)? else {
+                        continue;
+                    };
+                    let born = born.extract().map_err(wrong)?;
+                    if born < known
+                        && let Some(state) = states.get_item(&key).map_err(wrong)?
+                    {
+                        block.add(born, state)?;
                     }
                 }
             }
             block.write()?;
             changed.clear();
-            self.tracking.next();
+            self.tracking.next(states.len());
             Ok(())
         })
     }
@@ -196,12 +232,19 @@ fn keys_from<'py>(
     states: &Bound<'py, PyDict>,
     position: usize,
 ) -> PyResult<impl Iterator<Item = (usize, Bound<'py, PyAny>)>> {
-    // The keys before it are not iterated.
-    let backwards = states.call_method0(intern!(states.py(), "__reversed__"))?;
-    let keys = backwards.try_iter()?.take(states.len() - position);
-    let mut keys = keys.collect::<PyResult<Vec<_>>>()?;
-    keys.reverse();
+    let keys = last_of(states, states.len() - position)?;
     Ok((position..).zip(keys))
+}
+
+/// The last keys of a dictionary or the last members of a view of it; those before them are not iterated.
+fn last_of<'py>(view: &Bound<'py, PyAny>, count: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let backwards = view.call_method0(intern!(view.py(), "__reversed__"))?;
+    let mut last = backwards
+        .try_iter()?
+        .take(count)
+        .collect::<PyResult<Vec<_>>>()?;
+    last.reverse();
+    Ok(last)
 }
 
 /// The values of a dictionary in chunks: a loop that only builds a list lets the processor fetch several
@@ -318,16 +361,14 @@ impl<'a, 'py> Block<'a, 'py> {
         let mut known = None;
         for (born, state) in &self.entries {
             let method = take(state, &mut known, &mut self.parts)
-                .map_err(|error| self.failure(*born, error))?;
+                .map_err(|error| self.failure(*born, cause(error)))?;
             self.methods.push((method, self.parts.len()));
         }
         let mut start = 0;
         for ((born, state), (method, end)) in self.entries.iter().zip(&self.methods) {
             let parts = &self.parts[start..*end];
-            let failed = Cell::new(None);
             let (key, shard) = self.keys.get(*born);
-            // The failure is stored.
-            let _ = self.changes.put(
+            let put = self.changes.put(
                 shard,
                 *born as u64,
                 |out| out.extend_from_slice(key),
@@ -336,11 +377,11 @@ impl<'a, 'py> Block<'a, 'py> {
                     _ if save_plain(state, out) => Ok(MESSAGE_PACK),
                     _ => pickle_method_of(state)
                         .and_then(|method| dump_by_module(state, method.get(), out))
-                        .map_err(|error| failed.set(Some(error))),
+                        .map_err(cause),
                 },
             );
-            if let Some(error) = failed.into_inner() {
-                return Err(self.failure(*born, error));
+            if let Err(cause) = put {
+                return Err(self.failure(*born, cause));
             }
             start = *end;
         }
@@ -350,12 +391,12 @@ impl<'a, 'py> Block<'a, 'py> {
         Ok(())
     }
 
-    fn failure(&self, born: usize, error: PyErr) -> Failure {
+    fn failure(&self, born: usize, cause: Cause) -> Failure {
         let key = keys_from(self.states, born).ok();
         let key = key.and_then(|mut keys| keys.next());
         Failure {
             key: key.map(|(_, key)| show(&key)),
-            ..Failure::new(self.step, cause(error))
+            ..Failure::new(self.step, cause)
         }
     }
 }

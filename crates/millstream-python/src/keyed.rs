@@ -20,6 +20,7 @@ use pyo3::types::PyList;
 
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
+use crate::gather::time_of_all;
 use crate::gil::locked;
 use crate::key::{load_key, save_key, stable_hash};
 use crate::policy::{ErrorHandler, OnErrorOption};
@@ -27,15 +28,15 @@ use crate::saving::uncollected;
 use crate::show::show;
 use crate::time::TIMELESS;
 
-/// A key; its hash is that of the interpreter.
+/// A key with its stable hash. The interpreter has another one, which is the same for many integers: it is not used.
 pub(crate) struct PyKey {
     object: Py<PyAny>,
-    hash: isize,
+    hash: u64,
 }
 
 impl PyKey {
     pub(crate) fn of(object: Bound<'_, PyAny>) -> PyResult<Self> {
-        let hash = object.hash()?;
+        let hash = stable_hash(&object)?;
         Ok(PyKey {
             object: object.unbind(),
             hash,
@@ -69,7 +70,7 @@ impl Eq for PyKey {}
 
 impl Hash for PyKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_isize(self.hash);
+        state.write_u64(self.hash);
     }
 }
 
@@ -82,7 +83,7 @@ impl fmt::Debug for PyKey {
 /// `key_by` has checked the keys: the following works with each.
 impl Key for PyKey {
     fn stable_hash(&self) -> u64 {
-        locked(|py| stable_hash(self.bind(py)).unwrap_or_default())
+        self.hash
     }
     fn save(&self, out: &mut Vec<u8>) {
         let saved = locked(|py| save_key(self.bind(py), out));
@@ -156,7 +157,11 @@ impl Lists {
         let keys = keyed.then(|| PyList::new(py, keys)).transpose()?;
         let values = PyList::new(py, self.values.drain(..))?;
         let stamps = std::mem::take(&mut self.times);
-        let times = Times { stamps, datetimes };
+        let times = Times {
+            stamps,
+            datetimes,
+            ..Times::default()
+        };
         Ok(PyBatch::keyed(keys, values).at(timed.then_some(times)))
     }
 }
@@ -199,6 +204,8 @@ pub(crate) struct Traits {
     pub(crate) timed: bool,
     /// The stream has keys.
     pub(crate) keyed: bool,
+    /// The event time after which a key without values is removed.
+    pub(crate) life: Option<i64>,
 }
 
 impl<L> PyKeyed<L>
@@ -248,34 +255,73 @@ where
         if times.as_ref().is_some_and(|times| times.datetimes) {
             self.datetimes.set(true);
         }
-        let (floor, now) = (cx.floor(), cx.now());
         for (at, value) in values.iter().enumerate() {
-            let time = times.as_ref().map_or(TIMELESS, |times| times[at]);
-            let mut key = match &keys {
+            let key = match &keys {
                 Some(keys) => keys.get_item(at).and_then(PyKey::of),
                 None => Ok(self.common.clone()),
             }
             .map_err(|error| self.failure(error))?;
-            let mut item = time.map(|()| Item::of(value.clone().unbind(), input.right));
-            loop {
-                let mut out = Out {
-                    py,
-                    results: &mut self.results,
-                    late: &mut self.late,
-                };
-                let Err(fault) = self.keyed.item(key, item, floor, now, &mut out) else {
-                    break;
-                };
-                let said = fault.unseen.is_none().then_some(&value);
-                let failed = Some(fault.key.bind(py));
-                self.policy.handle(failed, said, fault.error, cx, py)?;
-                // The failure is not of the item, but of an earlier request of its key.
-                let Some(unseen) = fault.unseen else { break };
-                (key, item) = (fault.key, unseen);
+            let members = times.as_ref().and_then(|times| times.members.get(at));
+            if let (Some(members), Ok(list)) = (members, value.cast::<PyList>()) {
+                self.take_list(&key, list, members, cx)?;
+                continue;
             }
+            let time = times.as_ref().map_or(TIMELESS, |times| times[at]);
+            self.take_one(key, &value, (time, input.right), cx)?;
         }
         self.handle_refused(py, cx)?;
         self.ask_again(cx);
+        Ok(())
+    }
+
+    /// Passes a value to its key.
+    fn take_one(
+        &mut self,
+        mut key: PyKey,
+        value: &Bound<'_, PyAny>,
+        (time, right): (Timed<()>, bool),
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let py = value.py();
+        let (floor, now) = (cx.floor(), cx.now());
+        let mut item = time.map(|()| Item::of(value.clone().unbind(), right));
+        loop {
+            let mut out = Out {
+                py,
+                results: &mut self.results,
+                late: &mut self.late,
+            };
+            let Err(fault) = self.keyed.item(key, item, floor, now, &mut out) else {
+                return Ok(());
+            };
+            let said = fault.unseen.is_none().then_some(value);
+            let failed = Some(fault.key.bind(py));
+            self.policy.handle(failed, said, fault.error, cx, py)?;
+            // The failure is not of the item, but of an earlier request of its key.
+            let Some(unseen) = fault.unseen else {
+                return Ok(());
+            };
+            (key, item) = (fault.key, unseen);
+        }
+    }
+
+    /// Passes a list of values to its key, in parts where something of the key is due between two values.
+    fn take_list(
+        &mut self,
+        key: &PyKey,
+        list: &Bound<'_, PyList>,
+        members: &[Timed<()>],
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let (mut start, life) = (0, self.traits.life);
+        while start < members.len() {
+            let rest = &members[start..];
+            let count = self.keyed.undivided(key, rest, cx.floor(), life);
+            let time = time_of_all(&rest[..count]);
+            let part = list.get_slice(start, start + count);
+            self.take_one(key.clone(), &part, (time, false), cx)?;
+            start += count;
+        }
         Ok(())
     }
 

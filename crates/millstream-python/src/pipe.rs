@@ -74,6 +74,7 @@ impl Pipe {
             waits: false,
             timed,
             keyed: true,
+            life: None,
         };
         let logic = move |making: &Making<'_>,
                           datetimes: &Rc<Cell<bool>>|
@@ -265,6 +266,7 @@ impl Pipe {
             waits: true,
             timed,
             keyed: true,
+            life: ttl.filter(|_| timed),
         };
         let logic = move |making: &Making<'_>| {
             let function = function.as_ref().map(|function| (function, returns));
@@ -277,7 +279,7 @@ impl Pipe {
             }),
             true => self.pipe.step("stateful", name, move |making| {
                 let logic = match ordered {
-                    true => InTurn::by_time(logic(making)?, copy),
+                    true => InTurn::by_time(logic(making)?, copy, |_| 0),
                     false => InTurn::after_timers(logic(making)?, copy),
                 };
                 PyKeyed::make(logic, traits, &on_error, making)
@@ -285,6 +287,44 @@ impl Pipe {
         };
         let step = if ordered { step.by_time() } else { step };
         let (results, late) = handling.of(step).halves();
+        Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
+    }
+
+    /// Joins merged streams whose values are pairs of the number of the stream and the value: objects that `make` returns have the values
+    /// of a key. With times values are processed in the order of their times, and then of these numbers. Returns results and late values.
+    fn join_all(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        make: Py<PyAny>,
+        timed: bool,
+        ttl: Option<i64>,
+    ) -> PyResult<(Pipe, Pipe)> {
+        let traits = Traits {
+            waits: !timed,
+            timed,
+            keyed: true,
+            life: None,
+        };
+        let number: fn(&Py<PyAny>) -> i64 = |pair| {
+            let number = locked(|py| pair.bind(py).get_item(0)?.extract::<i64>());
+            number.unwrap_or_default()
+        };
+        let logic = move |making: &Making<'_>| {
+            let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
+            logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))
+        };
+        let step = match timed {
+            true => self.pipe.step("join_all", name, move |making| {
+                let logic = InTurn::by_time(logic(making)?, copy, number);
+                PyKeyed::make(logic, traits, &OnErrorOption::Fail, making)
+            }),
+            false => self.pipe.step("join_all", name, move |making| {
+                PyKeyed::make(logic(making)?, traits, &OnErrorOption::Fail, making)
+            }),
+        };
+        let step = if timed { step.by_time() } else { step };
+        let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
 
@@ -320,6 +360,7 @@ impl Pipe {
             waits: true,
             timed,
             keyed: true,
+            life: ttl.filter(|_| timed),
         };
         let step = self.pipe.step("stateful_batch", name, move |making| {
             let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
@@ -401,6 +442,7 @@ impl Pipe {
             waits: true,
             timed: false,
             keyed,
+            life: None,
         };
         let step = self.pipe.step("collect", name, move |making| {
             let make = |values: Vec<Py<PyAny>>| {
@@ -436,6 +478,7 @@ impl Pipe {
             waits: false,
             timed,
             keyed: true,
+            life: None,
         };
         let logic = move || JoinLogic::new(join, timed, Tuples);
         let step = match join.by_key() {

@@ -40,7 +40,7 @@ class StreamMakers(Verbs):
         """A stream on the workers of its keys, with its late values."""
         raise NotImplementedError
 
-    def _new_window_pairs(
+    def _new_joined(
         self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]
     ) -> LateStream[Any, Any, Any]:
         """The results of a join within windows or of many streams; ``numbered`` are the late values, each

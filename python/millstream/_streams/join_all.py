@@ -1,15 +1,13 @@
 """``join_all``: joins of any number of streams.
 
-The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one uses
-``stateful``, and has its times, time to live and saved states. With times each key receives its values in the
-order of their times, as ``stateful(ordered=True)``.
+The engine has the same for Rust (`join/all.rs`), with a type for each stream. This one is a logic as that of
+``stateful``, and has its time to live and saved states. It receives values with times in their order.
 """
 
 from __future__ import annotations
 
 from itertools import product
 
-from .. import _revival
 from .._durations import nanos
 from .._errors import FlowUsageError
 from .arguments import named_or_raise
@@ -38,7 +36,7 @@ def join_all(
     emit: EmitMode,
     insert: InsertMode,
     ttl: Seconds | None,
-) -> LateStream:
+) -> LateStream[Any, Any, Any]:
     """Implements :meth:`KeyedStream.join_all`."""
     named_or_raise("join_all", name)
     if not others:
@@ -51,14 +49,11 @@ def join_all(
     if insert not in INSERT:
         raise FlowUsageError(f'insert is "first", "last" or "product", not {insert!r}')
     sides = [side.map(_tagged(place)) for place, side in enumerate((stream, *others))]
-    count = len(sides)
-    both = sides[0].merge(*sides[1:])
-    life = None if ttl is None else nanos("ttl", ttl)
-    made = _revival.reviving(lambda: Sides(count, emit, insert), None, None, None)
-    times = both._timed, both._timed
-    results, late = both._home().stateful(name, made, None, False, times, life, "fail")
-    rows, tagged = (both._new_keyed([pipe], True, both._timed) for pipe in (results, late))
-    return both._new_window_pairs(rows, tagged)
+    count, life = len(sides), None if ttl is None else nanos("ttl", ttl)
+    merged = sides[0].merge(*sides[1:])
+    pipe, late = merged._home().join_all(name, lambda: Sides(count, emit, insert), merged._timed, life)
+    joined = merged._new_late(pipe, merged._timed, late)
+    return merged._new_joined(joined, joined.late)
 
 
 def _tagged(place: int) -> Callable[[Any], tuple[int, Any]]:

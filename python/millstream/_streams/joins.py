@@ -359,10 +359,10 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
     ) -> LateStream[K_co, Any, Any]:
         """Joins this stream with any number of others into tuples of one value of each stream.
 
-        In streams with times the values of a key are processed in the order of their times, once the
-        watermark has passed them; late values are in the stream ``late`` of the result. In streams without
-        times they are processed as they arrive, which between streams is no certain order. ``"running"`` and
-        ``"final"`` keep every key unless there is a ``ttl``.
+        After ``event_time`` values are processed in the order of their times, those of one time in the order
+        of the streams, once the watermark has passed them. Without times they are processed as they arrive,
+        which between streams is no certain order. ``"running"`` and ``"final"`` keep every key unless there
+        is a ``ttl``.
 
         Args:
             name: the name of the step; saved state is found by it, so it must stay the same.
@@ -376,8 +376,8 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
                 the stream has times. None keeps every key.
 
         Returns:
-            The keyed stream of the tuples, this stream's value first; its attribute ``late`` is the stream of
-            the late values.
+            The keyed stream of the tuples, this stream's value first; its ``late`` has the values that were
+            too late.
 
         Raises:
             FlowUsageError: there is no other stream, one has no keys, or an option is unknown.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .._types import OnError
     from ..windows import Window, Windower
 
-__all__ = ["KeyedStream", "LateStream", "Stream", "WindowPairs", "Windows"]
+__all__ = ["KeyedStream", "LateStream", "Stream", "Joined", "Windows"]
 
 
 class Makers(StreamMakers):
@@ -38,10 +38,10 @@ class Makers(StreamMakers):
     def _new_late(self, pipe: Pipe, timed: bool, late: Pipe) -> LateStream[Any, Any, Any]:
         return LateStream([pipe], timed, [late])
 
-    def _new_window_pairs(
+    def _new_joined(
         self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]
     ) -> LateStream[Any, Any, Any]:
-        return WindowPairs(results, numbered)
+        return Joined(results, numbered)
 
     def _new_windows(
         self,
@@ -149,9 +149,8 @@ class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
         self.late: KeyedStream[K_co, L_co] = KeyedStream(late, True, timed)
 
 
-class WindowPairs(LateStream[Any, Any, Any]):
-    """The result of a join whose values have the number of their stream; ``late`` are those that came too
-    late."""
+class Joined(LateStream[Any, Any, Any]):
+    """The result of a join of numbered streams; ``late`` are the values that came too late."""
 
     __slots__ = ("_numbered",)
 

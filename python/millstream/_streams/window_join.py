@@ -70,4 +70,4 @@ def join(
     watermark, lateness, patience = options
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     windowed = windows.aggregate(no_values, add, merge, pairs(how))
-    return own._new_window_pairs(windowed.flat_map(lambda window: window.value), windowed.late)
+    return own._new_joined(windowed.flat_map(lambda window: window.value), windowed.late)

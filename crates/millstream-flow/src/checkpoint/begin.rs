@@ -1,6 +1,6 @@
 //! The start of a run with a state directory: checks the last commit against the flow, and rolls sinks and sources back to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
@@ -462,11 +462,15 @@ fn divide(
         let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
         let mut own = names.clone();
         rename_saved(&mut own, &marks, is_same);
+        let marks: HashSet<&str> = marks.into_iter().collect();
+        let numbers = known.unwrap_or_default().iter().zip(0..);
+        let numbers: HashMap<&String, usize> = numbers.collect();
         for ((name, own), worker) in names.iter().zip(&own).zip(&dealt) {
-            let had = before.map(|before| before.reader(&this.name, name));
+            let number = numbers.get(name);
+            let had = before.map(|had| number.map(|number| had.reader_of(&this.name, *number)));
             let is_moved = match had {
                 Some(Some(had)) => had != worker / workers,
-                Some(None) => marks.contains(&&**own) && worker / workers != membership.process,
+                Some(None) => marks.contains(&**own) && worker / workers != membership.process,
                 None => false,
             };
             if is_moved {

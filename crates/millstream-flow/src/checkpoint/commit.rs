@@ -5,7 +5,7 @@
 //! uncommitted at any time: the one whose parts are being collected and the one that is running. With several processes
 //! each has such a thread, and process 0 raises epochs and commits them for all: see `shared`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -83,6 +83,35 @@ pub(super) struct PendingParts {
     /// The epoch that is committed next, counted from the beginning of the run.
     pub(super) epoch_of_run: u64,
     pub(super) commits: u64,
+}
+
+/// Where the marks of a commit are, by the names of source or step and of partition: there may be thousands of partitions.
+struct MarkPlaces {
+    sources: HashMap<(String, String), usize>,
+    watermarks: HashMap<(String, String), usize>,
+}
+
+impl MarkPlaces {
+    fn in_commit(commit: &Commit) -> Self {
+        let sources = commit.sources.iter();
+        let sources = sources.map(|mark| (mark.source.clone(), mark.partition.clone()));
+        let watermarks = commit.watermarks.iter();
+        let watermarks = watermarks.map(|mark| (mark.step.clone(), mark.partition.clone()));
+        MarkPlaces {
+            sources: sources.zip(0..).collect(),
+            watermarks: watermarks.zip(0..).collect(),
+        }
+    }
+
+    /// The place of a mark; for a new one `end`, where it must be added then.
+    fn of(
+        places: &mut HashMap<(String, String), usize>,
+        (name, partition): (&str, &str),
+        end: usize,
+    ) -> usize {
+        let key = (name.to_owned(), partition.to_owned());
+        *places.entry(key).or_insert(end)
+    }
 }
 
 impl Committer {
@@ -261,9 +290,10 @@ impl Committer {
             .unwrap_or_default();
         let is_last = pending.ended == self.roots * self.workers && pending.parts.is_empty();
         let mut next = self.commit.clone();
+        let mut places = MarkPlaces::in_commit(&next);
         let mut changes = Vec::new();
         for part in parts {
-            self.add_part(&part, &mut next);
+            self.add_part(&part, &mut next, &mut places);
             changes.extend(part.changes);
         }
         let ends = is_last && self.control.phase() == Phase::Ending;
@@ -329,17 +359,15 @@ impl Committer {
         }
     }
 
-    /// Adds the part of an operator to the next commit.
-    fn add_part(&self, part: &EpochPart, next: &mut Commit) {
+    /// Adds the part of an operator to the next commit, whose marks have these places.
+    fn add_part(&self, part: &EpochPart, next: &mut Commit, places: &mut MarkPlaces) {
         let source = &self.nodes[part.root].name;
         let mut recordings = self.recordings.iter();
         let recorded = recordings.any(|(node, this)| *node == part.root && this.is_durable());
         for partition in &part.positions {
-            let known = next
-                .sources
-                .iter_mut()
-                .find(|mark| mark.source == *source && mark.partition == partition.partition);
-            match known {
+            let names = (source.as_str(), partition.partition.as_str());
+            let place = MarkPlaces::of(&mut places.sources, names, next.sources.len());
+            match next.sources.get_mut(place) {
                 Some(mark) => {
                     mark.position.clone_from(&partition.position);
                     mark.recorded = recorded;
@@ -354,11 +382,9 @@ impl Committer {
         }
         next.processing_ns = next.processing_ns.max(part.now);
         for mark in &part.watermarks {
-            let known = next
-                .watermarks
-                .iter_mut()
-                .find(|known| known.step == mark.step && known.partition == mark.partition);
-            match known {
+            let names = (mark.step.as_str(), mark.partition.as_str());
+            let place = MarkPlaces::of(&mut places.watermarks, names, next.watermarks.len());
+            match next.watermarks.get_mut(place) {
                 Some(known) => known.at = known.at.max(mark.at),
                 None => next.watermarks.push(mark.clone()),
             }

@@ -23,13 +23,19 @@ use crate::key::AnyKey;
 pub type Show<'a> = &'a dyn Fn(u8, &[u8]) -> Option<String>;
 
 /// Converts a state from MessagePack; `None` if the bytes are not MessagePack. An object of another language
-/// inside it becomes `{"repr": "..."}` if `show` recognises it, else `{"written": ..., "hex": "..."}`.
+/// inside it becomes `{"repr": "..."}` if `show` recognises it, else `{"written": ..., "hex": "..."}`. A state to which
+/// something was added is a list of the state as it was first, and of what was added.
 #[must_use]
 pub fn state(bytes: &[u8], show: Show<'_>) -> Option<Value> {
-    let mut rest = bytes;
-    let mut reader = rmp_serde::Deserializer::new(&mut rest);
-    let value = AnyValue(show).deserialize(&mut reader).ok()?;
-    rest.is_empty().then_some(value)
+    let (mut rest, mut values) = (bytes, Vec::new());
+    while values.is_empty() || !rest.is_empty() {
+        let mut reader = rmp_serde::Deserializer::new(&mut rest);
+        values.push(AnyValue(show).deserialize(&mut reader).ok()?);
+    }
+    match values.len() {
+        1 => values.pop(),
+        _ => Some(Value::Array(values)),
+    }
 }
 
 /// Converts a key to text, a number, a boolean, `{"hex": "..."}` for bytes, or a list.

@@ -12,8 +12,9 @@ use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Journal, Options};
 
 use super::division::{has_stopped, undelivered};
+use super::fragments;
 use super::record::Commit;
-use super::store::{RECORD_BYTES_MAX, SEGMENT_BYTES, Scan, Store, failed, path, scan};
+use super::store::{SEGMENT_BYTES, Scan, Store, failed, path, scan};
 use crate::cluster::StateOffer;
 use crate::error::{Cause, FlowError};
 
@@ -35,7 +36,7 @@ impl Opened {
             create_dir_durably(dir)?;
             let options = Options {
                 exclusive: true,
-                record_bytes_max: RECORD_BYTES_MAX,
+                record_bytes_max: fragments::STORED_BYTES_MAX,
                 ..Options::default().with_segment_bytes(SEGMENT_BYTES)
             };
             let journal = Journal::open(path(dir), options)?;
@@ -106,11 +107,7 @@ impl Opened {
             let mut index = self.scan.index;
             let mut reader = self.journal.reader()?;
             reader.seek(self.scan.end)?;
-            while reader.position() < end
-                && let Some(record) = reader.next()?
-            {
-                index.add(record.sequence, record.body)?;
-            }
+            fragments::read_each(&mut reader, end, |numbers, body| index.add(numbers, body))?;
             drop(reader);
             let mut store = Store::new(&self.dir, self.journal, index, self.sync)?;
             store.commit_prepared(&commit, true)?;

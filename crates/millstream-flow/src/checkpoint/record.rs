@@ -10,6 +10,7 @@
 //!              4     commit: MessagePack; all before it counts
 //!              5     whole: as state; earlier records of this step in this group are superseded
 //!              6     prepared: as commit; it counts once a commit of its epoch and run follows
+//!              7     fragment of a record: its place in the record u64, length of the record u64, bytes
 //!
 //! entry: place of the shard in its group, tag u8, born u64, length of key u32, key, [length of state u32, state]
 //! ```
@@ -18,10 +19,12 @@
 //! low seven bits and bit 7, and a second byte the others. The position of a source in a commit is an integer, or binary as
 //! [`Position::encode`] writes it.
 //!
-//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, else the encoding of the
-//! state (see [`codec`](super::codec)). Keys are MessagePack.
-
-use std::convert::Infallible;
+//! A record of more than 1 MiB is divided into fragments of 1 MiB each, the last of which may be shorter (see
+//! [`fragments`](super::fragments)). Joined in order, their bytes are the record, with its own version and kind. A journal may begin
+//! within a record, whose fragments do not count.
+//!
+//! Numbers are little-endian. The tag of an entry is 0 where the key was removed, 43 (`+`) where its bytes are appended to the state
+//! in the last entry of the key before it, else the encoding of the state (see [`codec`](super::codec)). Keys are MessagePack.
 
 use serde::{Deserialize, Serialize};
 
@@ -250,16 +253,7 @@ pub(crate) struct Entry<'a> {
 impl Entry<'_> {
     /// Appends the entry as it was read.
     pub(crate) fn copy_to(&self, changes: &mut Changes) {
-        let put: Result<(), Infallible> = changes.put(
-            self.shard,
-            self.born,
-            |out| out.extend(self.key),
-            |out| {
-                out.extend(self.state);
-                Ok(self.tag)
-            },
-        );
-        put.unwrap_or_else(|never| match never {});
+        changes.copy(self.shard, self.born, self.key, (self.tag, self.state));
     }
 }
 
@@ -474,7 +468,7 @@ mod tests {
         let far = shards.count() - 256 + 19;
         let mut changes = Changes::new("count", shards);
         for shard in [3usize, far, 4] {
-            let put: Result<(), ()> = changes.put(
+            let put = changes.put(
                 shard,
                 shard as u64,
                 |out| out.extend(format!("key {shard}").as_bytes()),
@@ -485,9 +479,9 @@ mod tests {
             );
             put.expect("it is written");
         }
-        let failed = changes.put(3, 9, |out| out.push(1), |_| Err("no"));
-        assert_eq!(failed, Err("no"));
-        let removed: Result<(), ()> = changes.put(4, 5, |out| out.push(1), |_| Ok(REMOVED));
+        let failed = changes.put(3, 9, |out| out.push(1), |_| Err("no".into()));
+        assert_eq!(failed.expect_err("it fails").to_string(), "no");
+        let removed = changes.put(4, 5, |out| out.push(1), |_| Ok(REMOVED));
         removed.expect("it is written");
         let records: Vec<_> = changes.records().collect();
         assert_eq!(records.len(), 2);

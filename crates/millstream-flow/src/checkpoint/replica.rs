@@ -16,6 +16,7 @@ use millstream_journal::{Error, Journal, Options};
 
 use super::directories::names;
 use super::store::{Store, failed};
+use super::{fragments, record};
 use crate::clock::now_ns;
 use crate::cluster::{JoinStopped, Membership};
 use crate::error::{Cause, FlowError};
@@ -220,16 +221,21 @@ pub fn committed_end(path: &Path) -> Result<u64, String> {
         };
         let mut reader = journal.reader()?;
         let (mut end, mut prepared_end) = (reader.position(), None);
-        while let Some(record) = reader.next()? {
-            if super::record::is_prepared(record.body) {
-                prepared_end = Some(record.sequence + 1);
-            } else if super::record::is_commit(record.body) {
-                let follows = prepared_end == Some(record.sequence);
-                let is_synced = !follows || super::record::is_of_process_0(record.body)?;
-                end = record.sequence + u64::from(is_synced);
+        fragments::read_each(&mut reader, u64::MAX, |numbers, body| {
+            if record::is_prepared(body) {
+                prepared_end = Some(numbers.end);
+            } else if record::is_commit(body) {
+                let follows = prepared_end == Some(numbers.start);
+                let is_synced = !follows || record::is_of_process_0(body)?;
+                end = if is_synced {
+                    numbers.end
+                } else {
+                    numbers.start
+                };
                 prepared_end = None;
             }
-        }
+            Ok(())
+        })?;
         Ok(end)
     };
     read().map_err(|cause| cause.to_string())

@@ -310,16 +310,8 @@ fn move_part(
     let mut changes: Vec<Option<Changes>> = stores.iter().map(|_| None).collect();
     for saved in old.store.saved().part(step, part, |_| true)? {
         let changes = changes[place(saved.shard)].get_or_insert_with(|| Changes::new(step, shards));
-        let put: Result<(), std::convert::Infallible> = changes.put(
-            saved.shard,
-            saved.born,
-            |out| out.extend(&saved.key),
-            |out| {
-                out.extend(&saved.state);
-                Ok(saved.tag)
-            },
-        );
-        put.unwrap_or_else(|never| match never {});
+        let state = (saved.tag, &saved.state[..]);
+        changes.copy(saved.shard, saved.born, &saved.key, state);
         count += 1;
         bytes += (saved.key.len() + saved.state.len()) as u64;
     }

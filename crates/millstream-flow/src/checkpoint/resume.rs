@@ -1,6 +1,6 @@
 //! The point from which a run resumes: positions, states and times of the last commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::record::{Commit, SourceMark};
 use super::store::Saved;
@@ -113,16 +113,19 @@ pub(super) fn rename_saved(
     saved: &[&str],
     is_same: impl Fn(&str, &str) -> bool,
 ) {
-    for at in 0..names.len() {
-        if saved.contains(&&*names[at]) {
+    let known: HashSet<&str> = saved.iter().copied().collect();
+    let present: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let free = saved.iter().filter(|saved| !present.contains(*saved));
+    let mut free: Vec<&str> = free.copied().collect();
+    for name in names {
+        if free.is_empty() {
+            break;
+        }
+        if known.contains(&**name) {
             continue;
         }
-        let is_free = |known: &&&str| names.iter().all(|name| name != **known);
-        let known = saved
-            .iter()
-            .find(|known| is_free(known) && is_same(&names[at], known));
-        if let Some(known) = known {
-            names[at] = (*known).to_owned();
+        if let Some(at) = free.iter().position(|saved| is_same(name, saved)) {
+            free.remove(at).clone_into(name);
         }
     }
 }

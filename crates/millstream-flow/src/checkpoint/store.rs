@@ -10,26 +10,26 @@
 //! the state, however long the flow runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use millstream_journal::{
-    Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Retention, Writer,
+    Cursor, CursorMode, Error, Journal, Options, PinnedRecord, Reader, Retention, Writer,
 };
 
+use super::fragments::{self, Join};
 use super::record::{self, Commit, Entry, Record};
 use crate::clock::now_ns;
 use crate::error::{Cause, FlowError};
 use crate::key::Shards;
 use crate::run::progress::CommitCost;
-use crate::state::changes::{Changes, GROUPS, REMOVED};
+use crate::state::changes::{ADDED, Changes, GROUPS, REMOVED};
 use crate::state::restore::SavedKey;
 
 /// The size of a segment of the state journal.
 pub(super) const SEGMENT_BYTES: u64 = 16 << 20;
-/// The longest record: the largest state of a key, with its key.
-pub(super) const RECORD_BYTES_MAX: u32 = 12 << 20;
 /// Below this size the changes of a group are not compared with its base.
 const CHANGES_BYTES_MIN: u64 = 64 << 10;
 /// The journal may be this much longer, from the oldest record that counts, than the state itself.
@@ -45,7 +45,8 @@ struct Group(Vec<Counted>);
 
 #[derive(Clone)]
 struct Counted {
-    sequence: u64,
+    /// Its numbers in the journal.
+    numbers: Range<u64>,
     /// The index of its step among the names.
     name: usize,
     bytes: u64,
@@ -83,7 +84,7 @@ pub(crate) struct Index {
     /// For each dropped step, the record after which its state counts.
     dropped: HashMap<String, u64>,
     pub(super) commit: Option<Commit>,
-    /// The record of the last commit.
+    /// The number of the last commit in the journal.
     committed: u64,
     /// The number of all bytes appended so far.
     bytes: u64,
@@ -99,8 +100,9 @@ impl Index {
         }
     }
 
-    /// Adds a record to the index.
-    pub(super) fn add(&mut self, sequence: u64, body: &[u8]) -> Result<(), String> {
+    /// Adds a record with these numbers in the journal to the index.
+    pub(super) fn add(&mut self, numbers: Range<u64>, body: &[u8]) -> Result<(), String> {
+        let sequence = numbers.start;
         let (at, bytes) = (self.bytes, body.len() as u64);
         self.bytes += bytes;
         match Record::read(body)? {
@@ -113,7 +115,7 @@ impl Index {
                     records.retain(|record| record.name != name);
                 }
                 records.push(Counted {
-                    sequence,
+                    numbers,
                     name,
                     bytes,
                     at,
@@ -161,7 +163,7 @@ impl Index {
     fn needed(&self) -> u64 {
         let first = self.groups.iter().filter_map(|group| group.0.first());
         first
-            .map(|record| record.sequence)
+            .map(|record| record.numbers.start)
             .min()
             .unwrap_or(self.committed)
     }
@@ -205,7 +207,7 @@ pub struct Saved {
     index: Index,
     /// What is prepared after the last commit, in a run of several processes.
     prepared: Option<Commit>,
-    /// The records that count, pinned where a running flow may prune them while they are read.
+    /// The records that count, by number, pinned where a running flow may prune them while they are read.
     kept: Arc<HashMap<u64, PinnedRecord>>,
 }
 
@@ -239,7 +241,8 @@ impl Saved {
         } = scan(&journal)?;
         let mut reader = journal.reader()?;
         let mut kept = HashMap::new();
-        for &Counted { sequence, .. } in index.groups.iter().flat_map(|group| &group.0) {
+        let counted = index.groups.iter().flat_map(|group| &group.0);
+        for sequence in counted.flat_map(|record| record.numbers.clone()) {
             reader.seek(sequence)?;
             kept.extend(reader.next_pinned()?.map(|record| (sequence, record)));
         }
@@ -332,17 +335,14 @@ impl Saved {
     ) -> Result<(), Cause> {
         let mut reader = self.journal.reader()?;
         let mut bodies = Vec::new();
-        for &Counted { sequence, name, .. } in &self.index.groups[group].0 {
-            if only.is_none_or(|only| self.index.names[name] == only) {
-                let body = match self.kept.get(&sequence) {
-                    Some(record) => record.body().to_vec(),
-                    None => reader.read(sequence)?.body.to_vec(),
-                };
-                bodies.push((sequence, body));
+        for Counted { numbers, name, .. } in &self.index.groups[group].0 {
+            if only.is_none_or(|only| self.index.names[*name] == only) {
+                let body = self.record(numbers, &mut reader)?;
+                bodies.push((numbers.start, body));
             }
         }
-        let mut seen: HashMap<&str, HashSet<&[u8], FixedState>> = HashMap::new();
-        // The last record of a key counts.
+        let mut seen: HashMap<&str, SeenKeys<'_>> = HashMap::new();
+        // The last record of a key counts, and those before it as far as it only adds to them.
         for (sequence, body) in bodies.iter().rev() {
             let Record::State { step, entries, .. } = Record::read(body)? else {
                 continue;
@@ -352,13 +352,69 @@ impl Saved {
             }
             let seen = seen.entry(step).or_default();
             for entry in entries {
-                let entry = entry?;
-                if seen.insert(entry.key) && entry.tag != REMOVED {
-                    each(step, &entry);
-                }
+                seen.pass(entry?, |entry| each(step, entry));
             }
         }
-        Ok(())
+        match seen.values().all(|seen| seen.added.is_empty()) {
+            true => Ok(()),
+            false => Err("a state is missing to which later records add".into()),
+        }
+    }
+
+    /// Reads the record with these numbers in the journal.
+    fn record(&self, numbers: &Range<u64>, reader: &mut Reader) -> Result<Vec<u8>, Cause> {
+        let mut join = Join::default();
+        for sequence in numbers.clone() {
+            let joined = match self.kept.get(&sequence) {
+                Some(kept) => join.add(sequence, kept.body())?,
+                None => join.add(sequence, reader.read(sequence)?.body)?,
+            };
+            if let Some((_, record)) = joined {
+                return Ok(record.into_owned());
+            }
+        }
+        Err(format!("record {} lacks its last fragments", numbers.start).into())
+    }
+}
+
+/// The keys of a step in records that are read from the last to the first.
+#[derive(Default)]
+struct SeenKeys<'a> {
+    /// Those whose state is known.
+    whole: HashSet<&'a [u8], FixedState>,
+    /// What is added to the states of others, the last first.
+    added: HashMap<&'a [u8], Vec<&'a [u8]>, FixedState>,
+}
+
+impl<'a> SeenKeys<'a> {
+    /// Adds an entry. Passes the key to `each` if its state is known with it.
+    fn pass(&mut self, entry: Entry<'a>, each: impl FnOnce(&Entry<'_>)) {
+        if entry.tag == ADDED {
+            if !self.whole.contains(entry.key) {
+                self.added.entry(entry.key).or_default().push(entry.state);
+            }
+            return;
+        }
+        if !self.whole.insert(entry.key) {
+            return;
+        }
+        let added = match self.added.is_empty() {
+            true => None,
+            false => self.added.remove(entry.key),
+        };
+        match added {
+            _ if entry.tag == REMOVED => {}
+            None => each(&entry),
+            Some(mut parts) => {
+                parts.push(entry.state);
+                parts.reverse();
+                let state = parts.concat();
+                each(&Entry {
+                    state: &state,
+                    ..entry
+                });
+            }
+        }
     }
 }
 
@@ -526,10 +582,11 @@ impl Store {
         Ok(bodies)
     }
 
-    /// Appends records; returns the number of the first.
+    /// Appends records; returns the number of the first in the journal.
     fn write(&mut self, bodies: &[Vec<u8>]) -> Result<u64, Cause> {
         self.cost.bytes += bodies.iter().map(|body| body.len() as u64).sum::<u64>();
-        Ok(self.writer.append_many(bodies)?.start)
+        let stored = bodies.iter().flat_map(|body| fragments::divide(body));
+        Ok(self.writer.append_many(stored)?.start)
     }
 
     fn sync(&mut self) -> Result<(), Cause> {
@@ -548,8 +605,11 @@ impl Store {
 
     /// Adds records that were appended from number `first` on to the index.
     fn add(&mut self, first: u64, bodies: &[Vec<u8>]) -> Result<(), Cause> {
-        for (sequence, body) in (first..).zip(bodies) {
-            self.saved.index.add(sequence, body)?;
+        let mut next = first;
+        for body in bodies {
+            let numbers = next..next + fragments::count(body);
+            next = numbers.end;
+            self.saved.index.add(numbers, body)?;
         }
         Ok(())
     }
@@ -621,32 +681,20 @@ pub(super) struct Scan {
 pub(super) fn scan(journal: &Journal) -> Result<Scan, Cause> {
     let mut reader = journal.reader()?;
     let start = reader.position();
-    let (mut end, mut prepared_end) = (start, None);
-    while let Some(record) = reader.next()? {
-        if record::is_commit(record.body) {
-            (end, prepared_end) = (record.sequence + 1, None);
-        } else if record::is_prepared(record.body) {
-            prepared_end = Some(record.sequence + 1);
+    let (mut end, mut prepared) = (start, None);
+    fragments::read_each(&mut reader, u64::MAX, |numbers, body| {
+        if record::is_commit(body) {
+            (end, prepared) = (numbers.end, None);
+        } else if record::is_prepared(body)
+            && let Record::Prepared(commit) = Record::read(body)?
+        {
+            prepared = Some((commit, numbers.end));
         }
-    }
+        Ok(())
+    })?;
     let mut index = Index::new();
     reader.seek(start)?;
-    while reader.position() < end
-        && let Some(record) = reader.next()?
-    {
-        let sequence = record.sequence;
-        let named = |what| format!("record {sequence}: {what}");
-        index.add(sequence, record.body).map_err(named)?;
-    }
-    let mut prepared = None;
-    if let Some(after) = prepared_end {
-        let sequence = after - 1;
-        let body = reader.read(sequence)?.body;
-        let read = Record::read(body).map_err(|what| format!("record {sequence}: {what}"))?;
-        if let Record::Prepared(commit) = read {
-            prepared = Some((commit, after));
-        }
-    }
+    fragments::read_each(&mut reader, end, |numbers, body| index.add(numbers, body))?;
     Ok(Scan {
         index,
         end,
@@ -655,132 +703,4 @@ pub(super) fn scan(journal: &Journal) -> Result<Scan, Cause> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Keys of a step with their state, as the two workers of a flow write them.
-    fn written(step: &str, keys: std::ops::Range<u64>, state: u8, anew: bool) -> Vec<Vec<u8>> {
-        let mut records = Vec::new();
-        for worker in 0..2 {
-            let mut changes = Changes::new(step, Shards::default());
-            if anew {
-                changes.supersede(worker, 2);
-            }
-            for key in keys.clone().filter(|key| key % 2 == worker as u64) {
-                let shard = key as usize % Shards::default().count();
-                let bytes = |out: &mut Vec<u8>| out.extend(key.to_le_bytes());
-                let state = |out: &mut Vec<u8>| {
-                    out.push(state);
-                    Ok(1)
-                };
-                let put: Result<(), ()> = changes.put(shard, key, bytes, state);
-                put.expect("it is written");
-            }
-            records.extend(changes.records());
-        }
-        records
-    }
-
-    /// The states of a step, by key.
-    fn states(saved: &Saved, step: &str) -> Vec<u8> {
-        let keys = saved.keys(step, |_| true).expect("it is read");
-        keys.into_iter().map(|key| key.state[0]).collect()
-    }
-
-    #[test]
-    fn a_complete_state_supersedes_earlier_records_of_the_step() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut store = Store::open(dir.path(), false).expect("it opens");
-        let append = |store: &mut Store, epoch, records: [Vec<Vec<u8>>; 2]| {
-            let commit = Commit {
-                epoch,
-                workers: 2,
-                ..Commit::default()
-            };
-            store.commit(records.concat(), &commit).expect("it appends");
-        };
-        let nothing = Vec::new;
-        let first = [
-            written("all", 0..100, 1, false),
-            written("some", 0..100, 1, false),
-        ];
-        append(&mut store, 1, first);
-        append(&mut store, 2, [written("all", 0..100, 2, true), nothing()]);
-        append(
-            &mut store,
-            3,
-            [
-                written("all", 0..50, 3, true),
-                written("some", 0..1, 3, false),
-            ],
-        );
-        let check = |saved: &Saved| {
-            assert_eq!(states(saved, "all"), [3; 50]);
-            assert_eq!(states(saved, "some"), [&[3][..], &[1; 99]].concat());
-            // Of the rewritten records one of each group counts, and empty ones of groups that have no keys
-            // left.
-            let index = &saved.index;
-            let of_all = index.names.iter().position(|name| name == "all");
-            let records = index.groups.iter().flat_map(|group| &group.0);
-            let records = records.filter(|record| Some(record.name) == of_all);
-            assert_eq!(records.filter(|record| record.base).count(), GROUPS);
-        };
-        check(store.saved());
-        drop(store);
-        check(&Saved::open(dir.path()).expect("it is read"));
-    }
-
-    #[test]
-    fn a_commit_keeps_the_segments_of_records_that_were_appended_before_it() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut store = Store::open(dir.path(), false).expect("it opens");
-        // A state directory that is divided anew, with a state of more than a segment.
-        let parts = 3 * SEGMENT_BYTES / u64::from(RECORD_BYTES_MAX / 2);
-        for part in 0..parts {
-            let mut changes = Changes::new("large", Shards::default());
-            let state = |out: &mut Vec<u8>| {
-                out.resize(out.len() + RECORD_BYTES_MAX as usize / 2, part as u8);
-                Ok(1)
-            };
-            let key = |out: &mut Vec<u8>| out.extend(part.to_le_bytes());
-            let put: Result<(), ()> = changes.put(part as usize, part, key, state);
-            put.expect("it is written");
-            let records: Vec<_> = changes.records().collect();
-            store.append(&records).expect("it appends");
-        }
-        let commit = Commit {
-            epoch: 1,
-            ..Commit::default()
-        };
-        store.commit(Vec::new(), &commit).expect("it appends");
-        let expected: Vec<u8> = (0..parts as u8).collect();
-        assert_eq!(states(store.saved(), "large"), expected);
-        drop(store);
-        let saved = Saved::open(dir.path()).expect("it is read");
-        assert_eq!(states(&saved, "large"), expected);
-    }
-
-    #[test]
-    fn complete_states_are_not_rewritten() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let mut store = Store::open(dir.path(), false).expect("it opens");
-        for epoch in 1..100 {
-            let records = written("all", 0..20_000, epoch as u8, true);
-            let (count, commit) = (
-                records.len() as u64,
-                Commit {
-                    epoch,
-                    ..Commit::default()
-                },
-            );
-            let before = store.saved.journal.next().expect("it tells");
-            store.commit(records, &commit).expect("it appends");
-            let after = store.saved.journal.next().expect("it tells");
-            assert_eq!(after - before, count + 1);
-        }
-        assert_eq!(states(store.saved(), "all"), [99; 20_000]);
-        let length = store.saved.journal.next().expect("it tells")
-            - store.saved.journal.first().expect("it tells");
-        assert!(length < 99 * 17, "nothing was pruned: {length} records");
-    }
-}
+mod tests;

@@ -163,7 +163,6 @@ mod tests {
     use crate::key::Shards;
     use std::cell::Cell;
     use std::collections::BTreeMap;
-    use std::convert::Infallible;
 
     use super::super::opened::Opened;
     use super::super::record::{SourceMark, TimeMark};
@@ -195,16 +194,9 @@ mod tests {
             .expect("it opens");
         let mut changes = Changes::new("count", Shards::default());
         for key in 0..600usize {
-            let put: Result<(), Infallible> = changes.put(
-                key % Shards::default().count(),
-                key as u64,
-                |out| out.extend(key.to_le_bytes()),
-                |out| {
-                    out.extend((key * 3).to_le_bytes());
-                    Ok(1)
-                },
-            );
-            put.expect("it is memory");
+            let shard = key % Shards::default().count();
+            let (saved, state) = (key.to_le_bytes(), (key * 3).to_le_bytes());
+            changes.copy(shard, key as u64, &saved, (1, &state));
         }
         let commit = Commit {
             epoch: 5,

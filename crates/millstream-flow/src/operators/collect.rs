@@ -13,6 +13,7 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::batch::Data;
@@ -32,6 +33,8 @@ pub struct List<V> {
     values: Vec<V>,
     /// When it is emitted even if it is not full; processing time.
     due: i64,
+    /// How many values are saved, the first ones; `None` if what is saved is another list.
+    saved: Cell<Option<usize>>,
 }
 
 /// Lists as the logic of a key; `make` makes the output from a list.
@@ -64,6 +67,7 @@ impl<V, F> Collecting<V, F> {
         F: Fn(Vec<V>) -> Result<O, E>,
     {
         list.due = NEVER;
+        list.saved.set(None);
         if list.values.is_empty() {
             return Ok(());
         }
@@ -91,8 +95,11 @@ where
     type Error = E;
 
     fn open(&mut self, _: &K) -> Result<List<V>, E> {
-        let (values, due) = (Vec::new(), NEVER);
-        Ok(List { values, due })
+        Ok(List {
+            values: Vec::new(),
+            due: NEVER,
+            saved: Cell::new(None),
+        })
     }
 
     fn on_item(
@@ -158,22 +165,47 @@ where
     }
 }
 
-/// The codec of a list: `[due, values...]`.
+/// The codec of a list: `[due, values...]`; values that are added are such a list too.
 struct ListCodec<V>(Codec<V>);
+
+impl<V> ListCodec<V> {
+    /// Appends the values from number `first` on.
+    fn save_from(&self, first: usize, list: &List<V>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        let values = &list.values[first..];
+        pack::list(1 + values.len(), out);
+        pack::integer(list.due, out);
+        list.saved.set(Some(list.values.len()));
+        values.iter().try_for_each(|value| self.0.save(value, out))
+    }
+}
 
 impl<V> StateCodec<List<V>> for ListCodec<V> {
     fn save(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(1 + list.values.len(), out);
-        pack::integer(list.due, out);
-        let mut values = list.values.iter();
-        values.try_for_each(|value| self.0.save(value, out))
+        self.save_from(0, list, out)
     }
     fn load(&self, from: &mut &[u8]) -> Result<List<V>, Cause> {
+        let mut list = List {
+            values: Vec::new(),
+            due: NEVER,
+            saved: Cell::new(None),
+        };
+        self.load_added(&mut list, from)?;
+        Ok(list)
+    }
+    fn save_added(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        match list.saved.get() {
+            Some(saved) => self.save_from(saved, list, out).map(|()| true),
+            None => Ok(false),
+        }
+    }
+    fn load_added(&self, list: &mut List<V>, from: &mut &[u8]) -> Result<(), Cause> {
         let members = 1..pack::take_list(from)?;
-        let due = pack::take_integer(from)?;
-        let values = members.map(|_| self.0.load(from));
-        let values = values.collect::<Result<_, Cause>>()?;
-        Ok(List { values, due })
+        list.due = pack::take_integer(from)?;
+        for _ in members {
+            list.values.push(self.0.load(from)?);
+        }
+        list.saved.set(Some(list.values.len()));
+        Ok(())
     }
 }
 

@@ -294,7 +294,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         let (results, late) = self.keep_timed(("stateful", true), name, move || {
             let make = Arc::clone(&make);
             let logic = ByLogic::new(move |key: &K| make(key), ttl);
-            KeyedStep::new(&called, true, InTurn::by_time(logic, V::clone))
+            KeyedStep::new(&called, true, InTurn::by_time(logic, V::clone, |_| 0))
         });
         Outcome { results, late }
     }

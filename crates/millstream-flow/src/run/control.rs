@@ -1,5 +1,6 @@
 //! The state that the workers of one run share: stop, failure, wake-ups, and the number of items in flight.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -526,10 +527,13 @@ impl Control {
         lock(&self.lags).push(watched);
     }
 
-    /// Drops the lag of a partition that has ended.
-    pub(crate) fn forget_lag(&self, source: &str, partition: &str) {
-        lock(&self.lags)
-            .retain(|watched| (&*watched.source, &*watched.partition) != (source, partition));
+    /// Drops the lags of partitions of a source that have ended.
+    pub(crate) fn forget_lags(&self, source: &str, partitions: &HashSet<&str>) {
+        if !partitions.is_empty() {
+            lock(&self.lags).retain(|watched| {
+                watched.source != source || !partitions.contains(&*watched.partition)
+            });
+        }
     }
 
     /// Returns the lags of partitions, sorted by source and partition.

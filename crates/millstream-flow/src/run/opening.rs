@@ -49,11 +49,9 @@ impl<B> Open<B> {
         gauge.set(lag);
     }
 
-    /// The partition has ended: it has no lag.
-    pub(crate) fn forget_lag(&self, source: &str, control: &Control) {
-        if self.lag.is_some() {
-            control.forget_lag(source, &self.name);
-        }
+    /// Whether the lag that it answers was reported.
+    pub(crate) fn has_lag(&self) -> bool {
+        self.lag.is_some()
     }
 }
 

@@ -216,32 +216,27 @@ impl<B: Batch> Reader<B> {
 
     /// Reads each partition once, within the time of a turn; the next turn begins with the next partition.
     fn read_all(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        let mut ended = Vec::new();
         for _ in 0..self.partitions.len() {
             if self.next >= self.partitions.len() {
                 self.next = 0;
             }
             match self.read(self.next, cx)? {
-                Next::End => self.close(self.next, cx)?,
-                Next::Batch => {
-                    self.activator.activate();
-                    self.next += 1;
-                }
+                Next::End => ended.push(self.next),
+                Next::Batch => self.activator.activate(),
                 _ => {
                     if let Some(at) = self.partitions[self.next].input.next_awake() {
                         self.wake_at(at);
                     }
-                    self.next += 1;
                 }
             }
+            self.next += 1;
             if self.held.is_some() || self.turn_is_over(cx) {
                 self.activator.activate();
                 break;
             }
         }
-        if self.next >= self.partitions.len() {
-            self.next = 0;
-        }
-        Ok(())
+        self.close(&ended, cx)
     }
 
     /// Returns how many items the receivers of this source can process at once.
@@ -402,12 +397,28 @@ impl<B: Batch> Reader<B> {
         })
     }
 
-    fn close(&mut self, index: usize, cx: &mut WorkerContext) -> Result<(), Failure> {
-        let ended = self.partitions.remove(index);
-        ended.forget_lag(&cx.metrics[self.node].name, &cx.control);
+    /// Closes partitions that have ended, all at once: there may be thousands.
+    fn close(&mut self, indexes: &[usize], cx: &mut WorkerContext) -> Result<(), Failure> {
+        if indexes.is_empty() {
+            return Ok(());
+        }
+        self.next -= indexes.iter().filter(|index| **index < self.next).count();
+        let mut has_ended = vec![false; self.partitions.len()];
+        indexes.iter().for_each(|index| has_ended[*index] = true);
+        let mut has_ended = has_ended.into_iter();
+        let ended = self
+            .partitions
+            .extract_if(.., |_| has_ended.next() == Some(true));
+        let ended: Vec<_> = ended.collect();
+        let with_lag = ended.iter().filter(|open| open.has_lag());
+        let with_lag = with_lag.map(|open| open.name.as_str()).collect();
+        let source = &cx.step.metrics[self.node].name;
+        cx.control.forget_lags(source, &with_lag);
         if cx.checkpoint.is_some() {
-            let position = self.position_of(&ended, cx)?;
-            self.closed.push(position);
+            for open in &ended {
+                let position = self.position_of(open, cx)?;
+                self.closed.push(position);
+            }
             if self.partitions.is_empty() {
                 cx.control.source_ends();
                 // The next turn checks whether it was the last of all.

@@ -2,6 +2,7 @@
 //!
 //! The bytes of a record are drawn in the module of the [checkpoint](crate::checkpoint)'s records.
 
+use crate::error::Cause;
 use crate::key::Shards;
 use crate::time::BEFORE_ALL;
 
@@ -17,6 +18,22 @@ pub(crate) const GROUPS: usize = 16;
 const RECORD_BYTES: usize = 256 << 10;
 /// The tag of a key that was removed: it has no state.
 pub const REMOVED: u8 = 0;
+/// The tag of an entry whose bytes follow those that the key had before.
+pub(crate) const ADDED: u8 = b'+';
+/// The largest state that is saved, in bytes, with its key.
+const STATE_BYTES_MAX: usize = 1 << 30;
+
+/// Checks the size of a state with its key.
+pub(crate) fn check_size(bytes: usize) -> Result<(), Cause> {
+    match bytes > STATE_BYTES_MAX {
+        false => Ok(()),
+        true => Err(format!(
+            "its state has {bytes} bytes, and at most {STATE_BYTES_MAX} can be saved of one key; use more keys, or retain less \
+             for each by a ttl or by shorter windows or lists"
+        )
+        .into()),
+    }
+}
 
 /// Returns the group of a shard: neighbours are in different groups, as they are on different workers.
 pub(crate) fn group_of(shard: usize) -> usize {
@@ -98,14 +115,14 @@ impl Changes {
     /// tag of its encoding, or 0 if the key was removed. If it fails, nothing is appended.
     ///
     /// # Errors
-    /// The error of `state`.
-    pub fn put<E>(
+    /// The error of `state`; a state of more than 1 GiB with its key.
+    pub fn put(
         &mut self,
         shard: usize,
         born: u64,
         key: impl FnOnce(&mut Vec<u8>),
-        state: impl FnOnce(&mut Vec<u8>) -> Result<u8, E>,
-    ) -> Result<(), E> {
+        state: impl FnOnce(&mut Vec<u8>) -> Result<u8, Cause>,
+    ) -> Result<(), Cause> {
         let out = self.record(shard);
         let start = out.len();
         put_place(place_in_group(shard), out);
@@ -114,7 +131,9 @@ impl Changes {
         out.extend(born.to_le_bytes());
         measured(out, key);
         let before = out.len();
-        match measured(out, state) {
+        let tag = measured(out, state);
+        let bytes = out.len() - start;
+        match tag.and_then(|tag| check_size(bytes).map(|()| tag)) {
             Ok(REMOVED) => out.truncate(before),
             Ok(tag) => out[tag_at] = tag,
             Err(error) => {
@@ -123,6 +142,18 @@ impl Changes {
             }
         }
         Ok(())
+    }
+
+    /// Appends a key as it was saved, with the tag of its state and the state.
+    pub(crate) fn copy(&mut self, shard: usize, born: u64, key: &[u8], (tag, state): (u8, &[u8])) {
+        let out = self.record(shard);
+        put_place(place_in_group(shard), out);
+        out.push(tag);
+        out.extend(born.to_le_bytes());
+        measured(out, |out| out.extend(key));
+        if tag != REMOVED {
+            measured(out, |out| out.extend(state));
+        }
     }
 
     /// Sets the event time of the step; nanoseconds.
@@ -162,4 +193,24 @@ fn measured<T>(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let length = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_is_too_large_is_an_error_and_not_appended() {
+        let mut changes = Changes::new("step", Shards::default());
+        let key = |out: &mut Vec<u8>| out.push(7);
+        let large = |out: &mut Vec<u8>| {
+            // Memory that is never touched.
+            *out = vec![0; out.len() + STATE_BYTES_MAX];
+            Ok(1)
+        };
+        let put = changes.put(3, 0, key, large);
+        let text = put.expect_err("it is too large").to_string();
+        assert!(text.contains("at most 1073741824"), "{text}");
+        assert_eq!(changes.records().count(), 0);
+    }
 }

@@ -33,6 +33,24 @@ pub trait StateCodec<S> {
     /// # Errors
     /// The bytes were not written by `save`.
     fn load(&self, from: &mut &[u8]) -> Result<S, Cause>;
+    /// Appends what was added to a state since it was last saved or loaded. Returns false if that does not make the state: what is appended
+    /// is dropped, and the state is saved whole. The default is false. For states that grow item by item, of which an epoch writes the
+    /// new items only.
+    ///
+    /// # Errors
+    /// As for `save`.
+    fn save_added(&self, state: &S, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        let _ = (state, out);
+        Ok(false)
+    }
+    /// Adds to a state what [`save_added`](Self::save_added) has appended, from the start of `from`.
+    ///
+    /// # Errors
+    /// The bytes were not written by `save_added`.
+    fn load_added(&self, state: &mut S, from: &mut &[u8]) -> Result<(), Cause> {
+        let _ = (state, from);
+        Err("it has bytes after its end".into())
+    }
 }
 
 /// The codec of a step's states, as a trait object.

@@ -4,8 +4,8 @@
 //! it, by the watermark of its own partition, cannot fire yet, because an earlier item of another partition may come. How many such
 //! items a key sees before the timer would depend on which partition is faster. So they wait.
 //!
-//! Invariant: with [`InTurn::by_time`] the logic receives its items in the order of their times, equal times in the order of arrival, when the
-//! joined watermark has passed them. With [`InTurn::after_timers`] it receives those of a partition in the order of arrival, and each after the
+//! Invariant: with [`InTurn::by_time`] the logic receives its items in the order of their times when the
+//! joined watermark has passed them, and those of one time and one rank in the order of arrival. With [`InTurn::after_timers`] it receives those of a partition in the order of arrival, and each after the
 //! timers up to the watermark of its partition. In both, the items before a timer do not depend on the speed of partitions.
 
 use std::collections::VecDeque;
@@ -20,6 +20,8 @@ pub struct InTurn<K, L: KeyLogic<K>> {
     inner: L,
     by_time: bool,
     copy: fn(&L::In) -> L::In,
+    /// Orders items of one turn.
+    rank: fn(&L::In) -> i64,
     refused: VecDeque<(L::In, L::Error)>,
 }
 
@@ -46,12 +48,14 @@ impl<S, I> Waiting<S, I> {
 }
 
 impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
-    /// Items in the order of their times. `copy` copies an item, so that it is known if the logic fails.
-    pub fn by_time(inner: L, copy: fn(&L::In) -> L::In) -> Self {
+    /// Items in the order of their times, those of one time by their `rank`. `copy` copies an item, so that it is known if the logic
+    /// fails.
+    pub fn by_time(inner: L, copy: fn(&L::In) -> L::In, rank: fn(&L::In) -> i64) -> Self {
         InTurn {
             inner,
             by_time: true,
             copy,
+            rank,
             refused: VecDeque::new(),
         }
     }
@@ -60,7 +64,7 @@ impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
     pub fn after_timers(inner: L, copy: fn(&L::In) -> L::In) -> Self {
         InTurn {
             by_time: false,
-            ..InTurn::by_time(inner, copy)
+            ..InTurn::by_time(inner, copy, |_| 0)
         }
     }
 
@@ -185,10 +189,13 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for InTurn<K, L> {
         if !self.by_time && item.watermark < self.next_timer(held) {
             return self.pass(key, held, item, at, out);
         }
-        let turn = self.turn(&item);
+        let (turn, rank) = (self.turn(&item), (self.rank)(&item.value));
         let items = held.items.get_or_insert_default();
-        let later = items.iter().rev();
-        let later = later.take_while(|other| self.turn(other) > turn);
+        let is_later = |other: &&Timed<L::In>| match self.turn(other) {
+            same if same == turn => (self.rank)(&other.value) > rank,
+            other => other > turn,
+        };
+        let later = items.iter().rev().take_while(is_later);
         let place = items.len() - later.count();
         items.insert(place, item);
         Ok(())

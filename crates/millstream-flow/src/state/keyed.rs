@@ -1,7 +1,6 @@
 //! The states of all keys of one worker, with their agenda and their event time.
 
 use std::collections::VecDeque;
-use std::hash::Hash;
 
 use super::agenda::Agenda;
 use super::table::{Slot, Table};
@@ -49,7 +48,7 @@ pub struct Keyed<K, L: KeyLogic<K>> {
     refused: VecDeque<Refusal<K, L>>,
 }
 
-impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
+impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
     /// Creates an empty set of keys.
     pub fn new(logic: L) -> Self {
         Keyed {
@@ -156,6 +155,29 @@ impl<K: Eq + Hash + Clone, L: KeyLogic<K>> Keyed<K, L> {
         self.collect_refused(slot);
         self.record_change(slot);
         outcome
+    }
+
+    /// Returns how many of the next items of a key, one or more, may be passed as one item with the watermark of the first: before each
+    /// of the others nothing of the key is due. `floor` is the event time of all other partitions, `life` the event time after
+    /// which the logic removes a key without items.
+    #[must_use]
+    pub fn undivided(&self, key: &K, items: &[Timed<()>], floor: i64, life: Option<i64>) -> usize {
+        let reached = |item: &Timed<()>| item.watermark.min(floor).max(self.watermark);
+        let Some(first) = items.first() else { return 0 };
+        let slot = self.table.find(self.table.hash(key), key);
+        let due = slot.map_or(NEVER, |slot| self.scheduled(slot).event);
+        let (begun, mut latest) = (reached(first), first.time);
+        for (count, item) in items.iter().enumerate().skip(1) {
+            let at = reached(item);
+            // What is due at the first item comes before it.
+            let has_due = at >= due && at > begun;
+            let has_ended = life.is_some_and(|life| at >= latest.saturating_add(life));
+            if has_due || has_ended {
+                return count;
+            }
+            latest = latest.max(item.time);
+        }
+        items.len()
     }
 
     /// Advances event time to `watermark` and processing time to `now`: fires the timers up to these times, in
@@ -375,6 +397,12 @@ impl<S> StateCodec<Scheduled<S>> for ScheduledCodec<S> {
         let state = self.0.load(from)?;
         let at = Moment::NEVER;
         Ok(Scheduled { state, at })
+    }
+    fn save_added(&self, held: &Scheduled<S>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        self.0.save_added(&held.state, out)
+    }
+    fn load_added(&self, held: &mut Scheduled<S>, from: &mut &[u8]) -> Result<(), Cause> {
+        self.0.load_added(&mut held.state, from)
     }
 }
 

@@ -4,17 +4,17 @@
 //! Invariant: if the keys that [`Table::save`] writes and removes are applied to the state saved before, the
 //! result is the contents of the table.
 
-use std::hash::{BuildHasher, Hash};
-
-use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
 use crate::key::Key;
+use crate::state::changes::{ADDED, check_size};
 use crate::state::codec::MESSAGE_PACK;
 use crate::step::StateSize;
 
+/// The size in bytes from which a state is saved by what was added to it: a smaller one is written as fast, and is read in one piece.
+const ADDED_FROM: u32 = 4 << 10;
 /// Tables with fewer slots than this do not shrink.
 const SLOTS_MIN: usize = 1024;
 
@@ -61,9 +61,15 @@ struct Saving<K, S> {
     bytes: u64,
 }
 
+/// The hash of a key in a table: the one that has chosen its worker, so that keys which an attacker has chosen for another hash are
+/// as good as others. Its low bits are similar on one worker, and are the last that a table looks at here.
+#[inline]
+fn hash_of<K: Key>(key: &K) -> u64 {
+    key.stable_hash().rotate_left(32)
+}
+
 /// The states of a step on one worker.
 pub(super) struct Table<K, S> {
-    hasher: FixedState,
     index: HashTable<u32>,
     slots: Vec<Option<Slot<K, S>>>,
     free: Vec<u32>,
@@ -75,7 +81,6 @@ pub(super) struct Table<K, S> {
 impl<K, S> Default for Table<K, S> {
     fn default() -> Self {
         Table {
-            hasher: FixedState::default(),
             index: HashTable::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -85,7 +90,7 @@ impl<K, S> Default for Table<K, S> {
     }
 }
 
-impl<K: Eq + Hash, S> Table<K, S> {
+impl<K: Key, S> Table<K, S> {
     /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.index.len()
@@ -101,7 +106,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
 
     #[inline]
     pub(super) fn hash(&self, key: &K) -> u64 {
-        self.hasher.hash_one(key)
+        hash_of(key)
     }
 
     /// Returns the slot of a key.
@@ -176,10 +181,10 @@ impl<K: Eq + Hash, S> Table<K, S> {
 
     /// Adds a slot to the index of keys.
     fn enter(&mut self, hash: u64, slot: u32) {
-        let (slots, hasher) = (&self.slots, &self.hasher);
+        let slots = &self.slots;
         let again = |slot: &u32| {
             let held = slots[*slot as usize].as_ref();
-            held.map_or(0, |held| hasher.hash_one(&held.key))
+            held.map_or(0, |held| hash_of(&held.key))
         };
         self.index.insert_unique(hash, slot, again);
     }
@@ -201,7 +206,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         let Some(held) = self.slots.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        let hash = self.hasher.hash_one(&held.key);
+        let hash = hash_of(&held.key);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == slot) {
             entry.remove();
         }
@@ -246,7 +251,7 @@ impl<K: Eq + Hash, S> Table<K, S> {
         self.free = Vec::new();
         self.index = HashTable::with_capacity(self.slots.len());
         for slot in 0..self.slots.len() as u32 {
-            if let Some(hash) = self.get(slot).map(|held| self.hasher.hash_one(&held.key)) {
+            if let Some(hash) = self.get(slot).map(|held| hash_of(&held.key)) {
                 self.enter(hash, slot);
             }
         }
@@ -300,12 +305,18 @@ impl<K: Key, S> Table<K, S> {
             if held.touched != saving.epoch {
                 continue;
             }
-            let codec = &saving.codec;
+            let (codec, mut before) = (&saving.codec, 0);
             let bytes = put(changes, &held.key, held.born, |out| {
+                let start = out.len();
+                if held.saved_bytes >= ADDED_FROM && codec.save_added(&held.state, out)? {
+                    before = held.saved_bytes as usize;
+                    return check_size(before + out.len() - start).map(|()| ADDED);
+                }
+                out.truncate(start);
                 codec.save(&held.state, out).map(|()| MESSAGE_PACK)
             })?;
             held.touched = 0;
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+            let bytes = u32::try_from(before + bytes).unwrap_or(u32::MAX).max(1);
             saving.bytes += u64::from(bytes);
             saving.bytes -= u64::from(held.saved_bytes);
             held.saved_bytes = bytes;
@@ -322,25 +333,29 @@ impl<K: Key, S> Table<K, S> {
         let keys = from.keys()?;
         self.slots.reserve(keys.len());
         let mut bytes = 0;
-        let hasher = &self.hasher;
         let slots = &self.slots;
         self.index.reserve(keys.len(), |slot| {
             let held = slots[*slot as usize].as_ref();
-            held.map_or(0, |held| hasher.hash_one(&held.key))
+            held.map_or(0, |held| hash_of(&held.key))
         });
         for saved in keys {
             let key = K::load(&mut &saved.key[..]).ok_or_else(|| {
                 from.unreadable(&saved, "the step's keys are of another type now")
             })?;
             let mut rest = &saved.state[..];
-            let state = match saved.tag {
-                MESSAGE_PACK => codec.load(&mut rest),
-                tag => Err(format!("its encoding ({tag}) is not one that this step reads").into()),
+            let mut load = || {
+                if saved.tag != MESSAGE_PACK {
+                    let tag = saved.tag;
+                    let wrong = format!("its encoding ({tag}) is not one that this step reads");
+                    return Err(wrong.into());
+                }
+                let mut state = codec.load(&mut rest)?;
+                while !rest.is_empty() {
+                    codec.load_added(&mut state, &mut rest)?;
+                }
+                Ok(state)
             };
-            let state = state.map_err(|cause| from.unreadable(&saved, cause))?;
-            if !rest.is_empty() {
-                return Err(from.unreadable(&saved, "it has bytes after its end"));
-            }
+            let state = load().map_err(|cause: Cause| from.unreadable(&saved, cause))?;
             // Keys from different workers may have the same number; their order is that of their slots.
             self.born = self.born.max(saved.born + 1);
             let length = saved.key.len() + saved.state.len();
@@ -395,5 +410,79 @@ fn put<K: Key>(
         (Ok(()), true) => Ok(key_bytes + state_bytes),
         (Ok(()), false) => Err((format!("{key:?}"), "such a key cannot be saved".into())),
         (Err(cause), _) => Err((format!("{key:?}"), cause)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::hash::{Hash, Hasher};
+
+    use super::*;
+
+    thread_local! {
+        /// The number of comparisons of keys.
+        static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// An integer whose comparisons are counted, with a hash like that of Python's interpreter.
+    #[derive(Clone, Debug)]
+    struct Number(i128);
+
+    impl PartialEq for Number {
+        fn eq(&self, other: &Self) -> bool {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0 == other.0
+        }
+    }
+    impl Eq for Number {}
+    impl Hash for Number {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            (self.0 % ((1 << 61) - 1)).hash(state);
+        }
+    }
+    impl Key for Number {
+        fn stable_hash(&self) -> u64 {
+            self.0.stable_hash()
+        }
+        fn save(&self, out: &mut Vec<u8>) {
+            self.0.save(out);
+        }
+        fn load(bytes: &mut &[u8]) -> Option<Self> {
+            i128::load(bytes).map(Number)
+        }
+    }
+
+    /// The comparisons of a table to which keys are added, of which it is then asked.
+    fn comparisons(keys: &[Number]) -> usize {
+        COMPARED.set(0);
+        let mut table = Table::default();
+        for key in keys {
+            *table.entry(key, |_| 0) += 1;
+        }
+        for key in keys {
+            *table.entry(key, |_| 0) += 1;
+        }
+        assert_eq!(table.len(), keys.len());
+        COMPARED.get()
+    }
+
+    #[test]
+    fn keys_with_one_hash_in_the_interpreter_take_as_many_comparisons_as_others() {
+        const KEYS: i128 = 100_000;
+        for step in [1, (1 << 61) - 1] {
+            let keys: Vec<_> = (1..=KEYS).map(|number| Number(number * step)).collect();
+            // Each key is found once, and others have its tag by accident.
+            let compared = comparisons(&keys);
+            assert!(compared < 3 * keys.len() / 2, "{compared} comparisons");
+        }
+    }
+
+    #[test]
+    fn keys_of_one_worker_of_many_take_as_many_comparisons_as_others() {
+        let of_first = |key: &Number| key.0.stable_hash() & 255 == 0;
+        let keys: Vec<_> = (0..2_000_000).map(Number).filter(of_first).collect();
+        let compared = comparisons(&keys);
+        assert!(compared < 3 * keys.len() / 2, "{compared} comparisons");
     }
 }

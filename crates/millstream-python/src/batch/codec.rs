@@ -162,6 +162,7 @@ fn decode(py: Python<'_>, mut bytes: &[u8]) -> Result<PyBatch, Cause> {
         true => Some(Times {
             stamps: read_times(len, &mut bytes)?,
             datetimes: has(DATETIMES),
+            ..Times::default()
         }),
         false => None,
     };

@@ -94,6 +94,7 @@ impl ByMessageTime {
         Ok(PyBatch::of(values).at(Some(Times {
             stamps,
             datetimes: false,
+            ..Times::default()
         })))
     }
 }

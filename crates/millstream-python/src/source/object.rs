@@ -1,7 +1,7 @@
 //! A source written in Python: an object with `partitions()` and `open(partition, position, io)`, which
 //! returns an object with `next_batch()`, `next_awake()` and `position()`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millstream_flow::Failure;
 use millstream_flow::clock::now_ns;
@@ -34,6 +34,10 @@ pub(crate) struct ObjectSource {
     batch_size: usize,
     /// Whether it has a method `commit`, which is called after each commit.
     commits: bool,
+    /// Whether its method `open` takes an `io`.
+    takes_io: OnceLock<bool>,
+    /// The names of the partitions as they were returned last: there may be thousands, each of which is opened by its number.
+    known: Mutex<Arc<[String]>>,
 }
 
 impl ObjectSource {
@@ -43,6 +47,8 @@ impl ObjectSource {
         let commit = source.getattr_opt(intern!(source.py(), "commit"))?;
         Ok(ObjectSource {
             commits: commit.is_some_and(|commit| commit.is_callable()),
+            takes_io: OnceLock::new(),
+            known: Mutex::new(Arc::new([])),
             source: Arc::new(source.clone().unbind()),
             name: name.to_owned(),
             batch_size: size.map_or(Ok(usize::MAX), |size| reading::batch_size(name, &size))?,
@@ -68,6 +74,24 @@ impl ObjectSource {
         names.try_iter()?.map(name).collect()
     }
 
+    /// The name of a partition, by its number.
+    fn name_of(
+        &self,
+        py: Python<'_>,
+        partition: usize,
+        workers: usize,
+    ) -> PyResult<Option<String>> {
+        let known = self.known();
+        match known.get(partition) {
+            Some(name) => Ok(Some(name.clone())),
+            None => Ok(self.names(py, workers)?.into_iter().nth(partition)),
+        }
+    }
+
+    fn known(&self) -> Arc<[String]> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn open(
         &self,
         py: Python<'_>,
@@ -75,9 +99,15 @@ impl ObjectSource {
         position: Option<Py<PyAny>>,
         io: SourceIo,
     ) -> PyResult<(Py<PyAny>, bool)> {
-        let name = self.names(py, io.workers())?.into_iter().nth(partition);
+        let name = self.name_of(py, partition, io.workers())?;
         let open = self.source.bind(py).getattr("open")?;
-        let takes_io = takes(&open, 3, "io")?;
+        let takes_io = match self.takes_io.get() {
+            Some(takes_io) => *takes_io,
+            None => {
+                let found = takes(&open, 3, "io")?;
+                *self.takes_io.get_or_init(|| found)
+            }
+        };
         let opened = match takes_io {
             true => open.call1((name, position, io))?,
             false => open.call1((name, position))?,
@@ -97,7 +127,9 @@ impl Source<PyBatch> for ObjectSource {
         locked(|py| type_name(self.source.bind(py)))
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
-        locked(|py| self.names(py, workers)).map_err(cause)
+        let names = locked(|py| self.names(py, workers)).map_err(cause)?;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = names.clone().into();
+        Ok(names)
     }
     fn open(
         &self,

@@ -5,6 +5,7 @@
 //! order of time, and the end of the first window that has items: windows and panes without items cost nothing,
 //! however many there are between items. A window of many panes is merged from [`Parts`].
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::aggregate::{Aggregate, Bounds};
@@ -32,6 +33,8 @@ struct Pane<A> {
     /// The end of the first window that includes it.
     first_end: i64,
     items: u64,
+    /// How many of them were saved.
+    saved: Cell<u64>,
     acc: A,
 }
 
@@ -44,6 +47,8 @@ pub(super) struct Panes<A> {
     /// The end of the first window that has items.
     pub(super) next_end: i64,
     shared: Option<Box<Shared<A>>>,
+    /// Whether what was saved last is a part of them: none was removed since.
+    grows: Cell<bool>,
 }
 
 /// What the windows of a key share, if they have many panes.
@@ -68,6 +73,17 @@ impl<A> Default for Panes<A> {
             panes: InlineQueue::default(),
             next_end: NEVER,
             shared: None,
+            grows: Cell::new(false),
+        }
+    }
+}
+
+impl<A> Pane<A> {
+    /// Appends `[start, first_end, items, ...]`, a list of five with the last member.
+    fn save_head(&self, out: &mut Vec<u8>) {
+        pack::list(5, out);
+        for number in [self.start, self.first_end, self.items as i64] {
+            pack::integer(number, out);
         }
     }
 }
@@ -77,39 +93,103 @@ impl<A> Panes<A> {
         self.panes.is_empty()
     }
 
-    /// Appends `[next_end, [[start, first_end, items, accumulator]...]]`.
+    /// Appends `[next_end, [[start, first_end, items, false, accumulator]...]]`.
     pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(2, out);
         pack::integer(self.next_end, out);
         pack::list(self.panes.len(), out);
         for pane in self.panes.iter() {
-            pack::list(4, out);
-            for number in [pane.start, pane.first_end, pane.items as i64] {
-                pack::integer(number, out);
-            }
+            pane.save_head(out);
+            pack::flag(false, out);
             codec.save(&pane.acc, out)?;
+            pane.saved.set(pane.items);
         }
+        self.grows.set(true);
         Ok(())
     }
 
-    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
-        pack::take_members(2, from)?;
-        let next_end = pack::take_integer(from)?;
-        let mut panes = InlineQueue::default();
-        for _ in 0..pack::take_list(from)? {
-            pack::take_members(4, from)?;
-            panes.push(Pane {
-                start: pack::take_integer(from)?,
-                first_end: pack::take_integer(from)?,
-                items: pack::take_count(from)?,
-                acc: codec.load(from)?,
-            });
+    /// The same for the panes with new items only. The flag of those that were saved before is true, and their accumulator is what was
+    /// added to it.
+    pub(super) fn save_added(
+        &self,
+        codec: &dyn StateCodec<A>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Cause> {
+        if !self.grows.get() {
+            return Ok(false);
         }
-        Ok(Panes {
-            panes,
-            next_end,
-            shared: None,
-        })
+        let changed = || {
+            let panes = self.panes.iter();
+            panes.filter(|pane| pane.items > pane.saved.get())
+        };
+        pack::list(2, out);
+        pack::integer(self.next_end, out);
+        pack::list(changed().count(), out);
+        for pane in changed() {
+            pane.save_head(out);
+            let is_known = pane.saved.get() > 0;
+            pack::flag(is_known, out);
+            match is_known {
+                true if !codec.save_added(&pane.acc, out)? => return Ok(false),
+                true => {}
+                false => codec.save(&pane.acc, out)?,
+            }
+            pane.saved.set(pane.items);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
+        let mut held = Panes::default();
+        held.load_added(codec, from)?;
+        Ok(held)
+    }
+
+    /// Adds the panes, or what is added to them.
+    pub(super) fn load_added(
+        &mut self,
+        codec: &dyn StateCodec<A>,
+        from: &mut &[u8],
+    ) -> Result<(), Cause> {
+        pack::take_members(2, from)?;
+        self.next_end = pack::take_integer(from)?;
+        for _ in 0..pack::take_list(from)? {
+            pack::take_members(5, from)?;
+            let (start, first_end) = (pack::take_integer(from)?, pack::take_integer(from)?);
+            let items = pack::take_count(from)?;
+            let place = self.place(start, first_end);
+            if pack::take_flag(from)? {
+                let place = place.map_err(|_| "it has items of a pane that is missing")?;
+                let pane = &mut self.panes[place];
+                codec.load_added(&mut pane.acc, from)?;
+                pane.items = items;
+                pane.saved.set(items);
+                continue;
+            }
+            let place = place.err().ok_or("it has a pane twice")?;
+            let pane = Pane {
+                start,
+                first_end,
+                items,
+                saved: Cell::new(items),
+                acc: codec.load(from)?,
+            };
+            self.panes.insert(place, pane);
+        }
+        self.grows.set(true);
+        Ok(())
+    }
+
+    /// The place of a pane; an error has the place at which it is inserted.
+    fn place(&self, start: i64, first_end: i64) -> Result<usize, usize> {
+        let sought = (start, first_end);
+        let later = self.panes.iter().rev();
+        let later = later.take_while(|p| (p.start, p.first_end) > sought);
+        let place = self.panes.len() - later.count();
+        match place.checked_sub(1).map(|before| &self.panes[before]) {
+            Some(pane) if (pane.start, pane.first_end) == sought => Ok(place - 1),
+            _ => Err(place),
+        }
     }
 
     /// The panes that start in this span of time, by their places.
@@ -228,6 +308,7 @@ impl Grid {
             if pane.items == 0 {
                 held.panes.remove(place);
                 held.next_end = next_end;
+                held.grows.set(false);
             }
             return Err(error);
         }
@@ -249,17 +330,15 @@ impl Grid {
         aggregate: &mut G,
     ) -> Result<usize, G::Error> {
         let start = floor_to(time, self.pane, self.offset);
-        let sought = (start, first_end);
-        let later = held.panes.iter().rev();
-        let later = later.take_while(|p| (p.start, p.first_end) > sought);
-        let place = held.panes.len() - later.count();
-        if place > 0 && (held.panes[place - 1].start, held.panes[place - 1].first_end) == sought {
-            return Ok(place - 1);
-        }
+        let place = match held.place(start, first_end) {
+            Ok(place) => return Ok(place),
+            Err(place) => place,
+        };
         let pane = Pane {
             start,
             first_end,
             items: 0,
+            saved: Cell::new(0),
             acc: aggregate.initial()?,
         };
         if self.is_late(&pane)
@@ -315,6 +394,7 @@ impl Grid {
         while held.next_end <= until && !held.panes.is_empty() {
             let end = held.next_end;
             let bounds = self.bounds(end, false);
+            held.grows.set(false);
             let result = if self.pane == self.length {
                 let pane = held.panes.pop_first().filter(|pane| pane.items > 0);
                 self.drop_closed(held, end);

@@ -72,10 +72,6 @@ impl<T> InlineQueue<T> {
         };
     }
 
-    pub(super) fn push(&mut self, member: T) {
-        self.insert(self.len(), member);
-    }
-
     /// Removes members from the front while `gone` is true for them.
     pub(super) fn drop_while(&mut self, gone: impl Fn(&T) -> bool) {
         while self.first().is_some_and(&gone) {
@@ -144,7 +140,7 @@ mod tests {
             while model.front().is_some_and(|step| step % 2 == 0) {
                 model.pop_front();
             }
-            line.push(9);
+            line.insert(line.len(), 9);
             model.push_back(9);
             assert!(line.iter().eq(&model), "way {way}");
         }

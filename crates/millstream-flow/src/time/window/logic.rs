@@ -241,4 +241,16 @@ impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
             Rule::Chosen(_) => WindowSet::Chosen(ChosenWindows::load(&*self.acc, from)?),
         }))
     }
+    fn save_added(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        match &held.0 {
+            WindowSet::Aligned(panes) => panes.save_added(&*self.acc, out),
+            _ => Ok(false),
+        }
+    }
+    fn load_added(&self, held: &mut OpenWindows<A>, from: &mut &[u8]) -> Result<(), Cause> {
+        match &mut held.0 {
+            WindowSet::Aligned(panes) => panes.load_added(&*self.acc, from),
+            _ => Err("its windows do not grow item by item".into()),
+        }
+    }
 }

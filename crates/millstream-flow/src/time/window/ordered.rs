@@ -5,6 +5,8 @@
 //! saved state of a window are those of its items; an item in several sliding windows is passed to the
 //! aggregate once for each.
 
+use std::cell::Cell;
+
 use super::aggregate::{Aggregate, Bounds};
 use super::item::Copier;
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
@@ -12,7 +14,20 @@ use crate::error::Cause;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// The items of a window, or of a part of one, with their times.
-pub struct TimedItems<T>(Vec<(i64, T)>);
+pub struct TimedItems<T> {
+    items: Vec<(i64, T)>,
+    /// How many of them are saved, the first ones; `None` if they are not saved in this order.
+    saved: Cell<Option<usize>>,
+}
+
+impl<T> TimedItems<T> {
+    fn new(items: Vec<(i64, T)>) -> Self {
+        TimedItems {
+            items,
+            saved: Cell::new(None),
+        }
+    }
+}
 
 /// An aggregate that receives its items in order.
 pub struct InOrder<G: Aggregate> {
@@ -33,11 +48,12 @@ impl<G: Aggregate> InOrder<G> {
         early: bool,
     ) -> Result<(G::Acc, usize), G::Error> {
         // The sort is stable: items of one time keep their order of arrival.
-        acc.0.sort_by_key(|(time, _)| *time);
+        acc.items.sort_by_key(|(time, _)| *time);
+        acc.saved.set(None);
         let items = match early {
-            false => std::mem::take(&mut acc.0),
+            false => std::mem::take(&mut acc.items),
             true => {
-                let items = acc.0.iter();
+                let items = acc.items.iter();
                 items.map(|(time, v)| (*time, (self.copy)(v))).collect()
             }
         };
@@ -70,20 +86,20 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
     type Error = G::Error;
 
     fn initial(&mut self) -> Result<Self::Acc, G::Error> {
-        Ok(TimedItems(Vec::new()))
+        Ok(TimedItems::new(Vec::new()))
     }
     /// An item without a time comes before all others.
     fn add(&mut self, acc: &mut Self::Acc, value: G::In) -> Result<(), G::Error> {
-        acc.0.push((BEFORE_ALL, value));
+        acc.items.push((BEFORE_ALL, value));
         Ok(())
     }
     fn add_timed(&mut self, acc: &mut Self::Acc, item: Timed<G::In>) -> Result<(), G::Error> {
-        acc.0.push((item.time, item.value));
+        acc.items.push((item.time, item.value));
         Ok(())
     }
     fn merge(&mut self, acc: &mut Self::Acc, later: &Self::Acc) -> Result<(), G::Error> {
-        let later = later.0.iter();
-        acc.0
+        let later = later.items.iter();
+        acc.items
             .extend(later.map(|(time, value)| (*time, (self.copy)(value))));
         Ok(())
     }
@@ -112,21 +128,49 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
     }
 }
 
-/// The codec of items: `[time, item, time, item...]`.
+/// The codec of items: `[time, item, time, item...]`; items that are added are such a list too.
 struct TimedItemsCodec<T>(BoxedCodec<T>);
 
-impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
-    fn save(&self, items: &TimedItems<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(2 * items.0.len(), out);
-        for (time, item) in &items.0 {
+impl<T> TimedItemsCodec<T> {
+    /// Appends the items from number `first` on.
+    fn save_from(
+        &self,
+        first: usize,
+        held: &TimedItems<T>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Cause> {
+        let items = &held.items[first..];
+        pack::list(2 * items.len(), out);
+        for (time, item) in items {
             pack::integer(*time, out);
             self.0.save(item, out)?;
         }
+        held.saved.set(Some(held.items.len()));
         Ok(())
     }
+}
+
+impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
+    fn save(&self, held: &TimedItems<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        self.save_from(0, held, out)
+    }
     fn load(&self, from: &mut &[u8]) -> Result<TimedItems<T>, Cause> {
-        let items = 0..pack::take_list(from)? / 2;
-        let items = items.map(|_| Ok((pack::take_integer(from)?, self.0.load(from)?)));
-        Ok(TimedItems(items.collect::<Result<_, Cause>>()?))
+        let mut held = TimedItems::new(Vec::new());
+        self.load_added(&mut held, from)?;
+        Ok(held)
+    }
+    fn save_added(&self, held: &TimedItems<T>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        match held.saved.get() {
+            Some(saved) => self.save_from(saved, held, out).map(|()| true),
+            None => Ok(false),
+        }
+    }
+    fn load_added(&self, held: &mut TimedItems<T>, from: &mut &[u8]) -> Result<(), Cause> {
+        for _ in 0..pack::take_list(from)? / 2 {
+            let item = (pack::take_integer(from)?, self.0.load(from)?);
+            held.items.push(item);
+        }
+        held.saved.set(Some(held.items.len()));
+        Ok(())
     }
 }

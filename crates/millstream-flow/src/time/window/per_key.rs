@@ -205,4 +205,12 @@ impl<S> StateCodec<WithWatermark<S>> for WithWatermarkCodec<S> {
             forgotten: false,
         })
     }
+    fn save_added(&self, own: &WithWatermark<S>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        pack::integer(own.watermark, out);
+        self.0.save_added(&own.windows, out)
+    }
+    fn load_added(&self, own: &mut WithWatermark<S>, from: &mut &[u8]) -> Result<(), Cause> {
+        own.watermark = pack::take_integer(from)?;
+        self.0.load_added(&mut own.windows, from)
+    }
 }

@@ -24,6 +24,8 @@ use crate::run::progress::CommitTimer;
 
 const PROCESSES: usize = 3;
 const STEP: &str = "count";
+/// The length of the states of process 1.
+const STATE_BYTES: usize = 5 << 19;
 
 /// The processes of a run, as process 0 sees them.
 struct Hub {
@@ -250,7 +252,10 @@ impl Trial {
         let saved = Saved::open(&dir).ok()?;
         let keys = saved.keys(STEP, |_| true).expect("it is read");
         let key = keys.into_iter().next()?;
-        Some(u64::from_le_bytes(key.state.try_into().expect("8 bytes")))
+        let (number, rest) = key.state.split_first_chunk().expect("8 bytes");
+        let is_long = process == 1;
+        assert_eq!(rest.len(), if is_long { STATE_BYTES - 8 } else { 0 });
+        Some(u64::from_le_bytes(*number))
     }
 }
 
@@ -415,13 +420,12 @@ impl Process<'_> {
             };
             if Trial::changes(self.process, number) {
                 let mut changes = Changes::new(STEP, Shards::default());
-                let state = |out: &mut Vec<u8>| {
-                    out.extend(number.to_le_bytes());
-                    Ok(1)
-                };
-                let key = |out: &mut Vec<u8>| out.push(self.process as u8);
-                let put: Result<(), ()> = changes.put(self.process, 0, key, state);
-                put.expect("it is memory");
+                let mut state = number.to_le_bytes().to_vec();
+                if self.process == 1 {
+                    // Divided over several records of the journal.
+                    state.resize(STATE_BYTES, 7);
+                }
+                changes.copy(self.process, 0, &[self.process as u8], (1, &state));
                 part.changes.extend(changes.records());
                 written.insert(number);
             }

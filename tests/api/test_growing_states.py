@@ -1,0 +1,96 @@
+"""Windows and lists with many items for a key: an epoch saves the new items, not all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+from millstream._run import Saving, run_saving
+
+# An item is longer than the size from which states are saved by what was added to them.
+SIZE = 5_000
+COUNT = 60
+# The kind of a record that commits an epoch.
+COMMIT = 4
+
+
+def items() -> list[tuple[int, str]]:
+    """Times and texts; some times are earlier than those before."""
+    return [(n - n % 7, f"{n:05d}" * (SIZE // 5)) for n in range(COUNT)]
+
+
+def summary(texts: Any) -> list[str]:
+    return [text[:5] for text in texts]
+
+
+def windowed(window: Any, **options: Any) -> Callable[[ms.KeyedStream], ms.KeyedStream]:
+    def build(keyed: ms.KeyedStream) -> ms.KeyedStream:
+        windows = keyed.window("window", window, ordered=True, **options).collect()
+        return windows.map(lambda window: (window.start, window.early, summary(window.value)))
+
+    return build
+
+
+def by_key(keyed: ms.KeyedStream) -> ms.KeyedStream:
+    return windowed(ms.windows.tumbling(20), watermark="key", lateness=8, patience=5)(keyed)
+
+
+SHAPES: dict[str, Callable[[ms.KeyedStream], ms.KeyedStream]] = {
+    "tumbling": windowed(ms.windows.tumbling(20)),
+    "sliding": windowed(ms.windows.sliding(20, 5)),
+    "early": windowed(ms.windows.tumbling(20), early=7),
+    "session": windowed(ms.windows.session(9)),
+    "by key": by_key,
+    "collect": lambda keyed: keyed.collect(17).map(summary),
+}
+
+
+def build(shape: str, out: Any) -> ms.Flow:
+    flow = ms.Flow("growing")
+    source = flow.source("in", ms.testing.items(items(), batch_size=3))
+    timed = source.event_time(lambda item: item[0], lateness=8)
+    keyed = timed.key_by(lambda item: "ab"[item[0] % 11 == 0]).map(lambda item: item[1])
+    SHAPES[shape](keyed).sink("out", out)
+    return flow
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_crash_at_every_commit_changes_nothing(shape: str) -> None:
+    assert ms.testing.crash_everywhere(build(shape, ms.testing.collect())) >= COUNT // 3
+
+
+@pytest.mark.parametrize("shape", ["tumbling", "sliding", "collect"])
+def test_nor_do_other_numbers_of_workers(shape: str, tmp_path: Path) -> None:
+    whole: list[Any] = []
+    ms.run(build(shape, whole))
+    out: list[Any] = []
+    flow = build(shape, out)
+    for workers in [1, 2, 3, 1, 2]:
+        with pytest.raises(ms.SimulatedCrash):
+            run_saving(flow, workers, Saving(str(tmp_path), 0.0, False, [], 3))
+    ms.run(flow, state=tmp_path)
+    assert sorted(map(repr, out)) == sorted(map(repr, whole))
+
+
+@pytest.mark.parametrize("shape", ["tumbling", "sliding", "by key", "collect"])
+def test_an_epoch_saves_new_items(shape: str, tmp_path: Path) -> None:
+    flow = ms.Flow("growing")
+    texts = [(0, f"{n:05d}" * (SIZE // 5)) for n in range(COUNT)]
+    source = flow.source("in", ms.testing.items(texts, batch_size=2))
+    keyed = source.event_time(lambda item: item[0]).key_by(lambda item: "k").map(lambda item: item[1])
+    step = keyed.collect(COUNT + 1).map(summary) if shape == "collect" else SHAPES[shape](keyed)
+    step.sink("out", ms.testing.collect())
+    ms.run(flow, state=tmp_path, epoch=0)
+    epochs: list[int] = [0]
+    with ms.Journal(tmp_path / "epochs", "r") as journal:
+        for record in journal:
+            body = bytes(record.body)
+            epochs[-1] += len(body)
+            if body[1] == COMMIT:
+                epochs.append(0)
+    # Each item once, and again where the journal is compacted: a few times, since each time it has doubled.
+    assert sum(epochs) < 4 * COUNT * SIZE
+    assert sorted(epochs)[len(epochs) // 2] < 4 * SIZE

@@ -15,6 +15,12 @@
 
 from . import files, http, journals, kafka, objects, postgres, queues, service, tcp, testing, windows
 from ._adapter import At, Dedupe, SourceFunction, report_lag, source
+from ._agg import Aggregate, count, distinct, first, last, mean, quantile, top
+
+# Names of builtins, which a star import leaves alone: they are not in `__all__`.
+from ._agg import max as max
+from ._agg import min as min
+from ._agg import sum as sum
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._cluster import Cluster
@@ -84,6 +90,7 @@ from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from .service import publisher, serve
 
 __all__ = [
+    "Aggregate",
     "At",
     "Backoff",
     "Clock",
@@ -149,15 +156,21 @@ __all__ = [
     "StepError",
     "Stream",
     "Windows",
+    "count",
     "dead_letter",
+    "distinct",
     "files",
+    "first",
     "generate",
     "http",
     "journals",
     "kafka",
+    "last",
+    "mean",
     "objects",
     "postgres",
     "publisher",
+    "quantile",
     "queues",
     "report_lag",
     "run",
@@ -168,5 +181,6 @@ __all__ = [
     "stdout",
     "tcp",
     "testing",
+    "top",
     "windows",
 ]

@@ -153,7 +153,7 @@ class Pipe:
     def join(
         self,
         name: str,
-        described: tuple[str, str, int, int | None, tuple[int, int | None] | None],
+        described: tuple[str, str, tuple[int, int], int | None, tuple[int, int | None] | None],
         timed: bool,
         on_error: object,
     ) -> tuple[Pipe, Pipe]: ...

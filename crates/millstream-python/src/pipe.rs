@@ -31,7 +31,7 @@ use crate::policy::OnErrorOption;
 use crate::route::ByKey;
 use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
-use crate::window::{AggregateKind, PyAggregate, REVIVING, WindowOptions, choosing, copy, window};
+use crate::window::{PyAggregate, WindowOptions, choosing, copy, window};
 
 /// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -324,9 +324,7 @@ impl Pipe {
         let handling = on_error.clone();
         let overlaps = described.overlaps();
         let make = move |datetimes: &Rc<Cell<bool>>| {
-            let made = functions.get(REVIVING).and_then(Option::as_ref);
-            let make = AggregateKind::read(&kind, &functions)?;
-            Ok(PyAggregate::new(make, overlaps, made, datetimes))
+            PyAggregate::new(&kind, &functions, overlaps, datetimes)
         };
         let step = if described.ordered {
             let make = move |datetimes: &Rc<Cell<bool>>| Ok(InOrder::new(make(datetimes)?, copy));
@@ -470,7 +468,7 @@ impl Pipe {
 
 /// The kinds of steps, as the engine wants them: names with a static lifetime.
 fn static_name(kind: &str) -> &'static str {
-    const KINDS: [&str; 21] = [
+    const KINDS: [&str; 22] = [
         "enrich_cached",
         "stateful_batch",
         "map_async",
@@ -492,6 +490,7 @@ fn static_name(kind: &str) -> &'static str {
         "sum",
         "min",
         "max",
+        "agg",
     ];
     KINDS
         .iter()

@@ -13,7 +13,7 @@ from time import monotonic
 from .. import _kernels
 from .._durations import nanos
 from .._errors import FlowUsageError
-from .arguments import callable_or_raise
+from .arguments import callable_or_raise, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def enrich(
     pipe: Pipe,
     pairs: bool,
     f: Callable[[Any], Any],
-    key: Callable[[Any], Any] | None,
+    key: Callable[[Any], Any] | str | None,
     ttl: Seconds | None,
     size: int,
     stale: Seconds,
@@ -40,8 +40,7 @@ def enrich(
 ) -> Pipe:
     """Implements ``enrich_cached``. ``pairs``: values have keys or times."""
     callable_or_raise("enrich_cached", f)
-    if key is not None:
-        callable_or_raise("key=", key)
+    ask = None if key is None else reading("key=", key)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise FlowUsageError(f"size is a number of answers, 1 or more, not {size!r}")
     life = float("inf") if ttl is None else nanos("ttl", ttl) / 1e9
@@ -50,7 +49,7 @@ def enrich(
 
     def make() -> Any:
         # A cache for each worker: they share nothing.
-        look_up = Cache(f, key, life, size, more, pause, clock or monotonic).pair
+        look_up = Cache(f, ask, life, size, more, pause, clock or monotonic).pair
         if pairs and tolerant:
             return _kernels.keyed(_kernels.one(look_up), True)()
         return _kernels.map_values(look_up, tolerant)()

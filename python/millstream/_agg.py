@@ -1,6 +1,6 @@
-"""The aggregates of ``agg``: ``ms.count()``, ``ms.sum("cents")`` and others, several of which make one result.
+"""The aggregates of ``agg``: ``ms.count()``, ``ms.sum("cents")`` and others; several make one result.
 
-``sum``, ``min`` and ``max`` have names of builtins, and are not in ``millstream.__all__``: ``from millstream import *``
+``sum``, ``min`` and ``max`` have names of builtins, and are not in ``millstream.__all__``: a star import
 leaves the builtins as they are.
 """
 
@@ -69,7 +69,8 @@ def aggregation(
     for name, aggregate in results.items():
         if not isinstance(name, str) or not isinstance(aggregate, Aggregate):
             raise FlowUsageError(
-                f"agg takes names and aggregates such as ms.count() and ms.sum('cents'), not {name!r} and {aggregate!r}"
+                "agg takes names and aggregates such as ms.count() and ms.sum('cents'), "
+                f"not {name!r} and {aggregate!r}"
             )
     made = _agg_parts.Aggregation(results, step)
     for name, part in made.parts.items():
@@ -85,7 +86,8 @@ def option_or_raise(option: str, value: object) -> None:
     """Raises where a result of ``agg`` has the name of an option."""
     if isinstance(value, Aggregate):
         raise FlowUsageError(
-            f"{option} is an option of agg: give a result of this name in a dict, agg({{{option!r}: {value!r}}})"
+            f"{option} is an option of agg: give a result of this name in a dict, "
+            f"agg({{{option!r}: {value!r}}})"
         )
 
 
@@ -355,12 +357,12 @@ def quantile(q: float, f: Callable[[W], Any], error: float = 0.01) -> Aggregate[
 @overload
 def quantile(q: float, f: str | None = None, error: float = 0.01) -> Aggregate[Any]: ...
 def quantile(q: float, f: Of = None, error: float = 0.01) -> Aggregate[Any]:
-    """Finds the value below which a part of the values is: of ``n`` values in order that at ``q * (n - 1)``, rounded
-    down.
+    """Finds the value below which a part of the values is: of ``n`` values in order, counted from 0, that
+    at ``q * (n - 1)``, rounded down.
 
-    The result differs from this value by at most ``error`` times the value. Its accumulator is some hundred numbers,
-    however many values there are, and the result does not depend on their order. With ``error=0`` the result is exact,
-    and each distinct value is kept.
+    The result differs from this value by at most ``error`` times the value. Its accumulator is some hundred
+    numbers, however many values there are, and the result does not depend on their order. With ``error=0``
+    the result is exact, and each distinct value is kept.
 
     Args:
         q: the part, from 0 (the least value) to 1 (the greatest).

@@ -1,10 +1,12 @@
 """The accumulators of ``agg``: how each aggregate takes a value, and its result.
 
-Invariant: a value counts in all aggregates of a key or window, or in none. So each of them first *plans* what the
-value changes, which may raise and changes nothing, and when all have, the changes are made, which do not raise.
+Invariant: a value counts in all aggregates of a key or window, or in none. So each of them first *plans*
+what the value changes, which may raise and changes nothing, and when all have, the changes are made, which do
+not raise.
 
-The state of a key or window is a dict: for the name of each result its kind and its accumulator. A later version
-of a program finds each by its name. Accumulators are lists, dicts and numbers: they are saved as they are.
+The state of a key or window is a dict: for the name of each result its kind and its accumulator. A later
+version of a program finds each by its name. Accumulators are lists, dicts and numbers: they are saved as they
+are.
 """
 
 from __future__ import annotations
@@ -243,8 +245,9 @@ class Quantile(Part):
     """The accumulator is a dict of the numbers of values: for each value, or for each bucket.
 
     The buckets are those of DDSketch (Masson, Rim, Lee: DDSketch, VLDB 2019): their bounds are powers of
-    ``(1 + error) / (1 - error)``, so that the middle of a bucket differs from each value in it by at most ``error``
-    times the value. A bucket is a sign and an exponent. The result does not depend on the order of the values.
+    ``(1 + error) / (1 - error)``, so that the middle of a bucket differs from each value in it by at most
+    ``error`` times the value. A bucket is a sign and an exponent. The result does not depend on the order of
+    the values.
     """
 
     def __init__(self, q: float, read: Read, error: float) -> None:
@@ -284,17 +287,16 @@ class Quantile(Part):
 
     def middle(self, bucket: tuple[int, int]) -> float:
         """The number that stands for all of a bucket."""
-        from math import exp
+        from math import exp, log
         from sys import float_info
 
         sign, exponent = bucket
         if not sign:
             return 0.0
         try:
-            size = 2 * exp(exponent * self.base) / (1 + exp(self.base))
+            return sign * exp(exponent * self.base + log(2 / (1 + exp(self.base))))
         except OverflowError:
-            size = float_info.max
-        return sign * size
+            return sign * float_info.max
 
     def apply(self, acc: Any, planned: Any) -> Any:
         acc[planned] = acc.get(planned, 0) + 1

@@ -26,7 +26,8 @@ def is_async(f: object) -> bool:
         f = f.func
     code = getattr(f, "__code__", None)
     if code is None and not isinstance(f, type):
-        code = getattr(getattr(type(f), "__call__", None), "__code__", None)
+        calls = (vars(kind).get("__call__") for kind in type(f).__mro__)
+        code = getattr(next(filter(None, calls), None), "__code__", None)
     return bool(getattr(code, "co_flags", 0) & ASYNC)
 
 

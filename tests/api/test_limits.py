@@ -1,4 +1,4 @@
-"""State that is bounded by time: ``ttl`` of running aggregates, ``dedupe`` and ``throttle``, judged by plain models."""
+"""State that ends: ``ttl`` of running aggregates, ``dedupe`` and ``throttle``, judged by plain models."""
 
 from __future__ import annotations
 
@@ -163,8 +163,10 @@ def test_periods_of_the_clock() -> None:
 
 
 def test_keys_are_remembered_over_runs(tmp_path: Path) -> None:
+    out = testing.collect()
+
     def run(values: list[Any]) -> list[Any]:
-        flow, out = ms.Flow("f"), testing.collect()
+        flow = ms.Flow("f")
         script = [*values, testing.ABORT]
         flow.source("in", testing.items(script, 1)).key_by(str).dedupe().values().sink("out", out)
         with pytest.raises(ms.FlowError):

@@ -15,7 +15,7 @@ use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine, Window};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::assign::{ByClock, ByKernel};
+use crate::assign::{ByClock, ByKernel, MaxAhead};
 use crate::batch::PyBatch;
 use crate::calls::AsyncCalls;
 use crate::debug::Debug;
@@ -108,11 +108,18 @@ impl Pipe {
     }
 }
 
-/// The event time of items; `lateness` and `idle` in nanoseconds.
-fn event_times(lateness: u64, idle: Option<u64>) -> EventTime {
+/// Lateness, how long a partition may be silent, and how far a time may be ahead of the clock; nanoseconds.
+type TimeLimits = (u64, Option<u64>, Option<i64>);
+
+/// The event time of items.
+fn event_times((lateness, idle, max_ahead): TimeLimits) -> EventTime {
     let how = EventTime::default().lateness(Duration::from_nanos(lateness));
-    match idle {
+    let how = match idle {
         Some(idle) => how.idle(Duration::from_nanos(idle)),
+        None => how,
+    };
+    match max_ahead {
+        Some(_) => how.clocked(),
         None => how,
     }
 }
@@ -167,19 +174,18 @@ impl Pipe {
         Ok((yes, Pipe { pipe: no }))
     }
 
-    /// Gives each item the time that the kernel returns for it; `lateness` and `idle` in nanoseconds.
+    /// Gives each item the time that the kernel returns for it.
     fn event_time(
         &self,
         py: Python<'_>,
         name: &str,
         make: Py<PyAny>,
-        lateness: u64,
-        idle: Option<u64>,
+        limits: TimeLimits,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let source = TimeSource::Event(event_times(lateness, idle));
+        let source = TimeSource::Event(event_times(limits));
         self.timed(py, name, source, on_error, move |on_error, making| {
-            ByKernel::make(&make, on_error, making)
+            ByKernel::make(&make, MaxAhead(limits.2), on_error, making)
         })
     }
 
@@ -189,13 +195,13 @@ impl Pipe {
         &self,
         py: Python<'_>,
         name: &str,
-        lateness: u64,
-        idle: Option<u64>,
+        limits: TimeLimits,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let source = TimeSource::Event(event_times(lateness, idle));
-        let make = crate::kafka::ByMessageTime::make;
-        self.timed(py, name, source, on_error, make)
+        let source = TimeSource::Event(event_times(limits));
+        self.timed(py, name, source, on_error, move |on_error, making| {
+            crate::kafka::ByMessageTime::make(MaxAhead(limits.2), on_error, making)
+        })
     }
 
     /// Gives each item the time that a clock of the user returns: `make` makes one for each partition, by its name.

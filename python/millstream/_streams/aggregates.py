@@ -295,7 +295,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         Example:
             >>> import millstream as ms
             >>> flow, out = ms.Flow("example"), ms.testing.collect()
-            >>> sales = [{"user": "ann", "cents": 2}, {"user": "bob", "cents": 1}, {"user": "ann", "cents": 4}]
+            >>> sales = [{"user": "ann", "cents": 2}, {"user": "bob", "cents": 1}]
+            >>> sales.append({"user": "ann", "cents": 4})
             >>> flow.source("in", ms.testing.items(sales)).key_by("user").sum("cents").sink("out", out)
             >>> _ = ms.run(flow)
             >>> out
@@ -341,7 +342,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, Any]:
-        """Finds the least value of each key, or the least value of a field; of two equal ones the earlier.
+        """Finds the least value of each key, or of a field of them; of two equal ones the earlier.
 
         Text is compared by its characters; the first text that is a number is logged.
 
@@ -409,7 +410,7 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         on_error: OnError = "fail",
         ttl: Seconds | None = None,
     ) -> KeyedStream[K_co, Any]:
-        """Finds the greatest value of each key, or the greatest value of a field; of two equal ones the earlier.
+        """Finds the greatest value of each key, or of a field of them; of two equal ones the earlier.
 
         Text is compared by its characters; the first text that is a number is logged.
 
@@ -481,7 +482,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         Example:
             >>> import millstream as ms
             >>> flow, out = ms.Flow("example"), ms.testing.collect()
-            >>> sales = [{"user": "ann", "cents": 2}, {"user": "bob", "cents": 1}, {"user": "ann", "cents": 4}]
+            >>> sales = [{"user": "ann", "cents": 2}, {"user": "bob", "cents": 1}]
+            >>> sales.append({"user": "ann", "cents": 4})
             >>> keyed = flow.source("in", ms.testing.items(sales)).key_by("user")
             >>> keyed.agg(n=ms.count(), total=ms.sum("cents"), last=ms.last("cents")).sink("out", out)
             >>> _ = ms.run(flow)

@@ -38,6 +38,7 @@ class EventTimeVerbs(PlainBase[T_co]):
         idle: Seconds | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
+        max_ahead: Seconds | None = None,
     ) -> Stream[T_co]:
         """Gives each item the time at which it happened; the watermark follows the items.
 
@@ -54,6 +55,10 @@ class EventTimeVerbs(PlainBase[T_co]):
             name: the name of the step in errors and metrics.
             on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
                 :class:`millstream.dead_letter`.
+            max_ahead: how many seconds a time may be ahead of the clock of the run, where times are since
+                1970. An item with a later one is treated by ``on_error``, with the error
+                :class:`millstream.FutureTimeError`, and does not move the watermark: one wrong time would
+                close every window before it. None: there is no limit.
 
         Returns:
             The stream of the same items, with times.
@@ -73,11 +78,13 @@ class EventTimeVerbs(PlainBase[T_co]):
             [(0.0, 1), (60.0, 2)]
         """
         time = reading("event_time", f)
-        late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
+        pause = None if idle is None else nanos("idle", idle)
+        ahead = None if max_ahead is None else nanos("max_ahead", max_ahead, 0)
+        limits = nanos("lateness", lateness, 0), pause, ahead
         if f is _MESSAGE_TIME:
-            return self._new_stream(self._pipe.message_time(name or "", late, pause, on_error), True)
+            return self._new_stream(self._pipe.message_time(name or "", limits, on_error), True)
         kernel = _kernels.key_values(time, on_error != "fail")
-        return self._new_stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
+        return self._new_stream(self._pipe.event_time(name or "", kernel, limits, on_error), True)
 
     def event_clock(
         self, make: Callable[[str], Clock], name: str | None = None, on_error: OnError = "fail"

@@ -450,8 +450,8 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
 
         Args:
             f: is called with the value, or with what ``key`` returns for it.
-            key: a function that returns the hashable question that a value asks, or the name of a field. None:
-                the value itself.
+            key: a function that returns the hashable question that a value asks, or the name of a field.
+                None: the value itself.
             ttl: seconds of processing time or a timedelta after which an answer is asked for again. None:
                 never.
             size: how many answers a worker caches; the least recently used one is dropped first.

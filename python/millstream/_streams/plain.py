@@ -494,8 +494,8 @@ class PlainVerbs(PlainBase[T_co]):
 
         Args:
             f: is called with the item, or with what ``key`` returns for it.
-            key: a function that returns the hashable question that an item asks, or the name of a field. None:
-                the item itself.
+            key: a function that returns the hashable question that an item asks, or the name of a field.
+                None: the item itself.
             ttl: seconds of processing time or a timedelta after which an answer is asked for again. None:
                 never.
             size: how many answers a worker caches; the least recently used one is dropped first.

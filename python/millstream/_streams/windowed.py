@@ -213,8 +213,6 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
     @overload
     def mean(self: WindowVerbs[K_co, Adds], f: None = None) -> LateStream[K_co, Windowed[Any], V_co]: ...
     @overload
-    def mean(self, f: Callable[[V_co], float]) -> LateStream[K_co, Windowed[float], V_co]: ...
-    @overload
     def mean(self, f: Callable[[V_co], Adds] | str) -> LateStream[K_co, Windowed[Any], V_co]: ...
     def mean(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[K_co, Any, V_co]:
         """Computes the mean of the values of each window, or of a field of each. Text is refused.
@@ -445,8 +443,9 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> import millstream as ms
             >>> flow, out = ms.Flow("example"), ms.testing.collect()
             >>> trades = [{"at": 1, "price": 3}, {"at": 5, "price": 4}, {"at": 12, "price": 2}]
-            >>> timed = flow.source("in", ms.testing.items(trades)).event_time("at").key_by(lambda trade: "tea")
-            >>> tens = timed.window("tens", ms.windows.tumbling(10), ordered=True)
+            >>> timed = flow.source("in", ms.testing.items(trades)).event_time("at")
+            >>> keyed = timed.key_by(lambda trade: "tea")
+            >>> tens = keyed.window("tens", ms.windows.tumbling(10), ordered=True)
             >>> bars = tens.agg(open=ms.first("price"), high=ms.max("price"), n=ms.count()).values()
             >>> bars.map(lambda bar: bar.value).sink("out", out)
             >>> _ = ms.run(flow)

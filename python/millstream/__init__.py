@@ -61,6 +61,8 @@ from ._journal_errors import (
 )
 from ._journal_store import Journal
 from ._millstream import (
+    Counter,
+    Gauge,
     ItemOrigin,
     JournalCursor,
     JournalReader,
@@ -88,6 +90,7 @@ from ._replica import Replica
 from ._run import run
 from ._streams.flow import Flow
 from ._streams.streams import KeyedStream, LateStream, Stream, Windows
+from ._user_metrics import counter, gauge
 from .service import publisher, serve
 
 __all__ = [
@@ -96,12 +99,14 @@ __all__ = [
     "Backoff",
     "Clock",
     "Cluster",
+    "Counter",
     "DeadLetter",
     "Dedupe",
     "Flow",
     "FlowError",
     "FlowUsageError",
     "FutureTimeError",
+    "Gauge",
     "ItemOrigin",
     "Journal",
     "JournalBusyError",
@@ -159,10 +164,12 @@ __all__ = [
     "Stream",
     "Windows",
     "count",
+    "counter",
     "dead_letter",
     "distinct",
     "files",
     "first",
+    "gauge",
     "generate",
     "http",
     "journals",

@@ -25,6 +25,7 @@ use crate::event_clock::ByClocks;
 use crate::gather::Gather;
 use crate::gil::locked;
 use crate::join::{JoinOptions, ToTheRight, Tuples, join};
+use crate::join_keys::OfRun;
 use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::OnErrorOption;
@@ -138,8 +139,10 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
         let handling = on_error.clone();
+        let said = Arc::default();
         let pipe = self.pipe.step(static_name(kind), name, move |making| {
-            Kernel::make(&make, shape, &on_error, making)
+            let kernel = Kernel::make(&make, shape, &on_error, making)?;
+            Ok::<_, FlowError>(kernel.saying(Arc::clone(&said)))
         });
         let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
@@ -410,13 +413,21 @@ impl Pipe {
             timed,
             keyed: true,
         };
-        let logic = move || JoinLogic::new(join, timed, Tuples);
+        let of_run = OfRun::default();
+        let logic = move |making: &Making<'_>| {
+            let keys = of_run.get(&making.info.name);
+            let logic = JoinLogic::new(join, timed, Tuples(Arc::clone(&keys)));
+            (logic, keys)
+        };
         let step = match join.by_key() {
             None => self.pipe.step("join", name, move |making| {
-                PyKeyed::make(logic(), traits, &on_error, making)
+                let (logic, keys) = logic(making);
+                Ok(PyKeyed::make(logic, traits, &on_error, making)?.joining(keys))
             }),
             Some(how) => self.pipe.step("join", name, move |making| {
-                PyKeyed::make(ByOwnWatermark::new(logic(), how), traits, &on_error, making)
+                let (logic, keys) = logic(making);
+                let logic = ByOwnWatermark::new(logic, how);
+                Ok(PyKeyed::make(logic, traits, &on_error, making)?.joining(keys))
             }),
         };
         let (results, late) = step.halves();

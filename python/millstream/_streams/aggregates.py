@@ -84,9 +84,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         each_item = at_each(emit)
         if ttl is None:
             kernel = _kernels.aggregate(combine, first, each_item, on_error != "fail", shown)
-            return self._keep(
-                kind, name, kernel if start is None else _kernels.revived(kernel, start), on_error
-            )
+            kernel = kernel if start is None else _kernels.revived(kernel, start)
+            return self._keep(kind, name, kernel, on_error, not each_item)
         if not each_item:
             raise FlowUsageError(
                 f'{kind}: ttl forgets a key with its result, which emit="end" would never emit: '
@@ -226,7 +225,8 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             [('a', 5), ('b', 2), ('r', 2), ('c', 1), ('d', 1)]
         """
         if ttl is None:
-            return self._keep("count", name, _kernels.count(at_each(emit)), "fail")
+            each_item = at_each(emit)
+            return self._keep("count", name, _kernels.count(each_item), "fail", not each_item)
         return self._totals("count", name, (lambda n, _: n + 1, lambda _: 1), emit, "fail", ttl)
 
     @overload
@@ -303,7 +303,9 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
             [('ann', 6), ('bob', 1)]
         """
         if f is None and ttl is None:
-            return self._keep("sum", name, _kernels.sum_values(at_each(emit), on_error != "fail"), on_error)
+            each_item = at_each(emit)
+            kernel = _kernels.sum_values(each_item, on_error != "fail")
+            return self._keep("sum", name, kernel, on_error, not each_item)
         how = _of("sum", f, operator.add, _text_values.adding("sum"))
         return self._totals("sum", name, how, emit, on_error, ttl)
 

@@ -37,6 +37,10 @@ JOINS: dict[str, Streams] = {
     "within": lambda left, right: left.join("pairs", right, within=5),
     "by key": lambda left, right: left.join("pairs", right, watermark="key", lateness=3),
     "lookup": lambda left, right: left.lookup("pairs", right),
+    "window": lambda left, right: left.join("pairs", right, window=ms.windows.tumbling(10)),
+    "window by key": lambda left, right: left.join(
+        "pairs", right, window=ms.windows.session(10), watermark="key", lateness=3
+    ),
 }
 
 

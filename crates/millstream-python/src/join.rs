@@ -1,6 +1,5 @@
 //! Joins of Python objects: the result is a tuple of two values, of which one may be None.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::Failure;
@@ -11,7 +10,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::batch::PyBatch;
-use crate::join_keys::JoinKeys;
 
 /// A join as Python describes it: partners, which come out alone, and nanoseconds: how much earlier and later partners
 /// are, how long a key is kept, lateness and patience of a watermark for each key.
@@ -49,15 +47,12 @@ pub(crate) fn join((partners, how, (before, after), ttl, per_key): JoinOptions) 
 }
 
 /// Makes tuples.
-pub(crate) struct Tuples(pub(crate) Arc<JoinKeys>);
+pub(crate) struct Tuples;
 
 impl Pair<Py<PyAny>, Py<PyAny>> for Tuples {
     type Out = Py<PyAny>;
     type Error = PyErr;
     fn pair(&self, left: Option<&Py<PyAny>>, right: Option<&Py<PyAny>>) -> PyResult<Py<PyAny>> {
-        if left.is_some() && right.is_some() {
-            self.0.note_match();
-        }
         crate::gil::locked(|py| Ok(PyTuple::new(py, [left, right])?.into_any().unbind()))
     }
 }

@@ -1,9 +1,10 @@
 //! The types of the keys that the two streams of a join have. Keys of different types are never equal: a join of text
 //! with numbers pairs nothing, which is reported at the end of a run.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use millstream_flow::stream::Making;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
 
@@ -15,23 +16,17 @@ pub(crate) struct JoinKeys {
     step: String,
     left: AtomicU8,
     right: AtomicU8,
-    matched: AtomicBool,
 }
 
 impl JoinKeys {
     /// Notes the keys of values of one stream.
     pub(crate) fn see(&self, keys: &Bound<'_, PyList>, right: bool) {
-        if self.matched.load(Ordering::Relaxed) {
+        if self.left.load(Ordering::Relaxed) & self.right.load(Ordering::Relaxed) != 0 {
             return;
         }
         let seen = keys.iter().fold(0, |seen, key| seen | bit_of(&key));
         let side = if right { &self.right } else { &self.left };
         side.fetch_or(seen, Ordering::Relaxed);
-    }
-
-    /// Notes that two values were paired.
-    pub(crate) fn note_match(&self) {
-        self.matched.store(true, Ordering::Relaxed);
     }
 }
 
@@ -57,7 +52,7 @@ fn named(bits: u8) -> String {
 impl Drop for JoinKeys {
     fn drop(&mut self) {
         let (left, right) = (*self.left.get_mut(), *self.right.get_mut());
-        if *self.matched.get_mut() || left == 0 || right == 0 || left & right != 0 {
+        if left == 0 || right == 0 || left & right != 0 {
             return;
         }
         let (step, left, right) = (&self.step, named(left), named(right));
@@ -75,16 +70,15 @@ impl Drop for JoinKeys {
 pub(crate) struct OfRun(Mutex<Weak<JoinKeys>>);
 
 impl OfRun {
-    pub(crate) fn get(&self, step: &str) -> Arc<JoinKeys> {
+    pub(crate) fn get(&self, making: &Making<'_>) -> Arc<JoinKeys> {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = current.upgrade() {
             return known;
         }
         let keys = Arc::new(JoinKeys {
-            step: step.to_owned(),
+            step: making.info.name.clone(),
             left: AtomicU8::new(0),
             right: AtomicU8::new(0),
-            matched: AtomicBool::new(false),
         });
         *current = Arc::downgrade(&keys);
         keys

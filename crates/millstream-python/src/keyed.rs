@@ -233,11 +233,8 @@ where
     }
 
     /// The same for a join, whose keys are noted.
-    pub(crate) fn joining(self, keys: Arc<JoinKeys>) -> Self {
-        PyKeyed {
-            joined: Some(keys),
-            ..self
-        }
+    pub(crate) fn joining(self, joined: Option<Arc<JoinKeys>>) -> Self {
+        PyKeyed { joined, ..self }
     }
 
     /// The same with a note, shared with its logic, of whether times are datetimes.

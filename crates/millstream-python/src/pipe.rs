@@ -64,7 +64,7 @@ impl Pipe {
         name: &str,
         (window, windower): (Window, Option<Py<PyAny>>),
         make: impl Fn(&Rc<Cell<bool>>) -> PyResult<G> + Send + Sync + 'static,
-        timed: bool,
+        (timed, joins): (bool, bool),
         on_error: OnErrorOption,
     ) -> Engine<(PyBatch, PyBatch)>
     where
@@ -88,16 +88,20 @@ impl Pipe {
                 }
             })
         };
+        let keys = joins.then(OfRun::default);
+        let keys = move |making: &Making<'_>| keys.as_ref().map(|keys| keys.get(making));
         match window.by_key() {
             None => self.pipe.step("window", name, move |making| {
                 let datetimes = Rc::default();
                 let logic = logic(making, &datetimes)?;
-                Ok(PyKeyed::make(logic, traits, &on_error, making)?.noting(datetimes))
+                let step = PyKeyed::make(logic, traits, &on_error, making)?;
+                Ok(step.noting(datetimes).joining(keys(making)))
             }),
             Some(how) => self.pipe.step("window", name, move |making| {
                 let datetimes = Rc::default();
                 let logic = ByOwnWatermark::new(logic(making, &datetimes)?, how);
-                Ok(PyKeyed::make(logic, traits, &on_error, making)?.noting(datetimes))
+                let step = PyKeyed::make(logic, traits, &on_error, making)?;
+                Ok(step.noting(datetimes).joining(keys(making)))
             }),
         }
     }
@@ -331,15 +335,15 @@ impl Pipe {
         let py = on_error.py();
         let (on_error, window) = (OnErrorOption::read(on_error)?, window(&described)?);
         let handling = on_error.clone();
-        let overlaps = described.overlaps();
+        let (overlaps, traits) = (described.overlaps(), (timed, described.joins));
         let make = move |datetimes: &Rc<Cell<bool>>| {
             PyAggregate::new(&kind, &functions, overlaps, datetimes)
         };
         let step = if described.ordered {
             let make = move |datetimes: &Rc<Cell<bool>>| Ok(InOrder::new(make(datetimes)?, copy));
-            self.windows(name, (window, windower), make, timed, on_error)
+            self.windows(name, (window, windower), make, traits, on_error)
         } else {
-            self.windows(name, (window, windower), make, timed, on_error)
+            self.windows(name, (window, windower), make, traits, on_error)
         };
         let (results, late) = handling.of(step).halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
@@ -413,21 +417,17 @@ impl Pipe {
             timed,
             keyed: true,
         };
-        let of_run = OfRun::default();
-        let logic = move |making: &Making<'_>| {
-            let keys = of_run.get(&making.info.name);
-            let logic = JoinLogic::new(join, timed, Tuples(Arc::clone(&keys)));
-            (logic, keys)
-        };
+        let logic = move || JoinLogic::new(join, timed, Tuples);
+        let keys = OfRun::default();
         let step = match join.by_key() {
             None => self.pipe.step("join", name, move |making| {
-                let (logic, keys) = logic(making);
-                Ok(PyKeyed::make(logic, traits, &on_error, making)?.joining(keys))
+                let step = PyKeyed::make(logic(), traits, &on_error, making)?;
+                Ok(step.joining(Some(keys.get(making))))
             }),
             Some(how) => self.pipe.step("join", name, move |making| {
-                let (logic, keys) = logic(making);
-                let logic = ByOwnWatermark::new(logic, how);
-                Ok(PyKeyed::make(logic, traits, &on_error, making)?.joining(keys))
+                let logic = ByOwnWatermark::new(logic(), how);
+                let step = PyKeyed::make(logic, traits, &on_error, making)?;
+                Ok(step.joining(Some(keys.get(making))))
             }),
         };
         let (results, late) = step.halves();

@@ -33,6 +33,8 @@ pub(crate) struct WindowOptions {
     pub(crate) ordered: bool,
     /// Lateness and patience of a watermark for each key; nanoseconds.
     per_key: Option<(u64, Option<u64>)>,
+    /// Whether the values are those of two streams that are joined.
+    pub(crate) joins: bool,
 }
 
 impl WindowOptions {

@@ -63,6 +63,10 @@ def aggregation(
     step: str, given: Mapping[str, Aggregate[Any]] | None, more: Mapping[str, Aggregate[Any]], ordered: bool
 ) -> _agg_parts.Aggregation:
     """The aggregates that ``agg`` of a step was given. ``ordered``: the values have an order of their own."""
+    from collections.abc import Mapping
+
+    if given is not None and not isinstance(given, Mapping):
+        raise FlowUsageError(f"agg takes aggregates by their names, or a dict of them, not {given!r}")
     results = {**(given or {}), **more}
     if not results:
         raise FlowUsageError("agg takes the aggregates of its result by their names: agg(n=ms.count())")

@@ -242,7 +242,8 @@ class Top(Part):
 
 
 class Quantile(Part):
-    """The accumulator is a dict of the numbers of values: for each value, or for each bucket.
+    """The accumulator is a list: a dict of the numbers of values, for each value or for each bucket, and the
+    least and the greatest value, which the result is between.
 
     The buckets are those of DDSketch (Masson, Rim, Lee: DDSketch, VLDB 2019): their bounds are powers of
     ``(1 + error) / (1 - error)``, so that the middle of a bucket differs from each value in it by at most
@@ -262,7 +263,7 @@ class Quantile(Part):
         self.base = log((1 + error) / (1 - error))
 
     def initial(self) -> Any:
-        return {}
+        return [{}, None, None]
 
     def plan(self, acc: Any, value: Any) -> Any:
         value = self.read(value)
@@ -270,15 +271,16 @@ class Quantile(Part):
             raise refused("quantile takes numbers", value)
         if not self.error:
             hash(value)
-            if value != value:
-                raise ValueError(f"quantile takes numbers that can be ordered, not {value!r}")
-            return value
-        return self.bucket(value)
+            # It is false for what has no order, such as a number that is none.
+            if value != value or (acc[0] and not (value < acc[1] or value >= acc[1])):
+                raise ValueError(f"quantile takes values that have an order, not {show(value)}")
+            return value, value
+        number = float(value)
+        return self.bucket(number), number
 
-    def bucket(self, value: Any) -> tuple[int, int]:
+    def bucket(self, number: float) -> tuple[int, int]:
         from math import ceil, isfinite, log
 
-        number = float(value)
         if not isfinite(number):
             raise ValueError(f"quantile takes finite numbers, not {number!r}")
         if number == 0:
@@ -299,23 +301,37 @@ class Quantile(Part):
             return sign * float_info.max
 
     def apply(self, acc: Any, planned: Any) -> Any:
-        acc[planned] = acc.get(planned, 0) + 1
-        return acc
+        bucket, value = planned
+        return self.merge(acc, [{bucket: 1}, value, value])
 
     def merge(self, acc: Any, later: Any) -> Any:
-        for planned, number in later.items():
-            acc[planned] = acc.get(planned, 0) + number
+        counts, least, greatest = acc
+        if not counts or not later[0]:
+            return acc if counts else later
+        for bucket, number in later[0].items():
+            counts[bucket] = counts.get(bucket, 0) + number
+        acc[1] = later[1] if later[1] < least else least
+        acc[2] = later[2] if later[2] > greatest else greatest
         return acc
 
     def result(self, acc: Any) -> Any:
-        if not acc:
+        counts, least, greatest = acc
+        if not counts:
             return None
-        rank = self.q.numerator * (sum(acc.values()) - 1) // self.q.denominator
-        for planned in sorted(acc) if not self.error else sorted(acc, key=lambda b: (b[0], b[0] * b[1])):
-            rank -= acc[planned]
+        last = sum(counts.values()) - 1
+        rank = self.q.numerator * last // self.q.denominator
+        if rank in (0, last):
+            return least if rank == 0 else greatest
+        for bucket in sorted(counts, key=self.order if self.error else None):
+            rank -= counts[bucket]
             if rank < 0:
                 break
-        return self.middle(planned) if self.error else planned
+        return min(max(self.middle(bucket), least), greatest) if self.error else bucket
+
+    @staticmethod
+    def order(bucket: tuple[int, int]) -> tuple[int, int]:
+        """The place of a bucket: among negative ones the greatest exponent is first."""
+        return bucket[0], bucket[0] * bucket[1]
 
 
 class Aggregation:

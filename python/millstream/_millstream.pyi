@@ -30,8 +30,8 @@ from ._millstream_stores import (
 
 # fmt: off
 __all__ = [
-    "ByteSink", "ByteSource", "Clock", "CsvSource", "Decompressor", "DurableSource", "Field", "Flow",
-    "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
+    "ByteSink", "ByteSource", "Clock", "Counter", "CsvSource", "Decompressor", "DurableSource", "Field",
+    "Flow", "Gauge", "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
     "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem",
     "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
     "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
@@ -41,6 +41,7 @@ __all__ = [
     "service_export",
     "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
     "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
+    "user_counter", "user_gauge",
 ]
 # fmt: on
 

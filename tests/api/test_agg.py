@@ -263,7 +263,15 @@ def test_quantiles_are_as_near_as_promised() -> None:
             assert abs(out[0][str(q)] - exact) <= abs(exact) * error * (1 + 1e-9), (q, error)
 
 
-@pytest.mark.parametrize("wrong", ["3", float("nan"), float("inf"), None])
+def test_quantiles_are_between_the_values() -> None:
+    flow, out = ms.Flow("f"), testing.collect()
+    keyed = flow.source("in", testing.items([1.5, 1.5, 7])).key_by(lambda value: "all")
+    keyed.agg(a=ms.quantile(0), b=ms.quantile(1), c=ms.quantile(0.5), emit="each").values().sink("out", out)
+    ms.run(flow)
+    assert out[:2] == [{"a": 1.5, "b": 1.5, "c": 1.5}] * 2 and (out[2]["a"], out[2]["b"]) == (1.5, 7.0)
+
+
+@pytest.mark.parametrize("wrong", ["3", float("nan"), float("inf"), None, 3j, [3]])
 @pytest.mark.parametrize("error", [0, 0.01])
 def test_what_has_no_rank_is_refused(wrong: Any, error: float) -> None:
     flow, out = ms.Flow("f"), testing.collect()
@@ -324,6 +332,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: keyed_stream().agg(n=len),
         "agg takes names and aggregates .* not 'n' and <built-in",
     ),
+    "a list": (lambda: keyed_stream().agg([ms.count()]), "agg takes aggregates by their names, or a dict"),
     "an option": (
         lambda: keyed_stream().agg(name=ms.last("name")),
         r"name is an option of agg: give a result of this name in a dict, agg\(\{'name': ms.last\('name'\)",

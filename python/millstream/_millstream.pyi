@@ -31,7 +31,8 @@ from ._millstream_stores import (
 # fmt: off
 __all__ = [
     "ByteSink", "ByteSource", "Clock", "Counter", "CsvSource", "Decompressor", "DurableSource", "Field",
-    "Flow", "Gauge", "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
+    "Flow", "Gauge", "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor",
+    "JournalReader",
     "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem",
     "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
     "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",

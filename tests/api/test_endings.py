@@ -1,5 +1,5 @@
-"""What is said of a run: keys that never matched, failures that are not waited for, results that come at the
-end; and sources that are closed."""
+"""What is reported of a run: keys that never matched, failures that are not waited for, results that come at
+the end; and sources that are closed."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ IN_BETWEEN: dict[str, Callable[[Any], Any]] = {
 def waited(
     use: Callable[[Any], Any], caplog: pytest.LogCaptureFixture, seconds: float, workers: int
 ) -> list[str]:
-    """What is said of a step whose values have come for so many seconds."""
+    """What is reported of a step whose values have come for so many seconds."""
     clock = testing.clock(0)
     script = [
         1,

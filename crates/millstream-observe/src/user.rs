@@ -4,13 +4,12 @@
 //! call with its name until the process ends.
 //!
 //! ```
-//! use millstream_observe::user::metric;
-//! use millstream_observe::list::Kind;
+//! use millstream_observe::user::{counter, gauge};
 //!
-//! let rejected = metric("orders_rejected", Kind::Counter, "Orders without a price")?;
+//! let rejected = counter("orders_rejected", "Orders without a price")?;
 //! rejected.add(1.0);
-//! assert_eq!(metric("orders_rejected", Kind::Counter, "")?.value(), 1.0);
-//! assert!(metric("orders_rejected", Kind::Gauge, "").is_err());
+//! assert_eq!(counter("orders_rejected", "")?.value(), 1.0);
+//! assert!(gauge("orders_rejected", "").is_err());
 //! # Ok::<(), millstream_observe::ObserveError>(())
 //! ```
 
@@ -20,8 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ObserveError;
-use crate::list::Kind;
+use crate::error::ObserveError;
 use crate::lock;
 
 /// The number of metrics that a program may have: a name is not for values of the data.
@@ -37,7 +35,7 @@ struct Known {
 /// A counter or a gauge of the program.
 #[derive(Clone, Debug)]
 pub struct UserMetric {
-    kind: Kind,
+    counter: bool,
     /// The bits of a float.
     value: Arc<AtomicU64>,
 }
@@ -78,18 +76,25 @@ pub struct UserSnapshot {
     pub value: f64,
 }
 
-/// Returns the counter or gauge of this name, a new one at its first use. The name of a counter may end with `_total`, which is added to
-/// it otherwise.
+/// Returns the counter of this name, a new one at its first use. The name may end with `_total`, which is added to it otherwise.
 ///
 /// # Errors
-/// [`ObserveError::Metric`]: the name is none of Prometheus, or of a metric of the other kind, or there are too many.
-pub fn metric(name: &str, kind: Kind, help: &str) -> Result<UserMetric, ObserveError> {
-    let name = match kind {
-        Kind::Counter => name.strip_suffix("_total").unwrap_or(name),
-        Kind::Gauge | Kind::Histogram => name,
-    };
+/// [`ObserveError::Metric`]: the name is none of Prometheus, or that of a gauge, or there are too many.
+pub fn counter(name: &str, help: &str) -> Result<UserMetric, ObserveError> {
+    metric(name.strip_suffix("_total").unwrap_or(name), true, help)
+}
+
+/// Returns the gauge of this name, a new one at its first use.
+///
+/// # Errors
+/// [`ObserveError::Metric`]: the name is none of Prometheus, or that of a counter, or there are too many.
+pub fn gauge(name: &str, help: &str) -> Result<UserMetric, ObserveError> {
+    metric(name, false, help)
+}
+
+fn metric(name: &str, counter: bool, help: &str) -> Result<UserMetric, ObserveError> {
     let wrong = |said: String| Err(ObserveError::Metric(said));
-    if kind != Kind::Counter && name.ends_with("_total") {
+    if !counter && name.ends_with("_total") {
         return wrong(format!(
             "{name:?}: the name of a gauge does not end with _total, as those of counters do"
         ));
@@ -106,7 +111,7 @@ pub fn metric(name: &str, kind: Kind, help: &str) -> Result<UserMetric, ObserveE
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut known = lock(&KNOWN);
     if let Some(known) = known.get_mut(name) {
-        if known.metric.kind != kind {
+        if known.metric.counter != counter {
             return wrong(format!("{name:?} is the name of a counter and of a gauge"));
         }
         if known.help.is_empty() {
@@ -121,7 +126,7 @@ pub fn metric(name: &str, kind: Kind, help: &str) -> Result<UserMetric, ObserveE
         ));
     }
     let metric = UserMetric {
-        kind,
+        counter,
         value: Arc::new(AtomicU64::new(0f64.to_bits())),
     };
     let new = Known {
@@ -137,7 +142,7 @@ pub(crate) fn snapshots() -> Vec<UserSnapshot> {
     let known = lock(&KNOWN);
     let snapshot = |(name, known): (&String, &Known)| UserSnapshot {
         name: name.clone(),
-        counter: known.metric.kind == Kind::Counter,
+        counter: known.metric.counter,
         help: known.help.clone(),
         value: known.metric.value(),
     };
@@ -160,7 +165,7 @@ mod tests {
 
     #[test]
     fn threads_lose_no_count() {
-        let counter = metric("threads", Kind::Counter, "").unwrap();
+        let counter = counter("threads", "").unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..1000).for_each(|_| counter.add(1.0)));
@@ -172,15 +177,15 @@ mod tests {
     #[test]
     fn a_name_is_one_of_prometheus_and_has_one_kind() {
         for wrong in ["", "1st", "orders-rejected", "a b", "größe", "_total"] {
-            assert!(metric(wrong, Kind::Counter, "").is_err(), "{wrong}");
+            assert!(counter(wrong, "").is_err(), "{wrong}");
         }
-        let one = metric("kinds_total", Kind::Counter, "").unwrap();
+        let one = counter("kinds_total", "").unwrap();
         one.add(2.0);
-        assert_eq!(metric("kinds", Kind::Counter, "").unwrap().value(), 2.0);
-        let error = metric("kinds", Kind::Gauge, "").unwrap_err();
+        assert_eq!(counter("kinds", "").unwrap().value(), 2.0);
+        let error = gauge("kinds", "").unwrap_err();
         assert!(error.to_string().contains("a counter and of a gauge"));
         // A counter has such a name in the metrics.
-        assert!(metric("other_total", Kind::Gauge, "").is_err());
+        assert!(gauge("other_total", "").is_err());
     }
 
     #[test]

@@ -98,9 +98,9 @@ pub(crate) struct Kernel {
     /// Tracks which of them have changed, in a run with recovery.
     tracked: Option<KernelStates>,
     shape: Shape,
-    /// When it is said that results come at the end: some time after the first values, of one that emits then.
+    /// When to log that results come at the end: some time after the first values, of one that emits then.
     says_at: Option<i64>,
-    /// Whether a worker has said it.
+    /// Whether a worker has logged it.
     said: Arc<AtomicBool>,
     pub(crate) policy: ErrorHandler,
 }
@@ -139,12 +139,12 @@ impl Kernel {
         })
     }
 
-    /// The same, with what all of its workers have said.
+    /// The same, with the note whether one of its workers has logged that.
     pub(crate) fn saying(self, said: Arc<AtomicBool>) -> Self {
         Kernel { said, ..self }
     }
 
-    /// Says once that the results come at the end of all input, if that has not come for some time.
+    /// Logs once that the results come at the end of all input, if that has not come for some time.
     fn say_at_end(&mut self, cx: &mut Context) {
         let at = *self
             .says_at
@@ -162,8 +162,9 @@ impl Kernel {
             tracing::info!(
                 target: "millstream_flow::step",
                 step = step.as_str(),
-                "step \"{step}\": it emits its results when all input has ended, and there is still some; for results \
-                 before, use emit=\"each\" or a window"
+                "step \"{step}\": it emits its results when all input has ended, and items have come for {} s; for results \
+                 before that, use emit=\"each\" or a window",
+                SAYS_AFTER_NS / 1_000_000_000
             );
         }
     }

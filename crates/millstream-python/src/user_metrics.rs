@@ -1,7 +1,7 @@
 //! Counters and gauges of the user's program.
 
-use millstream_observe::list::Kind;
-use millstream_observe::user::{UserMetric, metric};
+use millstream_observe::ObserveError;
+use millstream_observe::user::{UserMetric, counter, gauge};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -109,18 +109,18 @@ impl Gauge {
     }
 }
 
-fn named(py: Python<'_>, name: &str, kind: Kind, help: &str) -> PyResult<UserMetric> {
-    metric(name, kind, help).map_err(|error| usage(py, &error.to_string()))
+fn named(py: Python<'_>, found: Result<UserMetric, ObserveError>) -> PyResult<UserMetric> {
+    found.map_err(|error| usage(py, &error.to_string()))
 }
 
 /// The counter of this name.
 #[pyfunction]
 pub(crate) fn user_counter(py: Python<'_>, name: &str, help: &str) -> PyResult<Counter> {
-    named(py, name, Kind::Counter, help).map(Counter)
+    named(py, counter(name, help)).map(Counter)
 }
 
 /// The gauge of this name.
 #[pyfunction]
 pub(crate) fn user_gauge(py: Python<'_>, name: &str, help: &str) -> PyResult<Gauge> {
-    named(py, name, Kind::Gauge, help).map(Gauge)
+    named(py, gauge(name, help)).map(Gauge)
 }

@@ -28,7 +28,9 @@ def is_async(f: object) -> bool:
     if code is None and not isinstance(f, type):
         calls = (vars(kind).get("__call__") for kind in type(f).__mro__)
         code = getattr(next(filter(None, calls), None), "__code__", None)
-    return bool(getattr(code, "co_flags", 0) & ASYNC)
+    flags = getattr(code, "co_flags", 0)
+    # An object that has every attribute, as mocks do, is no function of either kind.
+    return isinstance(flags, int) and bool(flags & ASYNC)
 
 
 def takes(logic: type, method: str, without: int) -> bool:

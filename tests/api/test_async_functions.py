@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import millstream as ms
 import pytest
@@ -87,6 +88,14 @@ def test_no_step_takes_one(use: str, function: str) -> None:
         USES[use](FUNCTIONS[function])
 
 
+class Mock7:
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __call__(self, value: int) -> int:
+        return 7
+
+
 class Logic:
     def on_item(self, key: str, value: int) -> None: ...
 
@@ -131,6 +140,16 @@ def test_an_object_that_a_function_makes_is_refused_at_its_first_value() -> None
     flow.source("in", testing.items([1])).key_by(str).stateful("s", lambda: OnItem()).sink("out", out)
     with pytest.raises(ms.FlowError, match="OnItem.on_item is async"):
         ms.run(flow)
+
+
+def test_objects_with_any_attribute_are_functions() -> None:
+    for made in (mock.Mock(return_value=7), mock.MagicMock(return_value=7), type("Odd", (Mock7,), {})()):
+        flow, out = ms.Flow("f"), testing.collect()
+        flow.source("in", testing.items([1])).map(made).sink("out", out)
+        ms.run(flow)
+        assert out == [7]
+    with pytest.raises(ms.FlowUsageError, match="is async"):
+        stream().map(mock.AsyncMock())
 
 
 def test_map_async_takes_them() -> None:

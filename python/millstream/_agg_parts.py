@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """One aggregate, whose accumulator is a value that is replaced. ``merge`` may keep ``later``."""
+    """One aggregate, whose accumulator is a value that is replaced."""
 
     kind: str
 
@@ -43,7 +43,8 @@ class Part:
         return planned
 
     def merge(self, acc: Any, later: Any) -> Any:
-        """The accumulator of two parts of a window."""
+        """The accumulator of two parts of a window. ``later`` is a part of other windows too, and stays as
+        it is."""
         raise NotImplementedError
 
     def result(self, acc: Any) -> Any:
@@ -306,8 +307,10 @@ class Quantile(Part):
 
     def merge(self, acc: Any, later: Any) -> Any:
         counts, least, greatest = acc
-        if not counts or not later[0]:
-            return acc if counts else later
+        if not counts:
+            return [dict(later[0]), *later[1:]]
+        if not later[0]:
+            return acc
         for bucket, number in later[0].items():
             counts[bucket] = counts.get(bucket, 0) + number
         acc[1] = later[1] if later[1] < least else least
@@ -352,7 +355,7 @@ class Aggregation:
         return state
 
     def merge(self, state: State, later: State) -> State:
-        """Adds a later part of a window, which belongs to this one afterwards."""
+        """Adds a later part of a window, and leaves that as it is."""
         for name, part in self.parts.items():
             held = state[name]
             held[1] = part.merge(held[1], later[name][1])

@@ -162,6 +162,7 @@ def test_mistakes_are_told() -> None:
             lambda: timed.join("j", timed, within=(1, 2, 3)),
             r"within is a duration, or \(before, after\), not",
         ),
+        (lambda: timed.join("j", timed, within=[1]), r"within is a duration, or \(before, after\), not"),
         (lambda: timed.join("j", timed, within=(-1, 2)), "within: before is a number of seconds from 0"),
         (lambda: untimed.join("j", untimed, ttl=3), "ttl of a join needs times"),
         (lambda: timed.join("j", timed, within=3, ttl=3), "ttl has no meaning"),

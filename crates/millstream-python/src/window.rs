@@ -121,10 +121,15 @@ pub(crate) struct Functions {
     add: Py<PyAny>,
     merge: Py<PyAny>,
     result: Option<Py<PyAny>>,
+    /// Whether `merge` leaves the later accumulator as it is, and keeps nothing of it that changes.
+    merge_reads: bool,
 }
 
 /// The index of the function of an aggregate that restores saved accumulators: see `millstream/_revival.py`.
 const REVIVING: usize = 4;
+
+/// The index of the `merge` of functions that leave the later accumulator as it is.
+const READING_MERGE: usize = 5;
 
 /// The index of the function that reads what is aggregated of a value, of `sum`, `mean`, `min` and `max`.
 const READING: usize = 1;
@@ -153,6 +158,7 @@ impl AggregateKind {
                     .get(3)
                     .and_then(Option::as_ref)
                     .map(|_| function(3)),
+                merge_reads: functions.get(READING_MERGE).is_some_and(Option::is_some),
             }),
             other => return Err(PyValueError::new_err(format!("no such aggregate: {other}"))),
         })
@@ -582,7 +588,10 @@ impl Aggregate for PyAggregate {
             }
             (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
                 // A part of one window is a part of others too: each has a copy, which the function may keep.
-                let later = separate(later.bind(py))?;
+                let later = match functions.merge_reads {
+                    true => later.bind(py).clone(),
+                    false => separate(later.bind(py))?,
+                };
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
                 Ok(())
             }

@@ -34,7 +34,7 @@ __all__ = ["JoinVerbs"]
 
 def distances(within: Seconds | tuple[Seconds, Seconds]) -> tuple[int, int]:
     """How much earlier and how much later than a value its partners are; nanoseconds."""
-    if not isinstance(within, tuple):
+    if not isinstance(within, (tuple, list)):
         return nanos("within", within), nanos("within", within)
     if len(within) != 2:
         raise FlowUsageError(f"within is a duration, or (before, after), not {within!r}")

@@ -455,6 +455,9 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         kind, ordered = self._described.kind, self._described.ordered
         made = _agg.aggregation(self._name, results, more, ordered or kind == "count")
         revived = self._reviving(made.initial, None, None if ordered else made.restored)
-        return self._make(
-            "functions", made.initial, made.add, made.merge, lambda state, _: made.result(state), revived
-        )
+
+        def result(state: Any, bounds: Bounds) -> dict[str, Any]:
+            return made.result(state)
+
+        # The merge leaves the later part as it is.
+        return self._make("functions", made.initial, made.add, made.merge, result, revived, made.merge)

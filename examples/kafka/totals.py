@@ -25,7 +25,7 @@ def cents(order: ms.kafka.Message) -> int:
 
 flow = ms.Flow("totals")
 orders = flow.source("orders", ms.kafka.read(SERVERS, ORDERS))
-totals = orders.key_by(customer).map(cents).sum("each").items()
+totals = orders.key_by(customer).map(cents).sum(emit="each").items()
 sink = ms.kafka.write(
     SERVERS,
     TOTALS,

@@ -15,6 +15,12 @@
 
 from . import files, http, journals, kafka, objects, postgres, queues, service, tcp, testing, windows
 from ._adapter import At, Dedupe, SourceFunction, report_lag, source
+from ._agg import Aggregate, count, distinct, first, last, mean, quantile, top
+
+# Names of builtins, which a star import leaves alone: they are not in `__all__`.
+from ._agg import max as max
+from ._agg import min as min
+from ._agg import sum as sum
 from ._backoff import Backoff
 from ._clocks import Clock
 from ._cluster import Cluster
@@ -22,6 +28,7 @@ from ._errors import (
     DeadLetter,
     FlowError,
     FlowUsageError,
+    FutureTimeError,
     MemberLostError,
     RetryLater,
     ServiceError,
@@ -54,6 +61,8 @@ from ._journal_errors import (
 )
 from ._journal_store import Journal
 from ._millstream import (
+    Counter,
+    Gauge,
     ItemOrigin,
     JournalCursor,
     JournalReader,
@@ -81,18 +90,23 @@ from ._replica import Replica
 from ._run import run
 from ._streams.flow import Flow
 from ._streams.streams import KeyedStream, LateStream, Stream, Windows
+from ._user_metrics import counter, gauge
 from .service import publisher, serve
 
 __all__ = [
+    "Aggregate",
     "At",
     "Backoff",
     "Clock",
     "Cluster",
+    "Counter",
     "DeadLetter",
     "Dedupe",
     "Flow",
     "FlowError",
     "FlowUsageError",
+    "FutureTimeError",
+    "Gauge",
     "ItemOrigin",
     "Journal",
     "JournalBusyError",
@@ -149,15 +163,23 @@ __all__ = [
     "StepError",
     "Stream",
     "Windows",
+    "count",
+    "counter",
     "dead_letter",
+    "distinct",
     "files",
+    "first",
+    "gauge",
     "generate",
     "http",
     "journals",
     "kafka",
+    "last",
+    "mean",
     "objects",
     "postgres",
     "publisher",
+    "quantile",
     "queues",
     "report_lag",
     "run",
@@ -168,5 +190,6 @@ __all__ = [
     "stdout",
     "tcp",
     "testing",
+    "top",
     "windows",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import _millstream
+from ._durations import of_text
 from ._errors import FlowUsageError
 
 TYPE_CHECKING = False
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["durable"]
 
-SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 BYTES |= {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -47,10 +47,10 @@ def retention_of(keep: Keep) -> tuple[bool, int | None, float | None]:
     elif isinstance(keep, int) and not isinstance(keep, bool):
         if 0 <= keep < 1 << 64:
             return False, keep, None
-    elif isinstance(keep, str) and (found := re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) ?([a-zA-Z]+)", keep)):
-        number, unit = float(found[1]), found[2]
-        if unit in SECONDS:
-            return False, None, number * SECONDS[unit]
-        if unit in BYTES:
-            return False, int(number * BYTES[unit]), None
+    elif isinstance(keep, str):
+        if (seconds := of_text(keep)) is not None:
+            return False, None, seconds
+        found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) ?([a-zA-Z]+)", keep)
+        if found is not None and found[2] in BYTES:
+            return False, int(float(found[1]) * BYTES[found[2]]), None
     raise FlowUsageError(f'keep is a time like "7d", a size like "10GiB" or "all", not {keep!r}')

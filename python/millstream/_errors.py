@@ -15,6 +15,7 @@ __all__ = [
     "DeadLetter",
     "FlowError",
     "FlowUsageError",
+    "FutureTimeError",
     "MemberLostError",
     "RetryLater",
     "ServiceError",
@@ -38,6 +39,10 @@ class MemberLostError(FlowError):
 
     A program that a supervisor starts again ends with exit code 75 then, as ``millstream run`` does.
     """
+
+
+class FutureTimeError(ValueError):
+    """The time of an item is further ahead of the clock of the run than ``max_ahead`` of ``event_time``."""
 
 
 class SimulatedCrash(FlowError):

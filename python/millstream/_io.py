@@ -34,6 +34,9 @@ class Source(Generic[T_co]):
     - ``position()`` returns any value that can be pickled. A partition that is opened at that position
       resumes after it.
 
+    A method ``close()`` of this object, which is optional, is called once when the partition has ended, or
+    the run has, also after a failure.
+
     ``io`` is a :class:`SourceIo`. A source whose ``open`` takes no third argument is asked again within
     about a millisecond when ``next_awake`` returns None.
 

@@ -383,9 +383,16 @@ def revived(kernel: Callable[..., Any], make_state: Callable[[], Any]) -> Make:
 
 
 def aggregate(
-    combine: Callable[[Any, Any], Any], first: Callable[[Any], Any], each_item: bool, tolerant: bool
+    combine: Callable[[Any, Any], Any],
+    first: Callable[[Any], Any],
+    each_item: bool,
+    tolerant: bool,
+    shown: Callable[[Any], Any] = copied,
 ) -> Make:
-    """``acc = combine(acc, value)`` for each key; ``first`` makes the accumulator of a key's first value."""
+    """``acc = combine(acc, value)`` for each key; ``first`` makes the accumulator of a key's first value.
+
+    ``shown`` makes the result of an accumulator that other values may follow.
+    """
 
     def make(totals: dict[Any, Any] | None = None) -> Any:
         totals = {} if totals is None else totals
@@ -403,7 +410,7 @@ def aggregate(
             for key, item in zip(keys, items):
                 total = combine(totals[key], item) if key in totals else first(item)
                 totals[key] = total
-                out.append(total if type(total) in PLAIN else copied(total))
+                out.append(total if type(total) in PLAIN else shown(total))
             return keys, out
 
         def each(keys: list[Any], items: Items, bad: Bad) -> Pairs:
@@ -418,11 +425,17 @@ def aggregate(
                 totals[key] = total
                 if each_item:
                     out_keys.append(key)
-                    out.append(copied(total))
+                    out.append(shown(total))
             return out_keys, out
 
+        def end(bad: Bad) -> Pairs:
+            if each_item:
+                return [], []
+            results = totals.values() if shown is copied else map(shown, totals.values())
+            return list(totals), list(results)
+
         step = each if tolerant else running if each_item else kernel
-        return step, lambda bad: ([], []) if each_item else (list(totals), list(totals.values())), totals
+        return step, end, totals
 
     return make
 

@@ -9,6 +9,30 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+ASYNC = 0x80 | 0x200
+"""The flags of the code of coroutine functions and asynchronous generators, as ``inspect`` has them."""
+
+
+def is_async(f: object) -> bool:
+    """True for a function that is defined by ``async def``, or an object that is called as one.
+
+    >>> async def ask(n): ...
+    >>> is_async(ask), is_async(len), is_async(int)
+    (True, False, False)
+    """
+    from functools import partial
+
+    while isinstance(f, partial):
+        f = f.func
+    code = getattr(f, "__code__", None)
+    if code is None and not isinstance(f, type):
+        calls = (vars(kind).get("__call__") for kind in type(f).__mro__)
+        code = getattr(next(filter(None, calls), None), "__code__", None)
+    flags = getattr(code, "co_flags", 0)
+    # An object that has every attribute, as mocks do, is no function of either kind.
+    return isinstance(flags, int) and bool(flags & ASYNC)
+
+
 def takes(logic: type, method: str, without: int) -> bool:
     """True when ``method`` takes a context after ``without`` other arguments."""
     import inspect
@@ -38,6 +62,12 @@ def context_of(logic: type, method: str = "on_item") -> tuple[bool, bool | None,
     if not hasattr(logic, method):
         value = "values" if method == "on_batch" else "value"
         raise FlowUsageError(f"{logic.__name__} has no method {method}(key, {value})")
+    for called in (method, "on_end", "on_timer"):
+        if is_async(getattr(logic, called, None)):
+            raise FlowUsageError(
+                f"{logic.__name__}.{called} is async, and the step does not wait for it: "
+                "make the calls with map_async before this step"
+            )
     end = takes(logic, "on_end", 1) if hasattr(logic, "on_end") else None
     return takes(logic, method, 2), end, hasattr(logic, "on_timer")
 

@@ -27,10 +27,11 @@ class Member:
     Args:
         number: its number.
         command: the program and its arguments; the descriptor of its connection is added.
+        more: arguments after that.
         raw_lines: whether its lines are printed as they are, without its number.
     """
 
-    def __init__(self, number: int, command: list[str], raw_lines: bool) -> None:
+    def __init__(self, number: int, command: list[str], more: list[str], raw_lines: bool) -> None:
         self.number = number
         self.prefix = b"" if raw_lines else b"p%d | " % number
         self.code: int | None = None
@@ -45,7 +46,7 @@ class Member:
         self.link.setblocking(False)
         with theirs:
             self.child = Child(
-                [*command, "--supervised", str(theirs.fileno())],
+                [*command, "--supervised", str(theirs.fileno()), *more],
                 self.print_line,
                 stdin=subprocess.DEVNULL,
                 stdout=None,

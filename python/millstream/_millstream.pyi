@@ -30,8 +30,9 @@ from ._millstream_stores import (
 
 # fmt: off
 __all__ = [
-    "ByteSink", "ByteSource", "Clock", "CsvSource", "Decompressor", "DurableSource", "Field", "Flow",
-    "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor", "JournalReader",
+    "ByteSink", "ByteSource", "Clock", "Counter", "CsvSource", "Decompressor", "DurableSource", "Field",
+    "Flow", "Gauge", "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor",
+    "JournalReader",
     "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem",
     "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
     "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
@@ -41,6 +42,7 @@ __all__ = [
     "service_export",
     "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
     "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
+    "user_counter", "user_gauge",
 ]
 # fmt: on
 
@@ -121,11 +123,12 @@ class Pipe:
         self,
         name: str,
         make: Callable[[], object],
-        lateness: int,
-        idle: int | None,
+        limits: tuple[int, int | None, int | None],
         on_error: object,
     ) -> Pipe: ...
-    def message_time(self, name: str, lateness: int, idle: int | None, on_error: object) -> Pipe: ...
+    def message_time(
+        self, name: str, limits: tuple[int, int | None, int | None], on_error: object
+    ) -> Pipe: ...
     def event_clock(self, name: str, make: Callable[[str], object], on_error: object) -> Pipe: ...
     def processing_time(self, name: str) -> Pipe: ...
     def stateful(
@@ -164,7 +167,7 @@ class Pipe:
     def join(
         self,
         name: str,
-        described: tuple[str, str, int, int | None, tuple[int, int | None] | None],
+        described: tuple[str, str, tuple[int, int], int | None, tuple[int, int | None] | None],
         timed: bool,
         on_error: object,
     ) -> tuple[Pipe, Pipe]: ...
@@ -196,6 +199,22 @@ class VirtualClock:
     def time(self) -> float: ...
     def advance(self, by: timedelta) -> None: ...
     def set(self, to: float | datetime) -> None: ...
+
+@final
+class Counter:
+    @property
+    def value(self) -> float: ...
+    def inc(self, by: float = 1.0) -> None: ...
+
+@final
+class Gauge:
+    @property
+    def value(self) -> float: ...
+    def set(self, to: float) -> None: ...
+    def inc(self, by: float = 1.0) -> None: ...
+
+def user_counter(name: str, help: str) -> Counter: ...
+def user_gauge(name: str, help: str) -> Gauge: ...
 
 @final
 class Report:

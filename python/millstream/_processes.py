@@ -49,6 +49,7 @@ class Supervisor:
         once: arguments of the first start only, which change the state.
         limit: how many deaths in how many seconds are tolerated.
         json_log: whether lines of the log are JSON, which stay as they are.
+        of_factory: the arguments after ``--``, for the function that makes the flow.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Supervisor:
         once: list[str],
         limit: tuple[int, float],
         json_log: bool,
+        of_factory: list[str],
     ) -> None:
         self.arguments = arguments
         self.numbers = numbers
@@ -71,6 +73,7 @@ class Supervisor:
         self.once = once
         self.restarts = Restarts(Restart(0.1, 30.0, limit[0], limit[1], HEALTHY_S))
         self.json_log = json_log
+        self.of_factory = of_factory
         self.signals = 0
         self.starts = 0
         self.members: list[Member] = []
@@ -172,7 +175,7 @@ class Supervisor:
             place += ["--ready-file", self.ready_file]
         place += self.restarted.arguments()
         command = [sys.executable, "-m", "millstream", "run", *self.arguments, *self.once, *place]
-        return Member(number, command, raw_lines=self.json_log)
+        return Member(number, command, ["--", *self.of_factory], raw_lines=self.json_log)
 
     def wait(self, seconds: float) -> None:
         """Waits for this time, or until a signal comes."""

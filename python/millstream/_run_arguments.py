@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-__all__ = ["parse", "split"]
+__all__ = ["before_dashes", "parse", "split"]
 
 WORKERS_MAX = 256
 PROCESSES_MAX = 64
@@ -39,11 +39,16 @@ def parse(arguments: list[str]) -> Any:
     parser = Parser(
         prog="millstream run",
         description="Run the flow that a Python file describes, until its sources end or Ctrl-C drains it.",
-        epilog="example: millstream run word_count.py --workers 2",
+        epilog="example: millstream run word_count.py --workers 2; "
+        "millstream run orders.py:make eu --limit 5 calls make('eu', limit=5), "
+        "and what follows -- is for it alone",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "file", metavar="FILE.py[:NAME]", help="the file, and the variable of the flow when there are several"
+        "file",
+        metavar="FILE.py[:NAME]|MODULE:NAME",
+        help="the file or module, and the variable of the flow when there are several, "
+        "or the function that makes it",
     )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="threads (default 1)")
     parser.add_argument("--spin", action="store_true", help="never sleep: a core for each worker")
@@ -63,7 +68,11 @@ def parse(arguments: list[str]) -> Any:
     parser.add_argument(
         "--out", metavar="FILE", help="where a replay writes its lines (default: standard output)"
     )
-    options = parser.parse_args(arguments)
+    own, of_factory = before_dashes(arguments)
+    options, more = parser.parse_known_args(own)
+    options.arguments = [*more, *of_factory]
+    if more and ":" not in options.file:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
     check_replay(options)
     for name in ("drop_state", "fresh", "reset_clock", "replica", "commit_on_replica"):
         if getattr(options, name) and options.state is None:
@@ -334,6 +343,16 @@ def shards(text: str) -> int:
     if not 1 <= number <= SHARDS_MAX or number & (number - 1):
         raise argparse.ArgumentTypeError(f"{text!r} is no power of two from 1 to {SHARDS_MAX}")
     return number
+
+
+def before_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments before ``--``, and those after it.
+
+    >>> before_dashes(["a.py:make", "--workers", "2", "--", "--limit", "5"])
+    (['a.py:make', '--workers', '2'], ['--limit', '5'])
+    """
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
 
 
 def split(arguments: list[str], values: Mapping[str, int]) -> tuple[list[str], list[str]]:

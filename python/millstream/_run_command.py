@@ -1,5 +1,7 @@
 """``millstream run FILE.py[:name]``: runs the flow that a Python file describes, or replays input through it.
 
+``name`` may be a function that makes the flow, and takes the arguments that no option is (``_factory``).
+
 Exit code 0 when the flow has ended or was stopped by a signal, 2 for bad usage and for a mistake in the
 description of the flow, 1 for a failure, 75 when another process of the flow was lost (a start again resumes
 it), 130 where a signal does not end it in an orderly way, with one line on standard error; if the user's code
@@ -9,13 +11,12 @@ raised, its traceback is printed above that line, without our frames.
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 from ._command_errors import UsageError, describe, print_traceback, report_error
-from ._flow_file import load
+from ._flow_file import divided, load
 from ._ready_file import set_ready
-from ._run_arguments import parse, split
+from ._run_arguments import before_dashes, parse, split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,10 +60,12 @@ def supervise(arguments: list[str], options: Any) -> int:
     """Runs the flow on several processes of this machine."""
     from ._processes import Supervisor
 
-    path = options.file if os.path.exists(options.file) else options.file.rpartition(":")[0]
-    if not os.path.isfile(path):
-        return report_error(f"{options.file}: no such file", 2)
-    kept, _ = split(arguments, {"--restarts": 1} if options.cluster else OF_SUPERVISOR)
+    try:
+        divided(options.file)
+    except UsageError as error:
+        return report_error(str(error), 2)
+    own, of_factory = before_dashes(arguments)
+    kept, _ = split(own, {"--restarts": 1} if options.cluster else OF_SUPERVISOR)
     kept, once = split(kept, ONCE)
     kept, _ = split(kept, {"--ready-file": 1})
     first = options.cluster.process if options.cluster else 0
@@ -75,6 +78,7 @@ def supervise(arguments: list[str], options: Any) -> int:
         once=once,
         limit=options.restarts or (10, 600.0),
         json_log=options.log_format == "json",
+        of_factory=of_factory,
     )
     return supervisor.run()
 
@@ -82,7 +86,7 @@ def supervise(arguments: list[str], options: Any) -> int:
 def run_process(options: Any, link: Link | None, report: Callable[[str, int], int]) -> int:
     """Runs the flow in this process; ``report`` reports the error of one that has failed."""
     try:
-        flow = load(options.file)
+        flow = load(options.file, options.arguments)
     except UsageError as error:
         return report(str(error), 2)
     except (Exception, KeyboardInterrupt, SystemExit) as error:

@@ -12,6 +12,8 @@ import pickle
 import sys
 from types import MemberDescriptorType
 
+from ._programs import DESCRIBING, PROGRAMS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["dump", "read", "way"]
 
 SNAPSHOT, STRUCT, PICKLE = ord("l"), ord("s"), ord("p")
-PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
-"""The names under which the file of a flow may have been run."""
 NEW = object().__reduce_ex__(5)[0]
 """The function that makes an object of a class without one of its own."""
 
@@ -136,7 +136,7 @@ class Reader(pickle.Unpickler):
             if known in self.aliases:
                 return self.aliases[known]
         if module in PROGRAMS:
-            for program in PROGRAMS:
+            for program in (*PROGRAMS, *DESCRIBING):
                 if hasattr(sys.modules.get(program), name.partition(".")[0]):
                     return super().find_class(program, name)
         try:

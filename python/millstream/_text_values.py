@@ -16,6 +16,13 @@ TEXT = (str, bytes, bytearray)
 REMEDY = 'make numbers of it: types={"v": float} for the fields of ms.files.csv, or map(float)'
 
 
+def refused(rule: str, text: Any) -> TypeError:
+    """The error for text where a rule asks for numbers."""
+    from ._errors import show
+
+    return TypeError(f"{rule}, and {show(text)} is text; {REMEDY}")
+
+
 def adding(verb: str) -> Callable[[Any], Any]:
     """The first value of a sum, which is not text.
 
@@ -29,9 +36,7 @@ ms.files.csv, or map(float)
 
     def first(value: Any) -> Any:
         if isinstance(value, TEXT):
-            from ._errors import show
-
-            raise TypeError(f"{verb} adds numbers, and {show(value)} is text; {REMEDY}")
+            raise refused(f"{verb} adds numbers", value)
         return value
 
     return first

@@ -91,6 +91,8 @@ if TYPE_CHECKING:
 
     K = Variable("K", bound=Key)
     A = Variable("A")
+    N = Variable("N", bound=Adds)
+    C = Variable("C", bound=Compares)
     R = Variable("R")
     S = Variable("S")
     W = Variable("W")

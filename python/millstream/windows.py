@@ -118,6 +118,8 @@ class Described(NamedTuple):
     early: int
     ordered: bool
     per_key: tuple[int, int | None] | None
+    joins: bool = False
+    """Whether the values are those of two streams that are joined."""
 
 
 class Window:

@@ -48,7 +48,7 @@ def test_a_crash_at_any_commit_loses_and_repeats_nothing(tmp_path: Path, workers
             flow.source("numbers", source.durable())
             .map(lambda item: item["number"])
             .key_by(lambda number: 0)
-            .sum("each")
+            .sum(emit="each")
             .values()
             .sink("out", ms.files.write(out))
         )

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import millstream as ms
@@ -56,8 +57,11 @@ def lookup(left: list[Item], right: list[Item], how: str) -> list[Any]:
     return out
 
 
-def within(left: list[Item], right: list[Item], how: str) -> list[Any]:
-    out: list[Any] = [(a[2], b[2]) for a in left for b in right if abs(a[1] - b[1]) <= WITHIN]
+def within(
+    left: list[Item], right: list[Item], how: str, before: int = WITHIN, after: int = WITHIN
+) -> list[Any]:
+    near = [(a, b) for a in left for b in right if a[1] - before <= b[1] <= a[1] + after]
+    out: list[Any] = [(a[2], b[2]) for a, b in near]
     paired_left, paired_right = {pair[0] for pair in out}, {pair[1] for pair in out}
     if how in ("left", "full"):
         out += [(a[2], None) for a in left if a[2] not in paired_left]
@@ -66,13 +70,16 @@ def within(left: list[Item], right: list[Item], how: str) -> list[Any]:
     return out
 
 
+ASYMMETRIC = {"just after": (0, 9), "just before": (7, 0), "mostly after": (2, 11), "at once": (0, 0)}
+
+
 def rank(pair: tuple[int | None, int | None]) -> tuple[int, int]:
     return (-1 if pair[0] is None else pair[0], -1 if pair[1] is None else pair[1])
 
 
 CASES = [("latest", how) for how in ("inner", "left", "full")]
 CASES += [("lookup", how) for how in ("inner", "left")]
-CASES += [("within", how) for how in ("inner", "left", "full")]
+CASES += [(kind, how) for kind in ("within", *ASYMMETRIC) for how in ("inner", "left", "full")]
 
 
 @TOPOLOGIES
@@ -89,19 +96,23 @@ def test_joins_pair_what_the_model_pairs(kind: str, how: Any, workers: int, batc
     if kind == "lookup":
         joined = own.lookup("joined", other, how)
     else:
-        joined = own.join("joined", other, how, within=WITHIN if kind == "within" else None)
+        distance: Any = ASYMMETRIC.get(kind, WITHIN if kind == "within" else None)
+        joined = own.join("joined", other, how, within=distance)
     joined.sink("out", out)
     joined.late.values().sink("late", late)
     ms.run(flow, workers=workers)
     seen: dict[str, list[Any]] = defaultdict(list)
     for key, pair in out:
         seen[key].append(pair)
-    model = {"latest": latest, "lookup": lookup, "within": within}[kind]
+    models: dict[str, Any] = {"latest": latest, "lookup": lookup, "within": within}
+    for case, sides in ASYMMETRIC.items():
+        models[case] = partial(within, before=sides[0], after=sides[1])
+    model = models[kind]
     kept, table = in_time(left), in_time(right)
     for key in {item[0] for item in left + right}:
         of_key = [i for i in kept if i[0] == key], [i for i in table if i[0] == key]
         expected = model(*of_key, how)
-        if kind == "within":
+        if kind == "within" or kind in ASYMMETRIC:
             assert sorted(seen[key], key=rank) == sorted(expected, key=rank)
         else:
             assert seen[key] == expected
@@ -147,6 +158,12 @@ def test_mistakes_are_told() -> None:
     cases: list[Any] = [
         (lambda: untimed.join("j", timed), "a stream with times merges only with streams with times"),
         (lambda: untimed.join("j", untimed, within=3), "within needs times"),
+        (
+            lambda: timed.join("j", timed, within=(1, 2, 3)),
+            r"within is a duration, or \(before, after\), not",
+        ),
+        (lambda: timed.join("j", timed, within=[1]), r"within is a duration, or \(before, after\), not"),
+        (lambda: timed.join("j", timed, within=(-1, 2)), "within: before is a number of seconds from 0"),
         (lambda: untimed.join("j", untimed, ttl=3), "ttl of a join needs times"),
         (lambda: timed.join("j", timed, within=3, ttl=3), "ttl has no meaning"),
         (lambda: timed.join("j", timed, "outer"), 'how is "inner", "left" or "full", not \'outer\''),
@@ -242,7 +259,9 @@ def test_a_watermark_that_a_join_cannot_have_is_refused_by_its_name() -> None:
         one.join("pairs", two, lateness=5)
 
 
-@pytest.mark.parametrize("how", [{"within": 2}, {"ttl": 500}, {"window": ms.windows.tumbling(10)}])
+@pytest.mark.parametrize(
+    "how", [{"within": 2}, {"within": (1, 12)}, {"ttl": 500}, {"window": ms.windows.tumbling(10)}]
+)
 def test_a_crash_changes_nothing_of_a_join_by_the_watermark_of_the_key(how: dict[str, Any]) -> None:
     flow = ms.Flow("crashes")
 

@@ -123,7 +123,7 @@ def test_output_is_cut_back_to_the_commit(numbers: Path, tmp_path: Path) -> None
         (
             flow.source("in", ms.journals.read(numbers, decode=int))
             .key_by(lambda number: 0)
-            .sum("each")
+            .sum(emit="each")
             .values()
             .map(str)
             .sink("out", ms.journals.append(out))

@@ -128,7 +128,7 @@ def test_mistakes_are_told() -> None:
         ({"size": 0}, "size is a number of answers, 1 or more, not 0"),
         ({"ttl": 0}, "ttl is a number of seconds above 0"),
         ({"stale": -1}, "stale is a number of seconds from 0"),
-        ({"key": 7}, "key= takes a function, not 7"),
+        ({"key": 7}, "key= takes a function or the name of a field, not 7"),
     ):
         with pytest.raises(ms.FlowUsageError, match=said):
             stream.enrich_cached(str, **options)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ def verbs(keyed: ms.KeyedStream) -> list[ms.KeyedStream]:
         keyed.count(),
         keyed.count("each", name="each"),
         numbers.sum(),
-        numbers.max("each"),
+        numbers.max(emit="each"),
         numbers.fold("fold", list, lambda acc, n: [*acc, n]),
     ]
 

@@ -163,7 +163,9 @@ def test_what_durable_sources_recorded_gives_the_same_output_again(tmp_path: Pat
         lines = flow.source("lines", ms.files.lines(tmp_path / "lines").durable(keep="all")).map(int)
         numbers = flow.source("numbers", Numbers().durable(keep="all")).map(lambda item: item["n"])
         for name, stream in (("line", lines), ("number", numbers)):
-            stream.key_by(lambda n: n % 7).sum("each", name=f"sum of {name}").sink(name, out.get(name, []))
+            stream.key_by(lambda n: n % 7).sum(emit="each", name=f"sum of {name}").sink(
+                name, out.get(name, [])
+            )
         return flow
 
     live: dict[str, list[Any]] = {"line": [], "number": []}

@@ -44,6 +44,30 @@ def test_text_is_not_added(verb: str, windows: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("by", ["v", lambda row: row["v"]])
+def test_text_in_a_field_is_not_added(by: Any, windows: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(ROWS)
+
+    def run(source: Any, on_error: Any = "fail") -> list[Any]:
+        flow, out = ms.Flow("f"), testing.collect()
+        keyed = flow.source("in", source).key_by("k")
+        if windows:
+            made: Any = keyed.window("w", ms.windows.count(3), on_error=on_error).sum(by)
+            made = made.map(lambda window: window.value)
+        else:
+            made = keyed.sum(by, on_error=on_error)
+        made.values().sink("out", out)
+        ms.run(flow)
+        return list(out)
+
+    with pytest.raises(ms.StepError, match=r"sum adds numbers, and '1' is text; .*types=\{\"v\": float\}"):
+        run(ms.files.csv(path))
+    assert run(ms.files.csv(path), "skip") == []
+    assert run(ms.files.csv(path, types={"v": float})) == [13]
+
+
+@pytest.mark.parametrize("windows", [False, True])
 @pytest.mark.parametrize("text", ["1", b"1", bytearray(b"1")])
 def test_good_values_around_text_count(text: Any, windows: bool) -> None:
     dead = testing.collect()

@@ -324,7 +324,9 @@ def test_mistakes_are_told() -> None:
         ms.FlowUsageError, match="lateness is a number of seconds from 0 to 200 years, not -1"
     ):
         plain.event_time(lambda n: n, lateness=-1)
-    with pytest.raises(ms.FlowUsageError, match="idle is a number of seconds or a timedelta, not 'x'"):
+    with pytest.raises(
+        ms.FlowUsageError, match="idle is a number of seconds, a timedelta or text like \"1h\", not 'x'"
+    ):
         plain.event_time(lambda n: n, idle="x")  # type: ignore[arg-type]
     with pytest.raises(ms.FlowUsageError, match="ttl is a number of seconds above 0"):
         plain.key_by(str).stateful("s", Lives, ttl=0)

@@ -312,7 +312,10 @@ def test_mistakes_are_told() -> None:
         (lambda: timed.window("w", windows.tumbling(1), early=0), "early is a number of values"),
         (lambda: windows.tumbling(0), "length is a number of seconds above 0 to 200 years, not 0"),
         (lambda: windows.sliding(5, every=6), "start at least once in each length, not every 6"),
-        (lambda: windows.session("x"), "gap is a number of seconds or a timedelta, not 'x'"),  # type: ignore
+        (
+            lambda: windows.session("x"),
+            "gap is a number of seconds, a timedelta or text like \"1h\", not 'x'",
+        ),  # type: ignore
         (lambda: windows.count(0), "must have 1 item or more, not 0"),
         (lambda: timed.window("w", windows.session(1)).fold(int, max), "needs merge="),
         (lambda: timed.window("w", windows.sliding(2, 1)).aggregate(int, max), "needs merge="),

@@ -66,6 +66,7 @@ impl<T> DerefMut for Timed<T> {
 pub struct EventTime {
     pub(crate) lateness: i64,
     pub(crate) idle: Option<i64>,
+    pub(crate) clocked: bool,
 }
 
 impl EventTime {
@@ -81,6 +82,14 @@ impl EventTime {
     #[must_use]
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = Some(nanos(idle));
+        self
+    }
+
+    /// Reads the clock in each turn, so that a step that assigns times can compare them with
+    /// [`Context::now`](crate::step::Context::now).
+    #[must_use]
+    pub fn clocked(mut self) -> Self {
+        self.clocked = true;
         self
     }
 }

@@ -10,6 +10,9 @@ pub enum ObserveError {
     /// The address cannot be bound, or may not be bound without a token.
     #[error("the page cannot be served: {0}")]
     Bind(Cause),
+    /// A metric of the program cannot have this name.
+    #[error("{0}")]
+    Metric(String),
     /// The flow could not start, or has failed.
     #[error(transparent)]
     Flow(#[from] FlowError),

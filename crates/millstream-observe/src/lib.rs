@@ -59,6 +59,7 @@ mod processes;
 mod sampler;
 pub mod sections;
 mod snapshot;
+pub mod user;
 
 pub use ages::Ages;
 pub use drawing::svg;

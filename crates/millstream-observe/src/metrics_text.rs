@@ -1,5 +1,6 @@
 //! The [list](crate::list) of metrics as text: OpenMetrics, and the older format of Prometheus, in which a counter has its whole name everywhere.
 
+use std::collections::HashSet;
 use std::fmt::{Error, Result};
 use std::sync::Arc;
 
@@ -12,6 +13,10 @@ use prometheus_client::registry::Registry;
 use crate::ages::BUCKETS;
 use crate::list::{self, Kind, Metric, Read};
 use crate::snapshot::Snapshot;
+use crate::user::UserSnapshot;
+
+/// The beginning of the names of metrics of the user's program.
+const USER: &str = "millstream_user_";
 
 /// The media types of the two formats.
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -24,7 +29,28 @@ impl Collector for Snapshots {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result {
         list::all()
             .filter(|metric| is_there(metric, &self.0))
-            .try_for_each(|metric| write(metric, &self.0, &mut encoder))
+            .try_for_each(|metric| write(metric, &self.0, &mut encoder))?;
+        let mut user = self.0.user.iter();
+        user.try_for_each(|metric| write_user(metric, &mut encoder))
+    }
+}
+
+/// Writes a metric of the user's program.
+fn write_user(metric: &UserSnapshot, encoder: &mut DescriptorEncoder<'_>) -> Result {
+    let (kind, name) = match metric.counter {
+        true => (MetricType::Counter, "Counter"),
+        false => (MetricType::Gauge, "Gauge"),
+    };
+    let help = match metric.help.as_str() {
+        "" => format!("{name} of the program"),
+        // The two formats escape quotes in different ways.
+        help => help.replace('\\', "\\\\").replace('"', "'"),
+    };
+    let name = format!("{USER}{}", metric.name);
+    let mut encoder = encoder.encode_descriptor(&name, &help, None, kind)?;
+    match metric.counter {
+        true => encoder.encode_counter::<NoLabelSet, _, f64>(&metric.value, None),
+        false => encoder.encode_gauge(&metric.value),
     }
 }
 
@@ -112,11 +138,12 @@ pub(crate) fn open_metrics(snapshot: &Arc<Snapshot>) -> std::result::Result<Stri
 
 /// Returns the same in the older format.
 pub(crate) fn prometheus(open_metrics: &str) -> String {
+    let counters: HashSet<&str> = open_metrics.lines().filter_map(counter).collect();
     let mut text = String::with_capacity(open_metrics.len());
     for line in open_metrics.lines().filter(|line| *line != "# EOF") {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some(what), Some(name), Some(rest)) if is_counter(name) => {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
                 text += &format!("# {what} {name}_total {rest}");
             }
             _ => text += line,
@@ -126,10 +153,10 @@ pub(crate) fn prometheus(open_metrics: &str) -> String {
     text
 }
 
-fn is_counter(family: &str) -> bool {
-    list::all().any(|metric| {
-        metric.kind == Kind::Counter && metric.name.strip_suffix("_total") == Some(family)
-    })
+/// The name of the counter whose type a line says.
+fn counter(line: &str) -> Option<&str> {
+    let described = line.strip_prefix("# TYPE ")?;
+    described.strip_suffix(" counter")
 }
 
 #[cfg(test)]
@@ -144,9 +171,19 @@ mod tests {
             age_buckets: (1.5, [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
             ..StepSnapshot::default()
         };
+        let user = |name: &str, counter, help: &str| UserSnapshot {
+            name: name.to_owned(),
+            counter,
+            help: help.to_owned(),
+            value: 2.5,
+        };
         let snapshot = Snapshot {
             flow: "f".to_owned(),
             steps: vec![step],
+            user: vec![
+                user("rejected", true, "Orders \"x\" \\ rejected"),
+                user("depth", false, ""),
+            ],
             ..Snapshot::default()
         };
         open_metrics(&Arc::new(snapshot)).unwrap()
@@ -178,5 +215,22 @@ mod tests {
         assert!(text.contains("# TYPE millstream_step_items_in_total counter\n"));
         assert!(text.contains("# TYPE millstream_step_busy_ratio gauge\n"));
         assert!(!text.contains("EOF"));
+        assert!(text.contains("# TYPE millstream_user_rejected_total counter\n"));
+    }
+
+    #[test]
+    fn metrics_of_the_program_are_there() {
+        let text = text();
+        assert!(
+            text.contains("\nmillstream_user_rejected_total 2.5\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("# HELP millstream_user_depth Gauge of the program\n"),
+            "{text}"
+        );
+        assert!(text.contains("\nmillstream_user_depth 2.5\n"), "{text}");
+        let help = r"# HELP millstream_user_rejected Orders 'x' \\ rejected";
+        assert!(text.contains(help), "{text}");
     }
 }

@@ -18,6 +18,7 @@ use crate::processes::Shown;
 use crate::sampler::Sampler;
 use crate::sections::Section;
 use crate::snapshot::{Restart, Snapshot, State};
+use crate::user;
 
 /// The time between two snapshots, and between two publications of a worker.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -150,6 +151,7 @@ impl Process {
             time_ms: (self.clock.time_ns() / 1_000_000).max(0) as u64,
             seconds: self.started.elapsed().as_secs_f64(),
             state: State::Running,
+            user: user::snapshots(),
             ..Snapshot::default()
         }
     }
@@ -256,6 +258,7 @@ impl Subject {
     fn take(&mut self, answers: &Answers) {
         let (moment, time_ns) = (self.watch.moment(), self.clock.time_ns());
         let mut snapshot = self.sampler.sample(&moment, time_ns);
+        snapshot.user = user::snapshots();
         #[cfg(feature = "otlp")]
         if let Some(traces) = &mut self.traces {
             traces.export(&snapshot.flow, &snapshot.run, &moment, time_ns);

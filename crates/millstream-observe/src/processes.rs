@@ -15,6 +15,7 @@ use crate::snapshot::{
     Bottleneck, FailureSnapshot, Mark, PartitionSnapshot, ProcessSnapshot, Snapshot,
     SourceSnapshot, StepSnapshot, WorkerSnapshot,
 };
+use crate::user::{self, UserSnapshot};
 
 /// The seconds without news after which a process is shown as lost: five publications.
 const LOST_SECONDS: f64 = 5.0;
@@ -41,6 +42,7 @@ struct SentSnapshot {
     sinks: Vec<SentSink>,
     edges: Vec<SentEdge>,
     failures: Vec<SentFailure>,
+    user: Vec<UserSnapshot>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -250,6 +252,7 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
         for other in &snapshot.sinks {
             add_sink(&mut all, other, own);
         }
+        user::add(&mut all.user, &snapshot.user);
         add_notes(&mut all, number, snapshot);
         if let (None, Some(found), true) = (&all.bottleneck, &snapshot.bottleneck, is_live) {
             all.bottleneck = Some(Bottleneck {

@@ -6,6 +6,7 @@ use crate::ages::{Ages, BUCKETS};
 use crate::sections::journal_figures::JournalsSnapshot;
 use crate::sections::queue_figures::QueuesSnapshot;
 use crate::sections::service_figures::ServicesSnapshot;
+use crate::user::UserSnapshot;
 
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -42,6 +43,9 @@ pub struct Snapshot {
     pub edges: Vec<EdgeSnapshot>,
     /// The last failures, the newest first.
     pub failures: Vec<FailureSnapshot>,
+    /// The counters and gauges of the user's program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub user: Vec<UserSnapshot>,
     /// The last restarts of the flow by its supervisor, the newest first.
     pub restarts: Vec<Restart>,
     /// The number of all restarts by the supervisor.

@@ -10,27 +10,52 @@ use pyo3::types::PyList;
 
 use crate::batch::{PyBatch, Times};
 use crate::datetime::Moments;
-use crate::error::cause;
+use crate::error::{cause, future_time};
 use crate::gil::locked;
 use crate::policy::OnErrorOption;
 use crate::step::{Kernel, Shape, Tags, is_failed};
-use crate::time::to_nanos_with;
+use crate::time::{seconds, to_nanos_with};
+
+/// How many nanoseconds a time may be ahead of the clock of the run, if there is a limit.
+#[derive(Clone, Copy)]
+pub(crate) struct MaxAhead(pub(crate) Option<i64>);
+
+impl MaxAhead {
+    /// The time, or the error for one that is too far ahead.
+    pub(crate) fn checked(self, py: Python<'_>, time: i64, cx: &Context) -> PyResult<i64> {
+        let ahead = time.saturating_sub(cx.now());
+        match self.0 {
+            Some(most) if ahead > most => Err(future_time(
+                py,
+                &format!(
+                    "its time is {} s ahead of the clock of the run, and max_ahead is {} s",
+                    seconds(ahead),
+                    seconds(most)
+                ),
+            )),
+            _ => Ok(time),
+        }
+    }
+}
 
 /// Times by a function of the user.
 pub(crate) struct ByKernel {
     kernel: Kernel,
+    max_ahead: MaxAhead,
     moments: Moments,
 }
 
 impl ByKernel {
     pub(crate) fn make(
         make: &Py<PyAny>,
+        max_ahead: MaxAhead,
         on_error: &OnErrorOption,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
         let kernel = Kernel::make(make, Shape::Values, on_error, making)?;
         Ok(ByKernel {
             kernel,
+            max_ahead,
             moments: Moments::default(),
         })
     }
@@ -51,7 +76,8 @@ impl ByKernel {
         let mut times = Vec::with_capacity(values.len());
         let mut failed = Vec::new();
         for (at, time) in given.iter().enumerate() {
-            match to_nanos_with(&mut self.moments, &time) {
+            let read = to_nanos_with(&mut self.moments, &time);
+            match read.and_then(|time| self.max_ahead.checked(py, time, cx)) {
                 Ok(time) => times.push(Timed {
                     time,
                     watermark: partition.pass(time),

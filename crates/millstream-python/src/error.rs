@@ -107,6 +107,11 @@ pub(crate) fn usage(py: Python<'_>, message: &str) -> PyErr {
     make(py, "FlowUsageError", message)
 }
 
+/// The exception for a time that is further ahead of the clock than `max_ahead`.
+pub(crate) fn future_time(py: Python<'_>, message: &str) -> PyErr {
+    make(py, "FutureTimeError", message)
+}
+
 /// True for a mistake in the description of a flow, also one that is found only while it runs.
 pub(crate) fn is_usage(error: &PyErr, py: Python<'_>) -> bool {
     static USAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();

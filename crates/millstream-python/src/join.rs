@@ -11,16 +11,22 @@ use pyo3::types::PyTuple;
 
 use crate::batch::PyBatch;
 
-/// A join as Python describes it: partners, which come out alone, and nanoseconds: how near partners
+/// A join as Python describes it: partners, which come out alone, and nanoseconds: how much earlier and later partners
 /// are, how long a key is kept, lateness and patience of a watermark for each key.
-pub(crate) type JoinOptions = (String, String, u64, Option<u64>, Option<(u64, Option<u64>)>);
+pub(crate) type JoinOptions = (
+    String,
+    String,
+    (u64, u64),
+    Option<u64>,
+    Option<(u64, Option<u64>)>,
+);
 
 /// A join as Python describes it.
-pub(crate) fn join((partners, how, within, ttl, per_key): JoinOptions) -> PyResult<Join> {
+pub(crate) fn join((partners, how, (before, after), ttl, per_key): JoinOptions) -> PyResult<Join> {
     let join = match partners.as_str() {
         "latest" => Join::latest(),
         "lookup" => Join::lookup(),
-        "within" => Join::within(Duration::from_nanos(within)),
+        "within" => Join::between(Duration::from_nanos(before), Duration::from_nanos(after)),
         other => return Err(PyValueError::new_err(format!("no such join: {other}"))),
     };
     let join = match how.as_str() {

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use millstream_flow::batch::Batch;
 use millstream_flow::checkpoint::{Changes, Restore};
@@ -22,6 +23,7 @@ use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gather::time_of_all;
 use crate::gil::locked;
+use crate::join_keys::JoinKeys;
 use crate::key::{load_key, save_key, stable_hash};
 use crate::policy::{ErrorHandler, OnErrorOption};
 use crate::saving::uncollected;
@@ -193,6 +195,8 @@ pub(crate) struct PyKeyed<L: KeyLogic<PyKey>> {
     datetimes: Rc<Cell<bool>>,
     /// The key of all values of this worker, where the stream has no keys.
     common: PyKey,
+    /// The keys of both streams, of a join.
+    joined: Option<Arc<JoinKeys>>,
 }
 
 /// The properties of a step.
@@ -231,7 +235,13 @@ where
             late: Lists::default(),
             traits,
             datetimes: Rc::default(),
+            joined: None,
         })
+    }
+
+    /// The same for a join, whose keys are noted.
+    pub(crate) fn joining(self, joined: Option<Arc<JoinKeys>>) -> Self {
+        PyKeyed { joined, ..self }
     }
 
     /// The same with a note, shared with its logic, of whether times are datetimes.
@@ -254,6 +264,9 @@ where
         let times = input.times.take();
         if times.as_ref().is_some_and(|times| times.datetimes) {
             self.datetimes.set(true);
+        }
+        if let (Some(joined), Some(keys)) = (&self.joined, &keys) {
+            joined.see(keys, input.right);
         }
         for (at, value) in values.iter().enumerate() {
             let key = match &keys {

@@ -22,6 +22,7 @@ mod flow;
 mod gather;
 mod gil;
 mod join;
+mod join_keys;
 mod journal;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -50,6 +51,7 @@ mod source;
 mod step;
 mod stopper;
 mod time;
+mod user_metrics;
 mod window;
 
 /// The extension module.
@@ -117,4 +119,6 @@ mod _millstream {
     };
     #[pymodule_export]
     use crate::stopper::Stopper;
+    #[pymodule_export]
+    use crate::user_metrics::{Counter, Gauge, user_counter, user_gauge};
 }

@@ -16,7 +16,7 @@ use millstream_flow::{EventTime, Failure, FlowError, Pipe as Engine, Window};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::assign::{ByClock, ByKernel};
+use crate::assign::{ByClock, ByKernel, MaxAhead};
 use crate::batch::PyBatch;
 use crate::calls::AsyncCalls;
 use crate::debug::Debug;
@@ -26,13 +26,14 @@ use crate::event_clock::ByClocks;
 use crate::gather::Gather;
 use crate::gil::locked;
 use crate::join::{JoinOptions, ToTheRight, Tuples, join};
+use crate::join_keys::OfRun;
 use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::OnErrorOption;
 use crate::route::ByKey;
 use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
-use crate::window::{AggregateKind, PyAggregate, REVIVING, WindowOptions, choosing, copy, window};
+use crate::window::{PyAggregate, WindowOptions, choosing, copy, window};
 
 /// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
@@ -64,7 +65,7 @@ impl Pipe {
         name: &str,
         (window, windower): (Window, Option<Py<PyAny>>),
         make: impl Fn(&Rc<Cell<bool>>) -> PyResult<G> + Send + Sync + 'static,
-        timed: bool,
+        (timed, joins): (bool, bool),
         on_error: OnErrorOption,
     ) -> Engine<(PyBatch, PyBatch)>
     where
@@ -89,16 +90,20 @@ impl Pipe {
                 }
             })
         };
+        let keys = joins.then(OfRun::default);
+        let keys = move |making: &Making<'_>| keys.as_ref().map(|keys| keys.get(making));
         match window.by_key() {
             None => self.pipe.step("window", name, move |making| {
                 let datetimes = Rc::default();
                 let logic = logic(making, &datetimes)?;
-                Ok(PyKeyed::make(logic, traits, &on_error, making)?.noting(datetimes))
+                let step = PyKeyed::make(logic, traits, &on_error, making)?;
+                Ok(step.noting(datetimes).joining(keys(making)))
             }),
             Some(how) => self.pipe.step("window", name, move |making| {
                 let datetimes = Rc::default();
                 let logic = ByOwnWatermark::new(logic(making, &datetimes)?, how);
-                Ok(PyKeyed::make(logic, traits, &on_error, making)?.noting(datetimes))
+                let step = PyKeyed::make(logic, traits, &on_error, making)?;
+                Ok(step.noting(datetimes).joining(keys(making)))
             }),
         }
     }
@@ -110,11 +115,18 @@ impl Pipe {
     }
 }
 
-/// The event time of items; `lateness` and `idle` in nanoseconds.
-fn event_times(lateness: u64, idle: Option<u64>) -> EventTime {
+/// Lateness, how long a partition may be silent, and how far a time may be ahead of the clock; nanoseconds.
+type TimeLimits = (u64, Option<u64>, Option<i64>);
+
+/// The event time of items.
+fn event_times((lateness, idle, max_ahead): TimeLimits) -> EventTime {
     let how = EventTime::default().lateness(Duration::from_nanos(lateness));
-    match idle {
+    let how = match idle {
         Some(idle) => how.idle(Duration::from_nanos(idle)),
+        None => how,
+    };
+    match max_ahead {
+        Some(_) => how.clocked(),
         None => how,
     }
 }
@@ -133,8 +145,10 @@ impl Pipe {
     ) -> PyResult<Pipe> {
         let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
         let handling = on_error.clone();
+        let said = Arc::default();
         let pipe = self.pipe.step(static_name(kind), name, move |making| {
-            Kernel::make(&make, shape, &on_error, making)
+            let kernel = Kernel::make(&make, shape, &on_error, making)?;
+            Ok::<_, FlowError>(kernel.saying(Arc::clone(&said)))
         });
         let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
@@ -188,19 +202,18 @@ impl Pipe {
         Ok((yes, Pipe { pipe: no }))
     }
 
-    /// Gives each item the time that the kernel returns for it; `lateness` and `idle` in nanoseconds.
+    /// Gives each item the time that the kernel returns for it.
     fn event_time(
         &self,
         py: Python<'_>,
         name: &str,
         make: Py<PyAny>,
-        lateness: u64,
-        idle: Option<u64>,
+        limits: TimeLimits,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let source = TimeSource::Event(event_times(lateness, idle));
+        let source = TimeSource::Event(event_times(limits));
         self.timed(py, name, source, on_error, move |on_error, making| {
-            ByKernel::make(&make, on_error, making)
+            ByKernel::make(&make, MaxAhead(limits.2), on_error, making)
         })
     }
 
@@ -210,13 +223,13 @@ impl Pipe {
         &self,
         py: Python<'_>,
         name: &str,
-        lateness: u64,
-        idle: Option<u64>,
+        limits: TimeLimits,
         on_error: &Bound<'_, PyAny>,
     ) -> PyResult<Pipe> {
-        let source = TimeSource::Event(event_times(lateness, idle));
-        let make = crate::kafka::ByMessageTime::make;
-        self.timed(py, name, source, on_error, make)
+        let source = TimeSource::Event(event_times(limits));
+        self.timed(py, name, source, on_error, move |on_error, making| {
+            crate::kafka::ByMessageTime::make(MaxAhead(limits.2), on_error, making)
+        })
     }
 
     /// Gives each item the time that a clock of the user returns: `make` makes one for each partition, by its name.
@@ -394,17 +407,15 @@ impl Pipe {
         let py = on_error.py();
         let (on_error, window) = (OnErrorOption::read(on_error)?, window(&described)?);
         let handling = on_error.clone();
-        let overlaps = described.overlaps();
+        let (overlaps, traits) = (described.overlaps(), (timed, described.joins));
         let make = move |datetimes: &Rc<Cell<bool>>| {
-            let made = functions.get(REVIVING).and_then(Option::as_ref);
-            let make = AggregateKind::read(&kind, &functions)?;
-            Ok(PyAggregate::new(make, overlaps, made, datetimes))
+            PyAggregate::new(&kind, &functions, overlaps, datetimes)
         };
         let step = if described.ordered {
             let make = move |datetimes: &Rc<Cell<bool>>| Ok(InOrder::new(make(datetimes)?, copy));
-            self.windows(name, (window, windower), make, timed, on_error)
+            self.windows(name, (window, windower), make, traits, on_error)
         } else {
-            self.windows(name, (window, windower), make, timed, on_error)
+            self.windows(name, (window, windower), make, traits, on_error)
         };
         let (results, late) = handling.of(step).halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
@@ -481,12 +492,16 @@ impl Pipe {
             life: None,
         };
         let logic = move || JoinLogic::new(join, timed, Tuples);
+        let keys = OfRun::default();
         let step = match join.by_key() {
             None => self.pipe.step("join", name, move |making| {
-                PyKeyed::make(logic(), traits, &on_error, making)
+                let step = PyKeyed::make(logic(), traits, &on_error, making)?;
+                Ok(step.joining(Some(keys.get(making))))
             }),
             Some(how) => self.pipe.step("join", name, move |making| {
-                PyKeyed::make(ByOwnWatermark::new(logic(), how), traits, &on_error, making)
+                let logic = ByOwnWatermark::new(logic(), how);
+                let step = PyKeyed::make(logic, traits, &on_error, making)?;
+                Ok(step.joining(Some(keys.get(making))))
             }),
         };
         let step = if timed { step.by_time() } else { step };
@@ -545,7 +560,7 @@ impl Pipe {
 
 /// The kinds of steps, as the engine wants them: names with a static lifetime.
 fn static_name(kind: &str) -> &'static str {
-    const KINDS: [&str; 21] = [
+    const KINDS: [&str; 22] = [
         "enrich_cached",
         "stateful_batch",
         "map_async",
@@ -567,6 +582,7 @@ fn static_name(kind: &str) -> &'static str {
         "sum",
         "min",
         "max",
+        "agg",
     ];
     KINDS
         .iter()

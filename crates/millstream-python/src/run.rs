@@ -5,6 +5,7 @@
 //! `millstream/_running.py`.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -253,10 +254,37 @@ fn options(
 /// How often the metrics of a flow that was started are published.
 const PUBLISH: Duration = Duration::from_millis(100);
 
+/// The interval at which the end of a flow that was started is looked for.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long after its end a failure is expected to be returned by a wait.
+const UNNOTICED: Duration = Duration::from_secs(1);
+
+/// Logs the failure of a flow that no wait returns soon after its end.
+fn watch_failure(name: String, control: Arc<Control>, waited: Arc<AtomicBool>) -> PyResult<()> {
+    let watch = move || {
+        while !control.ended_within(LOOK) {}
+        std::thread::park_timeout(UNNOTICED);
+        if !waited.load(Ordering::Relaxed)
+            && let Some(failure) = control.failure_text()
+        {
+            tracing::error!(
+                target: "millstream_flow::run",
+                flow = name.as_str(),
+                "flow \"{name}\" has failed, which wait() raises: {failure}"
+            );
+        }
+    };
+    let thread = std::thread::Builder::new().name("millstream failure".to_owned());
+    thread.spawn(watch)?;
+    Ok(())
+}
+
 /// A flow that runs on threads of its own.
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Handle {
     control: Arc<Control>,
+    /// Whether a wait has seen the end.
+    waited: Arc<AtomicBool>,
     /// Empty after a wait that has seen the end.
     running: Mutex<Option<Running>>,
 }
@@ -288,6 +316,7 @@ impl Handle {
 
     /// The report of a flow that has ended, or its error; none if it was returned before.
     fn finish(&self, py: Python<'_>) -> PyResult<Option<Report>> {
+        self.waited.store(true, Ordering::Relaxed);
         let Some(running) = gil::unlocked(|| self.running().take()) else {
             return Ok(None);
         };
@@ -319,8 +348,12 @@ pub(crate) fn start(
     let options = options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?;
     let engine = flow.get().engine.clone();
     let running = begin(py, &engine, options, observer)?;
+    let (control, waited) = (running.control(), Arc::default());
+    let name = running.watch().flow().to_owned();
+    watch_failure(name, Arc::clone(&control), Arc::clone(&waited))?;
     Ok(Handle {
-        control: running.control(),
+        control,
+        waited,
         running: Mutex::new(Some(running)),
     })
 }

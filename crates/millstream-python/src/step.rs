@@ -6,6 +6,7 @@
 //! the rest of the iterator tells which item it failed on, at no cost for other items.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_flow::checkpoint::{Changes, Restore};
 use millstream_flow::step::{Context, StateSize, Stateful, Step};
@@ -32,6 +33,8 @@ pub(crate) enum Shape {
     Values,
     /// `kernel(keys, values)` returns new keys and new values. Keeps state, and drops times.
     Pairs,
+    /// The same of a kernel that emits only at the end of all input.
+    AtEnd,
     /// `kernel(tags, values)` returns any number of values for each, and the tag of each. Tags are keys,
     /// or positions where there are times, so that keys and times can be found again.
     Produce,
@@ -48,6 +51,7 @@ impl Shape {
         Ok(match name {
             "values" => Shape::Values,
             "pairs" => Shape::Pairs,
+            "at end" => Shape::AtEnd,
             "produce" => Shape::Produce,
             "keys" => Shape::Keys,
             "batch" => Shape::Batch,
@@ -95,8 +99,15 @@ pub(crate) struct Kernel {
     /// Tracks which of them have changed, in a run with recovery.
     tracked: Option<KernelStates>,
     shape: Shape,
+    /// When to log that results come at the end: some time after the first values, of one that emits then.
+    says_at: Option<i64>,
+    /// Whether a worker has logged it.
+    said: Arc<AtomicBool>,
     pub(crate) policy: ErrorHandler,
 }
+
+/// For how long values arrive before a step that emits at the end says so.
+const SAYS_AFTER_NS: i64 = 10_000_000_000;
 
 impl Kernel {
     /// Makes the kernel by calling `make`, which returns it, or it, the function to call at the end, and the
@@ -143,8 +154,40 @@ impl Kernel {
             states,
             tracked: None,
             shape,
+            says_at: None,
+            said: Arc::default(),
             policy,
         })
+    }
+
+    /// The same, with the note whether one of its workers has logged that.
+    pub(crate) fn saying(self, said: Arc<AtomicBool>) -> Self {
+        Kernel { said, ..self }
+    }
+
+    /// Logs once that the results come at the end of all input, if that has not come for some time.
+    fn say_at_end(&mut self, cx: &mut Context) {
+        let at = *self
+            .says_at
+            .get_or_insert(cx.now().saturating_add(SAYS_AFTER_NS));
+        if at == i64::MAX {
+            return;
+        }
+        if cx.now() < at {
+            cx.wake_at(at);
+            return;
+        }
+        self.says_at = Some(i64::MAX);
+        let step = &self.policy.step;
+        if !self.said.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                target: "millstream_flow::step",
+                step = step.as_str(),
+                "step \"{step}\": it emits its results when all input has ended, and items have come for {} s; for results \
+                 before that, use emit=\"each\" or a window",
+                SAYS_AFTER_NS / 1_000_000_000
+            );
+        }
     }
 
     /// Calls the kernel; a failure comes with the position of its item.
@@ -160,7 +203,10 @@ impl Kernel {
             return kernel.call1((values,)).map_err(|error| (error, None));
         }
         let items = values.try_iter().map_err(|error| (error, None))?;
-        let two_lists = matches!(self.shape, Shape::Pairs | Shape::Produce | Shape::Unkey);
+        let two_lists = matches!(
+            self.shape,
+            Shape::Pairs | Shape::AtEnd | Shape::Produce | Shape::Unkey
+        );
         let result = match (given.tags.filter(|_| two_lists), bad) {
             (Some(tags), None) => kernel.call1((tags, &items)),
             (Some(tags), Some(bad)) => kernel.call1((tags, &items, bad)),
@@ -178,7 +224,7 @@ impl Kernel {
         times: Option<Times>,
         result: &Bound<'py, PyAny>,
     ) -> PyResult<PyBatch> {
-        if matches!(self.shape, Shape::Pairs | Shape::Produce) {
+        if matches!(self.shape, Shape::Pairs | Shape::AtEnd | Shape::Produce) {
             let (tags, values) = result.extract::<(Bound<'_, PyList>, Bound<'_, PyList>)>()?;
             return match times.filter(|_| self.shape == Shape::Produce) {
                 Some(times) => restore(&tags, keys.as_ref(), &times, values),
@@ -382,6 +428,9 @@ impl Step<PyBatch, PyBatch> for Kernel {
         output: &mut PyBatch,
         cx: &mut Context,
     ) -> Result<(), Failure> {
+        if self.shape == Shape::AtEnd && self.says_at.is_none() {
+            self.say_at_end(cx);
+        }
         *output = locked(|py| {
             if let (Some(tracked), Some(keys)) = (&mut self.tracked, &input.keys) {
                 let touched = tracked.touch(py, keys);
@@ -392,6 +441,15 @@ impl Step<PyBatch, PyBatch> for Kernel {
         Ok(())
     }
 
+    fn keeps_time(&self) -> bool {
+        self.shape == Shape::AtEnd
+    }
+    fn tick(&mut self, _: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
+        if self.says_at.is_some() {
+            self.say_at_end(cx);
+        }
+        Ok(())
+    }
     fn end(&mut self, output: &mut PyBatch, cx: &mut Context) -> Result<(), Failure> {
         if let Some(end) = self.end.take() {
             *output = locked(|py| {

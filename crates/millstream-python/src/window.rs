@@ -33,6 +33,8 @@ pub(crate) struct WindowOptions {
     pub(crate) ordered: bool,
     /// Lateness and patience of a watermark for each key; nanoseconds.
     per_key: Option<(u64, Option<u64>)>,
+    /// Whether the values are those of two streams that are joined.
+    pub(crate) joins: bool,
 }
 
 impl WindowOptions {
@@ -101,7 +103,7 @@ pub(crate) fn copy(value: &Py<PyAny>) -> Py<PyAny> {
 }
 
 /// The result that a window computes of its values.
-pub(crate) enum AggregateKind {
+enum AggregateKind {
     Count,
     /// With the function of `millstream/_text_values.py` for the first value, as the next three.
     Sum(Py<PyAny>),
@@ -119,14 +121,22 @@ pub(crate) struct Functions {
     add: Py<PyAny>,
     merge: Py<PyAny>,
     result: Option<Py<PyAny>>,
+    /// Whether `merge` leaves the later accumulator as it is, and keeps nothing of it that changes.
+    merge_reads: bool,
 }
 
 /// The index of the function of an aggregate that restores saved accumulators: see `millstream/_revival.py`.
-pub(crate) const REVIVING: usize = 4;
+const REVIVING: usize = 4;
+
+/// The index of the `merge` of functions that leave the later accumulator as it is.
+const READING_MERGE: usize = 5;
+
+/// The index of the function that reads what is aggregated of a value, of `sum`, `mean`, `min` and `max`.
+const READING: usize = 1;
 
 impl AggregateKind {
     /// Reads a name and functions.
-    pub(crate) fn read(kind: &str, functions: &[Option<Py<PyAny>>]) -> PyResult<Self> {
+    fn read(kind: &str, functions: &[Option<Py<PyAny>>]) -> PyResult<Self> {
         let none = || locked(|py| py.None());
         let function = |at: usize| {
             let given = functions.get(at).and_then(Option::as_ref);
@@ -148,9 +158,21 @@ impl AggregateKind {
                     .get(3)
                     .and_then(Option::as_ref)
                     .map(|_| function(3)),
+                merge_reads: functions.get(READING_MERGE).is_some_and(Option::is_some),
             }),
             other => return Err(PyValueError::new_err(format!("no such aggregate: {other}"))),
         })
+    }
+
+    /// Whether a function may read what is aggregated of a value.
+    fn reads(&self) -> bool {
+        matches!(
+            self,
+            AggregateKind::Sum(_)
+                | AggregateKind::Mean(_)
+                | AggregateKind::Min(_)
+                | AggregateKind::Max(_)
+        )
     }
 
     fn form(&self) -> Form {
@@ -347,6 +369,8 @@ type EdgeKey = (i64, i64, bool);
 /// An aggregate on one worker.
 pub(crate) struct PyAggregate {
     make: AggregateKind,
+    /// Reads what is aggregated of a value, if that is not the value itself.
+    read: Option<Py<PyAny>>,
     /// The most recent edges: most keys have the same windows.
     edges: Option<(EdgeKey, Py<PyAny>, Py<PyAny>)>,
     /// The functions for saved accumulators, or saved values in order.
@@ -361,21 +385,37 @@ pub(crate) struct PyAggregate {
 }
 
 impl PyAggregate {
-    /// `made`, if it is there, makes accumulators and has a `revival` for those that were saved.
+    /// The aggregate that Python describes by a name and functions.
     pub(crate) fn new(
-        make: AggregateKind,
+        kind: &str,
+        functions: &[Option<Py<PyAny>>],
         overlaps: bool,
-        made: Option<&Py<PyAny>>,
         datetimes: &Rc<Cell<bool>>,
-    ) -> Self {
-        PyAggregate {
+    ) -> PyResult<Self> {
+        let make = AggregateKind::read(kind, functions)?;
+        let read = match make.reads() {
+            true => functions.get(READING).and_then(Option::as_ref),
+            false => None,
+        };
+        // It makes accumulators, and has a `revival` for those that were saved.
+        let made = functions.get(REVIVING).and_then(Option::as_ref);
+        Ok(PyAggregate {
             make,
+            read: read.map(|read| locked(|py| read.clone_ref(py))),
             edges: None,
             overlaps,
             failed: None,
             refused: VecDeque::new(),
             made: made.map(|made| locked(|py| Rc::new(StateMaker::by(py, made)))),
             datetimes: Rc::clone(datetimes),
+        })
+    }
+
+    /// What is aggregated of a value.
+    fn part(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<Acc> {
+        match &self.read {
+            Some(read) => Ok(Acc::of(&read.bind(py).call1((value,))?)),
+            None => Ok(Acc::of(value.bind(py))),
         }
     }
 
@@ -446,11 +486,15 @@ impl PyAggregate {
                 *acc = self.owned(made, value)?.unbind();
             }
             (AggregateKind::Mean(_), Acc::Mean(sum, count)) => {
-                self.combine(py, sum, Acc::of(value.bind(py)))?;
+                let part = self.part(py, value)?;
+                self.combine(py, sum, part)?;
                 *count += 1;
             }
             (AggregateKind::Reduce(f), acc) => self.reduce(py, f, acc, value)?,
-            (_, acc) => self.combine(py, acc, Acc::of(value.bind(py)))?,
+            (_, acc) => {
+                let part = self.part(py, value)?;
+                self.combine(py, acc, part)?;
+            }
         }
         Ok(())
     }
@@ -548,7 +592,10 @@ impl Aggregate for PyAggregate {
             }
             (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {
                 // A part of one window is a part of others too: each has a copy, which the function may keep.
-                let later = separate(later.bind(py))?;
+                let later = match functions.merge_reads {
+                    true => later.bind(py).clone(),
+                    false => separate(later.bind(py))?,
+                };
                 *acc = functions.merge.bind(py).call1((&*acc, later))?.unbind();
                 Ok(())
             }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from .._durations import nanos
 from .._errors import FlowUsageError, show
+from .._fields import field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,18 +33,18 @@ class Dedupe:
     ``within``, that time has passed.
 
     Args:
-        key: a function that returns the key of an item, a hashable value that can be pickled, such as the
-            number of a message.
+        key: a function that returns the key of an item, or the name of a field: a hashable value that can
+            be pickled, such as the number of a message.
         count: how many keys are remembered at most.
         within: for how long a key is remembered, in seconds or as a timedelta; None: for any time.
 
     Raises:
-        TypeError: ``key`` is not callable.
+        TypeError: ``key`` is neither a function nor a ``str``.
         FlowUsageError: ``count`` is below 1, or ``within`` is no time above 0.
 
     Example:
         >>> import millstream as ms
-        >>> @ms.source(dedupe=ms.Dedupe(lambda message: message["id"], count=1000))
+        >>> @ms.source(dedupe=ms.Dedupe("id", count=1000))
         ... def messages():
         ...     for number in (1, 2, 1, 3):
         ...         yield {"id": number}
@@ -54,13 +55,13 @@ class Dedupe:
         [1, 2, 3]
     """
 
-    key: Callable[[Any], Hashable]
+    key: Callable[[Any], Hashable] | str
     count: int = 100_000
     within: Seconds | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.key):
-            raise TypeError(f"key is a function of an item, not {show(self.key)}")
+        if not isinstance(self.key, str) and not callable(self.key):
+            raise TypeError(f"key is a function of an item or the name of a field, not {show(self.key)}")
         if self.count < 1:
             raise FlowUsageError(f"count is 1 or more, not {self.count!r}")
         if self.within is not None:
@@ -71,7 +72,7 @@ class Seen:
     """The keys that are remembered, each with the time of its item, in the order of the items."""
 
     def __init__(self, dedupe: Dedupe) -> None:
-        self.key = dedupe.key
+        self.key = field(dedupe.key) if isinstance(dedupe.key, str) else dedupe.key
         self.count = dedupe.count
         self.within = None if dedupe.within is None else nanos("within", dedupe.within) / 1e9
         self.times: OrderedDict[Hashable, float] = OrderedDict()

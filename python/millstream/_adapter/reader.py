@@ -91,7 +91,7 @@ class Reader:
     def _faults(self) -> list[str]:
         return self.buffer.take_faults()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         self.closed(self)
 
 

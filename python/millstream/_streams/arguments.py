@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .._durations import nanos
 from .._errors import FlowUsageError
+from .._fields import field
+from .._logic import is_async
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,9 +16,24 @@ if TYPE_CHECKING:
 
 
 def callable_or_raise(verb: str, f: object) -> None:
-    """Raises when ``f``, given to ``verb``, is no function."""
+    """Raises when ``f``, given to ``verb``, is no function, or an asyncio function."""
     if not callable(f):
         raise FlowUsageError(f"{verb} takes a function, not {f!r}")
+    if is_async(f):
+        raise FlowUsageError(
+            f"{verb} uses the result of a call and does not wait for it, and {f!r} is async: "
+            "map_async calls such a function and emits its results"
+        )
+
+
+def reading(verb: str, f: object) -> Callable[[Any], Any]:
+    """The function of an item that ``verb`` was given, or that reads the field whose name it was given."""
+    if isinstance(f, str):
+        return field(f)
+    if not callable(f):
+        raise FlowUsageError(f"{verb} takes a function or the name of a field, not {f!r}")
+    callable_or_raise(verb, f)
+    return f
 
 
 def same_times(one: bool, other: bool) -> None:
@@ -40,7 +57,8 @@ def calling(
     """The function that makes the step ``map_async`` on a worker."""
     from .._async_calls import MapAsync
 
-    callable_or_raise("map_async", f)
+    if not callable(f):
+        raise FlowUsageError(f"map_async takes an asyncio function, not {f!r}")
     if not isinstance(concurrency, int) or concurrency < 1:
         raise FlowUsageError(f"concurrency is a number of calls, 1 or more, not {concurrency!r}")
     if not isinstance(retries, int) or retries < 0:

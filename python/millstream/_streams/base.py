@@ -92,6 +92,10 @@ class KeyedBase(StreamMakers, Generic[K_co, V_co]):
             return self._pipes[0], self._placed
         return self._home(), True
 
-    def _keep(self, kind: str, name: str, kernel: Any, on_error: OnError) -> KeyedStream[K_co, Any]:
+    def _keep(
+        self, kind: str, name: str, kernel: Any, on_error: OnError, at_end: bool = False
+    ) -> KeyedStream[K_co, Any]:
+        """A step that keeps state; ``at_end``: it emits only when all input has ended."""
         named_or_raise(kind, name)
-        return self._new_keyed([self._home().step(kind, name, "pairs", kernel, on_error)], True, False)
+        shape = "at end" if at_end else "pairs"
+        return self._new_keyed([self._home().step(kind, name, shape, kernel, on_error)], True, False)

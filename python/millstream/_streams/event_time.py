@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import _kernels, _millstream
 from .._durations import nanos
 from .._types import T_co
-from .arguments import callable_or_raise
+from .arguments import callable_or_raise, reading
 from .base import PlainBase
 
 TYPE_CHECKING = False
@@ -33,19 +33,21 @@ class EventTimeVerbs(PlainBase[T_co]):
 
     def event_time(
         self,
-        f: Callable[[T_co], Time],
+        f: Callable[[T_co], Time] | str,
         lateness: Seconds = 0,
         idle: Seconds | None = None,
         name: str | None = None,
         on_error: OnError = "fail",
+        max_ahead: Seconds | None = None,
     ) -> Stream[T_co]:
         """Gives each item the time at which it happened; the watermark follows the items.
 
         Must come before the first ``merge``, ``redistribute`` and step that keeps state.
 
         Args:
-            f: returns the time of an item: seconds since an epoch of your choice, or a datetime with a time
-                zone. ``ms.kafka.message_time`` is that of a message, and is not called for each item.
+            f: a function that returns the time of an item, or the name of a field that has it: seconds since
+                an epoch of your choice, or a datetime with a time zone. ``ms.kafka.message_time`` is that of
+                a message, and is not called for each item.
             lateness: how many seconds an item may be older than the newest one of its partition without
                 being late.
             idle: after how many seconds of silence a partition no longer holds back the watermark. None: it
@@ -53,30 +55,36 @@ class EventTimeVerbs(PlainBase[T_co]):
             name: the name of the step in errors and metrics.
             on_error: what happens to an item on which ``f`` raises: ``"fail"``, ``"skip"`` or a
                 :class:`millstream.dead_letter`.
+            max_ahead: how many seconds a time may be ahead of the clock of the run, where times are since
+                1970. An item with a later one is treated by ``on_error``, with the error
+                :class:`millstream.FutureTimeError`, and does not move the watermark: one wrong time would
+                close every window before it. None: there is no limit.
 
         Returns:
             The stream of the same items, with times.
 
         Raises:
-            FlowUsageError: ``f`` is not callable, or a duration is out of range.
+            FlowUsageError: ``f`` is neither a function nor a ``str``, or a duration is out of range.
 
         Example:
             >>> import millstream as ms
             >>> flow, out = ms.Flow("per minute"), ms.testing.collect()
-            >>> readings = flow.source("readings", ms.testing.items([(1, "a"), (61, "a"), (62, "a")]))
-            >>> timed = readings.event_time(lambda reading: reading[0]).key_by(lambda reading: reading[1])
-            >>> counts = timed.window("minutes", ms.windows.tumbling(60)).count().values()
+            >>> rows = [{"at": 1, "user": "a"}, {"at": 61, "user": "a"}, {"at": 62, "user": "a"}]
+            >>> clicks = flow.source("clicks", ms.testing.items(rows)).event_time("at").key_by("user")
+            >>> counts = clicks.window("minutes", ms.windows.tumbling(60)).count().values()
             >>> counts.map(lambda minute: (minute.start, minute.value)).sink("out", out)
             >>> _ = ms.run(flow)
             >>> out
             [(0.0, 1), (60.0, 2)]
         """
-        callable_or_raise("event_time", f)
-        late, pause = nanos("lateness", lateness, 0), None if idle is None else nanos("idle", idle)
+        time = reading("event_time", f)
+        pause = None if idle is None else nanos("idle", idle)
+        ahead = None if max_ahead is None else nanos("max_ahead", max_ahead, 0)
+        limits = nanos("lateness", lateness, 0), pause, ahead
         if f is _MESSAGE_TIME:
-            return self._new_stream(self._pipe.message_time(name or "", late, pause, on_error), True)
-        kernel = _kernels.key_values(f, on_error != "fail")
-        return self._new_stream(self._pipe.event_time(name or "", kernel, late, pause, on_error), True)
+            return self._new_stream(self._pipe.message_time(name or "", limits, on_error), True)
+        kernel = _kernels.key_values(time, on_error != "fail")
+        return self._new_stream(self._pipe.event_time(name or "", kernel, limits, on_error), True)
 
     def event_clock(
         self, make: Callable[[str], Clock], name: str | None = None, on_error: OnError = "fail"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from weakref import ref
 
 from .. import _millstream
 from .._adapter import SourceFunction
 from .._errors import FlowUsageError
+from .._programs import describes
 from .misplaced import Verbs, verbs_are_found
 from .streams import Stream
 
@@ -45,6 +47,7 @@ class Flow(Verbs):
 
     def __init__(self, name: str) -> None:
         self._flow = _millstream.Flow(name)
+        describes(sys._getframe(1).f_globals.get("__name__", ""))
         self._running: ref[Running] | None = None
 
     @property

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["JoinVerbs"]
 
 
+def distances(within: Seconds | tuple[Seconds, Seconds]) -> tuple[int, int]:
+    """How much earlier and how much later than a value its partners are; nanoseconds."""
+    if not isinstance(within, (tuple, list)):
+        return nanos("within", within), nanos("within", within)
+    if len(within) != 2:
+        raise FlowUsageError(f"within is a duration, or (before, after), not {within!r}")
+    before, after = within
+    return nanos("within: before", before, 0), nanos("within: after", after, 0)
+
+
 class JoinVerbs(KeyedBase[K_co, V_co]):
     """The verbs of :class:`KeyedStream` that take other keyed streams."""
 
@@ -85,7 +95,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         name: str,
         other: KeyedStream[K_co, W],
         how: Literal["inner"] = "inner",
-        within: Seconds | None = None,
+        within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
         *,
         watermark: Literal["partition", "key"] = "partition",
@@ -98,7 +108,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         name: str,
         other: KeyedStream[K_co, W],
         how: Literal["left"],
-        within: Seconds | None = None,
+        within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
         *,
         watermark: Literal["partition", "key"] = "partition",
@@ -111,7 +121,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         name: str,
         other: KeyedStream[K_co, W],
         how: Literal["inner", "left", "full"],
-        within: Seconds | None = None,
+        within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
         *,
         watermark: Literal["partition", "key"] = "partition",
@@ -123,7 +133,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         name: str,
         other: KeyedStream[K_co, W],
         how: Literal["inner", "left", "full"] = "inner",
-        within: Seconds | None = None,
+        within: Seconds | tuple[Seconds, Seconds] | None = None,
         ttl: Seconds | None = None,
         window: Window | Windower | None = None,
         watermark: Literal["partition", "key"] = "partition",
@@ -144,7 +154,8 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
             how: ``"inner"`` emits pairs only; ``"left"`` also the values of this stream without a partner,
                 as ``(own, None)``; ``"full"`` those of both.
             within: pairs each value with all values of the other stream whose times differ by at most so
-                many seconds.
+                many seconds. ``(before, after)``: those that are at most ``before`` earlier than the value of
+                this stream, or at most ``after`` later.
             ttl: seconds of event time after which the latest values of a key without values are forgotten.
                 None keeps them.
             window: pairs each value with all values of the other stream in the same window of the key.
@@ -184,12 +195,12 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
             return join(self._own(), name, other, how, window, options)
         per_key = self._per_key(name, watermark, lateness, patience)
         if within is None:
-            return self._join(name, other, ("latest", how, 0), ttl, per_key)
+            return self._join(name, other, ("latest", how, (0, 0)), ttl, per_key)
         if not self._timed:
             raise FlowUsageError("within needs times: put event_time or processing_time before key_by")
         if ttl is not None:
             raise FlowUsageError("within says how long a value is kept: ttl has no meaning with it")
-        return self._join(name, other, ("within", how, nanos("within", within)), None, per_key)
+        return self._join(name, other, ("within", how, distances(within)), None, per_key)
 
     @overload
     def lookup(
@@ -266,7 +277,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         if how not in ("inner", "left"):
             raise FlowUsageError(f'how is "inner" or "left", not {how!r}')
         per_key = self._per_key(name, watermark, lateness, patience)
-        return self._join(name, table, ("lookup", how, 0), ttl, per_key)
+        return self._join(name, table, ("lookup", how, (0, 0)), ttl, per_key)
 
     @overload
     def join_all(
@@ -415,7 +426,7 @@ class JoinVerbs(KeyedBase[K_co, V_co]):
         self,
         name: str,
         other: KeyedStream[K_co, W],
-        described: tuple[str, str, int],
+        described: tuple[str, str, tuple[int, int]],
         ttl: Seconds | None,
         per_key: tuple[int, int | None] | None,
     ) -> LateStream[K_co, Any, V_co | W]:

@@ -417,10 +417,22 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> KeyedStream[K_co, tuple[V_co, U]]: ...
+    @overload
+    def enrich_cached(
+        self,
+        f: Callable[[Any], U],
+        key: str,
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> KeyedStream[K_co, tuple[V_co, U]]: ...
     def enrich_cached(
         self,
         f: Callable[[Any], Any],
-        key: Callable[[Any], Any] | None = None,
+        key: Callable[[Any], Any] | str | None = None,
         ttl: Seconds | None = None,
         size: int = 10_000,
         stale: Seconds = 0,
@@ -434,7 +446,8 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
 
         Args:
             f: is called with the value, or with what ``key`` returns for it.
-            key: a function that returns the hashable question that a value asks. None: the value itself.
+            key: a function that returns the hashable question that a value asks, or the name of a field.
+                None: the value itself.
             ttl: seconds or a timedelta, by the clock of the run, after which an answer is asked for again.
                 None: never.
             size: how many answers a worker caches; the least recently used one is dropped first.

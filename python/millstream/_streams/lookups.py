@@ -12,7 +12,7 @@ from collections import OrderedDict
 from .. import _kernels
 from .._durations import nanos
 from .._errors import FlowUsageError
-from .arguments import callable_or_raise
+from .arguments import callable_or_raise, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def enrich(
     pipe: Pipe,
     pairs: bool,
     f: Callable[[Any], Any],
-    key: Callable[[Any], Any] | None,
+    key: Callable[[Any], Any] | str | None,
     ttl: Seconds | None,
     size: int,
     stale: Seconds,
@@ -38,8 +38,7 @@ def enrich(
 ) -> Pipe:
     """Implements ``enrich_cached``. ``pairs``: values have keys or times."""
     callable_or_raise("enrich_cached", f)
-    if key is not None:
-        callable_or_raise("key=", key)
+    ask = None if key is None else reading("key=", key)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise FlowUsageError(f"size is a number of answers, 1 or more, not {size!r}")
     life = float("inf") if ttl is None else nanos("ttl", ttl) / 1e9
@@ -48,7 +47,7 @@ def enrich(
 
     def make(clock: Callable[[], float]) -> Any:
         # A cache for each worker: they share nothing.
-        look_up = Cache(f, key, life, size, more, pause, clock).pair
+        look_up = Cache(f, ask, life, size, more, pause, clock).pair
         if pairs and tolerant:
             return _kernels.keyed(_kernels.one(look_up), True)()
         return _kernels.map_values(look_up, tolerant)()

@@ -6,9 +6,8 @@ from typing import Any, overload
 
 from .. import _kernels, _millstream
 from .._errors import FlowUsageError
-from .._fields import field
 from .._types import T_co
-from .arguments import callable_or_raise, calling, collecting, same_times
+from .arguments import callable_or_raise, calling, collecting, reading, same_times
 from .base import PlainBase
 from .lookups import debug, enrich
 
@@ -348,7 +347,7 @@ class PlainVerbs(PlainBase[T_co]):
             The keyed stream of the same items.
 
         Raises:
-            FlowUsageError: ``f`` is neither callable nor a ``str``.
+            FlowUsageError: ``f`` is neither a function nor a ``str``.
 
         Example:
             >>> import millstream as ms
@@ -359,10 +358,7 @@ class PlainVerbs(PlainBase[T_co]):
             >>> out
             [('TO', 2), ('BE', 1)]
         """
-        if isinstance(f, str):
-            f = field(f)
-        callable_or_raise("key_by", f)
-        kernel = _kernels.key_values(f, on_error != "fail")
+        kernel = _kernels.key_values(reading("key_by", f), on_error != "fail")
         pipe = self._pipe.step("key_by", name or "", "keys", kernel, on_error)
         return self._new_keyed([pipe], False, self._timed)
 
@@ -464,10 +460,22 @@ class PlainVerbs(PlainBase[T_co]):
         name: str | None = None,
         on_error: OnError = "fail",
     ) -> Stream[tuple[T_co, U]]: ...
+    @overload
+    def enrich_cached(
+        self,
+        f: Callable[[Any], U],
+        key: str,
+        ttl: Seconds | None = None,
+        size: int = 10_000,
+        stale: Seconds = 0,
+        retry: Seconds = 1,
+        name: str | None = None,
+        on_error: OnError = "fail",
+    ) -> Stream[tuple[T_co, U]]: ...
     def enrich_cached(
         self,
         f: Callable[[Any], Any],
-        key: Callable[[Any], Any] | None = None,
+        key: Callable[[Any], Any] | str | None = None,
         ttl: Seconds | None = None,
         size: int = 10_000,
         stale: Seconds = 0,
@@ -482,7 +490,8 @@ class PlainVerbs(PlainBase[T_co]):
 
         Args:
             f: is called with the item, or with what ``key`` returns for it.
-            key: a function that returns the hashable question that an item asks. None: the item itself.
+            key: a function that returns the hashable question that an item asks, or the name of a field.
+                None: the item itself.
             ttl: seconds or a timedelta, by the clock of the run, after which an answer is asked for again.
                 None: never.
             size: how many answers a worker caches; the least recently used one is dropped first.

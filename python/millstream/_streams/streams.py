@@ -152,13 +152,16 @@ class LateStream(KeyedStream[K_co, V_co], Generic[K_co, V_co, L_co]):
 class Joined(LateStream[Any, Any, Any]):
     """The result of a join of numbered streams; ``late`` are the values that came too late."""
 
-    __slots__ = ("_numbered",)
+    __slots__ = ("_late", "_numbered")
 
     def __init__(self, results: KeyedStream[Any, Any], numbered: KeyedStream[Any, Any]) -> None:
         KeyedStream.__init__(self, results._pipes, True, results._timed)
         self._numbered = numbered
+        self._late: KeyedStream[Any, Any] | None = None
 
     @property
     def late(self) -> KeyedStream[Any, Any]:  # type: ignore[override]
-        """The late values. The step is added on use, because an unused step is an error."""
-        return self._numbered.map(lambda value: value[1])
+        """The late values. The step is added on first use, because an unused step is an error."""
+        if self._late is None:
+            self._late = self._numbered.map(lambda value: value[1])
+        return self._late

@@ -66,8 +66,12 @@ def join(
     """
     if not isinstance(other, KeyedBase):
         raise FlowUsageError(f"a keyed stream is joined with a keyed stream, not with {other!r}")
-    both = own.map(lambda value: (0, value)).merge(other.map(lambda value: (1, value)))
+    right = other.map(lambda value: (1, value))
+    # The step learns which keys are those of which stream.
+    marked = own._new_keyed([pipe.to_the_right() for pipe in right._pipes], right._placed, right._timed)
+    both = own.map(lambda value: (0, value)).merge(marked)
     watermark, lateness, patience = options
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
+    windows._described = windows._described._replace(joins=True)
     windowed = windows.aggregate(no_values, add, merge, pairs(how))
     return own._new_joined(windowed.flat_map(lambda window: window.value), windowed.late)

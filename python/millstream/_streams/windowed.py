@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Generic, overload
 
-from .. import _revival, _text_values
+from .. import _agg, _revival, _text_values
 from .._errors import FlowUsageError
 from .._types import K_co, V_co
-from .arguments import callable_or_raise
+from .arguments import callable_or_raise, reading
 from .base import StreamMakers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
+    from .._agg import Aggregate
     from .._revival import Aliases, Migrate
     from .._types import (
         A,
         Adds,
+        C,
         Compares,
+        N,
         OnError,
         R,
     )
@@ -63,9 +66,15 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         )
         return self._new_late(outcome[0], stream._timed, outcome[1])
 
+    def _read(
+        self, kind: str, f: Callable[[Any], Any] | str | None, first: Callable[[Any], Any]
+    ) -> LateStream[K_co, Any, Any]:
+        """An aggregate of what ``f`` reads of each value; ``first`` examines the first of a window."""
+        return self._make(kind, first, None if f is None else reading(kind, f))
+
     def _merge(self, verb: str, merge: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], Any] | None:
         """The function that merges; sliding windows and sessions require it."""
-        kind, numbers, _, ordered, _ = self._described
+        kind, numbers, ordered = self._described.kind, self._described.numbers, self._described.ordered
         whole = kind in ("count", "chosen") or (kind == "aligned" and numbers[0] == numbers[1])
         if merge is not None:
             callable_or_raise("merge=", merge)
@@ -101,15 +110,25 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
         return self._make("count")
 
     @overload
-    def sum(self: WindowVerbs[K_co, bool]) -> LateStream[K_co, Windowed[int], bool]: ...
+    def sum(self: WindowVerbs[K_co, bool], f: None = None) -> LateStream[K_co, Windowed[int], bool]: ...
     @overload
-    def sum(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[V_co], V_co]: ...
-    def sum(self) -> LateStream[Any, Any, Any]:
-        """Adds the values of each window, which are not text.
+    def sum(self: WindowVerbs[K_co, Adds], f: None = None) -> LateStream[K_co, Windowed[V_co], V_co]: ...
+    @overload
+    def sum(self, f: Callable[[V_co], N]) -> LateStream[K_co, Windowed[N], V_co]: ...
+    @overload
+    def sum(self, f: str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def sum(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[Any, Any, Any]:
+        """Adds the values of each window, or a field of each. Text is refused.
+
+        Args:
+            f: what is added of each value: a function of it, or the name of its field. None: the value.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
             the late values.
+
+        Raises:
+            FlowUsageError: ``f`` is neither a function nor a ``str``.
 
         Example:
             >>> import millstream as ms
@@ -121,16 +140,28 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [6, 12]
         """
-        return self._make("sum", _text_values.adding("sum"))
+        return self._read("sum", f, _text_values.adding("sum"))
 
-    def min(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
-        """Finds the least value of each window; of two equal values the earlier one.
+    @overload
+    def min(self: WindowVerbs[K_co, Compares], f: None = None) -> LateStream[K_co, Windowed[V_co], V_co]: ...
+    @overload
+    def min(self, f: Callable[[V_co], C]) -> LateStream[K_co, Windowed[C], V_co]: ...
+    @overload
+    def min(self, f: str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def min(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[K_co, Any, V_co]:
+        """Finds the least value of each window, or of a field; of two equal ones the earlier.
 
         Text is compared by its characters; the first text that is a number is logged.
+
+        Args:
+            f: what is compared of each value: a function of it, or the name of its field. None: the value.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
             the late values.
+
+        Raises:
+            FlowUsageError: ``f`` is neither a function nor a ``str``.
 
         Example:
             >>> import millstream as ms
@@ -142,16 +173,28 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [1, 12]
         """
-        return self._make("min", _text_values.comparing("min", self._name))
+        return self._read("min", f, _text_values.comparing("min", self._name))
 
-    def max(self: WindowVerbs[K_co, Compares]) -> LateStream[K_co, Windowed[V_co], V_co]:
-        """Finds the greatest value of each window; of two equal values the earlier one.
+    @overload
+    def max(self: WindowVerbs[K_co, Compares], f: None = None) -> LateStream[K_co, Windowed[V_co], V_co]: ...
+    @overload
+    def max(self, f: Callable[[V_co], C]) -> LateStream[K_co, Windowed[C], V_co]: ...
+    @overload
+    def max(self, f: str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def max(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[K_co, Any, V_co]:
+        """Finds the greatest value of each window, or of a field; of two equal ones the earlier.
 
         Text is compared by its characters; the first text that is a number is logged.
+
+        Args:
+            f: what is compared of each value: a function of it, or the name of its field. None: the value.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
             the late values.
+
+        Raises:
+            FlowUsageError: ``f`` is neither a function nor a ``str``.
 
         Example:
             >>> import millstream as ms
@@ -163,30 +206,39 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             >>> out
             [5, 12]
         """
-        return self._make("max", _text_values.comparing("max", self._name))
+        return self._read("max", f, _text_values.comparing("max", self._name))
 
     @overload
-    def mean(self: WindowVerbs[K_co, float]) -> LateStream[K_co, Windowed[float], V_co]: ...
+    def mean(self: WindowVerbs[K_co, float], f: None = None) -> LateStream[K_co, Windowed[float], V_co]: ...
     @overload
-    def mean(self: WindowVerbs[K_co, Adds]) -> LateStream[K_co, Windowed[Any], V_co]: ...
-    def mean(self) -> LateStream[K_co, Any, V_co]:
-        """Computes the mean of the values of each window.
+    def mean(self: WindowVerbs[K_co, Adds], f: None = None) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    @overload
+    def mean(self, f: Callable[[V_co], Adds] | str) -> LateStream[K_co, Windowed[Any], V_co]: ...
+    def mean(self, f: Callable[[Any], Any] | str | None = None) -> LateStream[K_co, Any, V_co]:
+        """Computes the mean of the values of each window, or of a field of each. Text is refused.
+
+        Args:
+            f: what is added of each value: a function of it, or the name of its field. None: the value.
 
         Returns:
             The keyed stream of the results, each a :class:`millstream.windows.Windowed`; its ``late`` has
             the late values.
 
+        Raises:
+            FlowUsageError: ``f`` is neither a function nor a ``str``.
+
         Example:
             >>> import millstream as ms
             >>> flow, out = ms.Flow("example"), ms.testing.collect()
-            >>> numbers = flow.source("in", ms.testing.items([1, 5, 12])).event_time(float)
-            >>> tens = numbers.key_by(lambda n: "all").window("tens", ms.windows.tumbling(10))
-            >>> tens.mean().values().map(lambda ten: ten.value).sink("out", out)
+            >>> readings = [{"at": 1, "celsius": 3}, {"at": 5, "celsius": 6}, {"at": 12, "celsius": 9}]
+            >>> timed = flow.source("in", ms.testing.items(readings)).event_time("at")
+            >>> tens = timed.key_by(lambda reading: "all").window("tens", ms.windows.tumbling(10))
+            >>> tens.mean("celsius").values().map(lambda ten: ten.value).sink("out", out)
             >>> _ = ms.run(flow)
             >>> out
-            [3.0, 12.0]
+            [4.5, 9.0]
         """
-        return self._make("mean", _text_values.adding("mean"))
+        return self._read("mean", f, _text_values.adding("mean"))
 
     def collect(self) -> LateStream[K_co, Windowed[list[V_co]], V_co]:
         """Collects the values of each window in a list.
@@ -366,3 +418,46 @@ class WindowVerbs(StreamMakers, Generic[K_co, V_co]):
             callable_or_raise("result=", result)
         made = self._reviving(initial, aliases, migrate)
         return self._make("functions", initial, add, self._merge("aggregate", merge), result, made)
+
+    def agg(
+        self, results: Mapping[str, Aggregate[V_co]] | None = None, /, **more: Aggregate[V_co]
+    ) -> LateStream[K_co, Windowed[dict[str, Any]], V_co]:
+        """Computes several aggregates of the values of each window, in a dict with the given names.
+
+        A value for which one of them raises counts in none. Each aggregate is saved by the name of its
+        result, as with :meth:`KeyedStream.agg`. ``ms.first`` and ``ms.last`` of windows by time need
+        ``window(..., ordered=True)``.
+
+        Args:
+            results: aggregates by their names, where a name is no argument.
+            more: aggregates by the names of their results.
+
+        Returns:
+            The keyed stream of the results, each a :class:`millstream.windows.Windowed` of a dict; its
+            ``late`` has the late values.
+
+        Raises:
+            FlowUsageError: there is no aggregate, or one needs an order.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> trades = [{"at": 1, "price": 3}, {"at": 5, "price": 4}, {"at": 12, "price": 2}]
+            >>> timed = flow.source("in", ms.testing.items(trades)).event_time("at")
+            >>> keyed = timed.key_by(lambda trade: "tea")
+            >>> tens = keyed.window("tens", ms.windows.tumbling(10), ordered=True)
+            >>> bars = tens.agg(open=ms.first("price"), high=ms.max("price"), n=ms.count()).values()
+            >>> bars.map(lambda bar: bar.value).sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [{'open': 3, 'high': 4, 'n': 2}, {'open': 2, 'high': 2, 'n': 1}]
+        """
+        kind, ordered = self._described.kind, self._described.ordered
+        made = _agg.aggregation(self._name, results, more, ordered or kind == "count")
+        revived = self._reviving(made.initial, None, None if ordered else made.restored)
+
+        def result(state: Any, bounds: Bounds) -> dict[str, Any]:
+            return made.result(state)
+
+        # The merge leaves the later part as it is.
+        return self._make("functions", made.initial, made.add, made.merge, result, revived, made.merge)

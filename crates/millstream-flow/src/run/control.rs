@@ -420,6 +420,12 @@ impl Control {
         lock(&self.failure).is_some()
     }
 
+    /// Returns the failure of the run as text, if it has failed and no wait for its end has returned that.
+    #[must_use]
+    pub fn failure_text(&self) -> Option<String> {
+        lock(&self.failure).as_ref().map(ToString::to_string)
+    }
+
     pub(crate) fn take_failure(&self) -> Option<FlowError> {
         lock(&self.failure).take()
     }

@@ -401,7 +401,7 @@ impl<B: Batch> Pipe<B> {
             let partitions = partitions.collect();
             let next = after.build(segment)?;
             segment.keeps_time |= match source {
-                TimeSource::Event(how) => how.idle.is_some(),
+                TimeSource::Event(how) => how.clocked || how.idle.is_some(),
                 TimeSource::Processing | TimeSource::Clock => true,
             };
             let assigner: Box<dyn Push<B>> = Box::new(Assigner {

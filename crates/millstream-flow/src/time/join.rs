@@ -53,8 +53,8 @@ enum Partners {
     Latest,
     /// The latest item of the right stream; items of the right stream produce no output themselves.
     Lookup,
-    /// All items of the other stream whose times differ by at most this.
-    Within(i64),
+    /// For an item of the left stream all of the right one that are at most so much earlier, or later.
+    Between { before: i64, after: i64 },
 }
 
 /// The definition of a join of two streams.
@@ -92,7 +92,32 @@ impl Join {
     /// Joins each item with all items of the other stream that are at most `time` earlier or later.
     #[must_use]
     pub fn within(time: Duration) -> Self {
-        Join::of(Partners::Within(nanos(time)), JoinKind::Inner)
+        Join::between(time, time)
+    }
+
+    /// Joins each item of the left stream with all items of the right one that are at most `before` earlier, or at
+    /// most `after` later: clicks with the orders of the next hour, `Join::between(Duration::ZERO, hour)`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_flow::join::Join;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("bought"), testing::Collected::new());
+    /// let [clicks, orders] = [("clicks", [10, 50]), ("orders", [8, 14])].map(|(name, times)| {
+    ///     let items = flow.source(name, testing::items(times));
+    ///     items.event_time(|time: &i64| *time, EventTime::default()).key_by(|_| "all")
+    /// });
+    /// let soon = Join::between(Duration::ZERO, Duration::from_nanos(5));
+    /// clicks.join("bought", &orders, soon).results.values().map(|pair| pair.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(Some(10), Some(14))]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    #[must_use]
+    pub fn between(before: Duration, after: Duration) -> Self {
+        let (before, after) = (nanos(before), nanos(after));
+        Join::of(Partners::Between { before, after }, JoinKind::Inner)
     }
 
     /// Sets which items without a partner are emitted.
@@ -213,7 +238,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
         if let Some(ttl) = self.join.ttl {
             held.expires = time.saturating_add(ttl);
         }
-        let single = !matches!(self.join.partners, Partners::Within(_));
+        let single = !matches!(self.join.partners, Partners::Between { .. });
         let lookup = self.join.partners == Partners::Lookup;
         match item.value {
             Side::Left(value) => {
@@ -256,17 +281,17 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
 
     /// Returns the next moment at which an item is too old to find partners, and whether it is a left one.
     fn next_retirement(&self, held: &JoinState<L, R>) -> Option<(i64, bool)> {
-        let Partners::Within(within) = self.join.partners else {
+        let Partners::Between { before, after } = self.join.partners else {
             return None;
         };
-        let left = held.left.front().map(|kept| (kept.time, true));
-        let right = held.right.front().map(|kept| (kept.time, false));
-        let first = match (left, right) {
-            (Some(left), Some(right)) if right.0 <= left.0 => right,
-            (Some(left), _) => left,
-            (None, right) => right?,
-        };
-        Some((first.0.saturating_add(within), first.1))
+        let last = |kept: Option<i64>, more: i64| kept.map(|time| time.saturating_add(more));
+        let left = last(held.left.front().map(|kept| kept.time), after);
+        let right = last(held.right.front().map(|kept| kept.time), before);
+        match (left, right) {
+            (Some(left), Some(right)) if right <= left => Some((right, false)),
+            (Some(left), _) => Some((left, true)),
+            (None, right) => Some((right?, false)),
+        }
     }
 
     /// Removes an item that can find no partner any more.

@@ -73,19 +73,35 @@ const WITHIN: i64 = 6;
 
 /// In any order: the comparison sorts them.
 fn within(left: &[(i64, i64)], right: &[(i64, i64)], how: JoinKind) -> Vec<Pair> {
-    let near = |a: i64, b: i64| (a - b).abs() <= WITHIN;
+    between(left, right, how, (WITHIN, WITHIN))
+}
+
+const BEFORE: i64 = 2;
+const AFTER: i64 = 11;
+
+fn mostly_after(left: &[(i64, i64)], right: &[(i64, i64)], how: JoinKind) -> Vec<Pair> {
+    between(left, right, how, (BEFORE, AFTER))
+}
+
+fn between(
+    left: &[(i64, i64)],
+    right: &[(i64, i64)],
+    how: JoinKind,
+    (before, after): (i64, i64),
+) -> Vec<Pair> {
+    let near = |l: i64, r: i64| (l - before..=l + after).contains(&r);
     let mut out = Vec::new();
     for (lt, l) in left {
         for (rt, r) in right.iter().filter(|(rt, _)| near(*lt, *rt)) {
             out.push((*lt.max(rt), Some(*l), Some(*r)));
         }
         if how != JoinKind::Inner && !right.iter().any(|(rt, _)| near(*lt, *rt)) {
-            out.push((lt + WITHIN, Some(*l), None));
+            out.push((lt + after, Some(*l), None));
         }
     }
     for (rt, r) in right {
         if how == JoinKind::Full && !left.iter().any(|(lt, _)| near(*lt, *rt)) {
-            out.push((rt + WITHIN, None, Some(*r)));
+            out.push((rt + before, None, Some(*r)));
         }
     }
     out.sort();
@@ -176,6 +192,15 @@ fn within_a_time() {
             within,
             true,
         );
+    }
+}
+
+#[test]
+fn more_after_than_before() {
+    for how in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
+        let (before, after) = (BEFORE as u64, AFTER as u64);
+        let join = Join::between(Duration::from_nanos(before), Duration::from_nanos(after));
+        judge(join, how, mostly_after, true);
     }
 }
 

@@ -164,11 +164,11 @@ function showFacts(snapshot) {
     ["workers", String(snapshot.workers.length)],
     ["busiest worker", shown("share", busiest)],
   ];
-  setFacts(facts);
+  setFacts("facts", facts);
 }
 
-function setFacts(facts) {
-  element("facts").replaceChildren(...facts.map(([name, value]) => {
+function setFacts(id, facts) {
+  element(id).replaceChildren(...facts.map(([name, value]) => {
     const group = document.createElement("div");
     const term = document.createElement("dt");
     const description = document.createElement("dd");
@@ -232,6 +232,13 @@ function showSinks(snapshot) {
       unit("count", sink.delivered_records), unit("count", sink.retries), unit("seconds", sink.since_delivery_seconds),
     ],
   })));
+}
+
+// The counters and gauges of the user's program.
+function showUser(snapshot) {
+  const metrics = snapshot.user ?? [];
+  element("user-section").hidden = metrics.length === 0;
+  setFacts("user", metrics.map((one) => [one.name, shown("count", one.value)]));
 }
 
 function showEpochs(snapshot) {
@@ -308,6 +315,7 @@ function show() {
   showSteps(snapshot);
   showSources(snapshot);
   showSinks(snapshot);
+  showUser(snapshot);
   showEpochs(snapshot);
   showProcesses(snapshot);
   showWorkers(snapshot);

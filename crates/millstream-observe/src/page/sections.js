@@ -425,7 +425,7 @@ function showSections(snapshot) {
   const alone = page.hasSections && !snapshot.flow;
   document.body.classList.toggle("no-flow", alone);
   if (alone) {
-    setFacts([["running for", duration(snapshot.seconds)], ...facts]);
+    setFacts("facts", [["running for", duration(snapshot.seconds)], ...facts]);
     const titles = Object.entries(PARTS).filter(([key]) => snapshot[key]).map(([key]) => key);
     const title = `Millstream: ${titles.join(", ")}`;
     setText(element("flow"), title);

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::message::KafkaMessage;
+use crate::assign::MaxAhead;
 use crate::batch::{PyBatch, Times};
 use crate::error::cause;
 use crate::gil::locked;
@@ -55,13 +56,18 @@ pub(crate) fn kafka_message_time(message: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// Times of messages.
 pub(crate) struct ByMessageTime {
+    max_ahead: MaxAhead,
     policy: ErrorHandler,
 }
 
 impl ByMessageTime {
-    pub(crate) fn make(on_error: &OnErrorOption, making: &Making<'_>) -> Result<Self, FlowError> {
+    pub(crate) fn make(
+        max_ahead: MaxAhead,
+        on_error: &OnErrorOption,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
         let policy = on_error.open(making)?;
-        Ok(ByMessageTime { policy })
+        Ok(ByMessageTime { max_ahead, policy })
     }
 
     fn work(
@@ -76,7 +82,8 @@ impl ByMessageTime {
         let mut stamps = Vec::with_capacity(values.len());
         let mut failed = Vec::new();
         for (at, item) in values.iter().enumerate() {
-            match time_of(&item) {
+            let read = time_of(&item);
+            match read.and_then(|time| self.max_ahead.checked(py, time, cx)) {
                 Ok(time) => stamps.push(Timed {
                     time,
                     watermark: partition.pass(time),

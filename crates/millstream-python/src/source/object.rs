@@ -259,7 +259,7 @@ impl Partition<PyBatch> for ObjectPartition {
 
 impl Drop for ObjectPartition {
     fn drop(&mut self) {
-        call_if_present(&self.partition, "_close");
+        call_if_present(&self.partition, "close");
     }
 }
 

@@ -84,6 +84,7 @@ class Flow:
     def __new__(cls, name: str) -> Self: ...
     @property
     def name(self) -> str: ...
+    def version(self, parts: Sequence[tuple[str, str]]) -> None: ...
     def source(self, name: str, source: object, on_error: object, batch_size: object) -> Pipe: ...
     def describe(self, format: str) -> str: ...
 
@@ -355,6 +356,7 @@ def file_read(
     decode: object,
     position: int,
     compression: str | None,
+    local: bool,
 ) -> ByteSource[Any]: ...
 def file_write(
     path: str | PathLike[str],
@@ -383,6 +385,7 @@ def directory_read(
     max_frame: int,
     decode: object,
     compression: str | None,
+    local: bool,
 ) -> ByteSource[Any]: ...
 def csv_read(
     paths: Sequence[str | PathLike[str]],
@@ -391,6 +394,7 @@ def csv_read(
     max_record: int,
     compression: str | None,
     types: list[tuple[str, Callable[[str], object]]],
+    local: bool,
 ) -> CsvSource[Any]: ...
 def csv_directory(
     path: str | PathLike[str],
@@ -402,6 +406,7 @@ def csv_directory(
     max_record: int,
     compression: str | None,
     types: list[tuple[str, Callable[[str], object]]],
+    local: bool,
 ) -> CsvSource[Any]: ...
 def journal_read(
     path: str | PathLike[str],

@@ -40,6 +40,7 @@ mod directories;
 mod division;
 pub mod durable;
 pub mod json;
+pub(crate) mod local;
 mod moved_sources;
 mod opened;
 pub mod pack;

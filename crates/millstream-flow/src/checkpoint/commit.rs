@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
+use super::local::LocalPartitions;
 use super::record::{Commit, SourceMark};
 
 use super::replica::Replicated;
@@ -48,6 +49,7 @@ pub(crate) struct Committer {
     pub(crate) sinks: Sinks,
     /// The recordings of sources, which are notified of commits.
     pub(crate) recordings: Recordings,
+    pub(crate) local: LocalPartitions,
     pub(crate) options: Recovery,
     pub(crate) control: Arc<Control>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -335,22 +337,27 @@ impl Committer {
         let mut recordings = self.recordings.iter();
         let recorded = recordings.any(|(node, this)| *node == part.root && this.is_durable());
         for partition in &part.positions {
-            let known = next
-                .sources
-                .iter_mut()
-                .find(|mark| mark.source == *source && mark.partition == partition.partition);
-            match known {
-                Some(mark) => {
-                    mark.position.clone_from(&partition.position);
-                    mark.recorded = recorded;
-                }
-                None => next.sources.push(SourceMark {
+            let process = next.division.as_ref().map(|division| division.process);
+            let is_this = |mark: &SourceMark| {
+                mark.source == *source
+                    && mark.partition == partition.partition
+                    && mark.is_of(process)
+            };
+            let at = next.sources.iter().position(is_this).unwrap_or_else(|| {
+                next.sources.push(SourceMark {
                     source: source.clone(),
                     partition: partition.partition.clone(),
                     position: partition.position.clone(),
                     recorded,
-                }),
-            }
+                    local: None,
+                    file: None,
+                });
+                next.sources.len() - 1
+            });
+            let mark = &mut next.sources[at];
+            mark.position.clone_from(&partition.position);
+            mark.recorded = recorded;
+            self.local.complete(mark);
         }
         next.processing_ns = next.processing_ns.max(part.now);
         for mark in &part.watermarks {

@@ -215,6 +215,8 @@ mod tests {
                 partition: "a".to_owned(),
                 position: 70.into(),
                 recorded: false,
+                local: None,
+                file: None,
             }],
             watermarks: vec![TimeMark::of_step("count".to_owned(), 9)],
             ..Commit::default()

@@ -417,6 +417,7 @@ def journal_read(
     follow: bool,
     cursor: str | None,
     decode: object,
+    local: bool,
 ) -> ByteSource[Any]: ...
 def journal_append(
     path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import millstream as ms
 import pytest
 from shapes import TIMEOUT, command, output
 from supervised import Supervised, wait_for
@@ -21,8 +22,10 @@ SOURCES = {
     "lines": 'ms.files.lines(["log/0.log", "log/1.log", "log/2.log"]{local})',
     "directory": 'ms.files.directory("log", partitions=2{local})',
     "csv": 'ms.files.csv(["log/0.log", "log/1.log", "log/2.log"], header=False{local}).map(first)',
+    "journal": 'ms.journals.read("journal", decode=str{local})',
     "csv_directory": 'ms.files.csv_directory("log", "*.log", header=False, partitions=3{local}).map(first)',
 }
+OF_FILES = [kind for kind in SOURCES if kind != "journal"]
 FLOW = """
 import os
 import time
@@ -140,7 +143,7 @@ def machines(tmp_path: Path) -> list[Machine]:
     return [Machine(tmp_path / name, name, NAMES) for name in "ABC"]
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", OF_FILES)
 def test_other_files_of_one_name_are_refused(
     kind: str, machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
@@ -152,7 +155,7 @@ def test_other_files_of_one_name_are_refused(
     first.process.kill()
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", OF_FILES)
 def test_copies_of_the_same_files_are_divided(
     kind: str, machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
@@ -163,7 +166,7 @@ def test_copies_of_the_same_files_are_divided(
     assert output(flow.out) == machines[0].lines
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", OF_FILES)
 def test_each_process_reads_the_files_of_its_machine_once(
     kind: str, machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
@@ -208,7 +211,7 @@ def test_a_position_counts_in_the_file_of_its_machine_only(
     before = output(flow.out)
     first, second = flow.start([machines[0], machines[2]])
     text = second.end(1)
-    assert "another file than in the run before" in text and "--drop-state" in text, text
+    assert "another file or journal than in the run before" in text and "--drop-state" in text, text
     first.process.kill()
     first.process.wait(TIMEOUT)
     assert before <= machines[0].lines + machines[1].lines
@@ -216,13 +219,50 @@ def test_a_position_counts_in_the_file_of_its_machine_only(
     assert output(flow.out) == machines[0].lines + machines[1].lines
 
 
+@pytest.mark.parametrize("kind", OF_FILES)
+def test_processes_of_one_machine_do_not_read_its_files_twice(
+    kind: str, machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    first, second = Flow(tmp_path, kind, True, free_port).start([machines[0], machines[0]])
+    text = second.end(1)
+    assert "twice" in text and "leave local=True out" in text, text
+    first.process.kill()
+
+
 def test_a_source_does_not_become_local_with_positions(
     machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    flow = Flow(tmp_path, "lines", False, free_port)
-    one = [machines[0], machines[0]]
+    flow, one = Flow(tmp_path, "lines", False, free_port), machines[:2]
+    shutil.rmtree(one[1].folder)
+    shutil.copytree(one[0].folder, one[1].folder)
     flow.stopped(one)
     flow.path.write_text(flow.path.read_text().replace('"log/2.log"]', '"log/2.log"], local=True'))
     first, second = flow.start(one)
     for process in (first, second):
         assert "each machine reads its own files" in process.end(1)
+
+
+def test_journals_of_one_path_are_read_like_files(
+    machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    """Refused if they are two, read by each process with local=True, and known again."""
+    expected: Counter[str] = Counter()
+    for machine in machines:
+        with ms.Journal(machine.folder / "journal") as journal:
+            journal.append_many([f"{machine.name}-{number}" for number in range(LINES)])
+        expected.update({f"{machine.name}-{number} 1" for number in range(LINES) if machine.name != "C"})
+    folders = [tmp_path / "shared", tmp_path / "local"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = Flow(folders[0], "journal", False, free_port).start(machines[:2])
+    text = second.end(1)
+    assert "two journals" in text and "local=True" in text, text
+    first.process.kill()
+    flow = Flow(folders[1], "journal", True, free_port)
+    flow.stopped(machines[:2])
+    first, second = flow.start([machines[0], machines[2]])
+    assert "another file or journal than in the run before" in second.end(1)
+    first.process.kill()
+    first.process.wait(TIMEOUT)
+    flow.run(machines[:2])
+    assert output(flow.out) == expected

@@ -92,7 +92,7 @@ pub struct Offer {
 pub struct OfferedSource {
     /// Its name.
     pub name: String,
-    /// Whether each process reads what its own machine has. Then the rest is not compared.
+    /// Whether each process reads what its own machine has. Then no two processes may read one thing, and the rest is not compared.
     pub local: bool,
     /// The names of its partitions. Those of process 0 decide; another list elsewhere is an error.
     pub partitions: Vec<String>,

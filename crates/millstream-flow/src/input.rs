@@ -20,6 +20,7 @@
 
 mod directory;
 mod file;
+mod journal;
 pub(crate) mod listing;
 mod storage;
 
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use directory::DirectoryId;
 pub use file::FileId;
+pub use journal::JournalId;
 
 use crate::error::Cause;
 
@@ -46,6 +48,8 @@ pub enum Input {
         /// Whether files that come later are read.
         follows: bool,
     },
+    /// A journal.
+    Journal(PathBuf),
 }
 
 impl Input {
@@ -54,7 +58,7 @@ impl Input {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Input::File(path) => Some(path),
-            Input::Directory { .. } => None,
+            Input::Directory { .. } | Input::Journal(_) => None,
         }
     }
 
@@ -62,7 +66,7 @@ impl Input {
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Input::File(path) | Input::Directory { path, .. } => path,
+            Input::File(path) | Input::Directory { path, .. } | Input::Journal(path) => path,
         }
     }
 
@@ -77,7 +81,16 @@ impl Input {
                 pattern,
                 follows,
             } => DirectoryId::of(path, pattern, *follows).map(InputId::Directory),
+            Input::Journal(path) => JournalId::of(path).map(InputId::Journal),
         }
+    }
+}
+
+/// The end of the description of a source: whether each machine has its own.
+pub(crate) fn of_machine(local: bool) -> &'static str {
+    match local {
+        true => ", of each machine",
+        false => "",
     }
 }
 
@@ -88,6 +101,8 @@ pub enum InputId {
     File(FileId),
     /// The files of a directory.
     Directory(DirectoryId),
+    /// A journal.
+    Journal(JournalId),
 }
 
 impl InputId {
@@ -97,14 +112,39 @@ impl InputId {
         FileId::of(path).map(InputId::File)
     }
 
+    /// Whether the file or journal that was known as `saved` has become this: it begins with the same, and may have grown.
+    pub(crate) fn continues(&self, saved: &InputId) -> bool {
+        match (self, saved) {
+            (InputId::File(now), InputId::File(saved)) => now.continues(saved),
+            (InputId::Journal(now), InputId::Journal(saved)) => now.difference(saved).is_none(),
+            _ => false,
+        }
+    }
+
     /// Returns in words how what one process has differs from what `other` has; `None` if it is the same.
     #[must_use]
     pub fn difference(&self, other: &InputId) -> Option<String> {
         match (self, other) {
             (InputId::File(one), InputId::File(other)) => one.difference(other),
             (InputId::Directory(one), InputId::Directory(other)) => one.difference(other),
-            _ => Some("one is a file and the other a directory".to_owned()),
+            (InputId::Journal(one), InputId::Journal(other)) => one.difference(other),
+            _ => Some(
+                "one is something else than the other: a file, a directory or a journal".to_owned(),
+            ),
         }
+    }
+
+    /// Whether both are one thing, and not copies: on one machine, or on storage that two machines share.
+    #[must_use]
+    pub fn is_one(&self, other: &InputId) -> bool {
+        let places = match (self, other) {
+            (InputId::File(one), InputId::File(other)) => (one.place, other.place),
+            (InputId::Directory(one), InputId::Directory(other)) => (one.place, other.place),
+            (InputId::Journal(one), InputId::Journal(other)) => (one.place, other.place),
+            _ => return false,
+        };
+        places.0.is_same(&places.1)
+            || places.0.is_shared(&places.1) && self.difference(other).is_none()
     }
 
     /// Returns it as bytes, for another process.

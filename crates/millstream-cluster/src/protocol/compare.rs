@@ -123,6 +123,27 @@ fn compare_sources(
     Ok(())
 }
 
+/// Checks that two processes do not read one thing where each reads what its own machine has.
+pub(super) fn check_apart(
+    (process, offer): (usize, &Offer),
+    (known, other): (usize, &Offer),
+) -> Result<(), Misfit> {
+    let sources = offer.sources.iter().zip(&other.sources);
+    for (theirs, ours) in sources.filter(|(source, _)| source.local) {
+        let both = theirs.inputs.iter().zip(&ours.inputs);
+        let mut ids = both
+            .filter_map(|((path, one), (_, other))| Some((path, one.as_ref()?, other.as_ref()?)));
+        if let Some((path, ..)) = ids.find(|(_, one, other)| one.is_one(other)) {
+            return Err(Misfit::from(format!(
+                "the source \"{}\" would read {path} twice, in process {known} and in process {process}: with local=True each process reads \
+                 what its own machine has, and these two have one; leave local=True out",
+                ours.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The first line that differs, by its number from 1, with the text on each side.
 fn first_difference(theirs: &[String], ours: &[String]) -> Option<(usize, String, String)> {
     let quoted = |lines: &[String], at: usize| match lines.get(at) {
@@ -166,8 +187,17 @@ mod tests {
         for offer in [&mut zero, &mut other] {
             offer.sources[0].local = true;
         }
+        // The same file here: it would be read twice.
+        let both = ((3, &other), (0, &zero));
+        let Misfit { again, text } = check_apart(both.0, both.1).unwrap_err();
+        assert!(
+            !again && text.contains("would read Cargo.toml twice"),
+            "{text}"
+        );
         other.sources[0].partitions.clear();
+        other.sources[0].inputs[0].1 = InputId::of_file("src/lib.rs".as_ref());
         assert_eq!(compare(3, &zero, &other), Ok(()));
+        assert_eq!(check_apart((3, &other), (0, &zero)), Ok(()));
         // What cannot be read here is reported by the process that reads it.
         let mut unread = offer();
         unread.sources[0].inputs[0].1 = None;

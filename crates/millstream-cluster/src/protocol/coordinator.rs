@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use millstream_flow::cluster::{Event, HandledLoad, Offer};
 
-use super::compare::{Misfit, compare};
+use super::compare::{Misfit, check_apart, compare};
 use super::message::{Body, Message, Start};
 use super::participant::is_of_run;
 use super::resolve::{check_own, resolve};
@@ -277,6 +277,7 @@ impl Coordinator {
             }
             None => Ok(()),
         });
+        let checked = checked.and_then(|()| self.check_apart(process, &offer));
         match (checked, self.peers[process].line) {
             (Ok(()), _) => {
                 self.peers[process].offer = Some(offer);
@@ -293,6 +294,14 @@ impl Coordinator {
             }
             (Err(_), None) => {}
         }
+    }
+
+    /// Checks that a process reads nothing for itself that another one has.
+    fn check_apart(&self, process: usize, offer: &Offer) -> Result<(), Misfit> {
+        let peers = self.peers.iter().enumerate();
+        let others = peers.filter_map(|(known, peer)| Some((known, peer.offer.as_ref()?)));
+        let mut others = std::iter::once((0, &self.own)).chain(others);
+        others.try_for_each(|other| check_apart((process, offer), other))
     }
 
     fn refuse(&mut self, to: Connection, again: bool, text: String) {

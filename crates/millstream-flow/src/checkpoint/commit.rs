@@ -350,7 +350,7 @@ impl Committer {
                     position: partition.position.clone(),
                     recorded,
                     local: None,
-                    file: None,
+                    input: None,
                 });
                 next.sources.len() - 1
             });

@@ -1,7 +1,7 @@
 //! The partitions of sources that each process reads from its own machine.
 //!
 //! Another machine may have a partition of the same name, and another file under it. So the mark of such a partition in a commit names the
-//! process, and has the file as it was at the start of the run: a position counts in that file only.
+//! process, and identifies what the machine had under the name: a position counts in that only.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,15 +12,14 @@ use super::sources::Sources;
 use super::store::failed;
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
-use crate::input::{FileId, Input, InputId};
-use crate::source::SourceSettings;
+use crate::input::InputId;
 
 /// The partitions that this process reads from its own machine.
 #[derive(Default)]
 pub(crate) struct LocalPartitions {
     process: usize,
-    /// By source, the partitions with their files, if they are files.
-    of: HashMap<String, HashMap<String, Option<FileId>>>,
+    /// By source, the partitions with what the machine has there, where that can be told.
+    of: HashMap<String, HashMap<String, Option<InputId>>>,
 }
 
 impl LocalPartitions {
@@ -45,9 +44,12 @@ impl LocalPartitions {
             rename_saved(&mut names, &saved, |name, saved| {
                 source.is_same_partition(name, saved)
             });
-            let files = (0..names.len()).map(|number| file_of(&settings, number));
-            let files: Vec<_> = files.collect();
-            of.insert(this.name.clone(), names.into_iter().zip(files).collect());
+            // The files of a directory are known by its list.
+            let is_one = |id: &InputId| !matches!(id, InputId::Directory(_));
+            let input = |number| settings.inputs.get(number)?.id().filter(is_one);
+            let inputs = (0..names.len()).map(input);
+            let partitions = names.into_iter().zip(inputs);
+            of.insert(this.name.clone(), partitions.collect());
         }
         Ok(LocalPartitions {
             process: process.unwrap_or(0),
@@ -64,8 +66,8 @@ impl LocalPartitions {
     pub(crate) fn complete(&self, mark: &mut SourceMark) {
         let partitions = self.of.get(&mark.source);
         mark.local = partitions.map(|_| self.process);
-        let file = partitions.and_then(|partitions| partitions.get(&mark.partition));
-        mark.file = file.cloned().flatten();
+        let input = partitions.and_then(|partitions| partitions.get(&mark.partition));
+        mark.input = input.cloned().flatten();
     }
 
     /// Checks that the positions of the last commit count in what this machine has. `is_alone` in a run of one process.
@@ -88,21 +90,13 @@ impl LocalPartitions {
         for mark in commit.own_sources() {
             let partitions = self.of.get(&mark.source);
             let now = partitions.and_then(|partitions| partitions.get(&mark.partition));
-            if let (Some(Some(now)), Some(saved)) = (now, &mark.file)
+            if let (Some(Some(now)), Some(saved)) = (now, &mark.input)
                 && !now.continues(saved)
             {
-                return Err(failed(dir, other_file(mark)));
+                return Err(failed(dir, other_input(mark)));
             }
         }
         Ok(())
-    }
-}
-
-fn file_of(settings: &SourceSettings, partition: usize) -> Option<FileId> {
-    let input = settings.inputs.get(partition)?;
-    match (input, input.id()?) {
-        (Input::File(_), InputId::File(file)) => Some(file),
-        _ => None,
     }
 }
 
@@ -123,13 +117,13 @@ fn other_sharing(source: &str, is_local: bool) -> String {
     )
 }
 
-fn other_file(mark: &SourceMark) -> String {
+fn other_input(mark: &SourceMark) -> String {
     let SourceMark {
         source, partition, ..
     } = mark;
     format!(
-        "source \"{source}\" would resume in {partition}, which is another file than in the run before: its first bytes differ; start the \
-         process on the machine that has the file, give a new file a name of its own, or let the source begin anew with --drop-state \
+        "source \"{source}\" would resume at its position in {partition}, which is another file or journal than in the run before; start the \
+         process on the machine that has it, give what is new a name of its own, or let the source begin anew with --drop-state \
          \"{source}\" in all processes"
     )
 }

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stored_position;
 use crate::cluster::CommitId;
-use crate::input::FileId;
+use crate::input::InputId;
 use crate::key::Shards;
 use crate::source::Position;
 use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
@@ -52,9 +52,9 @@ pub struct SourceMark {
     /// the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<usize>,
-    /// The file of that machine at the start of the run.
+    /// What that machine had there at the start of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<FileId>,
+    pub input: Option<InputId>,
 }
 
 impl SourceMark {
@@ -457,7 +457,7 @@ mod tests {
             position,
             recorded: false,
             local: Some(2),
-            file: None,
+            input: None,
         };
         let ended = Commit {
             epoch: 7,

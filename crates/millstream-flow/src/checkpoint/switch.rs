@@ -216,7 +216,7 @@ mod tests {
                 position: 70.into(),
                 recorded: false,
                 local: None,
-                file: None,
+                input: None,
             }],
             watermarks: vec![TimeMark::of_step("count".to_owned(), 9)],
             ..Commit::default()

@@ -46,7 +46,7 @@ use crate::compression::Compression;
 use crate::connectors::files::{self, WriteFile, resume};
 use crate::connectors::format::Format;
 use crate::error::Cause;
-use crate::input::Input;
+use crate::input::{Input, of_machine};
 use crate::run::poller::Io;
 use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 use partition::CsvPartition;
@@ -128,7 +128,7 @@ impl Source<Rows> for ReadCsv {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let whose = files::of_machine(self.local);
+        let whose = of_machine(self.local);
         format!("file {}, csv{whose}", names.join(" "))
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {

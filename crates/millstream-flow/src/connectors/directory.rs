@@ -36,13 +36,14 @@ use std::time::{Duration, SystemTime};
 
 use crate::clock::now_ns;
 use crate::compression::Compression;
+use crate::connectors::codec::Decoded;
 use crate::connectors::csv::{self, Dialect, Header, ReadCsv};
 use crate::connectors::files::{self, ReadFiles};
 pub use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::framing::Framing;
-use crate::input::Input;
 use crate::input::listing::{Found, scan};
+use crate::input::{Input, of_machine};
 use crate::run::control::lock;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
@@ -115,6 +116,14 @@ impl<F> ReadDirectory<F> {
     }
 }
 
+impl<D> Decoded<ReadDirectory<ReadFiles>, D> {
+    /// Lets each process of a run read the directory of its own machine, as for [`ReadDirectory::local`].
+    #[must_use]
+    pub fn local(self, local: bool) -> Self {
+        self.with_source(|source| source.local(local))
+    }
+}
+
 impl ReadDirectory<ReadFiles> {
     /// Sets the framing of the files.
     #[must_use]
@@ -174,7 +183,7 @@ impl ReadDirectory<ReadCsv> {
 impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
     fn describe(&self) -> String {
         let (dir, format) = (self.dir.display(), self.format.describe_format());
-        let whose = files::of_machine(self.local);
+        let whose = of_machine(self.local);
         format!("directory {dir}, {}, {format}{whose}", self.pattern)
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {

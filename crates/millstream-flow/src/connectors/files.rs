@@ -21,7 +21,7 @@ use crate::connectors::format::Format;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
-use crate::input::Input;
+use crate::input::{Input, of_machine};
 use crate::run::control::{Control, lock};
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
@@ -110,14 +110,6 @@ impl ReadFiles {
     pub fn from_position(mut self, position: u64) -> Self {
         self.from = position;
         self
-    }
-}
-
-/// The end of the description of a source of files: whether each machine has its own.
-pub(crate) fn of_machine(local: bool) -> &'static str {
-    match local {
-        true => ", of each machine",
-        false => "",
     }
 }
 

@@ -15,7 +15,7 @@ const FILES_MAX: usize = 64;
 /// Identifies the files of a directory that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryId {
-    place: Place,
+    pub(super) place: Place,
     follows: bool,
     count: u64,
     /// The hashes of all names, joined without an order.

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 4096;
 /// Identifies a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId {
-    place: Place,
+    pub(super) place: Place,
     size: u64,
     /// The hashes (XXH3-64) of the first 1, 2, 4, ... 4,096 bytes, as far as the file has them.
     first: Vec<u64>,
@@ -70,7 +70,7 @@ impl FileId {
     }
 
     /// Whether the file that was known as `saved` has become this one: it has the same first bytes, and perhaps more.
-    pub(crate) fn continues(&self, saved: &FileId) -> bool {
+    pub(super) fn continues(&self, saved: &FileId) -> bool {
         self.first.len() >= saved.first.len() && self.differs_within(saved).is_none()
     }
 

@@ -58,6 +58,11 @@ impl Place {
             && (self.machine, self.device, self.inode) == (other.machine, other.device, other.inode)
     }
 
+    /// Whether both are named as one file or directory on storage that two machines share.
+    pub(super) fn is_shared(&self, other: &Place) -> bool {
+        self.inode != 0 && self.may_be_shared(other)
+    }
+
     /// Whether both may be one file or directory that two machines share.
     pub(super) fn may_be_shared(&self, other: &Place) -> bool {
         self.shared && other.shared && self.machine != other.machine && self.inode == other.inode

@@ -33,9 +33,8 @@ fn offer(
         let (this, settings) = (&plan.nodes[*node], source.settings());
         let names = source.partitions(workers);
         let names = names.map_err(|cause| open_error(this, cause))?;
-        let is_shared = !settings.local && !settings.in_one_process;
         let inputs = settings.inputs.iter().take(INPUTS_MAX);
-        let inputs = inputs.filter(|_| is_shared);
+        let inputs = inputs.filter(|_| !settings.in_one_process);
         Ok(OfferedSource {
             name: this.name.clone(),
             local: settings.local,

@@ -32,6 +32,7 @@ impl Source<Frames> for Marked {
         SourceSettings {
             inputs: vec![Input::File("input".into())],
             batch_size_max: Some(5),
+            local: true,
             ..SourceSettings::default()
         }
     }
@@ -52,6 +53,7 @@ fn check<B>(adapter: &str, source: &impl Source<B>) {
     let settings = source.settings();
     assert_eq!(settings.inputs, [Input::File("input".into())], "{adapter}");
     assert_eq!(settings.batch_size_max, Some(5), "{adapter}");
+    assert!(settings.local, "{adapter}");
     let resumable = source.resumable().expect(adapter);
     assert!(resumable.is_same_partition("new", "old"), "{adapter}");
     assert!(!resumable.is_same_partition("old", "old"), "{adapter}");

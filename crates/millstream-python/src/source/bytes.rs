@@ -319,7 +319,8 @@ pub(crate) fn directory_read(
 /// A journal to read records from, each a frame. `start` is a number, and `time_ns` a time, of which one is given, or neither for
 /// the end as it is when the flow begins.
 #[pyfunction]
-#[pyo3(signature = (path, *, start, time_ns, stop, follow, cursor, decode))]
+#[pyo3(signature = (path, *, start, time_ns, stop, follow, cursor, decode, local))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn journal_read(
     path: PathBuf,
     start: Option<u64>,
@@ -328,8 +329,9 @@ pub(crate) fn journal_read(
     follow: bool,
     cursor: Option<&str>,
     decode: Option<&Bound<'_, PyAny>>,
+    local: bool,
 ) -> PyResult<ByteSource> {
-    let source = journals::read(path);
+    let source = journals::read(path).local(local);
     let mut source = match (start, time_ns) {
         (Some(sequence), _) => source.from_sequence(sequence),
         (None, Some(time_ns)) => source.from_time(time_ns),

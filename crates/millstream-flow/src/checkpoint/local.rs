@@ -46,7 +46,7 @@ impl LocalPartitions {
             });
             // The files of a directory are known by its list.
             let is_one = |id: &InputId| !matches!(id, InputId::Directory(_));
-            let input = |number| settings.inputs.get(number)?.id().filter(is_one);
+            let input = |number: usize| settings.inputs.get(number)?.id().filter(is_one);
             let inputs = (0..names.len()).map(input);
             let partitions = names.into_iter().zip(inputs);
             of.insert(this.name.clone(), partitions.collect());

@@ -36,6 +36,7 @@
 
 mod begin;
 mod commit;
+mod copy;
 mod directories;
 mod division;
 pub mod durable;
@@ -57,6 +58,7 @@ mod store;
 mod stored_position;
 mod switch;
 
+pub use copy::{Copied, copy};
 pub use directories::{process_dir, processes_in};
 pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, TimeMark};
 pub use replica::{Replica, Serving, committed_end};

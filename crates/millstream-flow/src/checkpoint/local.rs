@@ -18,7 +18,7 @@ use crate::input::InputId;
 #[derive(Default)]
 pub(crate) struct LocalPartitions {
     process: usize,
-    /// By source, the partitions with what the machine has there, where that can be told.
+    /// By source, the partitions with what the machine has there, where that can be compared.
     of: HashMap<String, HashMap<String, Option<InputId>>>,
 }
 

@@ -266,3 +266,12 @@ def test_journals_of_one_path_are_read_like_files(
     first.process.wait(TIMEOUT)
     flow.run(machines[:2])
     assert output(flow.out) == expected
+
+
+def test_a_local_source_is_not_durable(
+    machines: list[Machine], tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    flow = Flow(tmp_path, "lines", True, free_port)
+    flow.path.write_text(flow.path.read_text().replace("local=True)", "local=True).durable()"))
+    text = flow.start(machines[:1])[0].end(1)
+    assert "leave out durable" in text, text

@@ -16,8 +16,12 @@ __all__ = ["Cluster"]
 class Cluster:
     """The place of this process among those that run one flow: each calls :func:`millstream.run` with one.
 
-    All processes have the same list of addresses and run the same flow with the same number of workers. A run
-    begins when all have met, and ends everywhere when one of them dies: ``run`` then raises
+    All processes have the same list of addresses and run the same flow with the same number of workers, and
+    the same version of the program: the sources of the module that describes the flow and of the other
+    modules that are loaded, without installed packages, or the ``version`` of the :class:`Flow`. One with
+    another version waits until all have the same.
+
+    A run begins when all have met, and ends everywhere when one of them dies: ``run`` then raises
     :class:`MemberLostError`, and a program that is started again with a state directory resumes from the last
     commit. Between machines the connections need a secret or certificates, because batches of Python objects
     are pickles: a peer that could send one could run any code.
@@ -31,6 +35,9 @@ class Cluster:
         tls_key: its private key, a PEM file.
         tls_ca: the certificates of the authorities that sign for the processes, a PEM file.
         tls_name: the name in the certificates of the others; the host of each address by default.
+        listen: the address at which this process listens, ``HOST:PORT``. By default it listens at all
+            addresses of the machine, with its port in ``hosts``; without a secret and certificates, and at a
+            loopback address or a Unix socket, at that one only.
         dead_after: after how many seconds without a sign of life another process is taken for dead, from 1.
         meet_within: for how many seconds this process waits at its start until all have met, above 0. Then
             ``run`` raises :class:`MemberLostError`, or returns if the flow had ended with nothing left to do.
@@ -53,6 +60,7 @@ class Cluster:
         tls_key: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
         tls_name: str | None = None,
+        listen: str | None = None,
         dead_after: float = 10.0,
         meet_within: float = 300.0,
     ) -> None:
@@ -80,6 +88,7 @@ class Cluster:
         self.tls = None
         if tls_cert is not None and tls_key is not None and tls_ca is not None:
             self.tls = (os.fspath(tls_cert), os.fspath(tls_key), os.fspath(tls_ca), tls_name)
+        self.listen = listen
         self.dead_after = float(dead_after)
         self.meet_within = float(meet_within)
 

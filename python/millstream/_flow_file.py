@@ -74,10 +74,13 @@ def run(path: str) -> dict[str, Any]:
     from types import ModuleType
 
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    file = os.path.abspath(path)
     variables = runpy.run_path(path, run_name="__millstream__")
     # The classes of the file are found again by name when saved state is read.
     module = ModuleType("__millstream__")
     module.__dict__.update(variables)
+    # The file may have changed to another directory.
+    module.__file__ = file
     sys.modules["__millstream__"] = module
     is_module_too(module)
     return variables

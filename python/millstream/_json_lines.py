@@ -30,6 +30,7 @@ def json_lines(
     type: None = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]: ...
 @overload
 def json_lines(
@@ -37,12 +38,14 @@ def json_lines(
     type: type[U],
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
 def json_lines(
     path: Path | Sequence[Path],
     type: Any = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]:
     """Reads files whose lines are JSON values (UTF-8).
 
@@ -56,6 +59,7 @@ def json_lines(
             ``json.loads`` of the standard library returns them.
         max_line: the longest line in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
+        local: whether each process reads what its own machine has, as for :func:`millstream.files.lines`.
 
     Returns:
         A source of values.
@@ -83,6 +87,7 @@ def json_lines(
         decode=_decoder(type),
         position=0,
         compression=compression,
+        local=local,
     )
 
 
@@ -95,6 +100,7 @@ def json_lines_directory(
     follow: Seconds | None = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]: ...
 @overload
 def json_lines_directory(
@@ -106,6 +112,7 @@ def json_lines_directory(
     follow: Seconds | None = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
 def json_lines_directory(
     path: Path,
@@ -115,6 +122,7 @@ def json_lines_directory(
     follow: Seconds | None = None,
     max_line: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]:
     """Reads all files of JSON lines in a directory: values as :func:`json_lines`, files as :func:`directory`.
 
@@ -128,6 +136,7 @@ def json_lines_directory(
             end. None: the source ends with the files that exist when it begins.
         max_line: the longest line in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
+        local: whether each process reads what its own machine has, as for :func:`millstream.files.lines`.
 
     Returns:
         A source of values.
@@ -157,6 +166,7 @@ def json_lines_directory(
         max_frame=max_line,
         decode=_decoder(type),
         compression=compression,
+        local=local,
     )
 
 

@@ -86,6 +86,7 @@ class Flow:
     def __new__(cls, name: str) -> Self: ...
     @property
     def name(self) -> str: ...
+    def version(self, parts: Sequence[tuple[str, str]]) -> None: ...
     def source(self, name: str, source: object, on_error: object, batch_size: object) -> Pipe: ...
     def describe(self, format: str) -> str: ...
 
@@ -387,6 +388,7 @@ def file_read(
     decode: object,
     position: int,
     compression: str | None,
+    local: bool,
 ) -> ByteSource[Any]: ...
 def file_write(
     path: str | PathLike[str],
@@ -415,6 +417,7 @@ def directory_read(
     max_frame: int,
     decode: object,
     compression: str | None,
+    local: bool,
 ) -> ByteSource[Any]: ...
 def csv_read(
     paths: Sequence[str | PathLike[str]],
@@ -423,6 +426,7 @@ def csv_read(
     max_record: int,
     compression: str | None,
     types: list[tuple[str, Callable[[str], object]]],
+    local: bool,
 ) -> CsvSource[Any]: ...
 def csv_directory(
     path: str | PathLike[str],
@@ -434,6 +438,7 @@ def csv_directory(
     max_record: int,
     compression: str | None,
     types: list[tuple[str, Callable[[str], object]]],
+    local: bool,
 ) -> CsvSource[Any]: ...
 def journal_read(
     path: str | PathLike[str],
@@ -444,6 +449,7 @@ def journal_read(
     follow: bool,
     cursor: str | None,
     decode: object,
+    local: bool,
 ) -> ByteSource[Any]: ...
 def journal_append(
     path: str | PathLike[str], *, encode: Callable[[Any], object] | None, sync: float | None

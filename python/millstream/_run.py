@@ -14,6 +14,7 @@ from ._observed import observed
 from ._replica import Replica
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
+from ._version import version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def run_saving(
     ``on_start`` is called when the flow runs: all processes have met, and the changes of the state that the
     options ask for are committed.
     """
+    if cluster is not None:
+        flow._flow.version(version_of(flow))
     stopper = _millstream.Stopper(on_start)
     # On this thread Ctrl-C reaches the user's code as it always does.
     here = rehearsal is not None and workers == 1

@@ -15,7 +15,7 @@ __all__ = ["before_dashes", "parse", "split"]
 WORKERS_MAX = 256
 PROCESSES_MAX = 64
 SHARDS_MAX = 32_768
-OF_MACHINES = ("hosts", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
+OF_MACHINES = ("hosts", "listen", "secret_file", "tls_cert", "tls_key", "tls_ca", "tls_name")
 """Options of a process among several machines."""
 OF_PROCESSES = ("restarts", "dead_after", "meet_within")
 """Options of a process among several, of which all but the first are times."""
@@ -162,6 +162,12 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
         "--hosts",
         metavar="FILE|dns:NAME:PORT|H1:P,H2:P,...",
         help="the addresses of all processes: a list, a file with one a line, or the pods of a StatefulSet",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where this process listens (default: with a secret or certificates all addresses of the "
+        "machine, with its port in --hosts)",
     )
     parser.add_argument(
         "--secret-file", metavar="FILE", help="a secret of all processes, which encrypts their connections"

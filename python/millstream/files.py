@@ -41,7 +41,10 @@ __all__ = [
 
 
 def lines(
-    path: Path | Sequence[Path], max_frame: int = MAX_FRAME, compression: Compression = "auto"
+    path: Path | Sequence[Path],
+    max_frame: int = MAX_FRAME,
+    compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[str]:
     """Reads the lines of text files (UTF-8), without their line ends.
 
@@ -49,6 +52,9 @@ def lines(
         path: the file, or several, each of which is a partition.
         max_frame: the longest line in bytes; a longer one is an error.
         compression: of the files, as for :func:`frames`.
+        local: whether each process reads the files of its own machine, in a flow on several machines; see
+            :class:`millstream.Cluster`. Otherwise all must have the same files, each of which one of them
+            reads.
 
     Returns:
         A source of ``str``.
@@ -66,7 +72,7 @@ def lines(
         >>> out
         ['to', 'be']
     """
-    return frames(path, "lines", str, max_frame, compression=compression)
+    return frames(path, "lines", str, max_frame, compression=compression, local=local)
 
 
 @overload
@@ -77,6 +83,7 @@ def frames(
     max_frame: int = MAX_FRAME,
     position: int = 0,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[bytes]: ...
 @overload
 def frames(
@@ -86,6 +93,7 @@ def frames(
     max_frame: int = MAX_FRAME,
     position: int = 0,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
 def frames(
     path: Path | Sequence[Path],
@@ -94,6 +102,7 @@ def frames(
     max_frame: int = MAX_FRAME,
     position: int = 0,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]:
     """Reads the messages of files.
 
@@ -106,6 +115,7 @@ def frames(
         position: the byte at which reading begins, after decompression.
         compression: of the files: ``"gzip"``, ``"zstd"`` or None. ``"auto"``: by the end of the name of each
             file, ``.gz`` or ``.zst``.
+        local: whether each process reads what its own machine has, as for :func:`lines`.
 
     Returns:
         A source of bytes, or of what ``decode`` makes of them.
@@ -130,6 +140,7 @@ def frames(
         decode=decode,
         position=position,
         compression=compression,
+        local=local,
     )
 
 
@@ -266,6 +277,7 @@ def directory(
     decode: None = None,
     max_frame: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[str]: ...
 @overload
 def directory(
@@ -277,6 +289,7 @@ def directory(
     decode: None = None,
     max_frame: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[bytes]: ...
 @overload
 def directory(
@@ -288,6 +301,7 @@ def directory(
     decode: Decoder[U] = ...,
     max_frame: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
 def directory(
     path: Path,
@@ -298,6 +312,7 @@ def directory(
     decode: type | Callable[[bytes], Any] | None = None,
     max_frame: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]:
     """Reads the lines (or messages) of all files in a directory whose names match ``pattern``, sorted by
     name.
@@ -319,6 +334,7 @@ def directory(
         decode: makes an item of the bytes, as for :func:`frames`. None: ``str`` for lines, bytes otherwise.
         max_frame: the largest message in bytes; a longer one is an error.
         compression: of the files, as for :func:`frames`.
+        local: whether each process reads what its own machine has, as for :func:`lines`.
 
     Returns:
         A source of lines or messages.
@@ -350,6 +366,7 @@ def directory(
         max_frame=max_frame,
         compression=compression,
         decode=decode,
+        local=local,
     )
 
 
@@ -361,6 +378,8 @@ def csv(
     quote: str | None = '"',
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
+    *,
+    local: bool = False,
 ) -> _millstream.CsvSource[list[str]]: ...
 @overload
 def csv(
@@ -371,6 +390,7 @@ def csv(
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
     types: None = None,
+    local: bool = False,
 ) -> _millstream.CsvSource[dict[str, str]]: ...
 @overload
 def csv(
@@ -382,6 +402,7 @@ def csv(
     compression: Compression = "auto",
     *,
     types: Types,
+    local: bool = False,
 ) -> _millstream.CsvSource[dict[str, Any]]: ...
 def csv(
     path: Path | Sequence[Path],
@@ -391,6 +412,7 @@ def csv(
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
     types: Types | None = None,
+    local: bool = False,
 ) -> _millstream.CsvSource[Any]:
     """Reads the rows of CSV files (UTF-8).
 
@@ -411,6 +433,7 @@ def csv(
         types: for the names of some fields the functions that make values of their text, for instance
             ``{"price": float}``. Other fields stay text. An exception is treated as ``on_error`` of the
             source says; the error names file, line and column. An empty field is passed on too.
+        local: whether each process reads what its own machine has, as for :func:`lines`.
 
     Returns:
         A source of dicts or lists.
@@ -438,6 +461,7 @@ def csv(
         max_record=max_record,
         compression=compression,
         types=types_of(types, dialect[2]),
+        local=local,
     )
 
 
@@ -453,6 +477,7 @@ def csv_directory(
     follow: Seconds | None = None,
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
+    local: bool = False,
 ) -> _millstream.CsvSource[list[str]]: ...
 @overload
 def csv_directory(
@@ -466,6 +491,7 @@ def csv_directory(
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
     types: None = None,
+    local: bool = False,
 ) -> _millstream.CsvSource[dict[str, str]]: ...
 @overload
 def csv_directory(
@@ -480,6 +506,7 @@ def csv_directory(
     compression: Compression = "auto",
     *,
     types: Types,
+    local: bool = False,
 ) -> _millstream.CsvSource[dict[str, Any]]: ...
 def csv_directory(
     path: Path,
@@ -492,6 +519,7 @@ def csv_directory(
     max_record: int = MAX_FRAME,
     compression: Compression = "auto",
     types: Types | None = None,
+    local: bool = False,
 ) -> _millstream.CsvSource[Any]:
     """Reads the rows of all CSV files in a directory: rows as :func:`csv`, files as :func:`directory`.
 
@@ -514,6 +542,7 @@ def csv_directory(
         types: for the names of some fields the functions that make values of their text, for instance
             ``{"price": float}``. Other fields stay text. An exception is treated as ``on_error`` of the
             source says; the error names file, line and column. An empty field is passed on too.
+        local: whether each process reads what its own machine has, as for :func:`lines`.
 
     Returns:
         A source of dicts or lists.
@@ -544,6 +573,7 @@ def csv_directory(
         max_record=max_record,
         compression=compression,
         types=types_of(types, dialect[2]),
+        local=local,
     )
 
 

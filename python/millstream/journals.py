@@ -34,6 +34,7 @@ def read(
     follow: bool = False,
     cursor: str | None = None,
     decode: None = None,
+    local: bool = False,
 ) -> _millstream.ByteSource[bytes]: ...
 @overload
 def read(
@@ -44,6 +45,7 @@ def read(
     follow: bool = False,
     cursor: str | None = None,
     decode: Decoder[U] = ...,
+    local: bool = False,
 ) -> _millstream.ByteSource[U]: ...
 def read(
     path: Path,
@@ -53,6 +55,7 @@ def read(
     follow: bool = False,
     cursor: str | None = None,
     decode: type | Callable[[bytes], Any] | None = None,
+    local: bool = False,
 ) -> _millstream.ByteSource[Any]:
     """Reads the records of a journal, up to its end when the flow begins.
 
@@ -69,6 +72,8 @@ def read(
             or without a state directory after items were passed on.
         decode: makes an item of the bytes: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or
             a function. None leaves bytes.
+        local: whether each process reads the journal of its own machine, in a flow on several machines; see
+            :class:`millstream.Cluster`. Otherwise one process reads it for all.
 
     Returns:
         A source of bytes, or of what ``decode`` makes of them.
@@ -107,6 +112,7 @@ def read(
         follow=follow,
         cursor=cursor,
         decode=decode,
+        local=local,
     )
 
 

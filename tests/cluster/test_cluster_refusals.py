@@ -52,6 +52,14 @@ def test_another_secret_is_refused(start: Start, shape: Shape, tmp_path: Path) -
 def test_another_flow_is_refused(start: Start, shape: Shape, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(shape.flow.read_text().replace('name="each"', 'name="every"'))
+    first, stranger = start(0), start(1, "--meet-within", "2s", flow=other)
+    assert "another version" in stranger.end(75)
+    first.said("another version")
+    # Of one version with another graph, which depends on the environment.
+    for flow in (shape.flow, other):
+        flow.write_text(flow.read_text().replace('ms.Flow("words")', 'ms.Flow("words", version="1")'))
+    first.process.kill()
+    first.process.wait(60)
     first, stranger = start(0), start(1, flow=other)
     text = stranger.end(1)
     assert "each" in text and "every" in text, text

@@ -6,6 +6,13 @@ import pytest
 from test_prometheus import RULES, promtool
 
 CASES = {
+    "MillstreamFlowDown": (
+        [
+            ('millstream_flow_running{flow="orders"}', "1x2 0x20"),
+            ('millstream_flow_running{flow="starts"}', "0x1 1x20"),
+        ],
+        'flow="orders",severity="critical"',
+    ),
     "MillstreamQueueConsumerStuck": (
         [
             ('millstream_queue_held_seconds{queue="orders"}', "0+60x10"),

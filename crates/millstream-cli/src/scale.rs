@@ -66,11 +66,24 @@ struct Report {
     epoch: u64,
     keys: u64,
     bytes: u64,
+    /// The sources that processes which are gone read from their own machines.
+    left: Vec<Left>,
     seconds: f64,
+}
+
+/// A source that a process read from its own machine, of which there is no such process any more.
+#[derive(Serialize)]
+struct Left {
+    process: usize,
+    source: String,
 }
 
 impl Report {
     fn of(done: &Rescaled) -> Self {
+        let left = done.left.iter().map(|(process, source)| Left {
+            process: *process,
+            source: source.clone(),
+        });
         Report {
             from_processes: done.from,
             processes: done.processes,
@@ -78,6 +91,7 @@ impl Report {
             epoch: done.epoch,
             keys: done.keys,
             bytes: done.bytes,
+            left: left.collect(),
             seconds: done.elapsed.as_secs_f64(),
         }
     }
@@ -95,6 +109,14 @@ impl fmt::Display for Report {
             ByteSize(self.bytes),
             self.epoch,
             self.seconds
-        )
+        )?;
+        for Left { process, source } in &self.left {
+            write!(
+                f,
+                "\nprocess {process} has read source \"{source}\" from its own machine: what it has not read stays unread until a process \
+                 {process} runs there again"
+            )?;
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! A verb per file. All see the state as of the last commit when they began; a flow that is at work on the
 //! directory is not disturbed. How keys and states look is in [`shown`].
 
+mod copy;
 mod export;
 mod follow;
 mod get;
@@ -36,6 +37,8 @@ enum Verb {
     Get(get::Args),
     /// Write all keys with their states as lines of JSON.
     Export(export::Args),
+    /// Copy the state as of one commit, also while the flow runs.
+    Copy(copy::Args),
     /// Keep a live copy of the state of a flow on another machine.
     Follow(follow::Args),
     /// Make a copy the state, after its machine was lost.
@@ -53,6 +56,7 @@ pub(super) fn run(args: Args, show: ShowState) -> (&'static str, Result<(), Fail
         Verb::Keys(args) => ("state keys", keys::run(&args, &stop)),
         Verb::Get(args) => ("state get", get::run(&args, show)),
         Verb::Export(args) => ("state export", export::run(&args, show, &stop)),
+        Verb::Copy(args) => ("state copy", copy::run(&args)),
         Verb::Follow(args) => ("state follow", follow::run(args, &stop)),
         Verb::Promote(args) => ("state promote", promote::run(&args)),
     };

@@ -17,10 +17,10 @@ mod tests;
 
 pub use settings::{Auth, Settings, Tls};
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream_flow::cluster::{Cluster, Joined, Membership, Offer};
+use millstream_flow::cluster::{Cluster, Joined, Membership, Missing, Offer};
 use millstream_flow::error::Cause;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -34,6 +34,8 @@ use settings::Identity;
 pub struct Processes {
     settings: Settings,
     identity: Arc<Identity>,
+    /// What this process shares while it waits for the others.
+    waiting: Mutex<Option<Arc<Hub>>>,
 }
 
 impl Processes {
@@ -44,7 +46,21 @@ impl Processes {
     /// read.
     pub fn new(settings: Settings) -> Result<Self, ClusterError> {
         let identity = Arc::new(Identity::new(&settings)?);
-        Ok(Processes { settings, identity })
+        Ok(Processes {
+            settings,
+            identity,
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Shows which processes this one waits for, until the wait ends.
+    fn show_waiting(&self, hub: &Arc<Hub>) -> Waiting<'_> {
+        *self.waiting() = Some(Arc::clone(hub));
+        Waiting(self)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Arc<Hub>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn meet(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause> {
@@ -62,13 +78,17 @@ impl Processes {
         );
         // Closes everything on each way out.
         let member = MemberOfRun::new(Arc::clone(&hub));
-        listen::begin(&hub, stopping)?;
-        hub::begin_ticks(&hub)?;
-        let start = match self.settings.process {
-            0 => meet::wait_for_all(&hub, stopping)?,
-            _ => meet::join_zero(&hub, &offer, stopping)?,
+        let (start, links) = {
+            let _waiting = self.show_waiting(&hub);
+            listen::begin(&hub, stopping)?;
+            hub::begin_ticks(&hub)?;
+            let start = match self.settings.process {
+                0 => meet::wait_for_all(&hub, stopping)?,
+                _ => meet::join_zero(&hub, &offer, stopping)?,
+            };
+            let links = meet::make_data_links(&hub, start.run, stopping)?;
+            (start, links)
         };
-        let links = meet::make_data_links(&hub, start.run, stopping)?;
         tracing::info!(
             process = self.settings.process,
             "process {} of {} has joined the run {:016x}",
@@ -98,6 +118,20 @@ impl Cluster for Processes {
 
     fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause> {
         self.meet(offer, stopping)
+    }
+
+    fn missing(&self) -> Vec<Missing> {
+        let hub = self.waiting().clone();
+        hub.map_or_else(Vec::new, |hub| meet::missing(&hub))
+    }
+}
+
+/// The wait of a process for the others.
+struct Waiting<'a>(&'a Processes);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        *self.0.waiting() = None;
     }
 }
 

@@ -1,7 +1,5 @@
 //! Why a process could not join the others.
 
-use std::time::Duration;
-
 use millstream_link::{Address, LinkError};
 
 /// Why a process could not join the others.
@@ -12,7 +10,9 @@ pub enum ClusterError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The address of this process cannot be used.
-    #[error("process {process} cannot listen on {address}: {source}")]
+    #[error(
+        "process {process} cannot listen on {address}: {source}; --listen names another address of this machine"
+    )]
     Listen {
         /// This process.
         process: usize,
@@ -42,24 +42,6 @@ pub enum ClusterError {
     OtherSecret {
         /// Its address.
         address: Address,
-    },
-    /// A process has died before the run began.
-    #[error("process {process} has died: {cause}")]
-    Died {
-        /// Its number.
-        process: usize,
-        /// Why.
-        cause: String,
-    },
-    /// The data links were not made in time.
-    #[error("no data link to process {process} after {waited:?}: {cause}")]
-    NoLink {
-        /// Its number.
-        process: usize,
-        /// How long was waited.
-        waited: Duration,
-        /// The last failure.
-        cause: String,
     },
     /// Options that do not fit together.
     #[error("{0}")]

@@ -16,7 +16,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! let hosts: Vec<_> = (0..2).map(|process| format!("{}/{process}.sock", folder.path().display())).collect();
 //! let hosts = hosts.iter().map(|host| host.parse()).collect::<Result<Vec<_>, _>>()?;
-//! let offer = Offer { flow: "orders".to_owned(), graph: Vec::new(), workers: 1, partitions: Vec::new(), state: None };
+//! let offer = Offer { flow: "orders".to_owned(), workers: 1, ..Offer::default() };
 //! let joined: Vec<_> = std::thread::scope(|scope| {
 //!     let join = |process| {
 //!         let processes = Processes::new(Settings::new(process, hosts.clone(), Auth::None));

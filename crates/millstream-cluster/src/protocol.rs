@@ -12,7 +12,7 @@
 //! use millstream_cluster::protocol::{Coordinator, Ids, Message, Output, Participant, Times};
 //! use millstream_flow::cluster::Offer;
 //!
-//! let offer = Offer { flow: "orders".to_owned(), graph: Vec::new(), workers: 1, partitions: Vec::new(), state: None };
+//! let offer = Offer { flow: "orders".to_owned(), workers: 1, ..Offer::default() };
 //! let times = Times::default();
 //! let mut zero = Coordinator::new(2, offer.clone(), Ids { run: 7, cluster: 1 }, times)?;
 //! let mut one = Participant::new(offer, times);

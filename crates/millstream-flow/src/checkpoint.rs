@@ -36,11 +36,13 @@
 
 mod begin;
 mod commit;
+mod copy;
 mod directories;
 mod division;
 pub mod durable;
 mod fragments;
 pub mod json;
+pub(crate) mod local;
 mod moved_sources;
 mod opened;
 pub mod pack;
@@ -57,6 +59,7 @@ mod store;
 mod stored_position;
 mod switch;
 
+pub use copy::{Copied, copy};
 pub use directories::{process_dir, processes_in};
 pub use record::{Commit, Division, OutputMarks, SinkMark, SourceMark, TimeMark};
 pub use replica::{Replica, Serving, committed_end};

@@ -14,10 +14,14 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::Cause;
 #[cfg(doc)]
 use crate::error::NotMet;
+use crate::input::InputId;
 
 /// A process among those that run one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,24 @@ pub trait Cluster: Send + Sync {
     /// authenticated; or it has not come in time, which is a [`NotMet`]; or the wait was stopped, which is a [`JoinStopped`]: then the run
     /// ends without an error.
     fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause>;
+
+    /// Returns the processes for which a call of [`join`](Self::join) waits at this moment, for a view of the start. None before and after it.
+    fn missing(&self) -> Vec<Missing> {
+        Vec::new()
+    }
+}
+
+/// A process for which the start of a run waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its number.
+    pub process: usize,
+    /// Its address.
+    pub address: String,
+    /// How long it is waited for.
+    pub waited: Duration,
+    /// Why it is waited for although it is there: it is refused, or has not begun the run.
+    pub reason: Option<String>,
 }
 
 /// The error of a wait for other processes that was stopped.
@@ -49,38 +71,62 @@ pub trait Cluster: Send + Sync {
 pub struct JoinStopped;
 
 /// What a process tells the others at the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// The name of the flow.
     pub flow: String,
+    /// The version of the program, part by part: its name and its digest or version. All processes must have the same parts.
+    pub version: Vec<(String, String)>,
     /// The graph of the flow, a line for each step and edge. All processes must have the same lines.
     pub graph: Vec<String>,
     /// The workers of this process. All processes must have the same number.
     pub workers: usize,
-    /// The sources with the names of their partitions. Those of process 0 decide; another list elsewhere is an error.
-    pub partitions: Vec<(String, Vec<String>)>,
+    /// The sources.
+    pub sources: Vec<OfferedSource>,
     /// The state directory of this process; `None` in a run that keeps no state. All keep state, or none does.
     pub state: Option<StateOffer>,
+}
+
+/// A source, as a process has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfferedSource {
+    /// Its name.
+    pub name: String,
+    /// Whether each process reads what its own machine has. Then no two processes may read one thing, and the rest is not compared.
+    pub local: bool,
+    /// The names of its partitions. Those of process 0 decide; another list elsewhere is an error.
+    pub partitions: Vec<String>,
+    /// The paths that it reads, and what is stored there, where that can be compared: it must be the same in all processes, each of which
+    /// reads a part.
+    pub inputs: Vec<(String, Option<InputId>)>,
+}
+
+/// Names a commit. Its epoch alone does not: a run uses the number of an epoch that was aborted again, and so do two copies of one state
+/// that have each gone on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitId {
+    /// The epoch.
+    pub epoch: u64,
+    /// The run that prepared it.
+    pub run: u64,
 }
 
 /// The last records of a state directory.
 ///
 /// A process without changes in an epoch writes nothing, so its last commit may be older than that of process 0. The
-/// commit records of process 0 have the last epoch of each process, with which an older copy of a directory is found.
+/// commit records of process 0 have the last commit of each process, with which an older copy of a directory is found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateOffer {
     /// The id of the cluster's state: made by process 0 at the first start, and part of each commit record.
     pub cluster: Option<u64>,
     /// The number of processes that the state is divided among; `None` if the directory is new.
     pub processes: Option<usize>,
-    /// The last committed epoch of this directory; `None` if it is new.
-    pub committed: Option<u64>,
-    /// The run id in the last commit record.
-    pub committed_run: Option<u64>,
-    /// The last prepared epoch and the run that prepared it, if no commit record follows it.
-    pub prepared: Option<(u64, u64)>,
-    /// Process 0 only: the last epoch in which each process had changes, as of its last commit record.
-    pub members: Vec<u64>,
+    /// The last commit of this directory; `None` if it is new.
+    pub committed: Option<CommitId>,
+    /// What is prepared last, if no commit record follows it.
+    pub prepared: Option<CommitId>,
+    /// Process 0 only: the last commit in which each process had changes, as of its last commit record.
+    pub members: Vec<CommitId>,
 }
 
 /// A run that all processes have joined.

@@ -213,7 +213,8 @@ pub enum FlowError {
 
 /// The error of a wait for other processes that has been long enough.
 ///
-/// A process whose part of the flow had ended, with nothing left to do, ends without an error then: the others may have left for good.
+/// A process whose part of the flow had ended, with nothing left to do, ends without an error if it was alone: the others may have left for
+/// good.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("not all processes have come within {waited:?}: {cause}")]
 pub struct NotMet {
@@ -221,18 +222,33 @@ pub struct NotMet {
     pub waited: Duration,
     /// What was waited for, and why it failed.
     pub cause: String,
+    /// Whether no other process was there: none that did not take this one, and none that this one did not take.
+    pub alone: bool,
+}
+
+/// The error of a meeting that another process has ended, which died before the run began.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("process {process} has died before the run began: {cause}")]
+pub struct DiedBefore {
+    /// The process.
+    pub process: usize,
+    /// Why, as far as is known.
+    pub cause: String,
 }
 
 impl FlowError {
     /// Whether another process of the run has ended it, or has not come to its start: started again, the run resumes.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        matches!(self, FlowError::Lost { .. }) || self.is_not_met()
+        matches!(self, FlowError::Lost { .. }) || self.not_met().is_some()
     }
 
-    /// Whether this process has met no others at the start.
-    pub(crate) fn is_not_met(&self) -> bool {
-        matches!(self, FlowError::Cluster { cause, .. } if cause.is::<NotMet>())
+    /// Why this process has not met the others at the start, if it was that.
+    pub(crate) fn not_met(&self) -> Option<&NotMet> {
+        match self {
+            FlowError::Cluster { cause, .. } => cause.downcast_ref(),
+            _ => None,
+        }
     }
 
     /// Creates the error of a panic in `step` from the panic's payload.

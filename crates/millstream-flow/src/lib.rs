@@ -19,6 +19,7 @@ pub mod data;
 pub mod describe;
 pub mod error;
 pub mod framing;
+pub mod input;
 pub mod key;
 pub mod operators;
 pub mod outbox;

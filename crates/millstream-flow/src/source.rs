@@ -1,6 +1,6 @@
 //! Sources: a description that all workers share, and partitions, each read by one worker.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use millstream_journal::Journal;
@@ -9,6 +9,7 @@ use crate::batch::Kind;
 use crate::clock::Clock;
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::input::Input;
 use crate::policy::{OnError, Policy};
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
@@ -77,8 +78,12 @@ pub trait Source<B>: Send + Sync + 'static {
 /// What the engine needs to know of a source to read it.
 #[derive(Clone, Default)]
 pub struct SourceSettings {
-    /// The files that it reads, which no sink of the flow may write.
-    pub inputs: Vec<PathBuf>,
+    /// What it reads of the storage of its machine: a file for each partition, which no sink of the flow may write, or a directory.
+    /// Processes that run the flow together compare it at their start.
+    pub inputs: Vec<Input>,
+    /// Whether each process reads what its own machine has, as partitions of its own: files with the same names on several machines
+    /// are different ones then.
+    pub local: bool,
     /// The largest number of items in a batch that steps see. `None`: as many as the source puts into it, and at most what
     /// a turn allows. [`Events::limit`] never exceeds this number, and a larger batch is divided. See
     /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).

@@ -189,6 +189,9 @@ impl Answers {
             (State::Running, true) => {
                 Page::unavailable("the last commit is older than three epochs")
             }
+            (State::Starting, _) if snapshot.waiting.is_some() => {
+                Page::unavailable(snapshot.waiting.as_deref().unwrap_or_default())
+            }
             (State::Starting, _) if !sections.is_empty() => Page::unavailable("the process starts"),
             (State::Starting, _) => {
                 Page::unavailable("the flow starts: not every connector is open")

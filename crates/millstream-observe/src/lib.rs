@@ -46,6 +46,7 @@ mod answers;
 mod assets;
 mod drawing;
 mod error;
+mod expected;
 mod history;
 mod judge;
 mod layout;

@@ -19,6 +19,7 @@ use crate::snapshot::{EpochSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, Sta
 pub const PARTITIONS_MAX: usize = 64;
 
 const FLOW: &[&str] = &["flow"];
+const PROCESS: &[&str] = &["flow", "process"];
 const STEP: &[&str] = &["flow", "step"];
 const WORKER: &[&str] = &["flow", "worker"];
 const PARTITION: &[&str] = &["flow", "source", "partition"];
@@ -78,9 +79,24 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
 pub static METRICS: &[Metric] = &[
     metric("millstream_flow_running", Kind::Gauge, FLOW, "1 while the flow reads its sources, 0 while it starts or ends", |all, put| {
         put(&[&all.flow], f64::from(all.state == State::Running));
+    })
+    .alert(Alert {
+        name: "MillstreamFlowDown",
+        expr: "max_over_time(millstream_flow_running[3m]) == 0",
+        after: "2m",
+        severity: "critical",
+        summary: "The flow has not run for minutes: it waits for another process, or for a connector.",
+        action: "`millstream_flow_processes_missing`, the page and the log of process 0 name the process that is waited for, and why one is refused. Start it, or repair its address, its certificate or its version.",
     }),
-    metric("millstream_flow_uptime_seconds", Kind::Gauge, FLOW, "Time since the flow was started", |all, put| {
-        put(&[&all.flow], all.seconds);
+    metric("millstream_flow_processes_missing", Kind::Gauge, PROCESS, "1 for each process that the start of the flow waits for", |all, put| {
+        for process in &all.missing {
+            put(&[&all.flow, &process.to_string()], 1.0);
+        }
+    }),
+    metric("millstream_flow_uptime_seconds", Kind::Gauge, FLOW, "Time since the flow was started; it begins when all processes have met", |all, put| {
+        if all.missing.is_empty() {
+            put(&[&all.flow], all.seconds);
+        }
     })
     .alert(Alert {
         name: "MillstreamFlowRestarts",

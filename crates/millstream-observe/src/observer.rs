@@ -7,11 +7,12 @@ use millstream_flow::clock::{Clock, WallClock};
 use millstream_flow::graph::Description;
 use millstream_flow::metrics::Report;
 use millstream_flow::watch::Watch;
-use millstream_flow::{Flow, Options};
+use millstream_flow::{Flow, FlowError, Options, Running};
 use millstream_http::pages::{Pages, PagesServer, pages};
 
 use crate::answers::Answers;
 use crate::error::ObserveError;
+use crate::expected::Expected;
 use crate::lock;
 use crate::metrics_text::open_metrics;
 use crate::processes::Shown;
@@ -120,7 +121,28 @@ impl Http {
 }
 
 /// What is sampled.
-struct Subject {
+enum Subject {
+    /// A flow that waits for other processes.
+    Expected(Expected),
+    /// A run.
+    Run(Box<Observed>),
+}
+
+impl Subject {
+    fn take(&mut self, answers: &Answers) {
+        match self {
+            Subject::Expected(expected) => {
+                let mut snapshot = expected.snapshot();
+                answers.complete(&mut snapshot);
+                answers.set(expected.shown(snapshot));
+            }
+            Subject::Run(run) => run.take(answers),
+        }
+    }
+}
+
+/// A run that is sampled.
+struct Observed {
     sampler: Sampler,
     watch: Watch,
     clock: WallClock,
@@ -197,12 +219,27 @@ impl Observer {
         }
     }
 
+    /// Starts a flow and shows it from the beginning of its start: while it waits for other processes the page names them.
+    ///
+    /// # Errors
+    /// The flow cannot start.
+    pub fn start(&self, flow: &Flow, options: Options) -> Result<Running, FlowError> {
+        if let Some(cluster) = &options.cluster {
+            let expected = Expected::new(flow.name(), Arc::clone(cluster));
+            self.answers.set(expected.shown(expected.snapshot()));
+            *lock(&self.subject) = Some(Subject::Expected(expected));
+        }
+        let running = flow.start(self.options(options))?;
+        self.watch(flow.describe(), running.watch());
+        Ok(running)
+    }
+
     /// Shows a run, which has the [options](Self::options) of this observer, from now on.
     pub fn watch(&self, graph: Description, watch: Watch) {
         let clock = WallClock::default();
         let run = format!("{:x}-{:x}", clock.time_ns(), std::process::id());
         self.answers.begin(&graph, &run, watch.clone());
-        let subject = Subject {
+        let subject = Observed {
             sampler: Sampler::new(graph, run),
             watch,
             clock,
@@ -210,7 +247,7 @@ impl Observer {
             traces: self.traces.clone(),
         };
         let mut current = lock(&self.subject);
-        let subject = current.insert(subject);
+        let subject = current.insert(Subject::Run(Box::new(subject)));
         subject.take(&self.answers);
     }
 
@@ -232,8 +269,7 @@ impl Observer {
     /// # Errors
     /// [`ObserveError::Flow`]: the flow cannot start, or has failed.
     pub fn run(&self, flow: &Flow, options: Options) -> Result<Report, ObserveError> {
-        let running = flow.start(self.options(options))?;
-        self.watch(flow.describe(), running.watch());
+        let running = self.start(flow, options)?;
         let report = running.wait()?;
         self.refresh();
         Ok(report)
@@ -254,7 +290,7 @@ impl Observer {
     }
 }
 
-impl Subject {
+impl Observed {
     fn take(&mut self, answers: &Answers) {
         let (moment, time_ns) = (self.watch.moment(), self.clock.time_ns());
         let mut snapshot = self.sampler.sample(&moment, time_ns);

@@ -19,6 +19,8 @@ use crate::user::{self, UserSnapshot};
 
 /// The seconds without news after which a process is shown as lost: five publications.
 const LOST_SECONDS: f64 = 5.0;
+/// The metric whose label `process` is not the process that reports it.
+const OF_OTHERS: &str = "millstream_flow_processes_missing{";
 /// The number of failures of all processes that are shown.
 const FAILURES_MAX: usize = 50;
 
@@ -467,8 +469,11 @@ pub(crate) fn labelled(texts: &[(usize, &str)]) -> String {
     all + "# EOF\n"
 }
 
-/// A sample with the label `process`.
+/// A sample with the label `process`. One that is about another process has the label already.
 fn with_process(sample: &str, process: usize) -> String {
+    if sample.starts_with(OF_OTHERS) {
+        return sample.to_owned();
+    }
     let end = sample.find(['{', ' ']).unwrap_or(sample.len());
     let (name, rest) = sample.split_at(end);
     match rest.strip_prefix('{') {

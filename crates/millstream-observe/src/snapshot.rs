@@ -21,6 +21,12 @@ pub struct Snapshot {
     pub seconds: f64,
     /// What the flow is doing.
     pub state: State,
+    /// The processes that the start of the flow waits for, in a sentence, and their numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+    /// See `waiting`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<usize>,
     /// Whether sources pause, because too much is in flight or an outbox is full.
     pub sources_paused: bool,
     /// What limits the flow, if anything in it does.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
-use millstream_flow::cluster::{Cluster, Joined, Membership, Offer};
+use millstream_flow::cluster::{Cluster, Joined, Membership, Missing, Offer};
 use millstream_flow::error::Cause;
 use pyo3::prelude::*;
 
@@ -19,6 +19,7 @@ pub(crate) struct Place {
     hosts: Vec<String>,
     secret_file: Option<PathBuf>,
     tls: Option<(PathBuf, PathBuf, PathBuf, Option<String>)>,
+    listen: Option<String>,
     dead_after: f64,
     meet_within: f64,
 }
@@ -37,6 +38,7 @@ impl Place {
         };
         let hosts = self.hosts.iter().map(|host| host.parse());
         let mut settings = Settings::new(self.process, hosts.collect::<Result<_, _>>()?, auth);
+        settings.listen = self.listen.map(|address| address.parse()).transpose()?;
         settings.dead_after = Duration::try_from_secs_f64(self.dead_after)?;
         settings.meet_within = Duration::try_from_secs_f64(self.meet_within)?;
         settings.heartbeat = settings.heartbeat.min(settings.dead_after / 4);
@@ -78,5 +80,9 @@ impl Cluster for Attentive {
     fn join(&self, offer: Offer, stopping: &dyn Fn() -> bool) -> Result<Joined, Cause> {
         self.processes
             .join(offer, &|| stopping() || self.is_stopped())
+    }
+
+    fn missing(&self) -> Vec<Missing> {
+        self.processes.missing()
     }
 }

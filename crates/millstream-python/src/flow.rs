@@ -24,6 +24,11 @@ impl Flow {
         Flow { engine }
     }
 
+    /// States the version of the program: the names and digests of its parts.
+    fn version(&self, parts: Vec<(String, String)>) {
+        self.engine.version_parts(parts);
+    }
+
     #[getter]
     fn name(&self) -> String {
         self.engine.name()

@@ -213,13 +213,9 @@ fn begin(
     observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Running> {
     let observer = observer.map(|observer| &observer.get().engine);
-    let started = gil::unlocked(|| {
-        let Some(observer) = observer else {
-            return engine.start(options);
-        };
-        let running = engine.start(observer.options(options))?;
-        observer.watch(engine.describe(), running.watch());
-        Ok(running)
+    let started = gil::unlocked(|| match observer {
+        Some(observer) => observer.start(engine, options),
+        None => engine.start(options),
     });
     started.map_err(|error| to_python(py, error))
 }

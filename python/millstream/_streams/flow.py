@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from weakref import ref
 
 from .. import _millstream
 from .._adapter import SourceFunction
 from .._errors import FlowUsageError
 from .._programs import describes
+from .._version import describing_module
 from .misplaced import Verbs, verbs_are_found
 from .streams import Stream
 
@@ -32,9 +32,12 @@ class Flow(Verbs):
 
     Args:
         name: the name of the flow, in errors, metrics and saved state.
+        version: the version of the program, which all processes of a run have: see
+            :class:`millstream.Cluster`. By default it is made of the sources: the file that calls ``Flow``,
+            and the modules that are loaded when the run begins, without installed packages.
 
     Raises:
-        FlowUsageError: the name is empty.
+        FlowUsageError: the name is empty, or the version is.
 
     Example:
         >>> import millstream as ms
@@ -45,9 +48,13 @@ class Flow(Verbs):
         [1, 4, 9]
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, version: str | None = None) -> None:
+        if version is not None and (not isinstance(version, str) or not version):
+            raise FlowUsageError(f'flow "{name}": version is a text like "1.4", not {version!r}')
         self._flow = _millstream.Flow(name)
-        describes(sys._getframe(1).f_globals.get("__name__", ""))
+        self._version = version
+        self._module = describing_module()
+        describes(self._module)
         self._running: ref[Running] | None = None
 
     @property

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use millstream_flow::checkpoint::{Commit, Saved};
+use millstream_flow::checkpoint::{Commit, Saved, SourceMark};
 use millstream_flow::source::Position;
 use serde::{Serialize, Serializer};
 
@@ -68,6 +68,9 @@ struct Step {
 struct Source {
     name: String,
     partition: String,
+    /// The process that reads it from its own machine, if each does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_process: Option<usize>,
     /// A number, or text where it is bytes of the source's own.
     #[serde(serialize_with = "number_or_text")]
     position: Position,
@@ -125,8 +128,11 @@ fn merged(parts: &[Saved]) -> Option<Commit> {
             let reader = division.as_ref();
             let reader = reader.and_then(|division| division.reader(&mark.source, &mark.partition));
             let mut known = commit.sources.iter_mut();
-            let known = known
-                .find(|known| known.source == mark.source && known.partition == mark.partition);
+            let is_same = |known: &&mut SourceMark| {
+                (&known.source, &known.partition, known.local)
+                    == (&mark.source, &mark.partition, mark.local)
+            };
+            let known = known.find(is_same);
             match known {
                 Some(known) if reader == Some(process) => *known = mark.clone(),
                 Some(_) => {}
@@ -155,6 +161,7 @@ impl Report {
         let sources = commit.sources.into_iter().map(|mark| Source {
             name: mark.source,
             partition: mark.partition,
+            of_process: mark.local,
             position: mark.position,
         });
         let sinks = commit.sinks.into_iter().map(|mark| Sink {
@@ -219,9 +226,11 @@ impl std::fmt::Display for Report {
         }
         for source in &self.sources {
             let (name, partition) = (&source.name, &source.partition);
+            let of = source.of_process;
+            let of = of.map_or_else(String::new, |of| format!(" of the machine of process {of}"));
             write!(
                 f,
-                "\nsource     {name}, partition {partition}: at {}",
+                "\nsource     {name}, partition {partition}{of}: at {}",
                 source.position
             )?;
         }

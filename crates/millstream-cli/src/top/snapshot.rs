@@ -10,6 +10,9 @@ pub(super) struct Snapshot {
     pub(super) flow: String,
     pub(super) state: String,
     pub(super) seconds: f64,
+    /// The processes that its start waits for, in a sentence.
+    #[serde(default)]
+    pub(super) waiting: Option<String>,
     pub(super) bottleneck: Option<Bottleneck>,
     pub(super) steps: Vec<Step>,
     pub(super) workers: Vec<Worker>,

@@ -76,9 +76,10 @@ fn title(snapshot: &Snapshot) -> String {
 }
 
 fn verdict(snapshot: &Snapshot) -> String {
-    match &snapshot.bottleneck {
-        Some(bottleneck) => bottleneck.words.replace(char::is_control, " "),
-        None => "No step limits this flow.".to_owned(),
+    match (&snapshot.waiting, &snapshot.bottleneck) {
+        (Some(waiting), _) => format!("{}.", waiting.replace(char::is_control, " ")),
+        (None, Some(bottleneck)) => bottleneck.words.replace(char::is_control, " "),
+        (None, None) => "No step limits this flow.".to_owned(),
     }
 }
 

@@ -40,6 +40,8 @@ impl Refusal {
 /// The caller's side of a handshake failed.
 #[derive(Debug)]
 pub(super) enum CallError {
+    /// No process is there, or it is not reached. Another attempt may succeed.
+    Absent(String),
     /// Another attempt may succeed.
     Passing(String),
     /// It would fail again.
@@ -47,13 +49,16 @@ pub(super) enum CallError {
 }
 
 impl From<LinkError> for CallError {
+    /// Certificates too may be corrected at the other end.
     fn from(error: LinkError) -> Self {
-        match error {
-            LinkError::Tls(_) | LinkError::File { .. } | LinkError::Usage(_) => {
-                CallError::Final(error.into())
-            }
-            _ => CallError::Passing(error.to_string()),
-        }
+        CallError::Passing(error.to_string())
+    }
+}
+
+impl From<ClusterError> for CallError {
+    /// Whatever differs may be corrected at the other end, or is already, once that process is started again.
+    fn from(error: ClusterError) -> Self {
+        CallError::Passing(error.to_string())
     }
 }
 
@@ -71,7 +76,7 @@ pub(super) fn call(
         .write(&hello(Kind::Hello, credential.is_some()))?;
     let other_secret = || {
         let address = address.clone();
-        CallError::Final(ClusterError::OtherSecret { address })
+        CallError::from(ClusterError::OtherSecret { address })
     };
     let frame = reader.expect(deadline)?;
     if frame.kind == Kind::Refused {
@@ -84,7 +89,7 @@ pub(super) fn call(
     let theirs = read_hello(frame, Kind::Challenge)?;
     let theirs = theirs.map_err(|theirs| {
         let ours = VERSION;
-        CallError::Final(ClusterError::Version { theirs, ours })
+        CallError::from(ClusterError::Version { theirs, ours })
     })?;
     if credential.is_some() && !theirs {
         return Err(other_secret());
@@ -127,7 +132,7 @@ pub(super) fn listen(
     let has_secret = credential.is_some();
     let theirs = read_hello(reader.expect(deadline)?, Kind::Hello)?;
     if let Some(text) = plain {
-        let refusal = Refusal::final_(text.to_owned());
+        let refusal = Refusal::again(text.to_owned());
         reader.stream.write(&refused_bytes(None, &[], &refusal))?;
         return Err(ClusterError::Refused(refusal.text));
     }
@@ -144,7 +149,7 @@ pub(super) fn listen(
     let (proof, body) = split(frame.payload)?;
     if !is_proved(credential.as_ref(), Side::Caller, body, proof) {
         let text = "the secrets of the two processes differ (--secret-file), or a machine between them breaks TLS open";
-        let refusal = Refusal::final_(text.to_owned());
+        let refusal = Refusal::again(text.to_owned());
         reader.stream.write(&refused_bytes(None, &[], &refusal))?;
         return Err(ClusterError::Refused(refusal.text));
     }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use millstream_flow::cluster::{Event, Offer};
-use millstream_link::{Deadline, FAREWELL, LinkError, Stream};
+use millstream_link::{Address, Deadline, FAREWELL, LinkError, Stream};
 use tracing::{debug, info, warn};
 
 use super::outbox::Outbox;
@@ -64,6 +64,8 @@ pub(super) struct Hub {
     pub(super) identity: Arc<Identity>,
     /// Raised when all threads must end.
     pub(super) stop: AtomicBool,
+    /// Where this process listens.
+    listens: OnceLock<Address>,
     state: Mutex<State>,
     changed: Condvar,
     began: Instant,
@@ -77,6 +79,8 @@ pub(super) struct State {
     connections: Connection,
     pub(super) started: Option<Start>,
     pub(super) refused: Option<(bool, String)>,
+    /// Why this process waits for process 0, which is there.
+    pub(super) reason: Option<String>,
     pub(super) died: Option<(usize, String)>,
     /// The data links from processes with higher numbers; `None` once the run has taken them.
     pub(super) arrived: Option<BTreeMap<usize, MadeLink>>,
@@ -99,6 +103,7 @@ impl Hub {
             settings,
             identity,
             stop: AtomicBool::new(false),
+            listens: OnceLock::new(),
             state: Mutex::new(State {
                 machine,
                 events,
@@ -106,6 +111,7 @@ impl Hub {
                 connections: 0,
                 started: None,
                 refused: None,
+                reason: None,
                 died: None,
                 arrived: Some(BTreeMap::new()),
                 reasons: BTreeSet::new(),
@@ -115,6 +121,25 @@ impl Hub {
         });
         hub.change(|_, _| ());
         hub
+    }
+
+    pub(super) fn note_reason(&self, reason: Option<String>) {
+        self.lock().reason = reason;
+    }
+
+    /// The time since this process began to wait for the others.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn note_listening(&self, address: &Address) {
+        let _known_already = self.listens.set(address.clone());
+    }
+
+    /// Where this process listens, for people.
+    pub(super) fn describe_listening(&self) -> String {
+        let address = self.listens.get().map(Address::to_string);
+        format!("listening at {}", address.unwrap_or_default())
     }
 
     pub(super) fn stops(&self) -> bool {
@@ -184,9 +209,7 @@ impl Hub {
 
     /// Logs a line, once for each `reason`.
     pub(super) fn warn_once(&self, reason: &str, line: &str) {
-        let mut state = self.lock();
-        let is_new = state.reasons.len() < REASONS_MAX && state.reasons.insert(reason.to_owned());
-        drop(state);
+        let is_new = self.lock().is_new(reason);
         match is_new {
             true => warn!(process = self.settings.process, "{line}"),
             false => debug!(process = self.settings.process, "{line}"),
@@ -302,6 +325,11 @@ impl State {
         self.machine.has_ended(process)
     }
 
+    /// Whether a reason was not logged yet. It is from now on.
+    fn is_new(&mut self, reason: &str) -> bool {
+        self.reasons.len() < REASONS_MAX && self.reasons.insert(reason.to_owned())
+    }
+
     fn perform(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => {
@@ -323,7 +351,11 @@ impl State {
                 // The flow may have ended, and receives no events any more.
                 let _ended = self.events.send(event);
             }
-            Output::Note(line) => warn!("{line}"),
+            // A process that is refused comes again, for the same reason.
+            Output::Note(line) => match self.is_new(&line) {
+                true => warn!("{line}"),
+                false => debug!("{line}"),
+            },
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Shutdown};
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::cluster::JoinStopped;
-use millstream_flow::error::Cause;
+use millstream_flow::error::{Cause, NotMet};
 use millstream_link::{Address, Deadline, LinkError, Listener, Socket};
 use tracing::debug;
 
@@ -69,52 +69,63 @@ pub(super) fn begin(hub: &Arc<Hub>, stopping: &dyn Fn() -> bool) -> Result<(), C
     Ok(())
 }
 
-/// A process that was killed may have the address for a moment yet.
+/// A process that was killed may have the address for a moment yet, and a machine that starts may not have it yet.
 fn bind(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Listener, Cause> {
     let process = hub.settings.process;
-    let address = &hub.settings.hosts[process];
-    let deadline = Deadline::after(hub.settings.dead_after + Duration::from_secs(5));
+    let waited = hub.settings.dead_after + Duration::from_secs(5);
+    let deadline = Deadline::after(waited);
     loop {
-        let source = match listen_at(address) {
+        let (address, source) = match listen(hub) {
             Ok(listener) => return Ok(listener),
-            Err(error) => error,
+            Err(failed) => failed,
         };
-        if source.kind() != ErrorKind::AddrInUse || deadline.left().is_none() {
-            let address = address.clone();
-            let error = ClusterError::Listen {
-                process,
-                address,
-                source,
-            };
+        let may_change = matches!(
+            source.kind(),
+            ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable
+        );
+        let line = format!("{address} cannot be listened at yet ({source}); waiting for it");
+        let error = ClusterError::Listen {
+            process,
+            address,
+            source,
+        };
+        if !may_change {
             return Err(error.into());
+        }
+        if deadline.left().is_none() {
+            let cause = error.to_string();
+            let alone = false;
+            return Err(NotMet {
+                waited,
+                cause,
+                alone,
+            }
+            .into());
         }
         if stopping() {
             return Err(JoinStopped.into());
         }
-        hub.warn_once("bind", &format!("{address} is in use yet; waiting for it"));
+        hub.warn_once("bind", &line);
         pause(STOP_CHECK);
     }
 }
 
-/// A number, a local name and a path are taken as they are. The name of a machine may not be known yet when its process starts, and stands for
-/// all addresses of the machine.
-fn listen_at(address: &Address) -> std::io::Result<Listener> {
-    match address {
-        Address::Tcp { host, port } if host.parse::<IpAddr>().is_err() && !address.is_local() => {
-            let all = |host: &str| Address::Tcp {
-                host: host.to_owned(),
-                port: *port,
-            };
-            match Listener::bind(&all("::")) {
-                // Without IPv6.
-                Err(error) if error.kind() != ErrorKind::AddrInUse => {
-                    Listener::bind(&all("0.0.0.0"))
-                }
-                outcome => outcome,
+/// Listens at the first address that can be used; returns the address that cannot otherwise.
+fn listen(hub: &Hub) -> Result<Listener, (Address, std::io::Error)> {
+    let mut failed = None;
+    for address in hub.settings.listens() {
+        match Listener::bind(&address) {
+            Ok(listener) => {
+                hub.note_listening(listener.address());
+                return Ok(listener);
             }
+            // The port is in use in both families.
+            Err(error) if error.kind() == ErrorKind::AddrInUse => return Err((address, error)),
+            Err(error) => failed = Some((address, error)),
         }
-        _ => Listener::bind(address),
     }
+    let own = &hub.settings.hosts[hub.settings.process];
+    Err(failed.unwrap_or_else(|| (own.clone(), ErrorKind::AddrNotAvailable.into())))
 }
 
 fn greet_on_thread(

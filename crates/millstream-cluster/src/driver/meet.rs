@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::cluster::{JoinStopped, Link, Offer};
-use millstream_flow::error::{Cause, NotMet};
+use millstream_flow::cluster::{JoinStopped, Link, Missing, Offer};
+use millstream_flow::error::{Cause, DiedBefore, NotMet};
 use millstream_link::{Deadline, LinkError, Socket, connect};
 
 use super::call::{Call, Purpose};
@@ -18,6 +18,8 @@ use crate::protocol::{Participant, Start};
 
 /// How often a wait reports which processes are missing.
 const SAY_EVERY: Duration = Duration::from_secs(5);
+/// The number of missing processes that a line names.
+const NAMED_MAX: usize = 10;
 /// The pauses between attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -38,16 +40,27 @@ impl Patience {
         }
     }
 
-    /// Returns an error when the wait has been long enough. `missing` says for what.
-    fn check(&mut self, hub: &Hub, missing: impl FnOnce() -> String) -> Result<(), NotMet> {
+    /// Returns an error when the wait has been long enough. `missing` says for what; it is alone if no other process is there that does
+    /// not take this one, or that this one does not take.
+    fn check(
+        &mut self,
+        hub: &Hub,
+        alone: bool,
+        missing: impl FnOnce() -> String,
+    ) -> Result<(), NotMet> {
         let Some(left) = self.ends.left() else {
             return Err(NotMet {
                 waited: hub.settings.meet_within,
-                cause: missing(),
+                cause: format!("{}; {}", missing(), hub.describe_listening()),
+                alone,
             });
         };
         if self.says_next.left().is_none() {
-            hub.log(&format!("{}; for {} s more", missing(), left.as_secs()));
+            let (missing, listening) = (missing(), hub.describe_listening());
+            hub.log(&format!(
+                "{missing}; {listening}; for {} s more",
+                left.as_secs()
+            ));
             self.says_next = Deadline::after(SAY_EVERY);
         }
         Ok(())
@@ -62,22 +75,57 @@ pub(super) fn wait_for_all(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Sta
             return Ok(start);
         }
         check_stopping(stopping)?;
-        patience.check(hub, || {
-            let missing = hub.wait(Duration::ZERO, |state| match &state.machine {
-                Machine::Zero(machine) => Some(machine.missing().collect()),
-                Machine::Other(_) => None,
-            });
-            let missing: Vec<usize> = missing.unwrap_or_default();
-            let named = |process: &usize| format!("{process} ({})", hub.settings.hosts[*process]);
-            let named: Vec<_> = missing.iter().take(10).map(named).collect();
-            format!(
-                "waiting for {} of {} processes: {}",
-                missing.len(),
-                hub.settings.hosts.len(),
-                named.join(", ")
-            )
-        })?;
+        let missing = missing(hub);
+        let alone = missing.iter().all(|one| one.reason.is_none());
+        patience.check(hub, alone, || describe_missing(hub, &missing))?;
     }
+}
+
+/// The processes that this one waits for at its start.
+pub(super) fn missing(hub: &Hub) -> Vec<Missing> {
+    let missing = hub.wait(Duration::ZERO, |state| {
+        let named = |process: usize, reason: Option<String>| Missing {
+            process,
+            address: hub.settings.hosts[process].to_string(),
+            waited: hub.elapsed(),
+            reason,
+        };
+        Some(match (state.started, &state.machine) {
+            (Some(_), _) => Vec::new(),
+            (None, Machine::Zero(machine)) => {
+                let refusal = |process| {
+                    machine
+                        .refusal(process)
+                        .map(|text| format!("it is refused: {text}"))
+                };
+                let missing = machine.missing();
+                missing
+                    .map(|process| named(process, refusal(process)))
+                    .collect()
+            }
+            (None, Machine::Other(_)) => vec![named(0, state.reason.clone())],
+        })
+    });
+    missing.unwrap_or_default()
+}
+
+fn describe_missing(hub: &Hub, missing: &[Missing]) -> String {
+    let named = |one: &Missing| {
+        let Missing {
+            process, address, ..
+        } = one;
+        match &one.reason {
+            Some(reason) => format!("{process} ({address}): {reason}"),
+            None => format!("{process} ({address})"),
+        }
+    };
+    let named: Vec<_> = missing.iter().take(NAMED_MAX).map(named).collect();
+    format!(
+        "waiting for {} of {} processes: {}",
+        missing.len(),
+        hub.settings.hosts.len(),
+        named.join(", ")
+    )
 }
 
 /// Another process joins process 0, and tries again while that may help.
@@ -90,15 +138,17 @@ pub(super) fn join_zero(
     let mut wait = PAUSE_MIN;
     loop {
         check_stopping(stopping)?;
-        let reason = match call(hub, 0, Purpose::Control) {
+        let (reason, alone) = match call(hub, 0, Purpose::Control) {
             Ok(reader) => match wait_for_start(hub, reader, offer, &mut patience, stopping)? {
                 Ok(start) => return Ok(start),
-                Err(reason) => reason,
+                Err(reason) => (reason, false),
             },
-            Err(CallError::Passing(reason)) => reason,
+            Err(CallError::Absent(reason)) => (reason, true),
+            Err(CallError::Passing(reason)) => (reason, false),
             Err(CallError::Final(error)) => return Err(error.into()),
         };
-        patience.check(hub, || {
+        hub.note_reason((!alone).then(|| reason.clone()));
+        patience.check(hub, alone, || {
             let address = &hub.settings.hosts[0];
             format!("waiting for process 0 ({address}): {reason}")
         })?;
@@ -131,6 +181,9 @@ fn wait_for_start(
             shared.change(|state, _| state.refused = Some((true, error.to_string())));
         }
     })?;
+    hub.note_reason(Some(
+        "it has not begun the run; it may wait for others".to_owned(),
+    ));
     loop {
         let outcome = hub.wait(STOP_CHECK, |state| match (state.started, &state.refused) {
             (Some(start), _) => Some(Ok(start)),
@@ -149,7 +202,7 @@ fn wait_for_start(
             None => {}
         }
         check_stopping(stopping).inspect_err(|_| stream.close())?;
-        let outcome = patience.check(hub, || {
+        let outcome = patience.check(hub, true, || {
             "waiting for process 0 to begin the run; it may wait for others".to_owned()
         });
         outcome.inspect_err(|_| stream.close())?;
@@ -217,9 +270,11 @@ fn call_until(
         let cause = match call(hub, process, Purpose::Data { run }) {
             Ok(reader) => return Ok((Arc::clone(&reader.stream), reader.rest().to_vec())),
             // A process of an earlier run may have the address for a moment yet.
-            Err(CallError::Final(ClusterError::Refused(cause)) | CallError::Passing(cause)) => {
-                cause
-            }
+            Err(
+                CallError::Final(ClusterError::Refused(cause))
+                | CallError::Passing(cause)
+                | CallError::Absent(cause),
+            ) => cause,
             Err(CallError::Final(error)) => return Err(error.into()),
         };
         check_alive(hub)?;
@@ -234,10 +289,10 @@ fn call_until(
 }
 
 fn no_link(hub: &Hub, process: usize, waited: Duration, cause: String) -> Cause {
-    let error = ClusterError::NoLink {
-        process,
+    let error = NotMet {
         waited,
-        cause,
+        cause: format!("no data link to process {process}: {cause}"),
+        alone: false,
     };
     hub.notice(crate::protocol::Notice::Failed(error.to_string()));
     error.into()
@@ -251,7 +306,7 @@ pub(super) fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader
     let socket = socket
         .and_then(|socket| socket.set_patience(patience).map(|()| socket))
         .map_err(|error| {
-            CallError::Passing(LinkError::connection("cannot connect", error).to_string())
+            CallError::Absent(LinkError::connection("cannot connect", error).to_string())
         })?;
     let deadline = Deadline::after(greeting);
     let side = hub.identity.callers[process].as_ref();
@@ -281,9 +336,9 @@ fn check_stopping(stopping: &dyn Fn() -> bool) -> Result<(), Cause> {
 }
 
 /// Whether the run that has begun goes on.
-fn check_alive(hub: &Hub) -> Result<(), ClusterError> {
+fn check_alive(hub: &Hub) -> Result<(), DiedBefore> {
     match hub.wait(Duration::ZERO, |state| state.died.clone()) {
         None => Ok(()),
-        Some((process, cause)) => Err(ClusterError::Died { process, cause }),
+        Some((process, cause)) => Err(DiedBefore { process, cause }),
     }
 }

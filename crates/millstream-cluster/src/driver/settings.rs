@@ -1,5 +1,6 @@
 //! Where the processes are, and how they recognise each other.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,6 +52,10 @@ pub struct Settings {
     pub process: usize,
     /// The addresses of all processes, by number.
     pub hosts: Vec<Address>,
+    /// Where this process listens. `None`: with a secret or certificates at all addresses of the machine, with the port of its own address,
+    /// because the name of a machine may be one of the loopback interface there; otherwise, and where its address is a Unix socket,
+    /// `localhost` or a number of the loopback interface, at its own address.
+    pub listen: Option<Address>,
     /// How they recognise each other.
     pub auth: Auth,
     /// The interval of heartbeats: a second.
@@ -70,11 +75,31 @@ impl Settings {
         Settings {
             process,
             hosts,
+            listen: None,
             auth,
             heartbeat: Duration::from_secs(1),
             dead_after: Duration::from_secs(10),
             greeting: Duration::from_secs(10),
             meet_within: Duration::from_secs(300),
+        }
+    }
+
+    /// The addresses at which this process may listen; the first that can be used counts.
+    pub(super) fn listens(&self) -> Vec<Address> {
+        let own = &self.hosts[self.process];
+        match (&self.listen, own, &self.auth) {
+            (Some(listen), ..) => vec![listen.clone()],
+            (None, Address::Tcp { host, port }, Auth::Secret(_) | Auth::Tls(_))
+                if !is_loopback(host) =>
+            {
+                // Without IPv6 there is only the second one.
+                let all = ["::", "0.0.0.0"].map(|host| Address::Tcp {
+                    host: host.to_owned(),
+                    port: *port,
+                });
+                all.to_vec()
+            }
+            _ => vec![own.clone()],
         }
     }
 
@@ -135,13 +160,73 @@ impl Identity {
     }
 }
 
+/// Whether a host means this machine alone by what it is called. Names that are resolved here may be resolved to other addresses elsewhere.
+fn is_loopback(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(number) => number.to_canonical().is_loopback(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
 /// Without authentication all addresses must be those of this machine.
 fn check_is_local(settings: &Settings) -> Result<(), ClusterError> {
-    match settings.hosts.iter().find(|host| !host.is_local()) {
+    let mut addresses = settings.hosts.iter().chain(&settings.listen);
+    match addresses.find(|host| !host.is_local()) {
         None => Ok(()),
         Some(host) => Err(ClusterError::Usage(format!(
             "{host} is reached from other machines, and batches between processes may be Python objects: the processes need a shared secret \
              (--secret-file) or certificates (--tls-cert, --tls-key, --tls-ca)"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_listens_at_all_addresses_where_others_must_prove_who_they_are() {
+        let secret = || Auth::Secret(Secret::new(b"a secret of all processes").unwrap());
+        let listens = |own: &str, auth: Auth, listen: Option<&str>| {
+            let mut settings = Settings::new(0, vec![own.parse().unwrap()], auth);
+            settings.listen = listen.map(|address| address.parse().unwrap());
+            let all: Vec<String> = settings.listens().iter().map(Address::to_string).collect();
+            all.join(" ")
+        };
+        // On Debian the name of a machine is one of 127.0.1.1 there.
+        for own in [
+            "n1:7700",
+            "n1.example:7700",
+            "10.0.0.1:7700",
+            "[fd00::1]:7700",
+        ] {
+            assert_eq!(listens(own, secret(), None), "[::]:7700 0.0.0.0:7700");
+            assert_eq!(
+                listens(own, secret(), Some("10.0.0.2:7701")),
+                "10.0.0.2:7701"
+            );
+        }
+        for own in [
+            "127.0.0.1:7700",
+            "127.0.1.1:7700",
+            "localhost:7700",
+            "[::1]:7700",
+            "/run/0.sock",
+        ] {
+            assert_eq!(listens(own, secret(), None), own);
+            assert_eq!(listens(own, Auth::None, None), own);
+        }
+        assert_eq!(listens("n1:7700", Auth::None, None), "n1:7700");
+    }
+
+    #[test]
+    fn without_proof_no_other_machine_is_listened_to() {
+        let mut settings = Settings::new(0, vec!["127.0.0.1:7700".parse().unwrap()], Auth::None);
+        settings.listen = Some("0.0.0.0:7700".parse().unwrap());
+        let error = Identity::new(&settings).err().unwrap().to_string();
+        assert!(
+            error.contains("0.0.0.0:7700") && error.contains("--secret-file"),
+            "{error}"
+        );
     }
 }

@@ -18,10 +18,8 @@ use crate::protocol::Ids;
 fn offer() -> Offer {
     Offer {
         flow: "orders".to_owned(),
-        graph: Vec::new(),
         workers: 1,
-        partitions: Vec::new(),
-        state: None,
+        ..Offer::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use millstream_flow::cluster::{Event, HandledLoad, Offer};
 
-use super::compare::compare;
+use super::compare::{Misfit, check_apart, compare};
 use super::message::{Body, Message, Start};
 use super::participant::is_of_run;
 use super::resolve::{check_own, resolve};
@@ -23,6 +23,8 @@ pub struct Coordinator {
     phase: Phase,
     /// By process; the first is this one, without a line.
     peers: Vec<Peer>,
+    /// Why each process was refused last, until it has joined.
+    refusals: Vec<Option<String>>,
     tally: Tally,
     /// Whether the epoch that was decided last is the last of all.
     last: bool,
@@ -91,6 +93,7 @@ impl Coordinator {
             own,
             phase: Phase::Joining,
             peers: vec![Peer::default(); processes],
+            refusals: vec![None; processes],
             tally: Tally::new(processes, epoch),
             last: false,
             reported: Reported::default(),
@@ -225,6 +228,12 @@ impl Coordinator {
             .map(|(process, _)| process)
     }
 
+    /// Returns why process `process` was refused last; `None` if it has not come, or has joined since.
+    #[must_use]
+    pub fn refusal(&self, process: usize) -> Option<&str> {
+        self.refusals.get(process)?.as_deref()
+    }
+
     /// Whether the run is over for this process.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -262,23 +271,37 @@ impl Coordinator {
     fn offered(&mut self, process: usize, offer: Offer) {
         let state = offer.state.as_ref().zip(self.own.state.as_ref());
         let checked = compare(process, &self.own, &offer).and_then(|()| match state {
-            Some((other, zero)) => resolve(process, self.peers.len(), zero, other).map(|_| ()),
+            Some((other, zero)) => {
+                let resolved = resolve(process, self.peers.len(), zero, other);
+                resolved.map(drop).map_err(Misfit::from)
+            }
             None => Ok(()),
         });
+        let checked = checked.and_then(|()| self.check_apart(process, &offer));
         match (checked, self.peers[process].line) {
             (Ok(()), _) => {
                 self.peers[process].offer = Some(offer);
+                self.refusals[process] = None;
                 self.start_if_all_joined();
             }
-            (Err(text), Some(line)) => {
+            (Err(Misfit { again, text }), Some(line)) => {
                 self.outputs.push_back(Output::Note(format!(
                     "process {process} is refused: {text}"
                 )));
-                self.refuse(line.connection, false, text);
+                self.refusals[process] = Some(text.clone());
+                self.refuse(line.connection, again, text);
                 self.peers[process] = Peer::default();
             }
             (Err(_), None) => {}
         }
+    }
+
+    /// Checks that a process reads nothing for itself that another one has.
+    fn check_apart(&self, process: usize, offer: &Offer) -> Result<(), Misfit> {
+        let peers = self.peers.iter().enumerate();
+        let others = peers.filter_map(|(known, peer)| Some((known, peer.offer.as_ref()?)));
+        let mut others = std::iter::once((0, &self.own)).chain(others);
+        others.try_for_each(|other| check_apart((process, offer), other))
     }
 
     fn refuse(&mut self, to: Connection, again: bool, text: String) {
@@ -488,5 +511,6 @@ impl Coordinator {
 /// The last committed epoch of an offer; 0 without one.
 fn committed(offer: &Offer) -> u64 {
     let state = offer.state.as_ref();
-    state.and_then(|state| state.committed).unwrap_or(0)
+    let committed = state.and_then(|state| state.committed);
+    committed.map_or(0, |commit| commit.epoch)
 }

@@ -11,7 +11,10 @@
 //! # Ok::<(), millstream_link::LinkError>(())
 //! ```
 
-use millstream_flow::cluster::{HandledLoad, Offer, Raise, StateOffer, Status};
+use millstream_flow::cluster::{
+    CommitId, HandledLoad, Offer, OfferedSource, Raise, StateOffer, Status,
+};
+use millstream_flow::input::InputId;
 use millstream_link::{FrameKind, LinkError};
 
 use super::bytes::{Fields, Writer, malformed};
@@ -363,48 +366,111 @@ fn put_offer(offer: &Offer, out: &mut Writer) {
     let text = |out: &mut Writer, text: &String| {
         out.text(text);
     };
-    out.text(&offer.flow).list(&offer.graph, text);
-    out.u64(offer.workers as u64);
-    out.list(&offer.partitions, |out, (source, partitions)| {
-        out.text(source).list(partitions, text);
+    out.text(&offer.flow);
+    out.list(&offer.version, |out, (part, version)| {
+        out.text(part).text(version);
     });
+    out.list(&offer.graph, text);
+    out.u64(offer.workers as u64);
+    out.list(&offer.sources, put_source);
     out.u8(u8::from(offer.state.is_some()));
     if let Some(state) = &offer.state {
         out.optional(state.cluster)
             .optional(state.processes.map(|processes| processes as u64))
-            .optional(state.committed)
-            .optional(state.committed_run)
-            .optional(state.prepared.map(|(epoch, _)| epoch))
-            .optional(state.prepared.map(|(_, run)| run));
-        out.list(&state.members, |out, epoch| {
-            out.u64(*epoch);
+            .optional(state.committed.map(|commit| commit.epoch))
+            .optional(state.committed.map(|commit| commit.run))
+            .optional(state.prepared.map(|commit| commit.epoch))
+            .optional(state.prepared.map(|commit| commit.run));
+        out.list(&state.members, |out, commit| {
+            out.u64(commit.epoch).u64(commit.run);
         });
     }
+}
+
+fn put_source(out: &mut Writer, source: &OfferedSource) {
+    out.text(&source.name).u8(u8::from(source.local));
+    out.list(&source.partitions, |out, name| {
+        out.text(name);
+    });
+    out.list(&source.inputs, |out, (path, id)| {
+        // What cannot be encoded is not compared.
+        let id = id.as_ref().and_then(|id| id.encode().ok());
+        out.text(path).bytes(&id.unwrap_or_default());
+    });
+}
+
+fn get_source(fields: &mut Fields<'_>) -> Result<OfferedSource, LinkError> {
+    Ok(OfferedSource {
+        name: fields.text()?,
+        local: fields.flag()?,
+        partitions: fields.list(Fields::text)?,
+        inputs: fields.list(|fields| {
+            let (path, id) = (fields.text()?, fields.bytes()?);
+            let id = (!id.is_empty()).then(|| InputId::decode(id));
+            Ok((path, id.transpose().map_err(|_| malformed())?))
+        })?,
+    })
 }
 
 fn get_offer(fields: &mut Fields<'_>) -> Result<Offer, LinkError> {
     Ok(Offer {
         flow: fields.text()?,
+        version: fields.list(|fields| Ok((fields.text()?, fields.text()?)))?,
         graph: fields.list(Fields::text)?,
         workers: fields.size()?,
-        partitions: fields.list(|fields| Ok((fields.text()?, fields.list(Fields::text)?)))?,
+        sources: fields.list(get_source)?,
         state: match fields.flag()? {
             false => None,
             true => Some(StateOffer {
                 cluster: fields.optional()?,
                 processes: fields.optional()?.map(|processes| processes as usize),
-                committed: fields.optional()?,
-                committed_run: fields.optional()?,
-                prepared: fields.optional()?.zip(fields.optional()?),
-                members: fields.list(Fields::u64)?,
+                committed: get_optional_commit(fields)?,
+                prepared: get_optional_commit(fields)?,
+                members: fields.list(|fields| {
+                    let (epoch, run) = (fields.u64()?, fields.u64()?);
+                    Ok(CommitId { epoch, run })
+                })?,
             }),
         },
     })
 }
 
+fn get_optional_commit(fields: &mut Fields<'_>) -> Result<Option<CommitId>, LinkError> {
+    let commit = fields.optional()?.zip(fields.optional()?);
+    Ok(commit.map(|(epoch, run)| CommitId { epoch, run }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn offer() -> Offer {
+        Offer {
+            flow: "orders".to_owned(),
+            version: vec![("main file".to_owned(), "7f".to_owned())],
+            graph: vec!["a -> b".to_owned(), String::new()],
+            workers: 2,
+            sources: vec![OfferedSource {
+                name: "a".to_owned(),
+                local: true,
+                partitions: vec!["0".to_owned()],
+                inputs: vec![
+                    (
+                        "Cargo.toml".to_owned(),
+                        InputId::of_file("Cargo.toml".as_ref()),
+                    ),
+                    ("none".to_owned(), None),
+                ],
+            }],
+            state: Some(StateOffer {
+                cluster: Some(3),
+                processes: Some(4),
+                committed: Some(CommitId { epoch: 9, run: 8 }),
+                prepared: Some(CommitId { epoch: 10, run: 8 }),
+                members: vec![CommitId { epoch: 9, run: 8 }, CommitId::default()],
+            }),
+        }
+    }
 
     fn samples() -> Vec<Body> {
         let load = HandledLoad {
@@ -419,20 +485,7 @@ mod tests {
         };
         let cause = || "äöü".to_owned();
         vec![
-            Body::Offer(Offer {
-                flow: "orders".to_owned(),
-                graph: vec!["a -> b".to_owned(), String::new()],
-                workers: 2,
-                partitions: vec![("a".to_owned(), vec!["0".to_owned()])],
-                state: Some(StateOffer {
-                    cluster: Some(3),
-                    processes: Some(4),
-                    committed: Some(9),
-                    committed_run: Some(8),
-                    prepared: Some((10, 8)),
-                    members: vec![9, 7, 0],
-                }),
-            }),
+            Body::Offer(offer()),
             Body::Refused {
                 again: true,
                 text: cause(),

@@ -1,9 +1,12 @@
 //! What becomes of a prepared epoch, and which state directories belong together: pure functions over the last records of directories.
 
-use millstream_flow::cluster::StateOffer;
+use std::cmp::Ordering;
 
-/// Returns whether process `process` keeps its prepared epoch. It does if process 0 has committed that epoch in that run; otherwise it
-/// truncates it (presumed abort).
+use millstream_flow::cluster::{CommitId, StateOffer};
+
+/// Returns whether process `process` keeps its prepared epoch. It does if process 0 has committed that epoch of that run; otherwise it
+/// truncates it (presumed abort). Epochs are compared with their runs everywhere: two copies of one state that have each gone on have epochs
+/// of the same numbers.
 ///
 /// `zero` is the offer of process 0, `other` that of the process. `processes` is the number of processes of this run.
 ///
@@ -13,13 +16,14 @@ use millstream_flow::cluster::StateOffer;
 ///
 /// ```
 /// use millstream_cluster::protocol::resolve;
-/// use millstream_flow::cluster::StateOffer;
+/// use millstream_flow::cluster::{CommitId, StateOffer};
 ///
+/// let (before, last) = (CommitId { epoch: 5, run: 39 }, CommitId { epoch: 8, run: 40 });
 /// let zero = StateOffer {
-///     cluster: Some(1), processes: Some(2), committed: Some(8), committed_run: Some(40), prepared: None, members: vec![8, 8],
+///     cluster: Some(1), processes: Some(2), committed: Some(last), prepared: None, members: vec![last, last],
 /// };
 /// let one = StateOffer {
-///     cluster: Some(1), processes: Some(2), committed: Some(5), committed_run: Some(39), prepared: Some((8, 40)), members: Vec::new(),
+///     cluster: Some(1), processes: Some(2), committed: Some(before), prepared: Some(last), members: Vec::new(),
 /// };
 /// assert_eq!(resolve(1, 2, &zero, &one), Ok(true));
 /// let older = StateOffer { prepared: None, ..one };
@@ -43,33 +47,37 @@ pub fn resolve(
         return Err(format!(
             "the state directory of process {process} belongs to the cluster {theirs:016x} and has epoch {}, that of process 0 is new: it \
              is another directory",
-            other.committed.unwrap_or(0)
+            other.committed.unwrap_or_default().epoch
         ));
     }
     check_processes(process, processes, other)?;
-    let known = zero.members.get(process).copied().unwrap_or(0);
-    let committed = other.committed.unwrap_or(0);
-    if let Some((epoch, run)) = other.prepared
-        && epoch == known
-        && zero.committed_run == Some(run)
-    {
+    let known = zero.members.get(process).copied().unwrap_or_default();
+    if other.prepared.is_some_and(|prepared| prepared == known) {
         return Ok(true);
     }
+    let committed = other.committed.unwrap_or_default();
     if committed == known {
         return Ok(false);
     }
     let theirs = match other.committed {
-        Some(epoch) => format!("ends with epoch {epoch}"),
+        Some(CommitId { epoch, run }) => format!("ends with epoch {epoch} of run {run:016x}"),
         None => "is new".to_owned(),
     };
-    let which = match committed < known {
-        true => format!("that of process {process} is an older copy, or another directory"),
-        false => format!(
+    let which = match committed.epoch.cmp(&known.epoch) {
+        Ordering::Less => {
+            format!("that of process {process} is an older copy, or another directory")
+        }
+        Ordering::Equal => format!(
+            "the two are copies of one state that have each gone on; take both from the copy of process 0, or both from that of process \
+             {process}"
+        ),
+        Ordering::Greater => format!(
             "that of process 0 is an older copy, or that of process {process} another directory"
         ),
     };
     Err(format!(
-        "the state directory of process {process} {theirs}, and process 0 has committed epoch {known} of it: {which}"
+        "the state directory of process {process} {theirs}, and process 0 has committed epoch {} of run {:016x} of it: {which}",
+        known.epoch, known.run
     ))
 }
 
@@ -95,23 +103,25 @@ fn check_processes(process: usize, processes: usize, state: &StateOffer) -> Resu
 mod tests {
     use super::*;
 
+    fn commit(epoch: u64, run: u64) -> CommitId {
+        CommitId { epoch, run }
+    }
+
     fn zero() -> StateOffer {
         StateOffer {
             cluster: Some(1),
             processes: Some(3),
-            committed: Some(8),
-            committed_run: Some(40),
+            committed: Some(commit(8, 40)),
             prepared: None,
-            members: vec![8, 5, 0],
+            members: vec![commit(8, 40), commit(5, 40), CommitId::default()],
         }
     }
 
-    fn other(committed: Option<u64>, prepared: Option<(u64, u64)>) -> StateOffer {
+    fn other(committed: Option<CommitId>, prepared: Option<CommitId>) -> StateOffer {
         StateOffer {
             cluster: committed.map(|_| 1),
             processes: committed.map(|_| 3),
             committed,
-            committed_run: committed.map(|_| 39),
             prepared,
             members: Vec::new(),
         }
@@ -119,38 +129,39 @@ mod tests {
 
     #[test]
     fn what_process_0_has_committed_is_kept_and_all_else_is_aborted() {
-        let of = |process, committed, prepared| {
+        let of = |process, committed: Option<(u64, u64)>, prepared: Option<(u64, u64)>| {
+            let [committed, prepared] =
+                [committed, prepared].map(|id| id.map(|(epoch, run)| commit(epoch, run)));
             resolve(process, 3, &zero(), &other(committed, prepared))
         };
         // Up to date, without and with an epoch that was not committed.
-        assert_eq!(of(1, Some(5), None), Ok(false));
-        assert_eq!(of(1, Some(5), Some((9, 40))), Ok(false));
+        assert_eq!(of(1, Some((5, 40)), None), Ok(false));
+        assert_eq!(of(1, Some((5, 40)), Some((9, 40))), Ok(false));
         // Committed, and not known here yet.
-        assert_eq!(of(1, Some(4), Some((5, 40))), Ok(true));
+        assert_eq!(of(1, Some((4, 39)), Some((5, 40))), Ok(true));
         // The first epoch of all: the directory has no commit record yet.
         assert_eq!(of(1, None, Some((5, 40))), Ok(true));
         // The same epoch of a run that was aborted.
-        assert!(of(1, Some(4), Some((5, 39))).is_err());
-        // Older, newer.
-        assert!(
-            of(1, Some(4), None)
-                .unwrap_err()
-                .contains("ends with epoch 4")
-        );
-        assert!(
-            of(1, Some(6), None)
-                .unwrap_err()
-                .contains("process 0 is an older copy")
-        );
-        // A process that never had changes, and one whose directory is gone.
+        assert!(of(1, Some((4, 39)), Some((5, 39))).is_err());
+        // Older, newer, and of a copy that has gone on.
+        let refused = [
+            (Some((4, 40)), "ends with epoch 4"),
+            (Some((6, 40)), "process 0 is an older copy"),
+            (Some((5, 41)), "copies of one state that have each gone on"),
+            (None, "is new"),
+        ];
+        for (committed, words) in refused {
+            let text = of(1, committed, None).unwrap_err();
+            assert!(text.contains(words), "{text}");
+        }
+        // A process that never had changes.
         assert_eq!(of(2, None, None), Ok(false));
         assert_eq!(of(2, None, Some((9, 40))), Ok(false));
-        assert!(of(1, None, None).unwrap_err().contains("is new"));
     }
 
     #[test]
     fn other_clusters_and_other_numbers_of_processes_are_refused() {
-        let mut mine = other(Some(5), None);
+        let mut mine = other(Some(commit(5, 40)), None);
         mine.cluster = Some(2);
         assert!(
             resolve(1, 3, &zero(), &mine)

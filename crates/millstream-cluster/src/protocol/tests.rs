@@ -9,10 +9,8 @@ const RUN: u64 = 7;
 fn offer() -> Offer {
     Offer {
         flow: "orders".to_owned(),
-        graph: Vec::new(),
         workers: 1,
-        partitions: Vec::new(),
-        state: None,
+        ..Offer::default()
     }
 }
 

@@ -133,9 +133,10 @@ fn a_process_that_is_lost_before_the_run_is_waited_for() {
         let others: Vec<_> = (1..3)
             .map(|process| join(scope, settings(process, &hosts, &secret()), offer()))
             .collect();
-        let run = zero.join().unwrap().unwrap().run;
+        // It stays until the others have met, too.
+        let zero = zero.join().unwrap().unwrap();
         for other in others {
-            assert_eq!(other.join().unwrap().unwrap().run, run);
+            assert_eq!(other.join().unwrap().unwrap().run, zero.run);
         }
     });
 }

@@ -18,7 +18,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use millstream_cluster::{Address, Auth, Processes, Secret, Settings};
-use millstream_flow::cluster::{Cluster, Event, Joined, Offer, StateOffer};
+use millstream_flow::cluster::{Cluster, Event, Joined, Offer, OfferedSource, StateOffer};
 use millstream_flow::error::Cause;
 
 /// How long a test waits for what must happen.
@@ -54,9 +54,14 @@ fn settings(process: usize, hosts: &[Address], auth: &Auth) -> Settings {
 fn offer() -> Offer {
     Offer {
         flow: "orders".to_owned(),
+        version: vec![("version".to_owned(), "1".to_owned())],
         graph: vec!["read".to_owned(), "count".to_owned()],
         workers: 2,
-        partitions: vec![("read".to_owned(), vec!["0".to_owned()])],
+        sources: vec![OfferedSource {
+            name: "read".to_owned(),
+            partitions: vec!["0".to_owned()],
+            ..OfferedSource::default()
+        }],
         state: Some(StateOffer::default()),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Recovery;
 use super::division::{GONE, check_division, check_gathered, clear_stopped, deal, write_stopped};
+use super::local::LocalPartitions;
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
 use super::replica::Replicated;
@@ -46,6 +47,8 @@ pub(crate) struct ResumedRun {
     pub(crate) joined: Option<Joined>,
     /// The state as it is served to other machines.
     pub(crate) replicated: Option<Replicated>,
+    /// What this process reads from its own machine.
+    pub(crate) local: LocalPartitions,
 }
 
 /// How a run of several processes begins.
@@ -77,6 +80,17 @@ pub(crate) fn resume(
     start.commit.shards = shards;
     start.adopt(flow, parts, options)?;
     start.check_clock(options, time_ns);
+    let all_workers = workers * membership.map_or(1, |membership| membership.processes);
+    let process = membership.map(|membership| membership.process);
+    let local = LocalPartitions::find(
+        parts.nodes,
+        parts.sources,
+        &start.commit,
+        (process, all_workers),
+    )?;
+    if !options.fresh {
+        local.check(&start.commit, membership.is_none(), &options.dir)?;
+    }
     let (division, dealt) = match (membership, &joined) {
         (Some(membership), Some(joined)) => {
             let place = (membership, workers);
@@ -92,7 +106,6 @@ pub(crate) fn resume(
         (now, before) => now.is_some() != before.is_some(),
     };
     start.commit.division = division;
-    let all_workers = workers * membership.map_or(1, |membership| membership.processes);
     let recordings = begin(
         parts,
         &start.commit,
@@ -112,7 +125,7 @@ pub(crate) fn resume(
     let replica = (options.replica.as_ref(), options.commit_on_replica);
     start.replicated = Replicated::begin(replica, membership, &start.store, &open)?;
     start.commit_first(cluster, joined.as_ref(), workers, time_ns)?;
-    let mut resumed = start.finish(parts, options, recordings, joined)?;
+    let mut resumed = start.finish(parts, options, recordings, joined, local)?;
     (resumed.resume.moved, resumed.resume.dealt) = (moved, dealt);
     Ok(resumed)
 }
@@ -125,6 +138,7 @@ impl Start {
         options: &Recovery,
         recordings: Recordings,
         joined: Option<Joined>,
+        local: LocalPartitions,
     ) -> Result<ResumedRun, FlowError> {
         let Start {
             mut store,
@@ -156,6 +170,7 @@ impl Start {
             base,
             joined,
             replicated,
+            local,
         })
     }
 }
@@ -199,7 +214,8 @@ fn end_alone(
     opened: &Opened,
     error: FlowError,
 ) -> FlowError {
-    if !error.is_not_met() || options.fresh || !options.drop.is_empty() || !opened.has_ended() {
+    let is_alone = error.not_met().is_some_and(|not_met| not_met.alone);
+    if !is_alone || options.fresh || !options.drop.is_empty() || !opened.has_ended() {
         return error;
     }
     tracing::info!(
@@ -439,8 +455,8 @@ fn divide(
     };
     let mut all_dealt = HashMap::new();
     for (node, source) in parts.sources {
-        let this = &parts.nodes[*node];
-        if source.in_one_process() {
+        let (this, settings) = (&parts.nodes[*node], source.settings());
+        if settings.in_one_process {
             division.read_by_first.push(this.name.clone());
         }
         let names = source.partitions(workers * membership.processes);
@@ -452,11 +468,19 @@ fn divide(
         let saved = known.unwrap_or_default().iter().map(String::as_str);
         let saved: Vec<&str> = saved.filter(|name| *name != GONE).collect();
         rename_saved(&mut names, &saved, is_same);
-        let readers = match source.in_one_process() {
+        let readers = match settings.in_one_process || settings.local {
             true => workers,
             false => workers * membership.processes,
         };
-        let (partitions, dealt) = deal(&names, known, readers, commit.shards);
+        let (partitions, mut dealt) = deal(&names, known, readers, commit.shards);
+        if settings.local {
+            // Each process deals what its machine has to its own workers.
+            let first = membership.process * workers;
+            dealt.iter_mut().for_each(|worker| *worker += first);
+            division.partitions.push((this.name.clone(), partitions));
+            all_dealt.insert(this.name.clone(), dealt);
+            continue;
+        }
         let marks = commit.sources.iter();
         let marks = marks.filter(|mark| mark.source == this.name);
         let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
@@ -533,7 +557,7 @@ pub(crate) fn notify_sources(
 ) -> Result<(), FlowError> {
     for (node, recording) in recordings {
         let this = &nodes[*node];
-        let marks = commit.sources.iter();
+        let marks = commit.own_sources();
         let marks = marks.filter(|mark| mark.source == this.name);
         // The position that a source had before it became durable is none of its recorded input.
         let marks = marks.filter(|mark| mark.recorded == recording.is_durable());
@@ -555,11 +579,11 @@ fn begin(
     let is_first = membership.is_none_or(|membership| membership.process == 0);
     let mut recordings = Vec::new();
     for (node, source) in parts.sources {
-        let this = &parts.nodes[*node];
-        if !is_first && source.in_one_process() {
+        let (this, settings) = (&parts.nodes[*node], source.settings());
+        if !is_first && settings.in_one_process {
             continue;
         }
-        let marks = commit.sources.iter();
+        let marks = commit.own_sources();
         let marks = marks.filter(|mark| mark.source == this.name);
         let (recorded, committed): (Vec<_>, Vec<_>) = marks.partition(|mark| mark.recorded);
         let [recorded, committed] = [recorded, committed].map(positions);
@@ -576,6 +600,10 @@ fn begin(
         };
         let recording = source.begin(&run);
         let recording = recording.map_err(|cause| open_error(this, cause))?;
+        if settings.local && recording.as_ref().is_some_and(|it| it.is_durable()) {
+            let cause = "it is durable, and each machine has its own files (local=True); files can be read again: leave out durable";
+            return Err(open_error(this, cause.into()));
+        }
         if !recorded.is_empty() && !recording.as_ref().is_some_and(|it| it.is_durable()) {
             let cause = format!(
                 "it was durable, and its position is known in its recorded input only; make it durable again, or forget the \

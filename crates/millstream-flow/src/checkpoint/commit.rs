@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::begin::{Recordings, notify_sources};
 use super::division::write_stopped;
+use super::local::LocalPartitions;
 use super::record::{Commit, SourceMark};
 
 use super::replica::Replicated;
@@ -48,6 +49,7 @@ pub(crate) struct Committer {
     pub(crate) sinks: Sinks,
     /// The recordings of sources, which are notified of commits.
     pub(crate) recordings: Recordings,
+    pub(crate) local: LocalPartitions,
     pub(crate) options: Recovery,
     pub(crate) control: Arc<Control>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -85,7 +87,8 @@ pub(super) struct PendingParts {
     pub(super) commits: u64,
 }
 
-/// Where the marks of a commit are, by the names of source or step and of partition: there may be thousands of partitions.
+/// Where the marks of a commit are that this process writes, by the names of source or step and of partition: there may be thousands of
+/// partitions.
 struct MarkPlaces {
     sources: HashMap<(String, String), usize>,
     watermarks: HashMap<(String, String), usize>,
@@ -93,12 +96,14 @@ struct MarkPlaces {
 
 impl MarkPlaces {
     fn in_commit(commit: &Commit) -> Self {
-        let sources = commit.sources.iter();
-        let sources = sources.map(|mark| (mark.source.clone(), mark.partition.clone()));
+        let process = commit.division.as_ref().map(|division| division.process);
+        let sources = commit.sources.iter().zip(0..);
+        let sources = sources.filter(|(mark, _)| mark.is_of(process));
+        let sources = sources.map(|(mark, at)| ((mark.source.clone(), mark.partition.clone()), at));
         let watermarks = commit.watermarks.iter();
         let watermarks = watermarks.map(|mark| (mark.step.clone(), mark.partition.clone()));
         MarkPlaces {
-            sources: sources.zip(0..).collect(),
+            sources: sources.collect(),
             watermarks: watermarks.zip(0..).collect(),
         }
     }
@@ -367,18 +372,20 @@ impl Committer {
         for partition in &part.positions {
             let names = (source.as_str(), partition.partition.as_str());
             let place = MarkPlaces::of(&mut places.sources, names, next.sources.len());
-            match next.sources.get_mut(place) {
-                Some(mark) => {
-                    mark.position.clone_from(&partition.position);
-                    mark.recorded = recorded;
-                }
-                None => next.sources.push(SourceMark {
+            if place == next.sources.len() {
+                next.sources.push(SourceMark {
                     source: source.clone(),
                     partition: partition.partition.clone(),
                     position: partition.position.clone(),
                     recorded,
-                }),
+                    local: None,
+                    input: None,
+                });
             }
+            let mark = &mut next.sources[place];
+            mark.position.clone_from(&partition.position);
+            mark.recorded = recorded;
+            self.local.complete(mark);
         }
         next.processing_ns = next.processing_ns.max(part.now);
         for mark in &part.watermarks {

@@ -4,8 +4,8 @@
 //! positions of the partitions that these read, and the tokens of their sinks. Every commit says which part of which
 //! division it is, so that a directory never serves in another one.
 //!
-//! Invariant: the commit records of process 0 have the last epoch in which each process had changes. A directory whose
-//! last epoch is another one is an older copy, or not of this state.
+//! Invariant: the commit records of process 0 have the last commit in which each process had changes. A directory whose
+//! last commit is another one is an older copy, or not of this state.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::durable::unescape;
 use super::record::{Commit, OutputMarks, SinkMark};
 use super::store;
 use super::switch::interrupted;
-use crate::cluster::Membership;
+use crate::cluster::{CommitId, Membership};
 use crate::error::{Cause, FlowError};
 use crate::key::{Key, Shards};
 use crate::outbox;
@@ -34,12 +34,13 @@ pub(crate) struct Ownership {
 impl Commit {
     /// Process 0: records that the processes with changes have them in this epoch.
     pub(crate) fn note_changes(&mut self, changed: &[bool]) {
-        let epoch = self.epoch;
+        let id = self.id();
         if let Some(division) = &mut self.division {
-            division.members.resize(division.processes, 0);
+            let none = CommitId::default();
+            division.members.resize(division.processes, none);
             for (member, changed) in division.members.iter_mut().zip(changed) {
                 if *changed {
-                    *member = epoch;
+                    *member = id;
                 }
             }
         }

@@ -18,18 +18,31 @@ use super::record::{Commit, Division, SourceMark};
 use super::store::failed;
 use crate::error::{Cause, FlowError};
 
+/// In the name of a list that process 0 keeps: the number of the process follows. No name of a source has it.
+const OF_MACHINE: char = '@';
+
 /// What moves of the sources.
 #[derive(Default)]
 pub(super) struct Moved {
     division: Option<Division>,
     /// The marks of durable sources that continue at their own positions; `None` for a partition that begins anew.
     converted: BTreeMap<(String, String), Option<SourceMark>>,
-    /// The files of each new directory, by their paths in it, with their contents or the directory that is copied.
-    files: Vec<(PathBuf, Contents)>,
+    /// The files of new directories.
+    files: Vec<MovedFile>,
     /// The recorded input that is put aside: the directory, and where it is kept.
     pub(super) aside: Vec<(PathBuf, PathBuf)>,
 }
 
+/// A file of new directories.
+struct MovedFile {
+    /// The process whose directory gets it; `None`: all get it.
+    process: Option<usize>,
+    /// Its path in the directory.
+    path: PathBuf,
+    contents: Contents,
+}
+
+/// What a file has, or the directory of which it is a copy.
 enum Contents {
     Text(String),
     CopyOf(PathBuf),
@@ -47,7 +60,7 @@ pub(super) fn of(old: &[(&Path, &Commit)], to: Layout) -> Result<Moved, FlowErro
     }
     moved.check_ends(old)?;
     moved
-        .merge_lists(old)
+        .merge_lists(old, to)
         .and_then(|()| moved.find_ledgers(old))
         .map_err(|cause| failed(old[0].0, cause))?;
     Ok(moved)
@@ -166,14 +179,26 @@ impl Moved {
     }
 
     /// Merges the lists of files of directory sources: the lines of each partition from the process that read it.
-    fn merge_lists(&mut self, old: &[(&Path, &Commit)]) -> Result<(), Cause> {
+    fn merge_lists(&mut self, old: &[(&Path, &Commit)], to: Layout) -> Result<(), Cause> {
         let mut lists: BTreeMap<String, String> = BTreeMap::new();
+        let local = old.iter().flat_map(|(_, commit)| &commit.sources);
+        let local = local.filter(|mark| mark.local.is_some());
+        let local: BTreeSet<&str> = local.map(|mark| mark.source.as_str()).collect();
         for (number, (dir, _)) in old.iter().enumerate() {
             for name in names(&dir.join("files"))? {
-                let Some(source) = unescape(&name).filter(|_| !name.starts_with('.')) else {
+                let (own, of) = match name.split_once(OF_MACHINE) {
+                    Some((own, of)) => (own, of.parse().ok()),
+                    None => (name.as_str(), None),
+                };
+                let Some(source) = unescape(own).filter(|_| !name.starts_with('.')) else {
                     continue;
                 };
                 let text = fs::read_to_string(dir.join("files").join(&name))?;
+                if local.contains(source.as_str()) {
+                    self.files
+                        .push(list_of_machine(own, of.unwrap_or(number), text, to));
+                    continue;
+                }
                 let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
                 let mut lines = whole.split_inclusive('\n');
                 let head = lines.next().unwrap_or_default();
@@ -187,9 +212,11 @@ impl Moved {
             }
         }
         let lists = lists.into_iter();
-        self.files.extend(
-            lists.map(|(name, text)| (Path::new("files").join(name), Contents::Text(text))),
-        );
+        self.files.extend(lists.map(|(name, text)| MovedFile {
+            process: None,
+            path: Path::new("files").join(name),
+            contents: Contents::Text(text),
+        }));
         Ok(())
     }
 
@@ -201,8 +228,13 @@ impl Moved {
                 for queue in names(&dir.join("queues").join(&name))? {
                     if self.reader_of(&source, &queue).unwrap_or(0) == number {
                         let path = Path::new("queues").join(&name).join(&queue);
-                        let from = dir.join(&path);
-                        self.files.push((path, Contents::CopyOf(from)));
+                        let contents = Contents::CopyOf(dir.join(&path));
+                        // Queues are read by process 0.
+                        self.files.push(MovedFile {
+                            process: Some(0),
+                            path,
+                            contents,
+                        });
                     }
                 }
             }
@@ -210,14 +242,12 @@ impl Moved {
         Ok(())
     }
 
-    /// Writes the files of the new directory of `process`, durably. Queues are read by process 0.
+    /// Writes the files of the new directory of `process`, durably.
     pub(super) fn write_files(&self, dir: &Path, process: usize) -> Result<(), Cause> {
-        for (path, contents) in &self.files {
-            if process > 0 && matches!(contents, Contents::CopyOf(_)) {
-                continue;
-            }
-            let path = dir.join(path);
-            match contents {
+        let files = self.files.iter();
+        for file in files.filter(|file| file.process.is_none_or(|of| of == process)) {
+            let path = dir.join(&file.path);
+            match &file.contents {
                 Contents::Text(text) => {
                     create_dir_durably(path.parent().unwrap_or(dir))?;
                     fs::write(&path, text)?;
@@ -228,6 +258,20 @@ impl Moved {
             }
         }
         Ok(())
+    }
+}
+
+/// The list of the files of a directory that process `of` reads from its own machine. Process 0 keeps that of a machine that is gone.
+fn list_of_machine(name: &str, of: usize, text: String, to: Layout) -> MovedFile {
+    let is_there = of < to.processes();
+    let name = match is_there {
+        true => name.to_owned(),
+        false => format!("{name}{OF_MACHINE}{of}"),
+    };
+    MovedFile {
+        process: Some(if is_there { of } else { 0 }),
+        path: Path::new("files").join(name),
+        contents: Contents::Text(text),
     }
 }
 

@@ -78,9 +78,8 @@ impl Opened {
         StateOffer {
             cluster: division.map(|division| division.cluster),
             processes: division.map(|division| division.processes),
-            committed: commit.map(|commit| commit.epoch),
-            committed_run: division.map(|division| division.run),
-            prepared: prepared.and_then(|prepared| Some((prepared.epoch, prepared.run()?))),
+            committed: commit.map(Commit::id),
+            prepared: prepared.map(Commit::id),
             members: division.map_or_else(Vec::new, |division| division.members.clone()),
         }
     }

@@ -29,6 +29,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::stored_position;
+use crate::cluster::CommitId;
+use crate::input::InputId;
 use crate::key::Shards;
 use crate::source::Position;
 use crate::state::changes::{Changes, GROUPS, REMOVED, STATE, VERSION, WHOLE, shard_at};
@@ -49,6 +51,20 @@ pub struct SourceMark {
     pub position: Position,
     /// True for a durable source: the position is that of a record of its input.
     pub recorded: bool,
+    /// The process on whose machine the partition is, if each process reads what its machine has: another one may have a partition of
+    /// the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<usize>,
+    /// What that machine had there at the start of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputId>,
+}
+
+impl SourceMark {
+    /// Whether process `process` may read the partition; `None` in a run of one process.
+    pub(crate) fn is_of(&self, process: Option<usize>) -> bool {
+        self.local.is_none_or(|local| local == process.unwrap_or(0))
+    }
 }
 
 /// The token that a sink has prepared on one worker.
@@ -101,8 +117,8 @@ pub struct Division {
     pub processes: usize,
     /// The workers of each process.
     pub workers: usize,
-    /// Process 0 only: the last epoch in which each process had changes.
-    pub members: Vec<u64>,
+    /// Process 0 only: the last commit in which each process had changes.
+    pub members: Vec<CommitId>,
     /// The sources with the names of their partitions in this run, in the order in which workers read them; empty until
     /// the first run on a divided state, in which each directory has the positions of all partitions.
     pub partitions: Vec<(String, Vec<String>)>,
@@ -199,6 +215,20 @@ impl Commit {
     /// The run that appended it, in a run of several processes.
     pub(crate) fn run(&self) -> Option<u64> {
         self.division.as_ref().map(|division| division.run)
+    }
+
+    /// The positions of the partitions that this process may read. Process 0 also keeps those of machines that are gone.
+    pub(crate) fn own_sources(&self) -> impl Iterator<Item = &SourceMark> {
+        let process = self.division.as_ref().map(|division| division.process);
+        self.sources.iter().filter(move |mark| mark.is_of(process))
+    }
+
+    /// Its name among those of several processes; of a run of one process the epoch alone.
+    pub(crate) fn id(&self) -> CommitId {
+        CommitId {
+            epoch: self.epoch,
+            run: self.run().unwrap_or(0),
+        }
     }
 
     /// The same commit with the times of another one.
@@ -428,6 +458,8 @@ mod tests {
             partition: "0".to_owned(),
             position,
             recorded: false,
+            local: Some(2),
+            input: None,
         };
         let ended = Commit {
             epoch: 7,

@@ -8,6 +8,7 @@
 //! `DIR/scaling/next`; then `DIR/scaling/plan` appears, which is the decision; then directories are renamed (see `switch`),
 //! and a crash in between is completed by the next call. A run refuses to begin while there is a plan.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::record::{Commit, Division, OutputMarks, SourceMark};
 use super::store::{Saved, Store, failed};
 use super::switch::{self, Plan};
 use crate::clock::now_ns;
-use crate::cluster::Membership;
+use crate::cluster::{CommitId, Membership};
 use crate::error::{Cause, FlowError};
 use crate::key::worker_of;
 use crate::state::changes::Changes;
@@ -39,6 +40,9 @@ pub struct Rescaled {
     pub keys: u64,
     /// The bytes of keys and states.
     pub bytes: u64,
+    /// The processes that there are no longer, with the sources that they read from their own machines: what they have not read stays
+    /// unread until a process of this number runs there again.
+    pub left: Vec<(usize, String)>,
     /// The time that it took.
     pub elapsed: Duration,
 }
@@ -103,6 +107,7 @@ pub fn rescale(
         epoch: first.epoch,
         keys,
         bytes,
+        left: left(&old, processes),
         elapsed: Duration::ZERO,
     };
     // The journals must be closed before their directories are renamed.
@@ -116,6 +121,14 @@ pub fn rescale(
     switched.map_err(|cause| failed(dir, cause))?;
     done.elapsed = Duration::from_nanos(now_ns().saturating_sub(began));
     Ok(done)
+}
+
+/// The local sources of processes that are gone.
+fn left(old: &[Old], processes: usize) -> Vec<(usize, String)> {
+    let marks = old.iter().flat_map(|old| &old.commit.sources);
+    let gone = marks.filter_map(|mark| Some((mark.local?, mark.source.clone())));
+    let gone: BTreeSet<_> = gone.filter(|(process, _)| *process >= processes).collect();
+    gone.into_iter().collect()
 }
 
 fn commits_of(old: &[Old]) -> Vec<(&Path, &Commit)> {
@@ -206,11 +219,12 @@ fn check_complete(dir: &Path, all: &[Old]) -> Result<(), FlowError> {
         let is_of_same = old.commit.division.as_ref().is_some_and(|division| {
             division.cluster == first.cluster && division.processes == first.processes
         });
-        let last = first.members.get(number).copied();
-        if !is_of_same || last != Some(old.commit.epoch) && number != 0 {
+        let last = first.members.get(number).copied().unwrap_or_default();
+        if !is_of_same || last != old.commit.id() && number != 0 {
             let cause = format!(
-                "it does not belong to p0, whose last commit has epoch {} of it: an older copy, or another directory",
-                last.unwrap_or_default()
+                "it does not belong to p0, whose last commit has epoch {} of run {:016x} of it: an older copy, a copy that has gone on by \
+                 itself, or another directory",
+                last.epoch, last.run
             );
             return Err(failed(old.store.dir(), cause));
         }
@@ -270,9 +284,14 @@ fn write(
     let cluster = stores[0].lineage()?;
     for (process, store) in stores.iter_mut().enumerate() {
         let mut commit = merged.clone();
+        add_local(&mut commit, old, (process, processes));
         if process > 0 {
             commit.sources.retain(|mark| !moved.is_of_first(mark));
         }
+        let commit_id = CommitId {
+            epoch: commit.epoch,
+            run: cluster,
+        };
         if processes > 1 {
             commit.division = Some(Division {
                 cluster,
@@ -281,7 +300,7 @@ fn write(
                 processes,
                 workers,
                 members: match process {
-                    0 => vec![commit.epoch; processes],
+                    0 => vec![commit_id; processes],
                     _ => Vec::new(),
                 },
                 partitions: Vec::new(),
@@ -324,7 +343,28 @@ fn move_part(
     Ok((count, bytes))
 }
 
-/// The commit of all directories, apart from the division.
+/// Adds what a process reads from its own machine. Process 0 keeps the positions of machines that are gone, which may come again.
+fn add_local(commit: &mut Commit, old: &[Old], (process, processes): (usize, usize)) {
+    let marks = old.iter().flat_map(|old| &old.commit.sources);
+    let belongs = |of: usize| of == process || (process == 0 && of >= processes);
+    let marks = marks.filter(|mark| mark.local.is_some_and(belongs));
+    commit.sources.extend(marks.cloned());
+    if let Some(own) = old.get(process) {
+        let sources = local_sources(old);
+        let times = own.commit.watermarks.iter();
+        let times = times.filter(|mark| sources.contains(mark.step.as_str()));
+        commit.watermarks.extend(times.cloned());
+    }
+}
+
+/// The sources that each process reads from its own machine.
+fn local_sources(old: &[Old]) -> BTreeSet<&str> {
+    let marks = old.iter().flat_map(|old| &old.commit.sources);
+    let local = marks.filter(|mark| mark.local.is_some());
+    local.map(|mark| mark.source.as_str()).collect()
+}
+
+/// The commit of all directories, apart from the division and from what each process reads from its own machine.
 fn merge(old: &[Old], moved: &Moved, to: Layout) -> Commit {
     let mut merged = Commit {
         // The keys of a worker are others now, which the next run sees by this number.
@@ -337,16 +377,23 @@ fn merge(old: &[Old], moved: &Moved, to: Layout) -> Commit {
         outputs: outputs(old, to),
         ..old[0].commit.clone()
     };
+    let local = local_sources(old);
     for (number, old) in old.iter().enumerate() {
         merged.processing_ns = merged.processing_ns.max(old.commit.processing_ns);
-        for mark in &old.commit.watermarks {
+        let times = old.commit.watermarks.iter();
+        for mark in times.filter(|mark| !local.contains(mark.step.as_str())) {
             let mut known = merged.watermarks.iter_mut();
             match known.find(|known| known.step == mark.step && known.partition == mark.partition) {
                 Some(known) => known.at = known.at.max(mark.at),
                 None => merged.watermarks.push(mark.clone()),
             }
         }
-        for mark in &old.commit.sources {
+        for mark in old
+            .commit
+            .sources
+            .iter()
+            .filter(|mark| mark.local.is_none())
+        {
             let is_read_here = moved.reader(mark).is_none_or(|reader| reader == number);
             let is_known = |known: &SourceMark| {
                 known.source == mark.source && known.partition == mark.partition

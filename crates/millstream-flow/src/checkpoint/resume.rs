@@ -56,7 +56,7 @@ impl Resume {
     /// The start of a run that resumes from `commit`.
     pub(crate) fn of_commit(commit: &Commit, saved: Saved, codecs: Codecs) -> Self {
         let of = |mark: &SourceMark| (mark.source.clone(), mark.partition.clone());
-        let sources = commit.sources.iter();
+        let sources = commit.own_sources();
         let positions = sources.map(|mark| (of(mark), mark.position.clone()));
         let watermarks = commit.watermarks.iter();
         let watermarks =

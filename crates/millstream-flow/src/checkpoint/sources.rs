@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use crate::describe::node::NodeId;
 use crate::error::Cause;
-use crate::source::{Beginning, Recording, Source};
+use crate::source::{Beginning, Recording, Source, SourceSettings};
 
 /// A source of any type of batch.
 pub(crate) trait ErasedSource: Send + Sync {
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause>;
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
     fn is_same_partition(&self, name: &str, saved: &str) -> bool;
-    /// Whether process 0 reads all its partitions.
-    fn in_one_process(&self) -> bool;
+    /// What the engine needs to know of it.
+    fn settings(&self) -> SourceSettings;
 }
 
 /// A source without its type.
@@ -34,8 +34,8 @@ impl<B: 'static> ErasedSource for Erased<B> {
             None => name == saved,
         }
     }
-    fn in_one_process(&self) -> bool {
-        self.0.settings().in_one_process
+    fn settings(&self) -> SourceSettings {
+        self.0.settings()
     }
 }
 

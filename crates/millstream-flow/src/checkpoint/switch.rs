@@ -207,6 +207,8 @@ mod tests {
                 partition: "a".to_owned(),
                 position: 70.into(),
                 recorded: false,
+                local: None,
+                input: None,
             }],
             watermarks: vec![TimeMark::of_step("count".to_owned(), 9)],
             ..Commit::default()

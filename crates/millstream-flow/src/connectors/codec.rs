@@ -44,6 +44,12 @@ where
 }
 
 impl<S, F> Decoded<S, F> {
+    /// Changes the source of the frames.
+    pub(crate) fn with_source(mut self, change: impl FnOnce(S) -> S) -> Self {
+        self.source = change(self.source);
+        self
+    }
+
     /// Sets the policy for a frame that cannot be decoded. The default is [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {

@@ -46,6 +46,7 @@ use crate::compression::Compression;
 use crate::connectors::files::{self, WriteFile, resume};
 use crate::connectors::format::Format;
 use crate::error::Cause;
+use crate::input::{Input, of_machine};
 use crate::run::poller::Io;
 use crate::source::{Partition, Position, Resumable, Source, SourceSettings};
 use partition::CsvPartition;
@@ -62,6 +63,7 @@ pub struct ReadCsv {
     header: Header,
     max_record_bytes: usize,
     compression: Compression,
+    local: bool,
 }
 
 /// Reads CSV files, with a partition for each file. By default the first record of a file is its header.
@@ -73,6 +75,7 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadCsv {
         header: Header::First,
         max_record_bytes: MAX_RECORD_BYTES,
         compression: Compression::ByName,
+        local: false,
     }
 }
 
@@ -101,6 +104,12 @@ impl ReadCsv {
         self.compression = compression;
         self
     }
+    /// Lets each process of a run read the files of its own machine, as for [`files::ReadFiles::local`].
+    #[must_use]
+    pub fn local(mut self, local: bool) -> Self {
+        self.local = local;
+        self
+    }
     /// Decodes each row into an item. A row whose number of fields differs from the number of names is an
     /// error, and `decode` is not called with it.
     pub fn decode<F, T, E>(self, decode: F) -> DecodedRows<Self, F>
@@ -119,7 +128,8 @@ impl Source<Rows> for ReadCsv {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        format!("file {}, csv", names.join(" "))
+        let whose = of_machine(self.local);
+        format!("file {}, csv{whose}", names.join(" "))
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self
@@ -143,7 +153,8 @@ impl Source<Rows> for ReadCsv {
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
-            inputs: self.paths.clone(),
+            inputs: self.paths.iter().cloned().map(Input::File).collect(),
+            local: self.local,
             ..SourceSettings::default()
         }
     }

@@ -30,23 +30,26 @@ mod first_bytes;
 mod list;
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
-use glob::{MatchOptions, Pattern};
-
 use crate::clock::now_ns;
 use crate::compression::Compression;
+use crate::connectors::codec::Decoded;
 use crate::connectors::csv::{self, Dialect, Header, ReadCsv};
 use crate::connectors::files::{self, ReadFiles};
 pub use crate::connectors::format::Format;
 use crate::error::Cause;
 use crate::framing::Framing;
+use crate::input::listing::{Found, scan};
+use crate::input::{Input, of_machine};
 use crate::run::control::lock;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
-use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
+use crate::source::{
+    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
+};
 use first_bytes::FirstBytes;
 use list::{Begun, List};
 
@@ -58,6 +61,7 @@ pub struct ReadDirectory<F> {
     partitions: usize,
     poll: Option<Duration>,
     format: F,
+    local: bool,
     /// The list of files of the current run.
     list: Arc<Mutex<Weak<Mutex<List>>>>,
 }
@@ -84,6 +88,7 @@ impl<F> ReadDirectory<F> {
             partitions: 1,
             poll: None,
             format,
+            local: false,
             list: Arc::default(),
         }
     }
@@ -95,12 +100,27 @@ impl<F> ReadDirectory<F> {
         self.partitions = partitions.max(1);
         self
     }
+    /// Lets each process of a run read the directory of its own machine, in as many partitions each. By default all processes must have
+    /// the same directory, each file of which one of them reads.
+    #[must_use]
+    pub fn local(mut self, local: bool) -> Self {
+        self.local = local;
+        self
+    }
     /// Keeps running after all files are read, and scans for new files at the interval `poll`. By default the
     /// source ends with the files that exist when it starts.
     #[must_use]
     pub fn follow(mut self, poll: Duration) -> Self {
         self.poll = Some(poll);
         self
+    }
+}
+
+impl<D> Decoded<ReadDirectory<ReadFiles>, D> {
+    /// Lets each process of a run read the directory of its own machine, as for [`ReadDirectory::local`].
+    #[must_use]
+    pub fn local(self, local: bool) -> Self {
+        self.with_source(|source| source.local(local))
     }
 }
 
@@ -160,68 +180,11 @@ impl ReadDirectory<ReadCsv> {
     }
 }
 
-/// A file that matches.
-struct Found {
-    /// The path relative to the directory.
-    name: String,
-    length: u64,
-    modified: Option<SystemTime>,
-}
-
-/// The files that match, in the order of their names.
-fn scan(dir: &Path, pattern: &str) -> Result<Vec<Found>, Cause> {
-    // A missing directory is an error, though the pattern would simply match nothing in it.
-    std::fs::read_dir(dir).map_err(|error| {
-        std::io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
-    })?;
-    let text = dir.to_str();
-    let text = text.ok_or_else(|| format!("{}: its name is not UTF-8", dir.display()))?;
-    // Paths that match come without a leading `./` of the directory.
-    let dir: PathBuf = Path::new(text)
-        .components()
-        .filter(|part| *part != Component::CurDir)
-        .collect();
-    let whole = match dir.to_str() {
-        None | Some("") => pattern.to_owned(),
-        Some(text) => format!("{}/{pattern}", Pattern::escape(text)),
-    };
-    let options = MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let paths = glob::glob_with(&whole, options);
-    let paths = paths.map_err(|error| format!("the pattern {pattern:?}: {error}"))?;
-    let mut found = Vec::new();
-    for path in paths {
-        let path = path.map_err(|error| Cause::from(error.to_string()))?;
-        // A file that was removed after its name was read does not match.
-        let Ok(about) = std::fs::metadata(&path) else {
-            continue;
-        };
-        if !about.is_file() {
-            continue;
-        }
-        let named = |what| format!("{}: {what}", path.display());
-        let name = path.strip_prefix(&dir);
-        let name = name
-            .map_err(|_| named("it is not in the directory"))?
-            .to_str();
-        let name = name.ok_or_else(|| named("its name is not UTF-8"))?;
-        found.push(Found {
-            name: name.to_owned(),
-            length: about.len(),
-            modified: about.modified().ok(),
-        });
-    }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
-}
-
 impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
     fn describe(&self) -> String {
         let (dir, format) = (self.dir.display(), self.format.describe_format());
-        format!("directory {dir}, {}, {format}", self.pattern)
+        let whose = of_machine(self.local);
+        format!("directory {dir}, {}, {format}{whose}", self.pattern)
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok((0..self.partitions)
@@ -257,6 +220,17 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
             opened.resume(begun)?;
         }
         Ok(Box::new(opened))
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            inputs: vec![Input::Directory {
+                path: self.dir.clone(),
+                pattern: self.pattern.clone(),
+                follows: self.poll.is_some(),
+            }],
+            local: self.local,
+            ..SourceSettings::default()
+        }
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)

@@ -21,6 +21,7 @@ use crate::connectors::format::Format;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
+use crate::input::{Input, of_machine};
 use crate::run::control::{Control, lock};
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
@@ -44,6 +45,7 @@ pub struct ReadFiles {
     max_frame_bytes: usize,
     from: u64,
     compression: Compression,
+    local: bool,
 }
 
 /// Reads files, with a partition for each file. The default framing is lines.
@@ -57,6 +59,7 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> ReadFiles {
         max_frame_bytes: MAX_FRAME_BYTES,
         from: 0,
         compression: Compression::ByName,
+        local: false,
     }
 }
 
@@ -66,6 +69,14 @@ pub type TextDecoder = fn(&[u8]) -> Result<String, std::str::Utf8Error>;
 /// Reads the lines of a text file.
 pub fn lines(path: impl AsRef<Path>) -> Decoded<ReadFiles, TextDecoder> {
     codec::decode(read([path]), codec::text as TextDecoder)
+}
+
+impl<D> Decoded<ReadFiles, D> {
+    /// Lets each process of a run read the files of its own machine, as for [`ReadFiles::local`].
+    #[must_use]
+    pub fn local(self, local: bool) -> Self {
+        self.with_source(|source| source.local(local))
+    }
 }
 
 impl ReadFiles {
@@ -85,6 +96,13 @@ impl ReadFiles {
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
+        self
+    }
+    /// Lets each process of a run read the files of its own machine. By default all processes must have the same files, each of which
+    /// one of them reads.
+    #[must_use]
+    pub fn local(mut self, local: bool) -> Self {
+        self.local = local;
         self
     }
     /// Starts at this byte of each file, after decompression, which must be the first byte of a frame.
@@ -108,7 +126,8 @@ impl Source<Frames> for ReadFiles {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        format!("file {}, {}", names.join(" "), self.framing)
+        let whose = of_machine(self.local);
+        format!("file {}, {}{whose}", names.join(" "), self.framing)
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
         Ok(self
@@ -132,7 +151,8 @@ impl Source<Frames> for ReadFiles {
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
-            inputs: self.paths.clone(),
+            inputs: self.paths.iter().cloned().map(Input::File).collect(),
+            local: self.local,
             ..SourceSettings::default()
         }
     }

@@ -30,11 +30,14 @@ use crate::connectors::files::{length_of, token_of};
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
 use crate::framing::Frames;
+use crate::input::{Input, of_machine};
 use crate::run::control::{Control, lock};
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
 use crate::sink::{Output, OwnPath, Sink, Token, Transactional, Writer};
-use crate::source::{Beginning, Events, Next, Partition, Position, Recording, Resumable, Source};
+use crate::source::{
+    Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
+};
 
 /// The number of bytes or records at which a batch ends.
 const BATCH_BYTES: usize = 64 << 10;
@@ -58,6 +61,7 @@ pub struct ReadJournal {
     to: Option<u64>,
     follow: bool,
     cursor: Option<String>,
+    local: bool,
     /// The cursor of the current run.
     followed: Arc<Mutex<Weak<Followed>>>,
 }
@@ -70,6 +74,7 @@ pub fn read(path: impl AsRef<Path>) -> ReadJournal {
         to: None,
         follow: false,
         cursor: None,
+        local: false,
         followed: Arc::default(),
     }
 }
@@ -100,6 +105,12 @@ impl ReadJournal {
         self.cursor = Some(name.to_owned());
         self
     }
+    /// Lets each process of a run read the journal of its own machine. By default one process reads it for all.
+    #[must_use]
+    pub fn local(mut self, local: bool) -> Self {
+        self.local = local;
+        self
+    }
     /// Ends before the record of this number.
     #[must_use]
     pub fn to_sequence(mut self, sequence: u64) -> Self {
@@ -116,7 +127,14 @@ impl ReadJournal {
 
 impl Source<Frames> for ReadJournal {
     fn describe(&self) -> String {
-        format!("journal {}", self.path.display())
+        format!("journal {}{}", self.path.display(), of_machine(self.local))
+    }
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            inputs: vec![Input::Journal(self.path.clone())],
+            local: self.local,
+            ..SourceSettings::default()
+        }
     }
     fn open(
         &self,

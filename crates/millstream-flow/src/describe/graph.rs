@@ -6,6 +6,7 @@
 //! its operator.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use crate::describe::meeting;
 use crate::describe::node::{DescribedEdge, Node, NodeId, open_error};
 use crate::describe::overlap::Files;
 use crate::error::{Cause, FlowError};
+use crate::input::Input;
 use crate::policy::OnError;
 use crate::run::build::Root;
 use crate::run::plan::Plan;
@@ -38,6 +40,8 @@ struct DescribedSink {
 #[derive(Default)]
 pub(crate) struct Graph {
     pub(crate) name: String,
+    /// The version of the program, if it was given one.
+    pub(crate) version: Option<Vec<(String, String)>>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
     pub(crate) edges: Vec<DescribedEdge>,
@@ -105,7 +109,11 @@ impl Graph {
         let node = self.add("source", name, Vec::new());
         self.nodes[node].detail = source.describe();
         let read = Arc::clone(source);
-        let inputs = Arc::new(move || read.settings().inputs);
+        let inputs = Arc::new(move || {
+            let inputs = read.settings().inputs;
+            let files = inputs.iter().filter_map(Input::file);
+            files.map(Path::to_owned).collect()
+        });
         self.files.inputs.push((node, inputs));
         if let OnError::DeadLetter(sink) = source.settings().on_error {
             self.add_sink(WriterId::dead_letters(node), &sink);
@@ -229,6 +237,7 @@ impl Graph {
         };
         let mut plan = Plan {
             name: self.name.clone(),
+            version: self.version.clone(),
             nodes: self.nodes.clone(),
             roots: self.roots.clone(),
             edges: self.edges.clone(),

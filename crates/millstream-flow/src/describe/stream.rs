@@ -91,6 +91,28 @@ impl Flow {
         }
     }
 
+    /// Names the version of the program, which the processes of a [cluster](crate::cluster) compare at their start: those of another
+    /// version wait until all have the same. By default it is the digest of the executable.
+    ///
+    /// ```
+    /// let flow = millstream_flow::Flow::new("orders");
+    /// flow.version("1.4");
+    /// ```
+    pub fn version(&self, version: &str) {
+        self.version_parts([("version".to_owned(), version.to_owned())]);
+    }
+
+    /// States the version of the program by its parts, for instance modules with the digests of their sources: a process with another
+    /// one is refused with the name of the first part that differs.
+    ///
+    /// ```
+    /// let flow = millstream_flow::Flow::new("orders");
+    /// flow.version_parts([("plug-in \"prices\"".to_owned(), "7f3a".to_owned())]);
+    /// ```
+    pub fn version_parts(&self, parts: impl IntoIterator<Item = (String, String)>) {
+        lock(&self.graph).version = Some(parts.into_iter().collect());
+    }
+
     /// Announces a type whose values are encoded: states that are saved with [recovery](crate::checkpoint), and items
     /// that leave their process ([`Packets::Bytes`](crate::run::Packets::Bytes)).
     ///

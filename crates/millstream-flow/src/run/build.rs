@@ -22,6 +22,7 @@ use crate::run::control::{Wrapper, lock};
 use crate::run::edge::Form;
 use crate::run::packet::Packet;
 use crate::run::poller::Poller;
+use crate::run::remote::Others;
 use crate::state::Restore;
 use crate::step::Step;
 use crate::testing::rehearsal::Rehearsal;
@@ -126,6 +127,12 @@ impl<'s> WorkerBuild<'_, 's> {
         let control = &self.context.borrow().control;
         let others = control.others();
         others.map_or(0, |others| others.membership.processes)
+    }
+
+    /// The first worker of this process.
+    pub(crate) fn first(&self) -> usize {
+        let control = &self.context.borrow().control;
+        control.others().map_or(0, Others::first)
     }
 }
 

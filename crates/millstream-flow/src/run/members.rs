@@ -8,14 +8,19 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::Builder;
 
 use crate::checkpoint::CommitNotice;
-use crate::cluster::{Event, Joined, Offer, StateOffer};
-use crate::error::FlowError;
+use crate::cluster::{Event, Joined, Offer, OfferedSource, StateOffer};
+use crate::describe::node::open_error;
+use crate::error::{DiedBefore, FlowError};
 use crate::key::Shards;
 use crate::run::control::Control;
 use crate::run::options::Options;
 use crate::run::plan::Plan;
 use crate::run::reports::report_handled;
 use crate::run::running::Running;
+use crate::run::version::executable;
+
+/// The number of files of a source that processes compare.
+const INPUTS_MAX: usize = 1_000;
 
 /// Returns what this process tells the others at the start.
 fn offer(
@@ -24,19 +29,37 @@ fn offer(
     (state, shards): (Option<StateOffer>, Shards),
 ) -> Result<Offer, FlowError> {
     let workers = options.all_workers();
-    let partitions = plan.sources.iter().map(|(node, source)| {
+    let sources = plan.sources.iter().map(|(node, source)| {
+        let (this, settings) = (&plan.nodes[*node], source.settings());
         let names = source.partitions(workers);
-        let names =
-            names.map_err(|cause| crate::describe::node::open_error(&plan.nodes[*node], cause))?;
-        Ok((plan.nodes[*node].name.clone(), names))
+        let names = names.map_err(|cause| open_error(this, cause))?;
+        let inputs = settings.inputs.iter().take(INPUTS_MAX);
+        let inputs = inputs.filter(|_| !settings.in_one_process);
+        Ok(OfferedSource {
+            name: this.name.clone(),
+            local: settings.local,
+            partitions: names,
+            inputs: inputs
+                .map(|input| (input.path().display().to_string(), input.id()))
+                .collect(),
+        })
     });
     let mut graph = plan.graph_lines();
     graph.push(format!("keys in {} shards", shards.count()));
+    let mut version = match &plan.version {
+        Some(version) => version.clone(),
+        None => vec![executable()?],
+    };
+    version.push((
+        "Millstream".to_owned(),
+        env!("CARGO_PKG_VERSION").to_owned(),
+    ));
     Ok(Offer {
         flow: plan.name.clone(),
+        version,
         graph,
         workers: options.workers,
-        partitions: partitions.collect::<Result<_, FlowError>>()?,
+        sources: sources.collect::<Result<_, FlowError>>()?,
         state,
     })
 }
@@ -53,9 +76,15 @@ pub(super) fn join(
     };
     let offer = offer(plan, &running.options, state)?;
     let joined = cluster.join(offer, stopping);
-    let joined = joined.map_err(|cause| FlowError::Cluster {
-        process: others.membership.process,
-        cause,
+    let joined = joined.map_err(|cause| match cause.downcast::<DiedBefore>() {
+        Ok(died) => FlowError::Lost {
+            process: died.process,
+            cause: died.cause,
+        },
+        Err(cause) => FlowError::Cluster {
+            process: others.membership.process,
+            cause,
+        },
     })?;
     others.meet(&joined.member);
     Ok(Some(joined))

@@ -61,7 +61,9 @@ pub(crate) struct Opener<B> {
     /// The name of the source in the flow.
     name: String,
     io: Io,
-    /// The number of workers that may have partitions, those with the first numbers.
+    /// The first worker that may have partitions.
+    first: usize,
+    /// The number of workers that may have partitions, from that one on.
     readers: usize,
     /// The number of partitions that were opened, by all workers.
     known: usize,
@@ -100,22 +102,27 @@ pub(crate) fn open<B: Batch>(
         Err(error) => return (Err(error), vec![false; build.workers].into()),
     };
     let names = source.partitions(build.workers);
-    let readers = match source.settings().in_one_process {
-        true => build.workers / build.processes().max(1),
+    let settings = source.settings();
+    let of_one = build.workers / build.processes().max(1);
+    let readers = match settings.in_one_process || settings.local {
+        true => of_one,
         false => build.workers,
     };
+    let first = if settings.local { build.first() } else { 0 };
     let mut opener = Opener {
         grows: source.growing().is_some(),
         source,
         name: this.name.clone(),
         io: io.clone(),
+        first,
         readers,
         known: 0,
         found: Vec::new(),
         asks_at: 0,
         published: 0,
     };
-    let mut feeding = vec![false; build.workers];
+    // What other machines have is not known here: a worker without partitions ends at once.
+    let mut feeding = vec![settings.local; build.workers];
     let opened = names.and_then(|names| {
         let owners = opener.owners(names.len(), &build.context.borrow());
         owners.iter().for_each(|owner| feeding[*owner] = true);
@@ -158,7 +165,7 @@ impl<B: Batch> Opener<B> {
         let dealt = resume.and_then(|resume| resume.dealt.get(&self.name));
         // A source that finds more partitions meanwhile deals them in turn.
         let owner = |index| dealt.and_then(|dealt| dealt.get(index)).copied();
-        let owner = |index| owner(index).unwrap_or(index % self.readers);
+        let owner = |index| owner(index).unwrap_or(self.first + index % self.readers);
         (0..partitions).map(owner).collect()
     }
 

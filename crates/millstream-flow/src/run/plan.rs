@@ -8,6 +8,8 @@ use crate::run::build::Root;
 /// The operators of a flow, with the sources and sinks that take part in checkpoints.
 pub(crate) struct Plan {
     pub(crate) name: String,
+    /// The version of the program, if the flow was given one.
+    pub(crate) version: Option<Vec<(String, String)>>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) roots: Vec<Root>,
     pub(crate) edges: Vec<DescribedEdge>,

@@ -324,6 +324,7 @@ fn begin_checkpoints(
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),
         recordings: resumed.recordings,
+        local: resumed.local,
         options: recovery.clone(),
         control: Arc::clone(&running.control),
         clock: Arc::clone(clock),

@@ -109,12 +109,10 @@ impl State {
 pub fn keeps_prepared(offers: &[StateOffer], process: usize) -> bool {
     let (zero, offer) = (&offers[0], &offers[process]);
     let member = zero.members.get(process).copied();
-    let has_member =
-        |(epoch, run): (u64, u64)| member == Some(epoch) && zero.committed_run == Some(run);
-    let keeps = process > 0 && offer.prepared.is_some_and(has_member);
-    let has = offer.committed.unwrap_or(0);
+    let keeps = process > 0 && offer.prepared.is_some() && offer.prepared == member;
+    let has = offer.committed.unwrap_or_default();
     assert!(
-        keeps || process == 0 || has == member.unwrap_or(0),
+        keeps || process == 0 || has == member.unwrap_or_default(),
         "process {process} has {offer:?}, process 0 {zero:?}"
     );
     keeps

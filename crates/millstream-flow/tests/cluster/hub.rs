@@ -181,7 +181,7 @@ impl Cluster for Place {
         }
         let states = offers.iter().flatten().map(|offer| offer.state.clone());
         let states: Vec<StateOffer> = states.map(Option::unwrap_or_default).collect();
-        let epoch = states[0].committed.unwrap_or(0);
+        let epoch = states[0].committed.unwrap_or_default().epoch;
         hub.commits.begin(epoch);
         let link = |link: UnixStream| Box::new(Pipe(link)) as Box<dyn Link>;
         Ok(Joined {

@@ -1,12 +1,12 @@
 //! Adapters of sources pass on the properties of the source inside.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use millstream_flow::SourceExt;
 use millstream_flow::codec;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
+use millstream_flow::input::Input;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{Partition, Position, Resumable, Source, SourceSettings};
 
@@ -30,8 +30,9 @@ impl Source<Frames> for Marked {
     }
     fn settings(&self) -> SourceSettings {
         SourceSettings {
-            inputs: vec!["input".into()],
+            inputs: vec![Input::File("input".into())],
             batch_size_max: Some(5),
+            local: true,
             ..SourceSettings::default()
         }
     }
@@ -50,8 +51,9 @@ fn check<B>(adapter: &str, source: &impl Source<B>) {
     assert_eq!(source.describe(), "marked", "{adapter}");
     assert_eq!(source.partitions(3).unwrap(), ["for 3"], "{adapter}");
     let settings = source.settings();
-    assert_eq!(settings.inputs, [PathBuf::from("input")], "{adapter}");
+    assert_eq!(settings.inputs, [Input::File("input".into())], "{adapter}");
     assert_eq!(settings.batch_size_max, Some(5), "{adapter}");
+    assert!(settings.local, "{adapter}");
     let resumable = source.resumable().expect(adapter);
     assert!(resumable.is_same_partition("new", "old"), "{adapter}");
     assert!(!resumable.is_same_partition("old", "old"), "{adapter}");

@@ -180,6 +180,7 @@ function setFacts(id, facts) {
 }
 
 function verdict(snapshot) {
+  if (snapshot.waiting) return [`${snapshot.waiting}.`, "cause"];
   if (snapshot.bottleneck) return [snapshot.bottleneck.words, "cause"];
   if (snapshot.state === "starting") return ["The flow starts: not every connector is open.", ""];
   if (snapshot.state === "ending") return ["The flow ends.", ""];

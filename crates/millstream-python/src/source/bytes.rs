@@ -261,7 +261,8 @@ pub(crate) fn tcp_connect(
 
 /// Files to read frames from; each is a partition.
 #[pyfunction]
-#[pyo3(signature = (paths, *, framing, max_frame, decode, position, compression))]
+#[pyo3(signature = (paths, *, framing, max_frame, decode, position, compression, local))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn file_read(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -270,12 +271,14 @@ pub(crate) fn file_read(
     decode: Option<&Bound<'_, PyAny>>,
     position: u64,
     compression: Option<&str>,
+    local: bool,
 ) -> PyResult<ByteSource> {
     let source = files::read(paths)
         .framing(self::framing(py, framing)?)
         .max_frame(max_frame)
         .compression(self::compression(py, compression)?)
-        .from_position(position);
+        .from_position(position)
+        .local(local);
     Ok(ByteSource {
         kind: Kind::Files(source),
         decode: Decode::read(decode)?,
@@ -284,7 +287,7 @@ pub(crate) fn file_read(
 
 /// The files of a directory; `follow` in seconds.
 #[pyfunction]
-#[pyo3(signature = (path, pattern, *, partitions, follow, framing, max_frame, decode, compression))]
+#[pyo3(signature = (path, pattern, *, partitions, follow, framing, max_frame, decode, compression, local))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn directory_read(
     py: Python<'_>,
@@ -296,9 +299,11 @@ pub(crate) fn directory_read(
     max_frame: usize,
     decode: Option<&Bound<'_, PyAny>>,
     compression: Option<&str>,
+    local: bool,
 ) -> PyResult<ByteSource> {
     let mut source = directory::frames(path, pattern)
         .partitions(partitions)
+        .local(local)
         .framing(self::framing(py, framing)?)
         .max_frame(max_frame)
         .compression(self::compression(py, compression)?);
@@ -314,7 +319,8 @@ pub(crate) fn directory_read(
 /// A journal to read records from, each a frame. `start` is a number, and `time_ns` a time, of which one is given, or neither for
 /// the end as it is when the flow begins.
 #[pyfunction]
-#[pyo3(signature = (path, *, start, time_ns, stop, follow, cursor, decode))]
+#[pyo3(signature = (path, *, start, time_ns, stop, follow, cursor, decode, local))]
+#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn journal_read(
     path: PathBuf,
     start: Option<u64>,
@@ -323,8 +329,9 @@ pub(crate) fn journal_read(
     follow: bool,
     cursor: Option<&str>,
     decode: Option<&Bound<'_, PyAny>>,
+    local: bool,
 ) -> PyResult<ByteSource> {
-    let source = journals::read(path);
+    let source = journals::read(path).local(local);
     let mut source = match (start, time_ns) {
         (Some(sequence), _) => source.from_sequence(sequence),
         (None, Some(time_ns)) => source.from_time(time_ns),

@@ -238,7 +238,7 @@ fn described(
 
 /// CSV files to read rows from; each is a partition.
 #[pyfunction]
-#[pyo3(signature = (paths, *, dialect, max_record, compression, types))]
+#[pyo3(signature = (paths, *, dialect, max_record, compression, types, local))]
 pub(crate) fn csv_read(
     py: Python<'_>,
     paths: Vec<PathBuf>,
@@ -246,9 +246,13 @@ pub(crate) fn csv_read(
     max_record: usize,
     compression: Option<&str>,
     types: Vec<(String, Py<PyAny>)>,
+    local: bool,
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
-    let source = csv::read(paths).dialect(dialect).header(header);
+    let source = csv::read(paths)
+        .dialect(dialect)
+        .header(header)
+        .local(local);
     let source = source.compression(self::compression(py, compression)?);
     Ok(CsvSource {
         kind: Kind::Files(source.max_record(max_record)),
@@ -258,7 +262,7 @@ pub(crate) fn csv_read(
 
 /// The CSV files of a directory; `follow` in seconds.
 #[pyfunction]
-#[pyo3(signature = (path, pattern, *, partitions, follow, dialect, max_record, compression, types))]
+#[pyo3(signature = (path, pattern, *, partitions, follow, dialect, max_record, compression, types, local))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn csv_directory(
     py: Python<'_>,
@@ -270,9 +274,12 @@ pub(crate) fn csv_directory(
     max_record: usize,
     compression: Option<&str>,
     types: Vec<(String, Py<PyAny>)>,
+    local: bool,
 ) -> PyResult<CsvSource> {
     let (dialect, header) = described(py, dialect)?;
-    let source = directory::rows(path, pattern).partitions(partitions);
+    let source = directory::rows(path, pattern)
+        .partitions(partitions)
+        .local(local);
     let mut source = source
         .dialect(dialect)
         .header(header)

@@ -1,6 +1,6 @@
 //! The state directory of a process: its records of epochs, of which the last ones may not be durable.
 
-use millstream_flow::cluster::StateOffer;
+use millstream_flow::cluster::{CommitId, StateOffer};
 
 use millstream_journal::random::Random;
 
@@ -17,7 +17,7 @@ pub(super) enum Record {
         run: u64,
         cluster: u64,
         /// Of process 0.
-        members: Vec<u64>,
+        members: Vec<CommitId>,
         /// Of the prepared record before it; `None` if this process had no changes.
         value: Option<u64>,
     },
@@ -98,14 +98,17 @@ impl Disk {
                 offer = StateOffer {
                     cluster: Some(*cluster),
                     processes: Some(processes),
-                    committed: Some(*epoch),
-                    committed_run: Some(*run),
+                    committed: Some(CommitId {
+                        epoch: *epoch,
+                        run: *run,
+                    }),
                     prepared: None,
                     members: members.clone(),
                 };
             }
         }
-        offer.prepared = self.prepared().map(|(epoch, run, _)| (epoch, run));
+        let prepared = self.prepared();
+        offer.prepared = prepared.map(|(epoch, run, _)| CommitId { epoch, run });
         offer
     }
 }

@@ -81,10 +81,8 @@ impl Cluster {
     fn new(seed: u64, processes: usize) -> Self {
         let offer = Offer {
             flow: "flow".to_owned(),
-            graph: Vec::new(),
             workers: 1,
-            partitions: Vec::new(),
-            state: None,
+            ..Offer::default()
         };
         let (times, ids) = (Times::default(), Ids { run: 1, cluster: 1 });
         let zero = Coordinator::new(processes, offer.clone(), ids, times);

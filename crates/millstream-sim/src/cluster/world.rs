@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use millstream_cluster::protocol::{
     Body, Connection, Coordinator, Ids, Message, Notice, Output, Participant, Start, Times,
 };
-use millstream_flow::cluster::{Event, Offer, Raise};
+use millstream_flow::cluster::{CommitId, Event, Offer, Raise};
 
 use super::disk::{Disk, Record};
 use super::judge::{Judge, broken};
@@ -215,10 +215,9 @@ impl World {
     fn offer(&self, process: usize) -> Offer {
         Offer {
             flow: "flow".to_owned(),
-            graph: Vec::new(),
             workers: 1,
-            partitions: Vec::new(),
             state: Some(self.disks[process].offer(self.disks.len())),
+            ..Offer::default()
         }
     }
 
@@ -332,13 +331,13 @@ impl World {
 
     /// Offers a prepared epoch as one of the run in which process 0 has committed.
     fn take_for_committed(&self, offer: &mut Offer) {
-        let committed_run = self.disks[0].offer(self.disks.len()).committed_run;
+        let committed = self.disks[0].offer(self.disks.len()).committed;
         let prepared = offer
             .state
             .as_mut()
             .and_then(|state| state.prepared.as_mut());
-        if let (Some((_, run)), Some(committed_run)) = (prepared, committed_run) {
-            *run = committed_run;
+        if let (Some(prepared), Some(committed)) = (prepared, committed) {
+            prepared.run = committed.run;
         }
     }
 
@@ -577,13 +576,13 @@ impl World {
         let value = disk.prepared().map(|(_, _, value)| value);
         let members = changed.map(|changed| {
             let mut members = disk.offer(changed.len()).members;
-            members.resize(changed.len(), 0);
+            members.resize(changed.len(), CommitId::default());
             for (member, _) in members
                 .iter_mut()
                 .zip(changed)
                 .filter(|(_, changed)| **changed)
             {
-                *member = epoch;
+                (member.epoch, member.run) = (epoch, start.run);
             }
             members
         });
@@ -666,7 +665,7 @@ impl World {
     /// Process 0 was killed after it had written a commit record, and before it knew that the record is durable.
     fn decide_what_was_written(&mut self) -> Result<(), Broken> {
         let offer = self.disks[0].offer(self.disks.len());
-        let (Some(epoch), Some(run)) = (offer.committed, offer.committed_run) else {
+        let Some(CommitId { epoch, run }) = offer.committed else {
             return Ok(());
         };
         if epoch <= self.judge.last() {
@@ -675,7 +674,7 @@ impl World {
         let changed: Vec<_> = offer
             .members
             .iter()
-            .map(|member| *member == epoch)
+            .map(|member| member.epoch == epoch)
             .collect();
         self.decide(epoch, run, &changed)
     }

@@ -235,6 +235,8 @@ fn long_commit(epoch: u64, division: Option<Division>) -> Commit {
         partition: format!("{number:01000}"),
         position: epoch.into(),
         recorded: false,
+        local: None,
+        input: None,
     };
     Commit {
         epoch,

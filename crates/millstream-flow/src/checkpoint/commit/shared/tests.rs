@@ -127,13 +127,10 @@ impl Member for InHub {
 /// What a process that starts learns from process 0 about its state.
 fn keeps_prepared(zero: &StateOffer, process: usize, offer: &StateOffer) -> bool {
     let member = zero.members.get(process).copied();
-    let is_kept = process > 0
-        && offer
-            .prepared
-            .is_some_and(|(epoch, run)| member == Some(epoch) && zero.committed_run == Some(run));
-    let has = member.unwrap_or(0);
+    let is_kept = process > 0 && offer.prepared.is_some() && offer.prepared == member;
+    let has = member.unwrap_or_default();
     assert!(
-        is_kept || process == 0 || offer.committed.unwrap_or(0) == has,
+        is_kept || process == 0 || offer.committed.unwrap_or_default() == has,
         "process {process} has {offer:?}, and process 0 knows {zero:?}"
     );
     is_kept
@@ -168,7 +165,7 @@ impl Trial {
         let (hub, starts) = self.begin();
         let states: Vec<StateOffer> = starts.iter().map(|(_, recovery)| offer(recovery)).collect();
         let zero = states[0].clone();
-        let base = zero.committed.unwrap_or(0);
+        let base = zero.committed.unwrap_or_default().epoch;
         lock(&hub.state).first = base + 1;
         self.check(&states, base);
         for written in &mut self.written {
@@ -236,7 +233,7 @@ impl Trial {
             let is_kept = keeps_prepared(&offers[0], process, offer);
             let expected = self.written[process].range(..=base).next_back();
             let found = match is_kept {
-                true => offer.prepared.map(|(epoch, _)| epoch),
+                true => offer.prepared.map(|prepared| prepared.epoch),
                 false => self.saved(process),
             };
             // A prepared epoch that is kept may be one without the key, the first of a run.
@@ -331,7 +328,7 @@ impl Process<'_> {
                 links: Vec::new(),
                 cluster: zero.cluster.unwrap_or(77),
                 keeps_prepared: keeps_prepared(zero, self.process, &offer),
-                epoch: zero.committed.unwrap_or(0),
+                epoch: zero.committed.unwrap_or_default().epoch,
                 member: Arc::clone(&member),
                 events: lock(&events).take().expect("it joins once"),
             }))
@@ -370,6 +367,7 @@ impl Process<'_> {
             nodes: nodes(),
             sinks: Sinks::default(),
             recordings: Vec::new(),
+            local: resumed.local,
             options: recovery.clone(),
             control: Arc::clone(control),
             clock: Arc::new(WallClock::default()),

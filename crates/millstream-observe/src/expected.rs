@@ -1,0 +1,113 @@
+//! A flow on several processes before they have met: it is shown from the beginning of its start, with the processes that are missing.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream_flow::clock::{Clock, WallClock};
+use millstream_flow::cluster::{Cluster, Missing};
+
+use crate::processes::Shown;
+use crate::snapshot::{Snapshot, State};
+
+/// The number of missing processes that the sentence names.
+const NAMED_MAX: usize = 5;
+
+/// A flow that starts.
+pub(crate) struct Expected {
+    flow: String,
+    run: String,
+    cluster: Arc<dyn Cluster>,
+    started: Instant,
+    clock: WallClock,
+}
+
+impl Expected {
+    pub(crate) fn new(flow: String, cluster: Arc<dyn Cluster>) -> Self {
+        let clock = WallClock::default();
+        Expected {
+            flow,
+            run: format!("start-{:x}-{:x}", clock.time_ns(), std::process::id()),
+            cluster,
+            started: crate::now(),
+            clock,
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let missing = self.cluster.missing();
+        Snapshot {
+            flow: self.flow.clone(),
+            run: self.run.clone(),
+            time_ms: (self.clock.time_ns() / 1_000_000).max(0) as u64,
+            seconds: self.started.elapsed().as_secs_f64(),
+            state: State::Starting,
+            waiting: sentence(&missing),
+            missing: missing.iter().map(|one| one.process).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// What is shown of the start: the metrics of this process, as in the run.
+    pub(crate) fn shown(&self, snapshot: Snapshot) -> Shown {
+        Shown {
+            process: Some(self.cluster.membership().process),
+            ..Shown::alone(snapshot)
+        }
+    }
+}
+
+/// The processes that the flow waits for, in words.
+fn sentence(missing: &[Missing]) -> Option<String> {
+    let seconds = missing.first()?.waited.as_secs();
+    let named = missing.iter().take(NAMED_MAX);
+    let named: Vec<_> = named
+        .map(|one| format!("process {} ({})", one.process, one.address))
+        .collect();
+    let more = match missing.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let reasons = missing.iter().filter_map(|one| {
+        let reason = one.reason.as_ref()?;
+        Some(format!("; process {}: {reason}", one.process))
+    });
+    let reason = reasons.take(1).collect::<String>();
+    let named = named.join(", ");
+    Some(format!(
+        "The flow waits for {named}{more} for {seconds} s{reason}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_sentence_names_the_missing_processes_and_why() {
+        let one = |process, reason: Option<&str>| Missing {
+            process,
+            address: format!("n{process}:7700"),
+            waited: Duration::from_millis(40_900),
+            reason: reason.map(str::to_owned),
+        };
+        assert_eq!(sentence(&[]), None);
+        let words = sentence(&[one(2, None)]);
+        assert_eq!(
+            words.unwrap(),
+            "The flow waits for process 2 (n2:7700) for 40 s"
+        );
+        let words = sentence(&[one(1, None), one(2, Some("it is refused: another version"))]);
+        assert_eq!(
+            words.unwrap(),
+            "The flow waits for process 1 (n1:7700), process 2 (n2:7700) for 40 s; process 2: it is refused: another version"
+        );
+        let many: Vec<_> = (1..9).map(|process| one(process, None)).collect();
+        assert!(
+            sentence(&many)
+                .unwrap()
+                .contains("process 5 (n5:7700) and 3 more for")
+        );
+    }
+}

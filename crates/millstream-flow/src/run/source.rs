@@ -104,7 +104,7 @@ pub(crate) fn source_root<B: Batch>(
 /// The number of items and batches that a source passes on before other operators run.
 const ITEMS_PER_TURN: usize = 1024;
 const BATCHES_PER_TURN: usize = 256;
-/// The turns for which a source waits for others that are behind in event time, for each turn in which it reads.
+/// The turns for which a source waits for others that are earlier in event time, for each turn in which it reads.
 const WAITED_MAX: u32 = 32;
 /// The time after which a source checks again whether a worker is still congested.
 const CONGESTED_NS: u64 = 50_000;
@@ -206,7 +206,7 @@ impl<B: Batch> Reader<B> {
         Ok(())
     }
 
-    /// Whether the turn belongs to a source with which this one meets and which is behind in event time: what this one has read ahead
+    /// Whether the turn belongs to a source with which this one meets and which is earlier in event time: what this one has read ahead
     /// would wait in memory for it. Now and then it reads nevertheless, so that one item with a time far ahead does not stop it.
     fn waits_for_others(&mut self, cx: &WorkerContext) -> bool {
         let waits = self.waited < WAITED_MAX && cx.reading.is_ahead(self.node, &self.others);

@@ -26,7 +26,7 @@ pub(super) struct Waiting<W> {
     quick: bool,
 }
 
-/// The waits of this thread. With one core nobody else could bring the input while it spins.
+/// The waits of this thread. With one core no other thread could bring the input while it spins.
 pub(super) fn of_this_thread() -> Waiting<impl FnMut() -> Option<u64>> {
     let alone = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
     Waiting {

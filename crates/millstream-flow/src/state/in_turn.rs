@@ -82,7 +82,7 @@ impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
         state.map_or(NEVER, |state| self.inner.next(state).event)
     }
 
-    /// Processes the items whose turn it is at `until`, and fires the timers up to it, in order.
+    /// Processes the items that have their turn at `until`, and fires the timers up to it, in order.
     fn process(
         &mut self,
         key: &K,

@@ -142,7 +142,7 @@ def test_mistakes_are_told() -> None:
     cases: list[Any] = [
         (lambda: numbers.collect(max=0), "max is a number of values, 1 or more, not 0"),
         (lambda: numbers.collect(max=3, wait=-1), "wait is a number of seconds above 0"),
-        (lambda: numbers.map_async(3), "map_async takes a function"),
+        (lambda: numbers.map_async(3), "map_async takes an asyncio function"),
         (lambda: numbers.map_async(twice, concurrency=0), "concurrency is a number of calls"),
         (lambda: numbers.map_async(twice, retries=-1), "retries is a number of calls"),
         (lambda: numbers.key_by(str).map_async(twice, timeout=0), "timeout is a number of seconds above 0"),

@@ -217,6 +217,7 @@ AT_END: dict[str, Callable[[Any], Any]] = {
     "count": lambda keyed: keyed.count(name="step"),
     "sum": lambda keyed: keyed.sum(name="step"),
     "max": lambda keyed: keyed.max(name="step"),
+    "mean": lambda keyed: keyed.mean(name="step"),
     "fold": lambda keyed: keyed.fold("step", int, lambda total, n: total + n),
     "reduce": lambda keyed: keyed.reduce("step", lambda a, b: a + b),
     "agg": lambda keyed: keyed.agg(n=ms.count(), name="step"),

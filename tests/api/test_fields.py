@@ -122,7 +122,12 @@ def test_times_and_aggregates_of_windows_by_field(kind: str, on_error: Any, orde
 @pytest.mark.parametrize("emit", ["end", "each"])
 def test_aggregates_of_keys_by_field(kind: str, on_error: Any, emit: Any) -> None:
     sales = [KINDS[kind](*sale) for sale in SALES]
-    expected = {"sum": [30, 35, 39, 46], "min": [30, 5, 4, 4], "max": [30, 30, 30, 30]}
+    expected: dict[str, list[float]] = {
+        "sum": [30, 35, 39, 46],
+        "min": [30, 5, 4, 4],
+        "max": [30, 30, 30, 30],
+        "mean": [30, 17.5, 13, 11.5],
+    }
     for verb, values in expected.items():
         flow, out = ms.Flow("f"), testing.collect()
         keyed = flow.source("in", testing.items(sales)).key_by(lambda sale: "all")

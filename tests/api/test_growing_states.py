@@ -26,9 +26,9 @@ def summary(texts: Any) -> list[str]:
     return [text[:5] for text in texts]
 
 
-def windowed(window: Any, **options: Any) -> Callable[[ms.KeyedStream], ms.KeyedStream]:
+def windowed(window: Any, ordered: bool = True, **options: Any) -> Callable[[ms.KeyedStream], ms.KeyedStream]:
     def build(keyed: ms.KeyedStream) -> ms.KeyedStream:
-        windows = keyed.window("window", window, ordered=True, **options).collect()
+        windows = keyed.window("window", window, ordered=ordered, **options).collect()
         return windows.map(lambda window: (window.start, window.early, summary(window.value)))
 
     return build
@@ -42,6 +42,8 @@ SHAPES: dict[str, Callable[[ms.KeyedStream], ms.KeyedStream]] = {
     "tumbling": windowed(ms.windows.tumbling(20)),
     "sliding": windowed(ms.windows.sliding(20, 5)),
     "early": windowed(ms.windows.tumbling(20), early=7),
+    "as they arrive": windowed(ms.windows.tumbling(20), ordered=False, early=7),
+    "sliding as they arrive": windowed(ms.windows.sliding(20, 5), ordered=False),
     "session": windowed(ms.windows.session(9)),
     "by key": by_key,
     "collect": lambda keyed: keyed.collect(17).map(summary),
@@ -75,7 +77,7 @@ def test_nor_do_other_numbers_of_workers(shape: str, tmp_path: Path) -> None:
     assert sorted(map(repr, out)) == sorted(map(repr, whole))
 
 
-@pytest.mark.parametrize("shape", ["tumbling", "sliding", "by key", "collect"])
+@pytest.mark.parametrize("shape", ["tumbling", "sliding", "as they arrive", "by key", "collect"])
 def test_an_epoch_saves_new_items(shape: str, tmp_path: Path) -> None:
     flow = ms.Flow("growing")
     texts = [(0, f"{n:05d}" * (SIZE // 5)) for n in range(COUNT)]

@@ -49,6 +49,7 @@ VERBS: dict[str, tuple[Callable[[ms.KeyedStream[str, int]], Any], Callable[[list
     "count": (lambda keyed: keyed.count("each", ttl=LIFE), len),
     "sum": (lambda keyed: keyed.sum(emit="each", ttl=LIFE), sum),
     "sum of a part": (lambda keyed: keyed.sum(lambda n: n * 2, emit="each", ttl=LIFE), lambda v: 2 * sum(v)),
+    "mean": (lambda keyed: keyed.mean(emit="each", ttl=LIFE), lambda v: sum(v) / len(v)),
     "min": (lambda keyed: keyed.min(emit="each", ttl=LIFE), min),
     "max": (lambda keyed: keyed.max(emit="each", ttl=LIFE), max),
     "reduce": (lambda keyed: keyed.reduce("p", lambda a, b: a * b, emit="each", ttl=LIFE), product),

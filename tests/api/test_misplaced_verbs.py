@@ -16,7 +16,7 @@ PLACES = {
     ("Windows", "event_time"): "event_time is a verb of Stream: call it before key_by",
     ("KeyedStream", "key_by"): "key_by is a verb of Stream: call values() or items() first",
     ("KeyedStream", "redistribute"): "redistribute is a verb of Stream: call values() or items() first",
-    ("KeyedStream", "mean"): "mean is a verb of Windows: call window first",
+    ("KeyedStream", "aggregate"): "aggregate is a verb of Windows: call window first",
     ("KeyedStream", "late"): "late is an attribute of what windows and joins give",
     ("Stream", "window"): "window is a verb of KeyedStream: call key_by first",
     ("Stream", "count"): "count is a verb of KeyedStream: call key_by first",
@@ -35,7 +35,7 @@ PLACES = {
     ): "join is a verb of KeyedStream: make a result of each window first, as count() does",
     ("Flow", "map"): "map is a verb of Stream: call source first",
     ("Flow", "window"): "window is a verb of KeyedStream: call source and key_by first",
-    ("Flow", "mean"): "mean is a verb of Windows: call source, key_by and window first",
+    ("Flow", "aggregate"): "aggregate is a verb of Windows: call source, key_by and window first",
     ("Flow", "run"): "call ms.run(flow)",
 }
 NOWHERE = [("Stream", "mapp"), ("KeyedStream", "_step_"), ("Windows", "__fspath__"), ("Flow", "colour")]

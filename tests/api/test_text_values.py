@@ -29,7 +29,9 @@ def combined(
     return [value for _, value in out]
 
 
-@pytest.mark.parametrize(("verb", "windows"), [("sum", False), ("sum", True), ("mean", True)])
+@pytest.mark.parametrize(
+    ("verb", "windows"), [("sum", False), ("mean", False), ("sum", True), ("mean", True)]
+)
 def test_text_is_not_added(verb: str, windows: bool, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(ROWS)

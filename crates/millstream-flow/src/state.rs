@@ -11,6 +11,7 @@
 mod agenda;
 pub(crate) mod changes;
 pub mod codec;
+mod growing;
 mod in_turn;
 mod keyed;
 mod logic;
@@ -21,6 +22,7 @@ mod table;
 mod timers;
 
 pub use changes::{Changes, REMOVED};
+pub use growing::Growing;
 pub use in_turn::InTurn;
 pub use keyed::{Fault, Keyed};
 pub use logic::{KeyContext, Logic, may_follow, times_of};

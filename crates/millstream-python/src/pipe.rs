@@ -560,7 +560,7 @@ impl Pipe {
 
 /// The kinds of steps, as the engine wants them: names with a static lifetime.
 fn static_name(kind: &str) -> &'static str {
-    const KINDS: [&str; 22] = [
+    const KINDS: [&str; 23] = [
         "enrich_cached",
         "stateful_batch",
         "map_async",
@@ -582,6 +582,7 @@ fn static_name(kind: &str) -> &'static str {
         "sum",
         "min",
         "max",
+        "mean",
         "agg",
     ];
     KINDS

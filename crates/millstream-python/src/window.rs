@@ -4,6 +4,7 @@
 use millstream_flow::Window;
 use millstream_flow::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use millstream_flow::error::Cause;
+use millstream_flow::state::Growing;
 use millstream_flow::window::{Aggregate, Bounds, Choose};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -195,7 +196,7 @@ pub(crate) enum Acc {
     Int(i64),
     Float(f64),
     Object(Py<PyAny>),
-    List(Vec<Py<PyAny>>),
+    List(Box<Growing<Py<PyAny>>>),
     /// A sum and how many.
     Mean(Box<Acc>, u64),
 }
@@ -220,9 +221,7 @@ impl Acc {
             Acc::Int(int) => int.into_pyobject(py)?.into_any(),
             Acc::Float(float) => PyFloat::new(py, *float).into_any(),
             Acc::Object(object) => object.clone_ref(py).into_bound(py),
-            Acc::List(list) => {
-                PyList::new(py, list.iter().map(|value| value.clone_ref(py)))?.into_any()
-            }
+            Acc::List(list) => list_of(py, list)?,
             Acc::Mean(sum, count) => sum.object(py)?.div(count)?,
         })
     }
@@ -278,11 +277,33 @@ enum Form {
 impl StateCodec<Acc> for Accumulators {
     fn save(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<(), Cause> {
         begin(&self.datetimes, out);
+        if let Acc::List(list) = acc {
+            list.set_saved();
+        }
         locked(|py| acc.save(py, out)).map_err(cause)
     }
     fn load(&self, from: &mut &[u8]) -> Result<Acc, Cause> {
         take_datetimes(&self.datetimes, from)?;
         locked(|py| Acc::load(py, self.form, from, self.made.as_deref()))
+    }
+    fn save_added(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        let Acc::List(list) = acc else {
+            return Ok(false);
+        };
+        let Some(added) = list.added() else {
+            return Ok(false);
+        };
+        list.set_saved();
+        let saved = locked(|py| save_object(&list_of(py, added)?, out));
+        saved.map(|()| true).map_err(cause)
+    }
+    fn load_added(&self, acc: &mut Acc, from: &mut &[u8]) -> Result<(), Cause> {
+        let Acc::List(list) = acc else {
+            return Err("it is not a list, to which values were added".into());
+        };
+        list.extend(locked(|py| load_list(py, from))?);
+        list.set_saved();
+        Ok(())
     }
 }
 
@@ -330,6 +351,17 @@ fn load_by(made: Option<&StateMaker>, from: &mut &[u8]) -> Result<Py<PyAny>, Cau
     }
 }
 
+/// The values as a list of Python.
+fn list_of<'py>(py: Python<'py>, values: &[Py<PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    let values = values.iter().map(|value| value.clone_ref(py));
+    Ok(PyList::new(py, values)?.into_any())
+}
+
+/// Loads the values of a saved list.
+fn load_list(py: Python<'_>, from: &mut &[u8]) -> Result<Vec<Py<PyAny>>, Cause> {
+    (objects().load)(from)?.extract(py).map_err(cause)
+}
+
 impl Acc {
     fn save(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
         if let Acc::Mean(sum, count) = self {
@@ -349,7 +381,12 @@ impl Acc {
         Ok(match form {
             Form::Value => Acc::of((objects().load)(from)?.bind(py)),
             Form::Object => Acc::Object(load_by(made, from)?),
-            Form::List => Acc::List((objects().load)(from)?.extract(py).map_err(cause)?),
+            Form::List => {
+                let mut list = Growing::default();
+                list.extend(load_list(py, from)?);
+                list.set_saved();
+                Acc::List(Box::new(list))
+            }
             Form::Mean => {
                 pack::take_members(2, from)?;
                 let count = pack::take_count(from)?;
@@ -540,7 +577,7 @@ impl Aggregate for PyAggregate {
     fn initial(&mut self) -> PyResult<Acc> {
         Ok(match &self.make {
             AggregateKind::Count => Acc::Int(0),
-            AggregateKind::Collect => Acc::List(Vec::new()),
+            AggregateKind::Collect => Acc::List(Box::default()),
             AggregateKind::Mean(_) => Acc::Mean(Box::new(Acc::Empty), 0),
             AggregateKind::Functions(functions) => {
                 let made = locked(|py| functions.initial.bind(py).call0().map(Bound::unbind));

@@ -6,6 +6,7 @@ import operator
 from typing import Any, overload
 
 from .. import _agg, _kernels, _revival, _states, _text_values
+from .._agg_parts import Mean
 from .._durations import nanos
 from .._errors import FlowUsageError
 from .._ownership import copied
@@ -445,6 +446,73 @@ class AggregateVerbs(KeyedBase[K_co, V_co]):
         """
         how = _of("max", f, greater, _text_values.comparing("max", name))
         return self._totals("max", name, how, emit, on_error, ttl)
+
+    @overload
+    def mean(
+        self: AggregateVerbs[K_co, float],
+        f: None = None,
+        emit: Emit = "end",
+        name: str = "mean",
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, float]: ...
+    @overload
+    def mean(
+        self: AggregateVerbs[K_co, Adds],
+        f: None = None,
+        emit: Emit = "end",
+        name: str = "mean",
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, Any]: ...
+    @overload
+    def mean(
+        self,
+        f: Callable[[V_co], Adds] | str,
+        emit: Emit = "end",
+        name: str = "mean",
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, Any]: ...
+    def mean(
+        self,
+        f: Callable[[Any], Any] | str | None = None,
+        emit: Emit = "end",
+        name: str = "mean",
+        on_error: OnError = "fail",
+        ttl: Seconds | None = None,
+    ) -> KeyedStream[K_co, Any]:
+        """Computes the mean of the values of each key, or of a field of them. Text is refused.
+
+        Args:
+            f: what is added of each value: a function of it, or the name of its field. None: the value.
+            emit: ``"end"`` emits the result of each key when all input has ended, ``"each"`` after each
+                value.
+            name: the name of the step; saved state is found by it, so it must stay the same.
+            on_error: what happens to a value that cannot be added, as text cannot.
+            ttl: seconds or a timedelta after which a key without values is forgotten, and begins anew with
+                its next one; in event time where the stream has times. It needs ``emit="each"``. None keeps
+                every key.
+
+        Returns:
+            The keyed stream of the means.
+
+        Raises:
+            FlowUsageError: ``f`` is neither a function nor a ``str``, ``emit`` is unknown, the name is empty,
+                or ``ttl`` does not fit.
+
+        Example:
+            >>> import millstream as ms
+            >>> flow, out = ms.Flow("example"), ms.testing.collect()
+            >>> readings = [{"room": "hall", "celsius": 18}, {"room": "hall", "celsius": 21}]
+            >>> flow.source("in", ms.testing.items(readings)).key_by("room").mean("celsius").sink("out", out)
+            >>> _ = ms.run(flow)
+            >>> out
+            [('hall', 19.5)]
+        """
+        part = Mean((lambda value: value) if f is None else reading("mean", f))
+        how = part.plan, lambda value: part.plan([], value)
+        return self._totals("mean", name, how, emit, on_error, ttl, shown=part.result)
 
     def agg(
         self,

@@ -13,7 +13,6 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use crate::batch::Data;
@@ -24,17 +23,24 @@ use crate::error::{Cause, Failure};
 use crate::key::{Key, key_of_worker};
 use crate::operators::keyed::KeyedStream;
 use crate::run::control::lock;
-use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
+use crate::state::{Growing, KeyLogic, KeyedStep, Moment, Outputs};
 use crate::step::{Context, Stateful, Step};
 use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
 /// The list of a key that is not emitted yet.
 pub struct List<V> {
-    values: Vec<V>,
+    values: Growing<V>,
     /// When it is emitted even if it is not full; processing time.
     due: i64,
-    /// How many values are saved, the first ones; `None` if what is saved is another list.
-    saved: Cell<Option<usize>>,
+}
+
+impl<V> List<V> {
+    fn empty() -> Self {
+        List {
+            values: Growing::default(),
+            due: NEVER,
+        }
+    }
 }
 
 /// Lists as the logic of a key; `make` makes the output from a list.
@@ -67,11 +73,10 @@ impl<V, F> Collecting<V, F> {
         F: Fn(Vec<V>) -> Result<O, E>,
     {
         list.due = NEVER;
-        list.saved.set(None);
         if list.values.is_empty() {
             return Ok(());
         }
-        let value = (self.make)(std::mem::take(&mut list.values))?;
+        let value = (self.make)(std::mem::take(list.values.change()))?;
         let output = Timed {
             time: BEFORE_ALL,
             watermark: BEFORE_ALL,
@@ -95,11 +100,7 @@ where
     type Error = E;
 
     fn open(&mut self, _: &K) -> Result<List<V>, E> {
-        Ok(List {
-            values: Vec::new(),
-            due: NEVER,
-            saved: Cell::new(None),
-        })
+        Ok(List::empty())
     }
 
     fn on_item(
@@ -169,34 +170,29 @@ where
 struct ListCodec<V>(Codec<V>);
 
 impl<V> ListCodec<V> {
-    /// Appends the values from number `first` on.
-    fn save_from(&self, first: usize, list: &List<V>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        let values = &list.values[first..];
+    fn save_values(&self, due: i64, values: &[V], out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(1 + values.len(), out);
-        pack::integer(list.due, out);
-        list.saved.set(Some(list.values.len()));
+        pack::integer(due, out);
         values.iter().try_for_each(|value| self.0.save(value, out))
     }
 }
 
 impl<V> StateCodec<List<V>> for ListCodec<V> {
     fn save(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        self.save_from(0, list, out)
+        list.values.set_saved();
+        self.save_values(list.due, &list.values, out)
     }
     fn load(&self, from: &mut &[u8]) -> Result<List<V>, Cause> {
-        let mut list = List {
-            values: Vec::new(),
-            due: NEVER,
-            saved: Cell::new(None),
-        };
+        let mut list = List::empty();
         self.load_added(&mut list, from)?;
         Ok(list)
     }
     fn save_added(&self, list: &List<V>, out: &mut Vec<u8>) -> Result<bool, Cause> {
-        match list.saved.get() {
-            Some(saved) => self.save_from(saved, list, out).map(|()| true),
-            None => Ok(false),
-        }
+        let Some(added) = list.values.added() else {
+            return Ok(false);
+        };
+        list.values.set_saved();
+        self.save_values(list.due, added, out).map(|()| true)
     }
     fn load_added(&self, list: &mut List<V>, from: &mut &[u8]) -> Result<(), Cause> {
         let members = 1..pack::take_list(from)?;
@@ -204,7 +200,7 @@ impl<V> StateCodec<List<V>> for ListCodec<V> {
         for _ in members {
             list.values.push(self.0.load(from)?);
         }
-        list.saved.set(Some(list.values.len()));
+        list.values.set_saved();
         Ok(())
     }
 }

@@ -5,29 +5,15 @@
 //! saved state of a window are those of its items; an item in several sliding windows is passed to the
 //! aggregate once for each.
 
-use std::cell::Cell;
-
 use super::aggregate::{Aggregate, Bounds};
 use super::item::Copier;
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
+use crate::state::Growing;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// The items of a window, or of a part of one, with their times.
-pub struct TimedItems<T> {
-    items: Vec<(i64, T)>,
-    /// How many of them are saved, the first ones; `None` if they are not saved in this order.
-    saved: Cell<Option<usize>>,
-}
-
-impl<T> TimedItems<T> {
-    fn new(items: Vec<(i64, T)>) -> Self {
-        TimedItems {
-            items,
-            saved: Cell::new(None),
-        }
-    }
-}
+pub struct TimedItems<T>(Growing<(i64, T)>);
 
 /// An aggregate that receives its items in order.
 pub struct InOrder<G: Aggregate> {
@@ -48,12 +34,12 @@ impl<G: Aggregate> InOrder<G> {
         early: bool,
     ) -> Result<(G::Acc, usize), G::Error> {
         // The sort is stable: items of one time keep their order of arrival.
-        acc.items.sort_by_key(|(time, _)| *time);
-        acc.saved.set(None);
+        let all = acc.0.change();
+        all.sort_by_key(|(time, _)| *time);
         let items = match early {
-            false => std::mem::take(&mut acc.items),
+            false => std::mem::take(all),
             true => {
-                let items = acc.items.iter();
+                let items = all.iter();
                 items.map(|(time, v)| (*time, (self.copy)(v))).collect()
             }
         };
@@ -86,20 +72,20 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
     type Error = G::Error;
 
     fn initial(&mut self) -> Result<Self::Acc, G::Error> {
-        Ok(TimedItems::new(Vec::new()))
+        Ok(TimedItems(Growing::default()))
     }
     /// An item without a time comes before all others.
     fn add(&mut self, acc: &mut Self::Acc, value: G::In) -> Result<(), G::Error> {
-        acc.items.push((BEFORE_ALL, value));
+        acc.0.push((BEFORE_ALL, value));
         Ok(())
     }
     fn add_timed(&mut self, acc: &mut Self::Acc, item: Timed<G::In>) -> Result<(), G::Error> {
-        acc.items.push((item.time, item.value));
+        acc.0.push((item.time, item.value));
         Ok(())
     }
     fn merge(&mut self, acc: &mut Self::Acc, later: &Self::Acc) -> Result<(), G::Error> {
-        let later = later.items.iter();
-        acc.items
+        let later = later.0.iter();
+        acc.0
             .extend(later.map(|(time, value)| (*time, (self.copy)(value))));
         Ok(())
     }
@@ -132,45 +118,39 @@ impl<G: Aggregate> Aggregate for InOrder<G> {
 struct TimedItemsCodec<T>(BoxedCodec<T>);
 
 impl<T> TimedItemsCodec<T> {
-    /// Appends the items from number `first` on.
-    fn save_from(
-        &self,
-        first: usize,
-        held: &TimedItems<T>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Cause> {
-        let items = &held.items[first..];
+    fn save_items(&self, items: &[(i64, T)], out: &mut Vec<u8>) -> Result<(), Cause> {
         pack::list(2 * items.len(), out);
         for (time, item) in items {
             pack::integer(*time, out);
             self.0.save(item, out)?;
         }
-        held.saved.set(Some(held.items.len()));
         Ok(())
     }
 }
 
 impl<T> StateCodec<TimedItems<T>> for TimedItemsCodec<T> {
     fn save(&self, held: &TimedItems<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        self.save_from(0, held, out)
+        held.0.set_saved();
+        self.save_items(&held.0, out)
     }
     fn load(&self, from: &mut &[u8]) -> Result<TimedItems<T>, Cause> {
-        let mut held = TimedItems::new(Vec::new());
+        let mut held = TimedItems(Growing::default());
         self.load_added(&mut held, from)?;
         Ok(held)
     }
     fn save_added(&self, held: &TimedItems<T>, out: &mut Vec<u8>) -> Result<bool, Cause> {
-        match held.saved.get() {
-            Some(saved) => self.save_from(saved, held, out).map(|()| true),
-            None => Ok(false),
-        }
+        let Some(added) = held.0.added() else {
+            return Ok(false);
+        };
+        held.0.set_saved();
+        self.save_items(added, out).map(|()| true)
     }
     fn load_added(&self, held: &mut TimedItems<T>, from: &mut &[u8]) -> Result<(), Cause> {
         for _ in 0..pack::take_list(from)? / 2 {
             let item = (pack::take_integer(from)?, self.0.load(from)?);
-            held.items.push(item);
+            held.0.push(item);
         }
-        held.saved.set(Some(held.items.len()));
+        held.0.set_saved();
         Ok(())
     }
 }

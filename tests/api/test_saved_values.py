@@ -130,7 +130,7 @@ class Spans:
 
     def windows(self, time: float) -> list[tuple[float, float]]:
         far = 9e9
-        return [(-far, far), (time, time + 1e-9), (-far, time + 1)]
+        return [(-far, far), (time, time + 0.5), (-far, time + 1)]
 
 
 def test_windows_at_the_ends_of_time_are_saved(tmp_path: Path) -> None:

@@ -473,38 +473,56 @@ fn divide(
             false => workers * membership.processes,
         };
         let (partitions, mut dealt) = deal(&names, known, readers, commit.shards);
-        if settings.local {
+        match settings.local {
             // Each process deals what its machine has to its own workers.
-            let first = membership.process * workers;
-            dealt.iter_mut().for_each(|worker| *worker += first);
-            division.partitions.push((this.name.clone(), partitions));
-            all_dealt.insert(this.name.clone(), dealt);
-            continue;
-        }
-        let marks = commit.sources.iter();
-        let marks = marks.filter(|mark| mark.source == this.name);
-        let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
-        let mut own = names.clone();
-        rename_saved(&mut own, &marks, is_same);
-        let marks: HashSet<&str> = marks.into_iter().collect();
-        let numbers = known.unwrap_or_default().iter().zip(0..);
-        let numbers: HashMap<&String, usize> = numbers.collect();
-        for ((name, own), worker) in names.iter().zip(&own).zip(&dealt) {
-            let number = numbers.get(name);
-            let had = before.map(|had| number.map(|number| had.reader_of(&this.name, *number)));
-            let is_moved = match had {
-                Some(Some(had)) => had != worker / workers,
-                Some(None) => marks.contains(&**own) && worker / workers != membership.process,
-                None => false,
-            };
-            if is_moved {
-                return Err(moved_partition(options, membership, &this.name, name));
+            true => {
+                let first = membership.process * workers;
+                dealt.iter_mut().for_each(|worker| *worker += first);
+            }
+            false => {
+                let readers: Vec<usize> = dealt.iter().map(|worker| worker / workers).collect();
+                let had = before.map(|before| (before, known.unwrap_or_default()));
+                let moved = moved_name(
+                    commit, &this.name, &names, had, membership, &readers, is_same,
+                );
+                if let Some(name) = moved {
+                    return Err(moved_partition(options, membership, &this.name, name));
+                }
             }
         }
         division.partitions.push((this.name.clone(), partitions));
         all_dealt.insert(this.name.clone(), dealt);
     }
     Ok((division, all_dealt))
+}
+
+/// Finds a partition of a source that another process has read before than the one of `readers`.
+fn moved_name<'a>(
+    commit: &Commit,
+    source: &str,
+    names: &'a [String],
+    had: Option<(&Division, &[String])>,
+    membership: Membership,
+    readers: &[usize],
+    is_same: impl Fn(&str, &str) -> bool,
+) -> Option<&'a String> {
+    let (before, known) = had?;
+    let marks = commit.sources.iter();
+    let marks = marks.filter(|mark| mark.source == source);
+    let marks: Vec<&str> = marks.map(|mark| &*mark.partition).collect();
+    let mut own = names.to_vec();
+    rename_saved(&mut own, &marks, is_same);
+    let marks: HashSet<&str> = marks.into_iter().collect();
+    let numbers: HashMap<&String, usize> = known.iter().zip(0..).collect();
+    let mut all = names.iter().zip(&own).zip(readers);
+    let moved = all.find(|((name, own), reader)| {
+        let number = numbers.get(name);
+        match number.map(|number| before.reader_of(source, *number)) {
+            Some(had) => had != **reader,
+            None => marks.contains(&***own) && **reader != membership.process,
+        }
+    });
+    moved.map(|((name, _), _)| name)
 }
 
 fn moved_partition(

@@ -14,7 +14,7 @@ use crate::batch::Batch;
 use crate::checkpoint::PartitionPosition;
 use crate::clock::now_ns;
 use crate::describe::meeting;
-use crate::describe::node::NodeId;
+use crate::describe::node::{Node, NodeId};
 use crate::error::{Cause, Failure};
 use crate::policy::Policy;
 use crate::push::Push;
@@ -34,8 +34,7 @@ pub(crate) fn source_root<B: Batch>(
     outlet: Outlet<B>,
 ) -> Root {
     Arc::new(move |build| {
-        let this = build.nodes[node].clone();
-        let builder = OperatorBuilder::new(this.name.clone(), build.scope);
+        let builder = OperatorBuilder::new(build.nodes[node].name.clone(), build.scope);
         let activator = build.scope.activator_for(builder.operator_info().address);
         let io = build.poller.io(
             build.scope.activator_for(builder.operator_info().address),
@@ -57,8 +56,7 @@ pub(crate) fn source_root<B: Batch>(
             partitions: opened.partitions,
             opener: opened.opener,
             next: 0,
-            others: meeting::others(build.nodes, node),
-            waited: 0,
+            meeting: Meeting::of(build.nodes, node),
             chain: made.chain,
             batch: B::default(),
             held: None,
@@ -122,6 +120,30 @@ fn congested_until(cx: &WorkerContext) -> u64 {
     now_ns() + wait
 }
 
+/// The sources whose items meet those of this one.
+struct Meeting {
+    others: Vec<NodeId>,
+    /// The turns for which it has waited for one of them.
+    waited: u32,
+}
+
+impl Meeting {
+    fn of(nodes: &[Node], source: NodeId) -> Self {
+        Meeting {
+            others: meeting::others(nodes, source),
+            waited: 0,
+        }
+    }
+
+    /// Whether the turn belongs to one of the others, which is earlier in event time and has more items: what this one has read ahead would
+    /// wait in memory for it. Now and then it reads nevertheless, so that one item with a time far ahead does not stop it.
+    fn waits(&mut self, source: NodeId, cx: &WorkerContext) -> bool {
+        let waits = self.waited < WAITED_MAX && cx.reading.is_ahead(source, &self.others);
+        self.waited = if waits { self.waited + 1 } else { 0 };
+        waits
+    }
+}
+
 /// The partitions of a source on one worker, and the chain after them.
 struct Reader<B> {
     node: NodeId,
@@ -129,10 +151,7 @@ struct Reader<B> {
     opener: Opener<B>,
     /// The index of the partition that is read next.
     next: usize,
-    /// The sources whose items meet those of this one.
-    others: Vec<NodeId>,
-    /// The turns for which it has waited for one of them.
-    waited: u32,
+    meeting: Meeting,
     chain: Box<dyn Push<B>>,
     batch: B,
     /// The rest of a batch over the limit of its turn, with its partition and the time at which it was
@@ -190,7 +209,7 @@ impl<B: Batch> Reader<B> {
         if cx.checkpoint.is_none() {
             self.open_found_in_time(cx)?;
         }
-        if self.waits_for_others(cx) {
+        if self.meeting.waits(self.node, cx) {
             self.activator.activate();
             return self.flush(cx);
         }
@@ -204,14 +223,6 @@ impl<B: Batch> Reader<B> {
         self.flush(cx)?;
         self.learn();
         Ok(())
-    }
-
-    /// Whether the turn belongs to a source with which this one meets and which is earlier in event time: what this one has read ahead
-    /// would wait in memory for it. Now and then it reads nevertheless, so that one item with a time far ahead does not stop it.
-    fn waits_for_others(&mut self, cx: &WorkerContext) -> bool {
-        let waits = self.waited < WAITED_MAX && cx.reading.is_ahead(self.node, &self.others);
-        self.waited = if waits { self.waited + 1 } else { 0 };
-        waits
     }
 
     /// Reads each partition once, within the time of a turn; the next turn begins with the next partition.

@@ -148,14 +148,7 @@ fn prepare(
     ),
     FlowError,
 > {
-    let copies = options
-        .rehearsal
-        .as_ref()
-        .is_some_and(|it| it.makes_copies());
-    let packets = match copies {
-        true => Packets::Bytes,
-        false => options.packets.map_or_else(Packets::of_environment, Ok)?,
-    };
+    let packets = packets(&options)?;
     // The workers see what was checked here.
     options.packets = Some(packets);
     if packets == Packets::Bytes {
@@ -210,6 +203,14 @@ fn prepare(
         shared.worker_ended();
     };
     Ok((running, Some(life)))
+}
+
+/// Returns the form of batches between operators.
+fn packets(options: &Options) -> Result<Packets, FlowError> {
+    match &options.rehearsal {
+        Some(rehearsal) if rehearsal.makes_copies() => Ok(Packets::Bytes),
+        _ => options.packets.map_or_else(Packets::of_environment, Ok),
+    }
 }
 
 /// Returns the clock of processing time of a run that is no replay.

@@ -11,6 +11,7 @@ import os
 import sys
 
 from ._errors import FlowUsageError
+from ._programs import PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["describing_module", "version_of"]
 
-MAINS = ("__main__", "__mp_main__", "__millstream__")
-"""The names of the module of a program: run by Python, by multiprocessing, by ``millstream run``."""
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 INSTALLED = {"site-packages", "dist-packages"}
 """The directories of installed packages, by their names."""
@@ -56,12 +55,16 @@ def version_of(flow: Flow) -> list[tuple[str, str]]:
         return [("version", flow._version)]
     own = flow._module
     digests = {}
+    program = sys.modules.get(own)
     for name, module in list(sys.modules.items()):
+        if module is program and name != own:
+            # Another name of the same file: see `_programs`.
+            continue
         counts = name == own or is_of_package(name, own) or not is_installed(module)
         digest = digest_of(module) if counts else None
         if digest is not None:
-            digests["main file" if name in MAINS else f'module "{name}"'] = digest
-    if digests.get("main file" if own in MAINS else f'module "{own}"') is None:
+            digests["main file" if name in PROGRAMS else f'module "{name}"'] = digest
+    if digests.get("main file" if own in PROGRAMS else f'module "{own}"') is None:
         raise FlowUsageError(
             f'flow "{flow.name}": its version is unknown, because the module that describes it ({own}) has '
             "no file that can be read, as in a notebook or a program from standard input; several processes "
@@ -72,10 +75,10 @@ def version_of(flow: Flow) -> list[tuple[str, str]]:
 
 def is_of_package(name: str, own: str) -> bool:
     """Whether a module is of the package of the module that describes the flow."""
-    if own in MAINS:
+    if own in PROGRAMS:
         # With ``python -m`` it has a name of its own.
         own = getattr(getattr(sys.modules.get(own), "__spec__", None), "name", None) or own
-    return own not in MAINS and name.partition(".")[0] == own.partition(".")[0]
+    return own not in PROGRAMS and name.partition(".")[0] == own.partition(".")[0]
 
 
 def is_installed(module: ModuleType) -> bool:

@@ -95,8 +95,8 @@ def ended(*processes: Supervised) -> None:
 def test_another_version_is_refused_on_both_sides(
     machines: Machines, change: dict[str, Any], words: str
 ) -> None:
-    first = machines.start(0, machines.install(0), "--meet-within", "8s")
-    second = machines.start(1, machines.install(1, **change), "--meet-within", "3s")
+    first = machines.start(0, machines.install(0), "--meet-within", "16s")
+    second = machines.start(1, machines.install(1, **change), "--meet-within", "8s")
     text = second.end(75)
     for said in (text, first.end(75)):
         assert words in said and "another version" in said and "install one version" in said, said

@@ -47,9 +47,15 @@ fn a_client_resumes_after_its_last_event() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path());
     place(&server, 0..3);
-    let (mut events, _) = Events::connect(server.address(), FEED, "");
+    // A feed begins for a new client where it is, which may be before the last calls.
+    let (mut events, begin) = loop {
+        let (mut events, _) = Events::connect(server.address(), FEED, "");
+        let begin = events.begin();
+        if begin.ends_with("-3") {
+            break (events, begin);
+        }
+    };
     // It resumes there if it loses the connection before an event.
-    let begin = events.begin();
     place(&server, 3..8);
     let id = expect(&mut events, 3, 5);
     drop(events);

@@ -32,6 +32,17 @@ fn connect(server: &GatewayServer, id: &str) -> Events {
     Events::connect(server.address(), FEED, &header).0
 }
 
+/// A new client, when the feed has read the calls up to this number: it begins where the feed is, which may be before the last calls.
+fn connect_after(server: &GatewayServer, last: u64) -> (Events, String) {
+    loop {
+        let (mut events, _) = Events::connect(server.address(), FEED, "");
+        let begin = events.begin();
+        if begin.ends_with(&format!("-{last}")) {
+            return (events, begin);
+        }
+    }
+}
+
 /// Reads items until that of the quantity `last`; they are those from `first`, in order. Returns the id of the last.
 fn expect(events: &mut Events, first: u32, last: u32) -> String {
     for expected in first..=last {
@@ -47,14 +58,7 @@ fn a_client_resumes_after_its_last_event() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path());
     place(&server, 0..3);
-    // A feed begins for a new client where it is, which may be before the last calls.
-    let (mut events, begin) = loop {
-        let (mut events, _) = Events::connect(server.address(), FEED, "");
-        let begin = events.begin();
-        if begin.ends_with("-3") {
-            break (events, begin);
-        }
-    };
+    let (mut events, begin) = connect_after(&server, 3);
     // It resumes there if it loses the connection before an event.
     place(&server, 3..8);
     let id = expect(&mut events, 3, 5);
@@ -178,6 +182,7 @@ fn a_client_whose_calls_are_gone_is_refused() {
     let mut publisher = publisher::<dyn Orders>(&journal).unwrap();
     let long = "x".repeat(1000);
     (0..3000).for_each(|quantity| publisher.place(&long, quantity));
+    drop(connect_after(&server, journal.next().unwrap() - 1));
     let retention = Retention {
         bytes: Some(0),
         ..Retention::default()

@@ -36,7 +36,6 @@ pub(crate) mod source;
 mod start;
 mod statuses;
 mod version;
-mod waiting;
 pub mod watch;
 mod wire;
 mod worker;

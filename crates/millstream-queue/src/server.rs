@@ -15,6 +15,7 @@
 mod attempts;
 mod commit;
 mod connection;
+mod contention;
 mod core;
 mod descriptors;
 mod error;

@@ -204,11 +204,10 @@ impl Poller {
         }
     }
 
-    /// Waits for input, for a wake-up or for `limit`, and activates the sources with input. Returns whether there was input or a
-    /// wake-up.
-    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<bool> {
+    /// Waits for input, for a wake-up or for `limit`, and activates the sources with input.
+    pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         match self.poll.poll(&mut self.events, limit) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
         let slots = self.slots.borrow();
@@ -223,6 +222,6 @@ impl Poller {
                 activator.activate();
             }
         }
-        Ok(!self.events.is_empty())
+        Ok(())
     }
 }

@@ -22,7 +22,6 @@ use crate::run::metrics::StepMetrics;
 use crate::run::options::Options;
 use crate::run::plan::Plan;
 use crate::run::poller::Poller;
-use crate::run::waiting;
 use crate::testing::replay::Conductor;
 use crate::time::NEVER;
 
@@ -161,11 +160,11 @@ fn work(
         next_report: now_ns(),
         stop_noticed_ns: None,
     };
-    let mut waiting = waiting::of_this_thread();
     while cycle.step() {
         let limit = cycle.sleep_limit();
-        let waited = waiting.wait(&mut poller, limit);
-        waited.map_err(|e| io_error(e.into()))?;
+        if let Some(limit) = limit {
+            poller.wait(Some(limit)).map_err(|e| io_error(e.into()))?;
+        }
         cycle.after_wait();
     }
     Ok(())
@@ -235,25 +234,25 @@ impl Cycle<'_> {
     }
 
     /// Prepares a wait in the poller; returns its limit, which is zero if there is work.
-    fn sleep_limit(&mut self) -> Duration {
+    fn sleep_limit(&mut self) -> Option<Duration> {
         if self.options.spin && self.conductor.is_none() {
             self.activate_sources();
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         }
         if self.has_work() {
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         }
         if self.shared {
             self.control.set_sleeping(self.worker.index(), true);
             self.worker.step();
             if self.wake_others() || self.has_work() || self.control.aborted() {
-                return Duration::ZERO;
+                return Some(Duration::ZERO);
             }
         }
         if let Some(conductor) = &mut self.conductor {
             match conductor.turn(&self.control) {
                 Ok(false) => {}
-                Ok(true) => return Duration::ZERO,
+                Ok(true) => return Some(Duration::ZERO),
                 Err(error) => self.control.fail(error),
             }
         }
@@ -263,9 +262,11 @@ impl Cycle<'_> {
             let clock = Arc::clone(&self.context.borrow().clock);
             Duration::from_nanos(clock.wait_ns(at))
         });
-        until_deadline
-            .map_or(limit, |other| limit.min(other))
-            .min(LONGEST_SLEEP)
+        Some(
+            until_deadline
+                .map_or(limit, |other| limit.min(other))
+                .min(LONGEST_SLEEP),
+        )
     }
 
     /// Returns the next moment in processing time that an operator waits for.

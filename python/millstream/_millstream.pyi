@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, Generic, Literal, Protocol, final
+from typing import Any, Generic, Literal, Protocol, final, overload
 
 # Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
 if sys.version_info >= (3, 11):
@@ -109,16 +109,25 @@ class Observer:
 
 @final
 class Pipe:
+    @overload
     def step(
-        self, kind: str, name: str, shape: str, make: Callable[[], object], on_error: object
+        self,
+        kind: str,
+        name: str,
+        shape: str,
+        make: Callable[[], object],
+        on_error: object,
+        by_clock: Literal[False] = False,
     ) -> Pipe: ...
-    def step_by_clock(
+    @overload
+    def step(
         self,
         kind: str,
         name: str,
         shape: str,
         make: Callable[[Callable[[], float]], object],
         on_error: object,
+        by_clock: Literal[True],
     ) -> Pipe: ...
     def event_time(
         self,

@@ -298,6 +298,18 @@ def test_a_warning_names_branches_whose_order_is_lost(caplog: pytest.LogCaptureF
     assert 'step "s" receives items of source "in" on two ways, by "one" and by "other"' in said[0]
     assert "event_time" in said[0] and "ordered=True" in said[0]
 
+    def folded(source: Any) -> None:
+        one, other = keyed(source).branch(lambda item: item[1] == 1)
+        one.merge(other).fold("f", list, lambda seen, item: [*seen, item]).sink("out", ms.testing.discard())
+
+    # `fold` has no order of its own: the advice is a step that has.
+    said = warned(caplog, folded)
+    assert (
+        'step "f"' in said[0]
+        and 'both by "branch-' in said[0]
+        and "use stateful with ordered=True" in said[0]
+    )
+
     def joined(source: Any) -> None:
         one, other = halves(source)
         one.join_all("j", other).sink("out", ms.testing.discard())

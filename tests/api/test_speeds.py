@@ -46,7 +46,7 @@ def test_sources_that_are_joined_are_read_by_time() -> None:
             )
 
     assert leads(joined) < 2000 < leads(apart)
-    assert pairs == [(n, n) for n in range(6000)] or sorted(pairs) == [(n, n) for n in range(6000)]
+    assert sorted(pairs) == [(n, n) for n in range(6000)]
 
 
 def test_a_time_far_ahead_does_not_stop_its_source() -> None:
@@ -77,10 +77,8 @@ def test_when_all_partitions_are_idle_time_is_the_latest_of_them() -> None:
     counts = (
         source.event_time(float, idle=5).key_by(lambda n: "k").window("w", ms.windows.tumbling(10)).count()
     )
-    seen_early: list[bool] = []
-    counts.values().inspect(lambda made: seen_early.append(len(out) == 0)).sink("out", out)
-    running = flow.start(clock=clock)
-    running.wait(timeout=60)
+    counts.values().sink("out", out)
+    ms.run(flow, clock=clock)
     assert [(made.start, made.value) for made in out] == [(0, 2), (20, 1)]
 
 

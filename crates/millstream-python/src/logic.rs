@@ -3,18 +3,19 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use millstream_flow::Timed;
 use millstream_flow::checkpoint::{BoxedCodec, Codecs};
 use millstream_flow::error::Cause;
 use millstream_flow::state::{
     Due, KeyLogic, Moment, Outputs, Timer, Ttl, WithTimers, WithTimersCodec, may_follow, times_of,
 };
+use millstream_flow::stream::Making;
+use millstream_flow::{Failure, FlowError, Timed};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::{PyTypeInfo, intern};
 
-use crate::error::usage;
+use crate::error::{cause, usage};
 use crate::gil::locked;
 use crate::keyed::PyKey;
 use crate::ownership::copied;
@@ -250,7 +251,19 @@ impl PyLogic {
         }
     }
 
-    pub(crate) fn new(
+    /// The logic of a step, of objects that `make` returns or of a function on them that returns the next one or not.
+    pub(crate) fn make(
+        make: &Py<PyAny>,
+        function: Option<(&Py<PyAny>, bool)>,
+        timed: bool,
+        ttl: Option<i64>,
+        making: &Making<'_>,
+    ) -> Result<Self, FlowError> {
+        let logic = locked(|py| PyLogic::new(py, make, function, timed, ttl));
+        logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)).into())
+    }
+
+    fn new(
         py: Python<'_>,
         make: &Py<PyAny>,
         function: Option<(&Py<PyAny>, bool)>,

@@ -35,6 +35,16 @@ use crate::sink::{AnySink, NamedSink};
 use crate::step::{Kernel, Shape};
 use crate::window::{PyAggregate, WindowOptions, choosing, copy, window};
 
+/// When a logic receives the values of its key.
+#[derive(Clone, Copy)]
+enum Turns {
+    AsTheyCome,
+    /// After the timers that are due before a value.
+    AfterTimers,
+    /// In the order of their times, those of one time by this rank.
+    ByTime(fn(&Py<PyAny>) -> i64),
+}
+
 /// A stream, wrapped by `millstream.Stream` and `millstream.KeyedStream`.
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Clone)]
@@ -57,6 +67,37 @@ impl Pipe {
         let assign = move |making: &Making<'_>| make(&on_error, making);
         let pipe = handling.of(self.pipe.assigned(name, source, assign));
         Pipe { pipe }.checked(py)
+    }
+
+    /// Adds a step that calls the logic of each key with its values in their turns.
+    fn by_logic(
+        &self,
+        (kind, name): (&'static str, &str),
+        logic: impl Fn(&Making<'_>) -> Result<PyLogic, FlowError> + Send + Sync + 'static,
+        turns: Turns,
+        traits: Traits,
+        on_error: OnErrorOption,
+    ) -> Engine<(PyBatch, PyBatch)> {
+        let rank = match turns {
+            Turns::AsTheyCome => {
+                return self.pipe.step(kind, name, move |making| {
+                    PyKeyed::make(logic(making)?, traits, &on_error, making)
+                });
+            }
+            Turns::AfterTimers => None,
+            Turns::ByTime(rank) => Some(rank),
+        };
+        let step = self.pipe.step(kind, name, move |making| {
+            let logic = match rank {
+                Some(rank) => InTurn::by_time(logic(making)?, copy, rank),
+                None => InTurn::after_timers(logic(making)?, copy),
+            };
+            PyKeyed::make(logic, traits, &on_error, making)
+        });
+        match rank {
+            Some(_) => step.by_time(),
+            None => step,
+        }
     }
 
     /// Adds a step that aggregates each window.
@@ -133,41 +174,27 @@ fn event_times((lateness, idle, max_ahead): TimeLimits) -> EventTime {
 
 #[pymethods]
 impl Pipe {
-    /// Adds a step; `make` is called once on each worker and returns its kernel.
+    /// Adds a step; `make` is called once on each worker, `by_clock` with the clock of the run, and returns its kernel.
+    #[pyo3(signature = (kind, name, shape, make, on_error, by_clock=false))]
     fn step(
         &self,
-        py: Python<'_>,
         kind: &str,
         name: &str,
         shape: &str,
         make: Py<PyAny>,
         on_error: &Bound<'_, PyAny>,
+        by_clock: bool,
     ) -> PyResult<Pipe> {
+        let py = on_error.py();
         let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
         let handling = on_error.clone();
         let said = Arc::default();
         let pipe = self.pipe.step(static_name(kind), name, move |making| {
-            let kernel = Kernel::make(&make, shape, &on_error, making)?;
+            let kernel = match by_clock {
+                true => Kernel::make_by_clock(&make, shape, &on_error, making),
+                false => Kernel::make(&make, shape, &on_error, making),
+            }?;
             Ok::<_, FlowError>(kernel.saying(Arc::clone(&said)))
-        });
-        let pipe = handling.of(pipe);
-        Pipe { pipe }.checked(py)
-    }
-
-    /// Adds a step whose `make` is called with the clock of the run.
-    fn step_by_clock(
-        &self,
-        py: Python<'_>,
-        kind: &str,
-        name: &str,
-        shape: &str,
-        make: Py<PyAny>,
-        on_error: &Bound<'_, PyAny>,
-    ) -> PyResult<Pipe> {
-        let (on_error, shape) = (OnErrorOption::read(on_error)?, Shape::read(shape)?);
-        let handling = on_error.clone();
-        let pipe = self.pipe.step(static_name(kind), name, move |making| {
-            Kernel::make_by_clock(&make, shape, &on_error, making)
         });
         let pipe = handling.of(pipe);
         Pipe { pipe }.checked(py)
@@ -279,26 +306,18 @@ impl Pipe {
             waits: true,
             timed,
             keyed: true,
-            life: ttl.filter(|_| timed),
+            life: None,
         };
         let logic = move |making: &Making<'_>| {
             let function = function.as_ref().map(|function| (function, returns));
-            let logic = locked(|py| PyLogic::new(py, &make, function, timed, ttl));
-            logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))
+            PyLogic::make(&make, function, timed, ttl, making)
         };
-        let step = match timed {
-            false => self.pipe.step("stateful", name, move |making| {
-                PyKeyed::make(logic(making)?, traits, &on_error, making)
-            }),
-            true => self.pipe.step("stateful", name, move |making| {
-                let logic = match ordered {
-                    true => InTurn::by_time(logic(making)?, copy, |_| 0),
-                    false => InTurn::after_timers(logic(making)?, copy),
-                };
-                PyKeyed::make(logic, traits, &on_error, making)
-            }),
+        let turns = match (timed, ordered) {
+            (false, _) => Turns::AsTheyCome,
+            (true, false) => Turns::AfterTimers,
+            (true, true) => Turns::ByTime(|_| 0),
         };
-        let step = if ordered { step.by_time() } else { step };
+        let step = self.by_logic(("stateful", name), logic, turns, traits, on_error);
         let (results, late) = handling.of(step).halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
@@ -323,20 +342,13 @@ impl Pipe {
             let number = locked(|py| pair.bind(py).get_item(0)?.extract::<i64>());
             number.unwrap_or_default()
         };
-        let logic = move |making: &Making<'_>| {
-            let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
-            logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))
+        let logic = move |making: &Making<'_>| PyLogic::make(&make, None, timed, ttl, making);
+        let turns = match timed {
+            true => Turns::ByTime(number),
+            false => Turns::AsTheyCome,
         };
-        let step = match timed {
-            true => self.pipe.step("join_all", name, move |making| {
-                let logic = InTurn::by_time(logic(making)?, copy, number);
-                PyKeyed::make(logic, traits, &OnErrorOption::Fail, making)
-            }),
-            false => self.pipe.step("join_all", name, move |making| {
-                PyKeyed::make(logic(making)?, traits, &OnErrorOption::Fail, making)
-            }),
-        };
-        let step = if timed { step.by_time() } else { step };
+        let fails = OnErrorOption::Fail;
+        let step = self.by_logic(("join_all", name), logic, turns, traits, fails);
         let (results, late) = step.halves();
         Ok((Pipe { pipe: results }.checked(py)?, Pipe { pipe: late }))
     }
@@ -376,11 +388,8 @@ impl Pipe {
             life: ttl.filter(|_| timed),
         };
         let step = self.pipe.step("stateful_batch", name, move |making| {
-            let logic = locked(|py| PyLogic::new(py, &make, None, timed, ttl));
-            let logic = logic.map(PyLogic::by_batch);
-            let logic =
-                logic.map_err(|error| Failure::new(making.info.name.clone(), cause(error)))?;
-            PyKeyed::make(logic, traits, &on_error, making)
+            let logic = PyLogic::make(&make, None, timed, ttl, making)?;
+            PyKeyed::make(logic.by_batch(), traits, &on_error, making)
         });
         Pipe {
             pipe: handling.of(step).halves().0,

@@ -53,7 +53,7 @@ def enrich(
         return _kernels.map_values(look_up, tolerant)()
 
     shape = "produce" if pairs and tolerant else "values"
-    return pipe.step_by_clock("enrich_cached", name or "", shape, make, on_error)
+    return pipe.step("enrich_cached", name or "", shape, make, on_error, by_clock=True)
 
 
 class Cache:

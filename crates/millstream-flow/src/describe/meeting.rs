@@ -19,9 +19,8 @@ const IN_ORDER: [&str; 7] = [
     "collect",
 ];
 
-/// A step that depends on an order which is lost.
+/// Where an order is lost.
 struct Meeting<'a> {
-    step: &'a Node,
     source: &'a Node,
     /// The nodes from which two of the parts come.
     parts: [&'a Node; 2],
@@ -37,21 +36,39 @@ pub(crate) fn warn(nodes: &[Node], by_time: &HashSet<NodeId>) {
             continue;
         };
         let [one, other] = meeting.parts.map(|part| part.name.as_str());
-        let remedy = match node.kind {
-            "join" | "join_all" => {
-                "values with times (event_time, before the streams part) are processed in their order"
-            }
-            _ => {
-                "give the items times (event_time, before the streams part) and process them in their order (ordered=True)"
-            }
+        let ways = match one == other {
+            true => format!("both by \"{one}\""),
+            false => format!("by \"{one}\" and by \"{other}\""),
         };
         tracing::warn!(
-            step = meeting.step.name.as_str(),
-            "step \"{}\" receives items of source \"{}\" on two ways, by \"{one}\" and by \"{other}\", between which their order is lost: \
-             {remedy}, or let the step read one stream",
-            meeting.step.name,
+            step = node.name.as_str(),
+            "step \"{}\" receives items of source \"{}\" on two ways, {ways}, between which their order is lost: {}, or let the step \
+             read one stream",
+            node.name,
             meeting.source.name,
+            remedy(node.kind),
         );
+    }
+}
+
+/// How a step of this kind processes items in their order.
+fn remedy(kind: &str) -> &'static str {
+    match kind {
+        "join" => {
+            "values with times (event_time, before the streams part) are processed in their order"
+        }
+        "join_all" => {
+            "in Python values with times (event_time, before the streams part) are processed in their order; in Rust merge the streams \
+             into stateful_in_order"
+        }
+        "stateful" => {
+            "give the items times (event_time, before the streams part) and process them in their order (ordered=True; in Rust \
+             stateful_in_order)"
+        }
+        _ => {
+            "give the items times (event_time, before the streams part) and use stateful with ordered=True (in Rust stateful_in_order), \
+             which processes them in their order"
+        }
     }
 }
 
@@ -75,7 +92,6 @@ fn before(nodes: &[Node], step: NodeId) -> Option<Meeting<'_>> {
         for (other, earlier) in &seen {
             if let Some(source) = sources.intersection(earlier).next() {
                 return Some(Meeting {
-                    step: &nodes[step],
                     source: &nodes[*source],
                     parts: [&nodes[*other], &nodes[part]],
                 });

@@ -306,7 +306,7 @@ impl Pipe {
             waits: true,
             timed,
             keyed: true,
-            life: None,
+            life: ttl.filter(|_| timed),
         };
         let logic = move |making: &Making<'_>| {
             let function = function.as_ref().map(|function| (function, returns));

@@ -60,8 +60,9 @@ tested:
 	.ci/phase "package for tests" $(BIN)/maturin develop --features tested
 
 # The three tiers: what one runs often; all behaviour, which README and CI run; and what takes hours.
-check: $(READY) code rust tested  ## run what a change breaks first: format, lints, types, the tests of Rust, tests/api
-	$(PYTEST) tests/api
+# Both languages' tests wait more than they compute: they run beside each other here, and the output of each stays together.
+check: $(READY) code  ## run what a change breaks first: format, lints, types, the tests of Rust, tests/api
+	$(MAKE) --jobs 2 --output-sync=target rust tests-of-api
 
 test: setup rust tested  ## run every test of behaviour, in Rust and Python
 	.ci/phase "doctests of Rust" cargo test --doc --quiet $(ALL)

@@ -15,10 +15,11 @@ use crate::report;
 /// The options of `millstream scale`.
 #[derive(clap::Args, Debug)]
 #[command(
-    long_about = "Divide the state of a stopped flow among another number of processes.
+    long_about = "Divide the state of a flow that does not run among another number of processes.
 
-The flow must have been stopped in an orderly way (Ctrl-C, SIGTERM) or have ended. After a crash start it once more with the old number
-of processes, and stop it. A crash of this command leaves the old state or the new one; if it was interrupted, run it again.",
+After a crash of the flow the state is that of the last committed epoch. A process that was killed may have written output after it, which
+the process of its number takes back when it starts: where there is none any more, start the flow once more as before and stop it, or say
+--leave-output. A crash of this command leaves the old state or the new one; if it was interrupted, run it again.",
     after_help = "Example:
   millstream scale state --processes 4
   millstream run flow.py --processes 4 --state state"
@@ -32,6 +33,10 @@ pub(super) struct Args {
     /// The workers of each process; as before by default.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
+    /// After a crash: leave the output of processes that there are no longer as it is, with what they wrote after the last commit; other
+    /// processes write that once more.
+    #[arg(long)]
+    leave_output: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -40,7 +45,8 @@ pub(super) struct Args {
 /// Divides the state, and prints what it moved and how long it took.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let workers = args.workers.map(usize::from);
-    let done = rescale(&args.dir, usize::from(args.processes), workers);
+    let processes = usize::from(args.processes);
+    let done = rescale(&args.dir, processes, workers, args.leave_output);
     let done = done.map_err(|error| match &error {
         FlowError::Usage(message) => Failure::usage(message),
         FlowError::State { cause, .. } if is_in_use(&**cause) => Failure::failed(format!(
@@ -68,6 +74,8 @@ struct Report {
     bytes: u64,
     /// The sources that processes which are gone read from their own machines.
     left: Vec<Left>,
+    /// The processes that were killed and are gone, whose output has what they wrote after the last commit.
+    with_output: Vec<usize>,
     seconds: f64,
 }
 
@@ -92,6 +100,7 @@ impl Report {
             keys: done.keys,
             bytes: done.bytes,
             left: left.collect(),
+            with_output: done.with_output.clone(),
             seconds: done.elapsed.as_secs_f64(),
         }
     }
@@ -115,6 +124,12 @@ impl fmt::Display for Report {
                 f,
                 "\nprocess {process} has read source \"{source}\" from its own machine: what it has not read stays unread until a process \
                  {process} runs there again"
+            )?;
+        }
+        for process in &self.with_output {
+            write!(
+                f,
+                "\nprocess {process} was killed: what it wrote after the last commit stays in its output, and is written once more by others"
             )?;
         }
         Ok(())

@@ -5,7 +5,7 @@
 //!
 //! The commit is a two-phase commit with presumed abort (Gray, 1978; Mohan and Lindsay, 1983). Each process makes its prepared record
 //! durable and sends PREPARED; when all have, process 0 makes its commit record durable, which is the commit point, and sends COMMITTED. A
-//! process that starts again offers the last records of its state directory, and process 0 [resolves](resolve()) from its own what becomes
+//! process that starts again offers the last records of its state directory, and process 0 [resolves](millstream_flow::cluster::resolve()) from its own what becomes
 //! of a prepared epoch: without a commit record that names it, it is aborted.
 //!
 //! ```
@@ -30,7 +30,6 @@ mod compare;
 mod coordinator;
 mod message;
 mod participant;
-mod resolve;
 mod silence;
 mod tally;
 #[cfg(test)]
@@ -39,7 +38,6 @@ mod tests;
 pub use coordinator::Coordinator;
 pub use message::{Body, Kind, Message, PAYLOAD_MAX, Start, VERSION};
 pub use participant::Participant;
-pub use resolve::{check_own, resolve};
 
 use millstream_flow::cluster::{Event, HandledLoad, Raise, Status};
 

@@ -10,6 +10,10 @@
 //! Invariant: the implementation never passes on data or events of another run: each start of the whole has a run id of
 //! its own.
 
+mod resolve;
+
+pub use resolve::{check_own, resolve};
+
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;

@@ -4,12 +4,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millstream_flow::cluster::{Event, HandledLoad, Offer};
+use millstream_flow::cluster::{Event, HandledLoad, Offer, check_own, resolve};
 
 use super::compare::{Misfit, check_apart, compare};
 use super::message::{Body, Message, Start};
 use super::participant::is_of_run;
-use super::resolve::{check_own, resolve};
 use super::silence::{Line, OwnPause};
 use super::tally::Tally;
 use super::{Connection, Ids, Notice, Output, Times};

@@ -52,6 +52,11 @@ impl Opened {
         open().map_err(|cause: Cause| failed(dir, cause))
     }
 
+    /// The directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The last commit.
     pub(crate) fn commit(&self) -> Option<&Commit> {
         self.scan.index.commit.as_ref()

@@ -20,10 +20,12 @@ use super::record::{Commit, Division, OutputMarks, SourceMark};
 use super::store::{Saved, Store, failed};
 use super::switch::{self, Plan};
 use crate::clock::now_ns;
-use crate::cluster::{CommitId, Membership};
+use crate::cluster::{CommitId, Membership, resolve};
 use crate::error::{Cause, FlowError};
 use crate::key::worker_of;
 use crate::state::changes::Changes;
+
+const NOTHING_YET: &str = "the flow has committed nothing yet";
 
 /// What was done by [`rescale`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,9 @@ pub struct Rescaled {
     /// The processes that there are no longer, with the sources that they read from their own machines: what they have not read stays
     /// unread until a process of this number runs there again.
     pub left: Vec<(usize, String)>,
+    /// The processes that were killed and that there are no longer: what they have written after their last commit stays in their
+    /// outputs, and is written once more by others.
+    pub with_output: Vec<usize>,
     /// The time that it took.
     pub elapsed: Duration,
 }
@@ -55,23 +60,71 @@ struct Old {
     commit: Commit,
 }
 
+/// The same, open, before it is brought to its last epoch.
+struct Found {
+    process: Option<usize>,
+    opened: Opened,
+    keeps_prepared: bool,
+}
+
+impl Found {
+    /// The directory at its last epoch, which is the prepared one if that is kept.
+    fn at_last_epoch(self) -> Result<Old, FlowError> {
+        let store = match self.keeps_prepared {
+            true => self.opened.keep()?,
+            false => self.opened.truncate()?,
+        };
+        let Some(commit) = store.saved().commit().cloned() else {
+            return Err(failed(store.dir(), NOTHING_YET));
+        };
+        Ok(Old {
+            process: self.process,
+            store,
+            commit,
+        })
+    }
+
+    /// Whether the process was stopped or has ended, with nothing left to do.
+    fn has_stopped(&self) -> bool {
+        self.opened.prepared().is_none() && has_stopped(self.opened.dir(), self.epoch())
+    }
+
+    /// The last committed epoch of the directory; 0 if there is none.
+    fn epoch(&self) -> u64 {
+        self.opened.commit().map_or(0, |commit| commit.epoch)
+    }
+
+    /// Whether a process of the same number resumes the outputs.
+    fn is_continued(&self, to: Layout) -> bool {
+        let of_same_kind = self.process.is_none() == (to == Layout::Single);
+        of_same_kind && self.process.unwrap_or(0) < to.processes()
+    }
+}
+
 /// Divides the state in `dir`, the directory that runs were given, among `processes` processes with `workers` workers each
-/// (`None`: as before). With one process the state becomes that of a run without a cluster. The flow must have been
-/// stopped; nothing is changed if there is an error, except that a division that was interrupted before is completed.
+/// (`None`: as before). With one process the state becomes that of a run without a cluster. The flow must not run; after a crash
+/// the state is that of the last epoch that process 0 has committed, as at a start.
+///
+/// A process that was killed may have written output after that epoch, which the process of its number takes back when it starts. Where
+/// none of this number follows (or one process without a cluster becomes several, or the reverse), the division is refused, unless
+/// `leave_output` says that the output may stay as it is.
 ///
 /// ```no_run
-/// let done = millstream_flow::checkpoint::rescale("state", 4, None)?;
+/// let done = millstream_flow::checkpoint::rescale("state", 4, None, false)?;
 /// println!("{} keys on {} processes in {:?}", done.keys, done.processes, done.elapsed);
 /// # Ok::<(), millstream_flow::FlowError>(())
 /// ```
 ///
 /// # Errors
-/// There is no state; a process is missing, was killed, or has output that is not delivered or recorded input that is not
-/// processed: the flow must be started once more as before, and stopped. The directory cannot be read or written.
+/// There is no state; a process is missing, would leave output, or has output that is not delivered or recorded input that is not
+/// processed: the flow must be started once more as before, and stopped. The directory cannot be read or written. Nothing is changed
+/// then, except that a division that was interrupted before is completed, and each directory may be brought to its last epoch, as at
+/// a start.
 pub fn rescale(
     dir: impl AsRef<Path>,
     processes: usize,
     workers: Option<usize>,
+    leave_output: bool,
 ) -> Result<Rescaled, FlowError> {
     let dir = dir.as_ref();
     let began = now_ns();
@@ -83,7 +136,39 @@ pub fn rescale(
     if let Some(plan) = Plan::of(dir) {
         plan.complete(dir).map_err(|cause| failed(dir, cause))?;
     }
-    let (old, unused) = open(dir)?;
+    let to = Layout::among(processes);
+    let (found, unused) = open(dir)?;
+    let with_output = with_output(&found, to);
+    if let (Some((process, epoch)), false) = (with_output.first(), leave_output) {
+        return Err(would_leave_output(dir, *process, *epoch));
+    }
+    let old = found.into_iter().map(Found::at_last_epoch);
+    let old = old.collect::<Result<_, _>>()?;
+    let mut done = divide(dir, old, &unused, (processes, workers))?;
+    done.with_output = with_output
+        .into_iter()
+        .map(|(process, _)| process)
+        .collect();
+    done.elapsed = Duration::from_nanos(now_ns().saturating_sub(began));
+    Ok(done)
+}
+
+fn would_leave_output(dir: &Path, process: usize, epoch: u64) -> FlowError {
+    let cause = format!(
+        "process {process} was killed or has failed, and no process of its number would take back what it wrote after epoch {epoch}: start \
+         the flow once more as before, and stop it; or, if its output is lost with its machine or may have records twice, leave it as it \
+         is (--leave-output)"
+    );
+    failed(dir, cause)
+}
+
+/// Writes the new division and switches to it.
+fn divide(
+    dir: &Path,
+    old: Vec<Old>,
+    unused: &[PathBuf],
+    (processes, workers): (usize, Option<usize>),
+) -> Result<Rescaled, FlowError> {
     let first = &old[0].commit;
     let before = first.division.as_ref();
     let workers = workers.unwrap_or(before.map_or(first.workers.max(1), |before| before.workers));
@@ -96,11 +181,11 @@ pub fn rescale(
         check_delivered(old)?;
     }
     let moved = moved_sources::of(&commits_of(&old), to)?;
-    for own in &unused {
+    for own in unused {
         std::fs::remove_dir_all(own).map_err(|cause| failed(own, cause))?;
     }
     let (keys, bytes) = write(dir, &old, &moved, (processes, workers))?;
-    let mut done = Rescaled {
+    let done = Rescaled {
         from: old.len(),
         processes,
         workers,
@@ -108,6 +193,7 @@ pub fn rescale(
         keys,
         bytes,
         left: left(&old, processes),
+        with_output: Vec::new(),
         elapsed: Duration::ZERO,
     };
     // The journals must be closed before their directories are renamed.
@@ -119,7 +205,6 @@ pub fn rescale(
     };
     let switched = plan.decide(dir).and_then(|()| plan.complete(dir));
     switched.map_err(|cause| failed(dir, cause))?;
-    done.elapsed = Duration::from_nanos(now_ns().saturating_sub(began));
     Ok(done)
 }
 
@@ -137,109 +222,110 @@ fn commits_of(old: &[Old]) -> Vec<(&Path, &Commit)> {
         .collect()
 }
 
-/// Opens the state directories of all processes, and checks that they are those of one division, stopped at one epoch. Returns also
-/// the directories that a start with more processes has made, which was refused.
-fn open(dir: &Path) -> Result<(Vec<Old>, Vec<PathBuf>), FlowError> {
-    let refuse = |cause: String| failed(dir, cause);
-    let found = processes_in(dir).map_err(|error| failed(dir, error))?;
-    let numbers: Vec<Option<usize>> = match (dir.join("epochs").is_dir(), &found[..]) {
-        (false, []) => return Err(refuse("it is not the state directory of a flow".to_owned())),
-        (true, []) => vec![None],
-        (true, _) => {
-            return Err(refuse(
-                "it has the state of one process and that of several; move one of them away"
-                    .to_owned(),
-            ));
-        }
-        (false, found) => found.iter().copied().map(Some).collect(),
-    };
-    let (mut all, mut empty) = (Vec::<Old>::new(), Vec::new());
-    for process in numbers {
+/// Opens the state directories of all processes, and checks that they belong together. Returns also the directories that a start with
+/// more processes has made, which was refused.
+fn open(dir: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), FlowError> {
+    let (mut opened, mut unused) = (Vec::new(), Vec::new());
+    for process in numbers(dir)? {
         let own = process.map_or_else(|| dir.to_owned(), |process| process_dir(dir, process));
-        let opened = Opened::open(&own, true)?;
-        let Some(commit) = opened.commit().cloned() else {
-            empty.push((process, own, opened.prepared().is_some()));
-            continue;
-        };
-        let again = "start the flow once more as before, let it commit, and stop it";
-        // A run that was killed may have written more than was committed.
-        if !has_stopped(&own, commit.epoch) || opened.prepared().is_some() {
-            let cause =
-                format!("the process was killed or has failed since its last start; {again}");
-            return Err(failed(&own, cause));
-        }
-        let store = opened.truncate()?;
-        all.push(Old {
-            process,
-            store,
-            commit,
-        });
+        opened.push((process, Opened::open(&own, true)?));
     }
-    for (process, own, has_prepared) in &empty {
-        if *has_prepared || !is_of_refused(*process, own, all.first()) {
-            return Err(failed(own, "the flow has committed nothing yet"));
+    let division = match opened[0].1.commit() {
+        None => return Err(failed(dir, NOTHING_YET)),
+        Some(first) => first.division.clone(),
+    };
+    let kept = match &division {
+        None => {
+            let processes = opened.len();
+            let membership = opened[0].0.map(|process| Membership { process, processes });
+            check_layout(dir, membership)?;
+            vec![false; processes]
         }
-    }
-    check_complete(dir, &all)?;
-    Ok((all, empty.into_iter().map(|(_, own, _)| own).collect()))
+        Some(division) => {
+            let (of_refused, parts) = opened
+                .into_iter()
+                .partition(|(process, opened)| is_of_refused(*process, opened, division));
+            opened = parts;
+            unused = of_refused;
+            resolved(dir, &opened, division.processes)?
+        }
+    };
+    let found = opened.into_iter().zip(kept);
+    let found = found.map(|((process, opened), keeps_prepared)| Found {
+        process,
+        opened,
+        keeps_prepared,
+    });
+    let unused = unused
+        .into_iter()
+        .map(|(_, opened)| opened.dir().to_owned());
+    Ok((found.collect(), unused.collect()))
 }
 
-/// Whether a directory without a commit is what a start with more processes has left that was refused: the process has no part in the
-/// division, and there is nothing but an empty journal of epochs.
-fn is_of_refused(process: Option<usize>, own: &Path, one: Option<&Old>) -> bool {
-    let division = one.and_then(|one| one.commit.division.as_ref());
-    let more = process
-        .zip(division)
-        .is_some_and(|(process, division)| process >= division.processes);
+/// The processes that have directories; `None` for a run without a cluster.
+fn numbers(dir: &Path) -> Result<Vec<Option<usize>>, FlowError> {
+    let refuse = |cause: &str| failed(dir, cause.to_owned());
+    let found = processes_in(dir).map_err(|error| failed(dir, error))?;
+    match (dir.join("epochs").is_dir(), &found[..]) {
+        (false, []) => Err(refuse("it is not the state directory of a flow")),
+        (true, []) => Ok(vec![None]),
+        (true, _) => Err(refuse(
+            "it has the state of one process and that of several; move one of them away",
+        )),
+        (false, found) => Ok(found.iter().copied().map(Some).collect()),
+    }
+}
+
+/// Whether a directory is what a start with more processes has left that was refused: the process has no part in the division, and
+/// there is nothing but an empty journal of epochs.
+fn is_of_refused(process: Option<usize>, opened: &Opened, division: &Division) -> bool {
+    let is_more = process.is_some_and(|process| process >= division.processes);
     // What cannot be listed is not removed.
-    let is_empty = names(own).is_ok_and(|entries| {
+    let is_empty = names(opened.dir()).is_ok_and(|entries| {
         let mut entries = entries.iter();
         entries.all(|name| ["epochs", STOPPED].contains(&name.as_str()))
     });
-    more && is_empty
+    is_more && is_empty && opened.commit().is_none() && opened.prepared().is_none()
 }
 
-/// Checks that these are all directories of one division.
-fn check_complete(dir: &Path, all: &[Old]) -> Result<(), FlowError> {
-    let Some(first) = all[0].commit.division.as_ref() else {
-        let membership = all[0].process.map(|process| Membership {
-            process,
-            processes: all.len(),
-        });
-        return check_layout(dir, membership);
-    };
-    for number in 0..first.processes {
-        let Some(old) = all.iter().find(|old| old.process == Some(number)) else {
-            let cause = format!(
-                "the state is divided among {} processes, and p{number} is missing; copy the directories of all of them here",
-                first.processes
-            );
-            return Err(failed(dir, cause));
-        };
-        let is_of_same = old.commit.division.as_ref().is_some_and(|division| {
-            division.cluster == first.cluster && division.processes == first.processes
-        });
-        let last = first.members.get(number).copied().unwrap_or_default();
-        if !is_of_same || last != old.commit.id() && number != 0 {
-            let cause = format!(
-                "it does not belong to p0, whose last commit has epoch {} of run {:016x} of it: an older copy, a copy that has gone on by \
-                 itself, or another directory",
-                last.epoch, last.run
-            );
-            return Err(failed(old.store.dir(), cause));
-        }
+/// Checks that these are all directories of one division; returns whether each keeps its prepared epoch.
+fn resolved(
+    dir: &Path,
+    opened: &[(Option<usize>, Opened)],
+    processes: usize,
+) -> Result<Vec<bool>, FlowError> {
+    let present = |number| opened.iter().any(|(process, _)| *process == Some(number));
+    if let Some(number) = (0..processes).find(|number| !present(*number)) {
+        let cause = format!(
+            "the state is divided among {processes} processes, and p{number} is missing; copy the directories of all of them here"
+        );
+        return Err(failed(dir, cause));
     }
-    match all.len() == first.processes {
-        true => Ok(()),
-        false => Err(failed(
-            dir,
-            format!(
-                "it has directories of {} processes, and the state is divided among {}",
-                all.len(),
-                first.processes
-            ),
-        )),
+    if opened.len() > processes {
+        let cause = format!(
+            "it has directories of {} processes, and the state is divided among {processes}",
+            opened.len()
+        );
+        return Err(failed(dir, cause));
     }
+    let zero = opened[0].1.offer();
+    let mut kept = vec![false];
+    for (number, (_, opened)) in opened.iter().enumerate().skip(1) {
+        let is_kept = resolve(number, processes, &zero, &opened.offer());
+        kept.push(is_kept.map_err(|cause| failed(opened.dir(), cause))?);
+    }
+    Ok(kept)
+}
+
+/// The processes that may have written output after their last commit which no process of the new division takes back, with the epochs
+/// of those commits.
+fn with_output(found: &[Found], to: Layout) -> Vec<(usize, u64)> {
+    let killed = found
+        .iter()
+        .filter(|found| !found.has_stopped() && !found.is_continued(to));
+    killed
+        .map(|found| (found.process.unwrap_or(0), found.epoch()))
+        .collect()
 }
 
 /// Checks that the outboxes of a directory have delivered everything: a key that moves may have output in another one next.

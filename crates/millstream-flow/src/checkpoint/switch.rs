@@ -259,7 +259,7 @@ mod tests {
         let before = keys(dir.path());
         assert_eq!(before.len(), 600);
         for (processes, workers) in [(4, 1), (2, 3), (3, 2), (1, 2), (1, 4)] {
-            let done = rescale(dir.path(), processes, Some(workers)).expect("it is divided");
+            let done = rescale(dir.path(), processes, Some(workers), false).expect("it is divided");
             assert_eq!((done.keys, done.epoch), (600, 5));
             assert_eq!(keys(dir.path()), before);
             assert_eq!(dir.path().join("epochs").exists(), processes == 1);
@@ -275,9 +275,9 @@ mod tests {
                 let dir = tempfile::tempdir().expect("a folder");
                 state(dir.path());
                 let before = keys(dir.path());
-                rescale(dir.path(), shape[0], None).expect("it is divided");
+                rescale(dir.path(), shape[0], None, false).expect("it is divided");
                 LEFT.set(renames);
-                let outcome = rescale(dir.path(), shape[1], None);
+                let outcome = rescale(dir.path(), shape[1], None, false);
                 LEFT.set(usize::MAX);
                 if outcome.is_ok() {
                     break;
@@ -287,7 +287,7 @@ mod tests {
                 let run = Recovery::new(dir.path()).of_process(None);
                 let error = run.expect_err("it is interrupted").to_string();
                 assert!(error.contains("interrupted"), "{error}");
-                rescale(dir.path(), shape[1], None).expect("it is divided");
+                rescale(dir.path(), shape[1], None, false).expect("it is divided");
                 assert_eq!(keys(dir.path()), before, "{shape:?} after {renames}");
                 renames += 1;
             }
@@ -306,7 +306,7 @@ mod tests {
         Recovery::new(dir.path())
             .of_process(None)
             .expect("a run may begin");
-        rescale(dir.path(), 2, None).expect("it is divided");
+        rescale(dir.path(), 2, None, false).expect("it is divided");
         assert_eq!(keys(dir.path()), before);
     }
 }

@@ -183,7 +183,7 @@ fn another_number_of_processes_continues_the_file() {
     let state = dir.path().join("state");
     run_a_while(dir.path(), 1, 1);
     for (processes, workers) in [(3, 1), (1, 2), (2, 2), (2, 1), (1, 1), (4, 1)] {
-        rescale(&state, processes, Some(workers)).unwrap();
+        rescale(&state, processes, Some(workers), false).unwrap();
         run_a_while(dir.path(), processes, workers);
     }
     for outcome in run(dir.path(), (4, 1), true, None) {
@@ -220,7 +220,7 @@ fn a_sink_that_is_gathered_or_no_longer_gathered_is_refused() {
         for outcome in run(dir.path(), (2, 1), before, None) {
             outcome.unwrap();
         }
-        rescale(dir.path().join("state"), 3, None).unwrap();
+        rescale(dir.path().join("state"), 3, None, false).unwrap();
         let error = refused(run(dir.path(), (3, 1), !before, None));
         assert!(error.contains(words), "{error}");
         // As before it continues.
@@ -249,7 +249,7 @@ fn a_file_of_one_process_becomes_the_one_of_all() {
     let running = flow(dir.path(), true).start(options).unwrap();
     running.stop();
     running.wait().unwrap();
-    rescale(dir.path().join("state"), 2, Some(1)).unwrap();
+    rescale(dir.path().join("state"), 2, Some(1), false).unwrap();
     for outcome in run(dir.path(), (2, 1), true, None) {
         outcome.unwrap();
     }

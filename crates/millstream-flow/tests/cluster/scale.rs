@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_flow::checkpoint::{Saved, process_dir, rescale};
+use millstream_flow::checkpoint::{Crash, Saved, process_dir, rescale};
 use millstream_flow::{Flow, FlowError, Options};
 
 use super::hub::{Hub, finish, start_with, until};
-use super::state::{durable_flow, expected, flow, outputs, recovery, write_input};
+use super::state::{crash, durable_flow, expected, flow, outputs, recovery, write_input};
 
 /// The epoch of the last commit of a state.
 fn epoch(dir: &Path, processes: usize) -> u64 {
@@ -68,7 +68,7 @@ fn a_flow_continues_on_another_number_of_processes() {
     let mut from = 1;
     run(dir.path(), 1, 1, 4);
     for (to, workers) in [(4, 1), (2, 2), (3, 1), (1, 2), (2, 1)] {
-        let done = rescale(&state, to, Some(workers)).unwrap();
+        let done = rescale(&state, to, Some(workers), false).unwrap();
         assert_eq!(
             (done.from, done.processes, done.workers),
             (from, to, workers)
@@ -88,7 +88,7 @@ fn the_partitions_of_a_durable_source_move() {
     let state = dir.path().join("state");
     run_flow(durable_flow, dir.path(), (1, 1), 4);
     for to in [3, 2] {
-        rescale(&state, to, None).unwrap();
+        rescale(&state, to, None, false).unwrap();
         run_flow(durable_flow, dir.path(), (to, 1), 4);
     }
     run_flow(durable_flow, dir.path(), (2, 1), 0);
@@ -102,19 +102,45 @@ fn a_state_is_divided_twice_without_a_run_in_between() {
     let state = dir.path().join("state");
     run(dir.path(), 2, 1, 4);
     for to in [3, 1, 4, 2] {
-        rescale(&state, to, None).unwrap();
+        rescale(&state, to, None, false).unwrap();
     }
     run(dir.path(), 2, 1, 0);
     assert_eq!(outputs(dir.path()), expected());
 }
 
 #[test]
-fn a_state_that_was_not_stopped_is_not_divided() {
+fn a_state_is_divided_after_a_crash_at_any_point_of_a_commit() {
+    let expected = expected();
+    for crashed in [0, 1] {
+        for moment in Crash::SHARED_MOMENTS {
+            let dir = tempfile::tempdir().unwrap();
+            write_input(dir.path());
+            let state = dir.path().join("state");
+            for (processes, commit) in [(2, 3), (3, 2)] {
+                crash(dir.path(), processes, 1, (crashed, moment(commit)));
+                let done = rescale(&state, processes + 1, None, false).unwrap();
+                assert!(done.with_output.is_empty());
+            }
+            // Fewer: what a killed process has written after its last commit would stay.
+            crash(dir.path(), 4, 1, (crashed, moment(2)));
+            let error = rescale(&state, 2, None, false).unwrap_err().to_string();
+            assert!(error.contains("--leave-output"), "{error}");
+            assert_eq!(rescale(&state, 2, None, true).unwrap().with_output, [2, 3]);
+            rescale(&state, 4, None, false).unwrap();
+            run(dir.path(), 4, 1, 0);
+            let name = format!("process {crashed}, {}", moment(1));
+            assert_eq!(outputs(dir.path()), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_one_whole_state_is_not_divided() {
     let dir = tempfile::tempdir().unwrap();
     write_input(dir.path());
     let state = dir.path().join("state");
     let refused = |wanted: &str| {
-        let error: FlowError = rescale(&state, 3, None).unwrap_err();
+        let error: FlowError = rescale(&state, 3, None, false).unwrap_err();
         assert!(error.to_string().contains(wanted), "{error}");
     };
     refused("not the state directory");
@@ -123,8 +149,5 @@ fn a_state_that_was_not_stopped_is_not_divided() {
     std::fs::rename(process_dir(&state, 1), &moved).unwrap();
     refused("p1 is missing");
     std::fs::rename(&moved, process_dir(&state, 1)).unwrap();
-    std::fs::remove_file(process_dir(&state, 1).join("stopped")).unwrap();
-    refused("start the flow once more");
-    run(dir.path(), 2, 1, 1);
-    rescale(&state, 3, None).unwrap();
+    rescale(&state, 3, None, false).unwrap();
 }

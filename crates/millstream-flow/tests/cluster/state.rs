@@ -142,6 +142,18 @@ fn run(dir: &Path, processes: usize, workers: usize, crash: Option<(usize, Crash
     finish(start_with(&hub, workers, recovery, move |_| flow(&own)))
 }
 
+/// Runs until one of the processes ends by a crash, and the others for the lack of it.
+pub fn crash(dir: &Path, processes: usize, workers: usize, (crashed, at): (usize, Crash)) {
+    let outcomes = run(dir, processes, workers, Some((crashed, at)));
+    for (number, outcome) in outcomes.into_iter().enumerate() {
+        let error = outcome.unwrap_err();
+        match number == crashed {
+            true => assert!(matches!(error, FlowError::Crashed(_)), "{error}"),
+            false => assert!(error.is_lost(), "{error}"),
+        }
+    }
+}
+
 #[test]
 fn a_crash_at_any_point_of_a_commit_changes_no_output() {
     let expected = expected();
@@ -150,15 +162,7 @@ fn a_crash_at_any_point_of_a_commit_changes_no_output() {
             let dir = tempfile::tempdir().unwrap();
             write_input(dir.path());
             for commit in [1, 4, 2] {
-                let at = moment(commit);
-                let outcomes = run(dir.path(), 2, workers, Some((process, at)));
-                for (number, outcome) in outcomes.into_iter().enumerate() {
-                    let error = outcome.unwrap_err();
-                    match number == process {
-                        true => assert!(matches!(error, FlowError::Crashed(_)), "{error}"),
-                        false => assert!(error.is_lost(), "{error}"),
-                    }
-                }
+                crash(dir.path(), 2, workers, (process, moment(commit)));
             }
             for outcome in run(dir.path(), 2, workers, None) {
                 outcome.unwrap();

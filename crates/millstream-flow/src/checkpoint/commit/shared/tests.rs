@@ -15,7 +15,7 @@ use crate::checkpoint::{
     Changes, Codecs, CommitNotice, Committer, Crash, EpochPart, Recovery, Sinks, Sources,
 };
 use crate::clock::WallClock;
-use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer};
+use crate::cluster::{Event, HandledLoad, Joined, Member, Membership, Raise, StateOffer, resolve};
 use crate::describe::node::Node;
 use crate::error::FlowError;
 use crate::key::Shards;
@@ -126,14 +126,8 @@ impl Member for InHub {
 
 /// What a process that starts learns from process 0 about its state.
 fn keeps_prepared(zero: &StateOffer, process: usize, offer: &StateOffer) -> bool {
-    let member = zero.members.get(process).copied();
-    let is_kept = process > 0 && offer.prepared.is_some() && offer.prepared == member;
-    let has = member.unwrap_or_default();
-    assert!(
-        is_kept || process == 0 || offer.committed.unwrap_or_default() == has,
-        "process {process} has {offer:?}, and process 0 knows {zero:?}"
-    );
-    is_kept
+    process > 0
+        && resolve(process, PROCESSES, zero, offer).expect("the directories belong together")
 }
 
 /// A run of all processes, of which one may crash.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use millstream_flow::cluster::{CommitId, StateOffer};
+use super::{CommitId, StateOffer};
 
 /// Returns whether process `process` keeps its prepared epoch. It does if process 0 has committed that epoch of that run; otherwise it
 /// truncates it (presumed abort). Epochs are compared with their runs everywhere: two copies of one state that have each gone on have epochs
@@ -15,8 +15,7 @@ use millstream_flow::cluster::{CommitId, StateOffer};
 /// process 0 does not know: an older copy of one of the two, or another directory. The text names both.
 ///
 /// ```
-/// use millstream_cluster::protocol::resolve;
-/// use millstream_flow::cluster::{CommitId, StateOffer};
+/// use millstream_flow::cluster::{CommitId, StateOffer, resolve};
 ///
 /// let (before, last) = (CommitId { epoch: 5, run: 39 }, CommitId { epoch: 8, run: 40 });
 /// let zero = StateOffer {

@@ -38,6 +38,44 @@ def by_key(keyed: ms.KeyedStream) -> ms.KeyedStream:
     return windowed(ms.windows.tumbling(20), watermark="key", lateness=8, patience=5)(keyed)
 
 
+def brief(pair: Any) -> list[str | None]:
+    values = getattr(pair, "value", pair)
+    return [text and text[:5] for text in values]
+
+
+def pairs(**options: Any) -> Callable[[ms.KeyedStream], ms.KeyedStream]:
+    """Joins each third text with the others."""
+
+    def build(keyed: ms.KeyedStream) -> ms.KeyedStream:
+        left = keyed.filter(lambda text: int(text[:5]) % 3 > 0, name="left")
+        right = keyed.filter(lambda text: int(text[:5]) % 3 == 0, name="right")
+        return left.join("joined", right, **options).map(brief)
+
+    return build
+
+
+def rows(keyed: ms.KeyedStream) -> ms.KeyedStream:
+    """All combinations of values of two streams, by their times."""
+    left = keyed.filter(lambda text: int(text[:5]) % 9 > 0, name="left")
+    right = keyed.filter(lambda text: int(text[:5]) % 9 == 0, name="right")
+    return left.join_all("joined", right, emit="final", insert="product").map(brief)
+
+
+class Numbered:
+    """Numbers the texts of a key, and says so at the next moment."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_item(self, key: str, text: str, ctx: ms.KeyContext) -> tuple[int, str]:
+        self.seen += 1
+        ctx.set_timer(ctx.time + 1)
+        return self.seen, text[:5]
+
+    def on_timer(self, key: str, at: float, ctx: ms.KeyContext) -> tuple[str, float, int]:
+        return "timer", at, self.seen
+
+
 SHAPES: dict[str, Callable[[ms.KeyedStream], ms.KeyedStream]] = {
     "tumbling": windowed(ms.windows.tumbling(20)),
     "sliding": windowed(ms.windows.sliding(20, 5)),
@@ -47,6 +85,12 @@ SHAPES: dict[str, Callable[[ms.KeyedStream], ms.KeyedStream]] = {
     "session": windowed(ms.windows.session(9)),
     "by key": by_key,
     "collect": lambda keyed: keyed.collect(17).map(summary),
+    "count": windowed(ms.windows.count(17)),
+    "near": pairs(how="full", within=9),
+    "latest": pairs(how="full"),
+    "in windows": pairs(how="left", window=ms.windows.tumbling(20)),
+    "rows": rows,
+    "in order": lambda keyed: keyed.stateful("numbered", Numbered, ordered=True),
 }
 
 
@@ -77,7 +121,22 @@ def test_nor_do_other_numbers_of_workers(shape: str, tmp_path: Path) -> None:
     assert sorted(map(repr, out)) == sorted(map(repr, whole))
 
 
-@pytest.mark.parametrize("shape", ["tumbling", "sliding", "as they arrive", "by key", "collect"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "tumbling",
+        "sliding",
+        "as they arrive",
+        "by key",
+        "session",
+        "count",
+        "collect",
+        "near",
+        "in windows",
+        "rows",
+        "in order",
+    ],
+)
 def test_an_epoch_saves_new_items(shape: str, tmp_path: Path) -> None:
     flow = ms.Flow("growing")
     texts = [(0, f"{n:05d}" * (SIZE // 5)) for n in range(COUNT)]

@@ -9,6 +9,7 @@
 //! number of workers: it is the order in which they would occur one by one. With several, items wait for timers: see [`InTurn`].
 
 mod agenda;
+pub(crate) mod backlog;
 pub(crate) mod changes;
 pub mod codec;
 mod growing;

@@ -112,6 +112,8 @@ enum AggregateKind {
     Min(Py<PyAny>),
     Max(Py<PyAny>),
     Collect,
+    /// The values of two streams that are joined, each of which follows the number of its stream.
+    Sides,
     Reduce(Py<PyAny>),
     Functions(Functions),
 }
@@ -150,6 +152,7 @@ impl AggregateKind {
             "min" => AggregateKind::Min(function(0)),
             "max" => AggregateKind::Max(function(0)),
             "collect" => AggregateKind::Collect,
+            "sides" => AggregateKind::Sides,
             "reduce" => AggregateKind::Reduce(function(0)),
             "functions" => AggregateKind::Functions(Functions {
                 initial: function(0),
@@ -184,6 +187,7 @@ impl AggregateKind {
             | AggregateKind::Max(_) => Form::Value,
             AggregateKind::Reduce(_) | AggregateKind::Functions(_) => Form::Object,
             AggregateKind::Collect => Form::List,
+            AggregateKind::Sides => Form::Sides,
             AggregateKind::Mean(_) => Form::Mean,
         }
     }
@@ -197,6 +201,7 @@ pub(crate) enum Acc {
     Float(f64),
     Object(Py<PyAny>),
     List(Box<Growing<Py<PyAny>>>),
+    Sides(Box<[Growing<Py<PyAny>>; 2]>),
     /// A sum and how many.
     Mean(Box<Acc>, u64),
 }
@@ -222,6 +227,7 @@ impl Acc {
             Acc::Float(float) => PyFloat::new(py, *float).into_any(),
             Acc::Object(object) => object.clone_ref(py).into_bound(py),
             Acc::List(list) => list_of(py, list)?,
+            Acc::Sides(sides) => sides_of(py, &sides[0], &sides[1])?,
             Acc::Mean(sum, count) => sum.object(py)?.div(count)?,
         })
     }
@@ -271,15 +277,14 @@ enum Form {
     /// An object, which may be a number.
     Object,
     List,
+    Sides,
     Mean,
 }
 
 impl StateCodec<Acc> for Accumulators {
     fn save(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<(), Cause> {
         begin(&self.datetimes, out);
-        if let Acc::List(list) = acc {
-            list.set_saved();
-        }
+        acc.set_saved();
         locked(|py| acc.save(py, out)).map_err(cause)
     }
     fn load(&self, from: &mut &[u8]) -> Result<Acc, Cause> {
@@ -287,22 +292,23 @@ impl StateCodec<Acc> for Accumulators {
         locked(|py| Acc::load(py, self.form, from, self.made.as_deref()))
     }
     fn save_added(&self, acc: &Acc, out: &mut Vec<u8>) -> Result<bool, Cause> {
-        let Acc::List(list) = acc else {
+        let Some(added) = locked(|py| acc.added(py)).map_err(cause)? else {
             return Ok(false);
         };
-        let Some(added) = list.added() else {
-            return Ok(false);
-        };
-        list.set_saved();
-        let saved = locked(|py| save_object(&list_of(py, added)?, out));
+        acc.set_saved();
+        let saved = locked(|py| save_object(added.bind(py), out));
         saved.map(|()| true).map_err(cause)
     }
     fn load_added(&self, acc: &mut Acc, from: &mut &[u8]) -> Result<(), Cause> {
-        let Acc::List(list) = acc else {
-            return Err("it is not a list, to which values were added".into());
-        };
-        list.extend(locked(|py| load_list(py, from))?);
-        list.set_saved();
+        locked(|py| match acc {
+            Acc::List(list) => {
+                list.extend(load_list(py, from)?);
+                Ok(())
+            }
+            Acc::Sides(sides) => add_sides(py, sides, from),
+            _ => Err("it is not a list, to which values were added".into()),
+        })?;
+        acc.set_saved();
         Ok(())
     }
 }
@@ -357,12 +363,56 @@ fn list_of<'py>(py: Python<'py>, values: &[Py<PyAny>]) -> PyResult<Bound<'py, Py
     Ok(PyList::new(py, values)?.into_any())
 }
 
+/// The values of two streams as a tuple of two lists of Python.
+fn sides_of<'py>(
+    py: Python<'py>,
+    left: &[Py<PyAny>],
+    right: &[Py<PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(PyTuple::new(py, [list_of(py, left)?, list_of(py, right)?])?.into_any())
+}
+
+/// Loads the values of a saved tuple of two lists.
+fn add_sides(
+    py: Python<'_>,
+    sides: &mut [Growing<Py<PyAny>>; 2],
+    from: &mut &[u8],
+) -> Result<(), Cause> {
+    let loaded = (objects().load)(from)?.extract(py);
+    let (left, right): (Vec<Py<PyAny>>, Vec<Py<PyAny>>) = loaded.map_err(cause)?;
+    sides[0].extend(left);
+    sides[1].extend(right);
+    Ok(())
+}
+
 /// Loads the values of a saved list.
 fn load_list(py: Python<'_>, from: &mut &[u8]) -> Result<Vec<Py<PyAny>>, Cause> {
     (objects().load)(from)?.extract(py).map_err(cause)
 }
 
 impl Acc {
+    /// The values of an accumulator that grows are saved, or were loaded.
+    fn set_saved(&self) {
+        match self {
+            Acc::List(list) => list.set_saved(),
+            Acc::Sides(sides) => sides.iter().for_each(Growing::set_saved),
+            _ => {}
+        }
+    }
+
+    /// What was added since, as it is saved; `None` if the accumulator is saved whole.
+    fn added(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let added = match self {
+            Acc::List(list) => list.added().map(|added| list_of(py, added)),
+            Acc::Sides(sides) => {
+                let both = sides[0].added().zip(sides[1].added());
+                both.map(|(left, right)| sides_of(py, left, right))
+            }
+            _ => None,
+        };
+        added.map(|added| added.map(Bound::unbind)).transpose()
+    }
+
     fn save(&self, py: Python<'_>, out: &mut Vec<u8>) -> PyResult<()> {
         if let Acc::Mean(sum, count) = self {
             pack::list(2, out);
@@ -386,6 +436,12 @@ impl Acc {
                 list.extend(load_list(py, from)?);
                 list.set_saved();
                 Acc::List(Box::new(list))
+            }
+            Form::Sides => {
+                let mut sides = Box::<[Growing<_>; 2]>::default();
+                add_sides(py, &mut sides, from)?;
+                sides.iter().for_each(Growing::set_saved);
+                Acc::Sides(sides)
             }
             Form::Mean => {
                 pack::take_members(2, from)?;
@@ -518,6 +574,10 @@ impl PyAggregate {
     fn add_value(&self, py: Python<'_>, acc: &mut Acc, value: &Py<PyAny>) -> PyResult<()> {
         match (&self.make, acc) {
             (AggregateKind::Collect, Acc::List(list)) => list.push(value.clone_ref(py)),
+            (AggregateKind::Sides, Acc::Sides(sides)) => {
+                let (side, value): (usize, Py<PyAny>) = value.extract(py)?;
+                sides[side.min(1)].push(value);
+            }
             (AggregateKind::Functions(functions), Acc::Object(acc)) => {
                 let made = functions.add.bind(py).call1((&*acc, value))?;
                 *acc = self.owned(made, value)?.unbind();
@@ -578,6 +638,7 @@ impl Aggregate for PyAggregate {
         Ok(match &self.make {
             AggregateKind::Count => Acc::Int(0),
             AggregateKind::Collect => Acc::List(Box::default()),
+            AggregateKind::Sides => Acc::Sides(Box::default()),
             AggregateKind::Mean(_) => Acc::Mean(Box::new(Acc::Empty), 0),
             AggregateKind::Functions(functions) => {
                 let made = locked(|py| functions.initial.bind(py).call0().map(Bound::unbind));
@@ -614,7 +675,7 @@ impl Aggregate for PyAggregate {
     }
 
     fn grows(&self) -> bool {
-        matches!(self.make, AggregateKind::Collect)
+        matches!(self.make, AggregateKind::Collect | AggregateKind::Sides)
     }
 
     fn merge(&mut self, acc: &mut Acc, later: &Acc) -> PyResult<()> {
@@ -625,6 +686,12 @@ impl Aggregate for PyAggregate {
             }
             (AggregateKind::Collect, Acc::List(list), Acc::List(later)) => {
                 list.extend(later.iter().map(|value| value.clone_ref(py)));
+                Ok(())
+            }
+            (AggregateKind::Sides, Acc::Sides(sides), Acc::Sides(later)) => {
+                for (side, later) in sides.iter_mut().zip(&**later) {
+                    side.extend(later.iter().map(|value| value.clone_ref(py)));
+                }
                 Ok(())
             }
             (AggregateKind::Functions(functions), Acc::Object(acc), Acc::Object(later)) => {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from .._durations import Seconds
-    from ..windows import Bounds, Window, Windowed, Windower
+    from ..windows import Window, Windowed, Windower
     from .streams import KeyedStream, LateStream
 
     Sides: TypeAlias = "tuple[list[Any], list[Any]]"
@@ -21,35 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["join"]
 
 
-def no_values() -> Sides:
-    """The accumulator of a join: the values of a window, by their streams."""
-    return [], []
-
-
-def add(sides: Sides, value: tuple[int, Any]) -> Sides:
-    """Adds a value, which follows the number of its stream."""
-    sides[value[0]].append(value[1])
-    return sides
-
-
-def merge(sides: Sides, later: Sides) -> Sides:
-    """Adds the values of a later part of the window."""
-    for own, more in zip(sides, later):  # noqa: B905 - they are two
-        own.extend(more)
-    return sides
-
-
-def pairs(how: str) -> Callable[[Sides, Bounds], list[Windowed[Any]]]:
+def pairs(how: str) -> Callable[[Windowed[Sides]], list[Windowed[Any]]]:
     """The function that makes pairs of the values of a window."""
-    from ..windows import Windowed
 
-    def result(sides: Sides, bounds: Bounds) -> list[Windowed[Any]]:
-        left, right = sides
+    def pairs_of(window: Windowed[Any]) -> list[Windowed[Any]]:
+        left, right = window.value
         lefts: list[Any] = left or ([None] if how == "full" else [])
         rights: list[Any] = right or ([None] if how != "inner" else [])
-        return [Windowed(bounds.start, bounds.end, (a, b), bounds.early) for a in lefts for b in rights]
+        return [window._replace(value=(a, b)) for a in lefts for b in rights]
 
-    return result
+    return pairs_of
 
 
 def join(
@@ -73,5 +54,5 @@ def join(
     watermark, lateness, patience = options
     windows = both.window(name, window, watermark=watermark, lateness=lateness, patience=patience)
     windows._described = windows._described._replace(joins=True)
-    windowed = windows.aggregate(no_values, add, merge, pairs(how))
-    return own._new_joined(windowed.flat_map(lambda window: window.value), windowed.late)
+    sides = windows._make("sides")
+    return own._new_joined(sides.flat_map(pairs(how)), sides.late)

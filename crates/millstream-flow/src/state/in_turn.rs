@@ -8,8 +8,10 @@
 //! joined watermark has passed them, and those of one time and one rank in the order of arrival. With [`InTurn::after_timers`] it receives those of a partition in the order of arrival, and each after the
 //! timers up to the watermark of its partition. In both, the items before a timer do not depend on the speed of partitions.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use super::backlog::{Backlog, Chain};
 use super::{KeyLogic, Moment, Outputs};
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;
@@ -18,30 +20,75 @@ use crate::time::{NEVER, Timed};
 /// A logic whose items wait for their turn.
 pub struct InTurn<K, L: KeyLogic<K>> {
     inner: L,
-    by_time: bool,
+    order: Order<L::In>,
     copy: fn(&L::In) -> L::In,
-    /// Orders items of one turn.
-    rank: fn(&L::In) -> i64,
     refused: VecDeque<(L::In, L::Error)>,
+}
+
+/// The order of the items that wait.
+struct Order<I> {
+    by_time: bool,
+    /// Orders items of one turn.
+    rank: fn(&I) -> i64,
+}
+
+impl<I> Clone for Order<I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<I> Copy for Order<I> {}
+
+impl<I> Order<I> {
+    /// The time up to which timers come before an item.
+    fn turn(&self, item: &Timed<I>) -> i64 {
+        match self.by_time {
+            true => item.time,
+            false => item.watermark,
+        }
+    }
+
+    /// Adds an item behind those of its turn and rank.
+    fn add(&self, items: &mut Backlog<Timed<I>>, item: Timed<I>) {
+        let key = |item: &Timed<I>| (self.turn(item), (self.rank)(&item.value));
+        let own = key(&item);
+        // The rank of an item of another turn does not matter, and may be costly.
+        items.insert_before(item, |other| match self.turn(other).cmp(&own.0) {
+            Ordering::Equal => key(other).1 > own.1,
+            order => order.is_gt(),
+        });
+    }
 }
 
 /// The items of a key that wait, in the order of their turns, and the state of its logic, from its first item on.
 pub struct Waiting<S, I> {
-    #[expect(
-        clippy::box_collection,
-        reason = "most keys have none, and there are many keys: one word, not four"
-    )]
-    items: Option<Box<VecDeque<Timed<I>>>>,
+    /// Most keys have none, and there are many keys: one word.
+    items: Option<Box<Kept<I>>>,
     state: Option<S>,
+}
+
+/// The items of a key that wait, and how they are saved.
+struct Kept<I> {
+    items: Backlog<Timed<I>>,
+    chain: Chain,
+}
+
+impl<I> Default for Kept<I> {
+    fn default() -> Self {
+        Kept {
+            items: Backlog::default(),
+            chain: Chain::default(),
+        }
+    }
 }
 
 impl<S, I> Waiting<S, I> {
     fn first(&self) -> Option<&Timed<I>> {
-        self.items.as_ref().and_then(|items| items.front())
+        self.items.as_ref().and_then(|kept| kept.items.front())
     }
 
     fn take_first(&mut self) -> Option<Timed<I>> {
-        let items = self.items.as_mut()?;
+        let items = &mut self.items.as_mut()?.items;
         let first = items.pop_front();
         if items.is_empty() {
             self.items = None;
@@ -56,27 +103,20 @@ impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
     pub fn by_time(inner: L, copy: fn(&L::In) -> L::In, rank: fn(&L::In) -> i64) -> Self {
         InTurn {
             inner,
-            by_time: true,
+            order: Order {
+                by_time: true,
+                rank,
+            },
             copy,
-            rank,
             refused: VecDeque::new(),
         }
     }
 
     /// Items as they arrive, each after the timers that are due before it by the watermark of its partition.
     pub fn after_timers(inner: L, copy: fn(&L::In) -> L::In) -> Self {
-        InTurn {
-            by_time: false,
-            ..InTurn::by_time(inner, copy, |_| 0)
-        }
-    }
-
-    /// The time up to which timers come before an item.
-    fn turn(&self, item: &Timed<L::In>) -> i64 {
-        match self.by_time {
-            true => item.time,
-            false => item.watermark,
-        }
+        let mut logic = InTurn::by_time(inner, copy, |_| 0);
+        logic.order.by_time = false;
+        logic
     }
 
     /// The time of the next timer of the logic.
@@ -95,13 +135,13 @@ impl<K: 'static, L: KeyLogic<K>> InTurn<K, L> {
     ) -> Result<(), L::Error> {
         loop {
             // Up to this time timers come before the first item.
-            let turn = held.first().map_or(NEVER, |item| self.turn(item));
+            let turn = held.first().map_or(NEVER, |item| self.order.turn(item));
             let at = Moment {
                 event: turn.min(until.event),
                 ..until
             };
             self.fire(key, held, at, out)?;
-            let waits = match self.by_time {
+            let waits = match self.order.by_time {
                 true => turn >= until.event,
                 false => self.next_timer(held) <= turn,
             };
@@ -184,23 +224,16 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for InTurn<K, L> {
         at: Moment,
         out: &mut impl Outputs<K, L::Out, L::In>,
     ) -> Result<(), L::Error> {
-        if self.by_time && item.time < item.watermark.max(at.event) {
+        if self.order.by_time && item.time < item.watermark.max(at.event) {
             out.late(key, item);
             return Ok(());
         }
         // No item that waits is of an earlier turn.
-        if !self.by_time && item.watermark < self.next_timer(held) {
+        if !self.order.by_time && item.watermark < self.next_timer(held) {
             return self.pass(key, held, item, at, out);
         }
-        let (turn, rank) = (self.turn(&item), (self.rank)(&item.value));
-        let items = held.items.get_or_insert_default();
-        let is_later = |other: &&Timed<L::In>| match self.turn(other) {
-            same if same == turn => (self.rank)(&other.value) > rank,
-            other => other > turn,
-        };
-        let later = items.iter().rev().take_while(is_later);
-        let place = items.len() - later.count();
-        items.insert(place, item);
+        let kept = held.items.get_or_insert_default();
+        self.order.add(&mut kept.items, item);
         Ok(())
     }
 
@@ -223,9 +256,9 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for InTurn<K, L> {
     ) -> Result<(), L::Error> {
         // Timers after the last item do not fire any more.
         while let Some(first) = held.first() {
-            let after = i64::from(self.by_time);
+            let after = i64::from(self.order.by_time);
             let until = Moment {
-                event: self.turn(first).saturating_add(after),
+                event: self.order.turn(first).saturating_add(after),
                 ..at
             };
             self.process(key, held, until, out)?;
@@ -248,7 +281,7 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for InTurn<K, L> {
     fn next(&self, held: &Self::State) -> Moment {
         let timers = held.state.as_ref();
         let timers = timers.map_or(Moment::NEVER, |state| self.inner.next(state));
-        let turn = match (self.by_time, held.first()) {
+        let turn = match (self.order.by_time, held.first()) {
             (true, Some(first)) => first.time.saturating_add(1),
             _ => NEVER,
         };
@@ -264,48 +297,98 @@ impl<K: 'static, L: KeyLogic<K>> KeyLogic<K> for InTurn<K, L> {
 
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::State>, Cause> {
         Ok(Box::new(WaitingCodec {
+            order: self.order,
             item: codecs.get()?,
             state: self.inner.codec(codecs)?,
         }))
     }
 }
 
-/// The codec of `[[[time, watermark, item]...], state]`, or without a state if there is none.
+/// The codec of `[[[time, watermark, item]...], state]`, or without a state if there is none. What has changed is
+/// `[taken, [[time, watermark, item]...], state]`: the first `taken` items have had their turn, and the others are added in their places.
 struct WaitingCodec<S, I> {
+    order: Order<I>,
     item: Codec<I>,
     state: BoxedCodec<S>,
 }
 
-impl<S, I: 'static> StateCodec<Waiting<S, I>> for WaitingCodec<S, I> {
-    fn save(&self, held: &Waiting<S, I>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(1 + usize::from(held.state.is_some()), out);
-        let items = held.items.as_deref();
-        pack::list(items.map_or(0, VecDeque::len), out);
-        for item in items.into_iter().flatten() {
-            pack::list(3, out);
-            pack::integer(item.time, out);
-            pack::integer(item.watermark, out);
-            self.item.save(&item.value, out)?;
-        }
+impl<S, I: 'static> WaitingCodec<S, I> {
+    fn save_item(&self, item: &Timed<I>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(3, out);
+        pack::integer(item.time, out);
+        pack::integer(item.watermark, out);
+        self.item.save(&item.value, out)
+    }
+
+    fn load_item(&self, from: &mut &[u8]) -> Result<Timed<I>, Cause> {
+        pack::take_members(3, from)?;
+        Ok(Timed {
+            time: pack::take_integer(from)?,
+            watermark: pack::take_integer(from)?,
+            value: self.item.load(from)?,
+        })
+    }
+
+    fn save_state(&self, held: &Waiting<S, I>, out: &mut Vec<u8>) -> Result<(), Cause> {
         match &held.state {
             Some(state) => self.state.save(state, out),
             None => Ok(()),
         }
     }
+}
+
+impl<S, I: 'static> StateCodec<Waiting<S, I>> for WaitingCodec<S, I> {
+    fn save(&self, held: &Waiting<S, I>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        let start = out.len();
+        pack::list(1 + usize::from(held.state.is_some()), out);
+        let Some(kept) = &held.items else {
+            pack::list(0, out);
+            return self.save_state(held, out);
+        };
+        kept.items
+            .save(out, |item, out| self.save_item(item, out))?;
+        self.save_state(held, out)?;
+        kept.chain.saved_whole(out.len() - start);
+        Ok(())
+    }
     fn load(&self, from: &mut &[u8]) -> Result<Waiting<S, I>, Cause> {
+        let before = from.len();
         let parts = pack::take_list(from)?;
-        let mut items = VecDeque::new();
-        for _ in 0..pack::take_list(from)? {
-            pack::take_members(3, from)?;
-            items.push_back(Timed {
-                time: pack::take_integer(from)?,
-                watermark: pack::take_integer(from)?,
-                value: self.item.load(from)?,
-            });
+        let items = Backlog::load(from, |from| self.load_item(from))?;
+        let state = (parts > 1).then(|| self.state.load(from)).transpose()?;
+        let mut held = Waiting { items: None, state };
+        if !items.is_empty() {
+            let chain = Chain::default();
+            chain.saved_whole(before - from.len());
+            held.items = Some(Box::new(Kept { items, chain }));
         }
-        Ok(Waiting {
-            items: (!items.is_empty()).then(|| Box::new(items)),
-            state: (parts > 1).then(|| self.state.load(from)).transpose()?,
-        })
+        Ok(held)
+    }
+    fn save_added(&self, held: &Waiting<S, I>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        let Some(kept) = held
+            .items
+            .as_ref()
+            .filter(|kept| kept.chain.takes_changes())
+        else {
+            return Ok(false);
+        };
+        let start = out.len();
+        pack::list(2 + usize::from(held.state.is_some()), out);
+        kept.items
+            .save_changes(out, |item, out| self.save_item(item, out))?;
+        self.save_state(held, out)?;
+        kept.chain.saved_changes(out.len() - start);
+        Ok(true)
+    }
+    fn load_added(&self, held: &mut Waiting<S, I>, from: &mut &[u8]) -> Result<(), Cause> {
+        let before = from.len();
+        let parts = pack::take_list(from)?;
+        let kept = held.items.as_mut().ok_or("no item waits in it")?;
+        let add = |items: &mut Backlog<_>, item| self.order.add(items, item);
+        kept.items
+            .load_changes(from, |from| self.load_item(from), add)?;
+        held.state = (parts > 2).then(|| self.state.load(from)).transpose()?;
+        kept.chain.saved_changes(before - from.len());
+        Ok(())
     }
 }

@@ -29,7 +29,6 @@ mod side;
 mod side_codec;
 mod windowed;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::batch::Data;
@@ -37,13 +36,14 @@ use crate::checkpoint::{BoxedCodec, Codecs};
 use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
+use crate::state::backlog::{Backlog, Chain};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::window::{ByKey, Outcome, PerKey};
 use crate::time::{NEVER, Timed, nanos};
 pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoinStateCodec;
-use side::Retained;
 pub use side::{JoinKind, JoinState, Side};
+use side::{Retained, wait};
 use side_codec::both_sides;
 pub use windowed::{Sides, WindowPairs};
 
@@ -221,10 +221,6 @@ impl<L, R, P> JoinLogic<L, R, P> {
     }
 }
 
-fn is_left<L, R>(side: &Side<L, R>) -> bool {
-    matches!(side, Side::Left(_))
-}
-
 impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
     /// Processes an item.
     fn process<K>(
@@ -243,7 +239,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
         match item.value {
             Side::Left(value) => {
                 let mut alone = true;
-                for right in &mut held.right {
+                for right in held.right.iter_mut() {
                     (alone, right.alone) = (false, false);
                     emit(
                         key,
@@ -256,12 +252,12 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                     emit(key, stamp, self.pair.pair(Some(&value), None)?, out);
                 }
                 if !lookup {
-                    keep(&mut held.left, Retained { time, alone, value }, single);
+                    keep(&mut held.left, Retained::new(time, alone, value), single);
                 }
             }
             Side::Right(value) => {
                 let mut alone = true;
-                for left in &mut held.left {
+                for left in held.left.iter_mut() {
                     (alone, left.alone) = (false, false);
                     emit(
                         key,
@@ -273,7 +269,7 @@ impl<L: 'static, R: 'static, P: Pair<L, R>> JoinLogic<L, R, P> {
                 if alone && single && self.join.how == JoinKind::Full && !lookup {
                     emit(key, stamp, self.pair.pair(None, Some(&value))?, out);
                 }
-                keep(&mut held.right, Retained { time, alone, value }, single);
+                keep(&mut held.right, Retained::new(time, alone, value), single);
             }
         }
         Ok(())
@@ -332,7 +328,7 @@ fn emit<K, O, I>(
     out.result(key, output);
 }
 
-fn keep<T>(all: &mut VecDeque<Retained<T>>, item: Retained<T>, single: bool) {
+fn keep<T>(all: &mut Backlog<Retained<T>>, item: Retained<T>, single: bool) {
     if single {
         all.clear();
     }
@@ -347,10 +343,11 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 
     fn open(&mut self, _: &K) -> Result<JoinState<L, R>, P::Error> {
         Ok(JoinState {
-            waiting: VecDeque::new(),
-            left: VecDeque::new(),
-            right: VecDeque::new(),
+            waiting: Backlog::default(),
+            left: Backlog::default(),
+            right: Backlog::default(),
             expires: NEVER,
+            chain: Chain::default(),
         })
     }
 
@@ -369,14 +366,10 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
             out.late(key, item);
             return Ok(());
         }
-        let turn = (item.time, is_left(&item.value));
-        let later = held.waiting.iter().rev();
-        let later = later.take_while(|other| (other.time, is_left(&other.value)) > turn);
-        let place = held.waiting.len() - later.count();
         // When an item is processed, event time has just reached it. The watermark at its arrival may depend on
         // the other stream.
         let watermark = item.time;
-        held.waiting.insert(place, Timed { watermark, ..item });
+        wait(&mut held.waiting, Timed { watermark, ..item });
         Ok(())
     }
 

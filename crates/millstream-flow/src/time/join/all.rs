@@ -11,7 +11,7 @@ use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
-use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
+use crate::state::{Growing, KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::{NEVER, Timed, nanos};
 
 /// When a row is emitted.
@@ -219,7 +219,7 @@ rows!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
 /// The values of one key that count, by their streams.
 struct KeyValues<T> {
-    streams: Vec<Vec<T>>,
+    streams: Vec<Growing<T>>,
     /// The processing time at which the key is removed.
     expires: i64,
 }
@@ -227,7 +227,7 @@ struct KeyValues<T> {
 impl<T: Row> KeyValues<T> {
     fn nothing() -> Self {
         KeyValues {
-            streams: (0..T::STREAMS).map(|_| Vec::new()).collect(),
+            streams: (0..T::STREAMS).map(|_| Growing::default()).collect(),
             expires: NEVER,
         }
     }
@@ -290,7 +290,7 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
         match self.how.insert {
             Insert::First if !values.is_empty() => {}
             Insert::Product => values.push(item.value),
-            Insert::First | Insert::Last => *values = vec![item.value],
+            Insert::First | Insert::Last => *values.change() = vec![item.value],
         }
         let whole = seen.streams.iter().all(|values| !values.is_empty());
         if self.how.rows == Rows::Running || (self.how.rows == Rows::Complete && whole) {
@@ -349,7 +349,7 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     }
 
     fn is_empty(&self, seen: &KeyValues<T>) -> bool {
-        seen.streams.iter().all(Vec::is_empty)
+        seen.streams.iter().all(|values| values.is_empty())
     }
 
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<KeyValues<T>>, Cause> {
@@ -357,23 +357,39 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     }
 }
 
-/// The codec of `[expires, [value...]...]`, with a list for each stream.
+/// The codec of `[expires, [value...]...]`, with a list for each stream; what has changed has the added values.
 struct KeyValuesCodec<T: Row>(T::Codecs);
 
-impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
-    fn save(&self, seen: &KeyValues<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
+impl<T: Row> KeyValuesCodec<T> {
+    fn save_lists<'a>(
+        &self,
+        expires: i64,
+        streams: impl Iterator<Item = &'a [T]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Cause> {
         pack::list(1 + T::STREAMS, out);
-        pack::integer(seen.expires, out);
-        for values in &seen.streams {
+        pack::integer(expires, out);
+        for values in streams {
             pack::list(values.len(), out);
-            values
-                .iter()
-                .try_for_each(|value| value.save(&self.0, out))?;
+            for value in values {
+                value.save(&self.0, out)?;
+            }
         }
         Ok(())
     }
+}
+
+impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
+    fn save(&self, seen: &KeyValues<T>, out: &mut Vec<u8>) -> Result<(), Cause> {
+        seen.streams.iter().for_each(Growing::set_saved);
+        self.save_lists(
+            seen.expires,
+            seen.streams.iter().map(|values| &**values),
+            out,
+        )
+    }
     fn load(&self, from: &mut &[u8]) -> Result<KeyValues<T>, Cause> {
-        let streams = pack::take_list(from)?.saturating_sub(1);
+        let streams = pack::take_list(&mut &**from)?.saturating_sub(1);
         if streams != T::STREAMS {
             let now = T::STREAMS;
             return Err(
@@ -381,13 +397,28 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
             );
         }
         let mut seen = KeyValues::nothing();
+        self.load_added(&mut seen, from)?;
+        Ok(seen)
+    }
+    fn save_added(&self, seen: &KeyValues<T>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        let added: Option<Vec<_>> = seen.streams.iter().map(Growing::added).collect();
+        let Some(added) = added else {
+            return Ok(false);
+        };
+        self.save_lists(seen.expires, added.into_iter(), out)?;
+        seen.streams.iter().for_each(Growing::set_saved);
+        Ok(true)
+    }
+    fn load_added(&self, seen: &mut KeyValues<T>, from: &mut &[u8]) -> Result<(), Cause> {
+        pack::take_members(1 + T::STREAMS, from)?;
         seen.expires = pack::take_integer(from)?;
         for (stream, values) in seen.streams.iter_mut().enumerate() {
             for _ in 0..pack::take_list(from)? {
                 values.push(T::load(stream, &self.0, from)?);
             }
+            values.set_saved();
         }
-        Ok(seen)
+        Ok(())
     }
 }
 

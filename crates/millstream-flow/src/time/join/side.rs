@@ -1,7 +1,8 @@
 //! The two sides of a join, and the state of a key.
 
-use std::collections::VecDeque;
+use std::cell::Cell;
 
+use crate::state::backlog::{Backlog, Chain};
 use crate::time::Timed;
 
 /// An item of one of two streams.
@@ -28,16 +29,37 @@ pub enum JoinKind {
 pub(super) struct Retained<T> {
     pub(super) time: i64,
     pub(super) alone: bool,
+    /// Whether it is saved as alone.
+    pub(super) saved_alone: Cell<bool>,
     pub(super) value: T,
+}
+
+impl<T> Retained<T> {
+    pub(super) fn new(time: i64, alone: bool, value: T) -> Self {
+        Retained {
+            time,
+            alone,
+            saved_alone: Cell::new(alone),
+            value,
+        }
+    }
 }
 
 /// The state of one key.
 pub struct JoinState<L, R> {
     /// Items that the watermark has not passed yet, in the order of their processing.
-    pub(super) waiting: VecDeque<Timed<Side<L, R>>>,
+    pub(super) waiting: Backlog<Timed<Side<L, R>>>,
     /// The latest items, or all that are recent enough to find partners.
-    pub(super) left: VecDeque<Retained<L>>,
-    pub(super) right: VecDeque<Retained<R>>,
+    pub(super) left: Backlog<Retained<L>>,
+    pub(super) right: Backlog<Retained<R>>,
     /// The time at which the key is removed.
     pub(super) expires: i64,
+    pub(super) chain: Chain,
+}
+
+/// Adds an item to those that wait: left ones come after right ones of their time.
+pub(super) fn wait<L, R>(waiting: &mut Backlog<Timed<Side<L, R>>>, item: Timed<Side<L, R>>) {
+    let turn = |item: &Timed<Side<L, R>>| (item.time, matches!(item.value, Side::Left(_)));
+    let own = turn(&item);
+    waiting.insert_before(item, |other| turn(other) > own);
 }

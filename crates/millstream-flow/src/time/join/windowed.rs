@@ -7,6 +7,7 @@ use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;
 use crate::key::Key;
 use crate::operators::keyed::KeyedStream;
+use crate::state::Growing;
 use crate::time::Timed;
 use crate::time::window::{Aggregate, Bounds, Outcome, Window, Windowed};
 
@@ -15,8 +16,24 @@ pub type WindowPairs<K, L, R> = Outcome<K, Side<L, R>, Windowed<(Option<L>, Opti
 
 /// The items of a window, by their streams.
 pub struct Sides<L, R> {
-    left: Vec<L>,
-    right: Vec<R>,
+    left: Growing<L>,
+    right: Growing<R>,
+}
+
+impl<L, R> Default for Sides<L, R> {
+    fn default() -> Self {
+        Sides {
+            left: Growing::default(),
+            right: Growing::default(),
+        }
+    }
+}
+
+impl<L, R> Sides<L, R> {
+    fn set_saved(&self) {
+        self.left.set_saved();
+        self.right.set_saved();
+    }
 }
 
 #[derive(Clone)]
@@ -32,10 +49,7 @@ impl<L: Data, R: Data> Aggregate for PairUp<L, R> {
     type Error = Cause;
 
     fn initial(&mut self) -> Result<Self::Acc, Cause> {
-        Ok(Sides {
-            left: Vec::new(),
-            right: Vec::new(),
-        })
+        Ok(Sides::default())
     }
     fn add(&mut self, acc: &mut Self::Acc, value: Side<L, R>) -> Result<(), Cause> {
         match value {
@@ -45,8 +59,8 @@ impl<L: Data, R: Data> Aggregate for PairUp<L, R> {
         Ok(())
     }
     fn merge(&mut self, acc: &mut Self::Acc, later: &Self::Acc) -> Result<(), Cause> {
-        acc.left.extend_from_slice(&later.left);
-        acc.right.extend_from_slice(&later.right);
+        acc.left.extend(later.left.iter().cloned());
+        acc.right.extend(later.right.iter().cloned());
         Ok(())
     }
     fn result(&mut self, acc: &mut Self::Acc, bounds: Bounds) -> Result<Self::Out, Cause> {
@@ -72,35 +86,49 @@ impl<L: Data, R: Data> Aggregate for PairUp<L, R> {
     }
 }
 
-/// The codec of `[[left...], [right...]]`.
+/// The codec of `[[left...], [right...]]`; what has changed are lists of the added items.
 struct SidesCodec<L, R>(Codec<L>, Codec<R>);
+
+impl<L, R> SidesCodec<L, R> {
+    fn save_lists(&self, left: &[L], right: &[R], out: &mut Vec<u8>) -> Result<(), Cause> {
+        pack::list(2, out);
+        pack::list(left.len(), out);
+        for item in left {
+            self.0.save(item, out)?;
+        }
+        pack::list(right.len(), out);
+        right.iter().try_for_each(|item| self.1.save(item, out))
+    }
+}
 
 impl<L, R> StateCodec<Sides<L, R>> for SidesCodec<L, R> {
     fn save(&self, sides: &Sides<L, R>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(2, out);
-        pack::list(sides.left.len(), out);
-        for item in &sides.left {
-            self.0.save(item, out)?;
-        }
-        pack::list(sides.right.len(), out);
-        sides
-            .right
-            .iter()
-            .try_for_each(|item| self.1.save(item, out))
+        sides.set_saved();
+        self.save_lists(&sides.left, &sides.right, out)
     }
     fn load(&self, from: &mut &[u8]) -> Result<Sides<L, R>, Cause> {
-        pack::take_members(2, from)?;
-        let mut sides = Sides {
-            left: Vec::new(),
-            right: Vec::new(),
+        let mut sides = Sides::default();
+        self.load_added(&mut sides, from)?;
+        Ok(sides)
+    }
+    fn save_added(&self, sides: &Sides<L, R>, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        let (Some(left), Some(right)) = (sides.left.added(), sides.right.added()) else {
+            return Ok(false);
         };
+        self.save_lists(left, right, out)?;
+        sides.set_saved();
+        Ok(true)
+    }
+    fn load_added(&self, sides: &mut Sides<L, R>, from: &mut &[u8]) -> Result<(), Cause> {
+        pack::take_members(2, from)?;
         for _ in 0..pack::take_list(from)? {
             sides.left.push(self.0.load(from)?);
         }
         for _ in 0..pack::take_list(from)? {
             sides.right.push(self.1.load(from)?);
         }
-        Ok(sides)
+        sides.set_saved();
+        Ok(())
     }
 }
 

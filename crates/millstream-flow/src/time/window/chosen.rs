@@ -1,12 +1,11 @@
 //! Windows that the user chooses for each item: months, trading days, and others that are not on a grid.
 //!
 //! The windows of a key are stored with their bounds, in the order of their ends; an item is added to each of
-//! its windows.
+//! its windows. `first` and `last` of a group are the start and the end of its window.
 
 use super::aggregate::{Aggregate, Bounds};
+use super::group::{Group, Groups};
 use super::item::{Choose, Copier};
-use crate::checkpoint::{StateCodec, pack};
-use crate::error::Cause;
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
@@ -46,150 +45,78 @@ pub trait Windower: Send + Sync + 'static {
     fn windows(&self, time: i64) -> Vec<(i64, i64)>;
 }
 
-struct Chosen<A> {
-    start: i64,
-    end: i64,
-    items: u64,
-    acc: A,
+/// Returns the end of the first window; the windows of a key are in the order of their ends.
+pub(super) fn next_end<A>(held: &Groups<A>) -> i64 {
+    held.first().map_or(NEVER, |first| first.last)
 }
 
-/// The open windows of one key, in the order of their ends.
-pub(super) struct ChosenWindows<A>(Vec<Chosen<A>>);
-
-impl<A> Default for ChosenWindows<A> {
-    fn default() -> Self {
-        ChosenWindows(Vec::new())
-    }
-}
-
-impl<A> ChosenWindows<A> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the end of the first window.
-    pub(super) fn next_end(&self) -> i64 {
-        self.0.first().map_or(NEVER, |first| first.end)
-    }
-
-    /// Appends `[[start, end, items, accumulator]...]`.
-    pub(super) fn save(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<(), Cause> {
-        pack::list(self.0.len(), out);
-        for window in &self.0 {
-            pack::list(4, out);
-            for number in [window.start, window.end, window.items as i64] {
-                pack::integer(number, out);
-            }
-            codec.save(&window.acc, out)?;
+/// Adds an item to those of its windows that have not closed by `limit`. It is emitted as late once for
+/// each that has.
+pub(super) fn add<K, G: Aggregate>(
+    held: &mut Groups<G::Acc>,
+    item: Timed<G::In>,
+    (limit, early): (i64, u64),
+    choose: &mut Choose<G::Error>,
+    (aggregate, key, copy): (&mut G, &K, Copier<G::In>),
+    out: &mut impl Outputs<K, G::Out, G::In>,
+) -> Result<(), G::Error> {
+    let mut windows = choose(item.time)?;
+    windows.sort_unstable_by_key(|(start, end)| (*end, *start));
+    for (start, end) in windows {
+        if end <= limit {
+            out.late(key, item.copied(copy));
+            continue;
         }
-        Ok(())
-    }
-
-    pub(super) fn load(codec: &dyn StateCodec<A>, from: &mut &[u8]) -> Result<Self, Cause> {
-        let windows = 0..pack::take_list(from)?;
-        let windows = windows.map(|_| {
-            pack::take_members(4, from)?;
-            Ok(Chosen {
-                start: pack::take_integer(from)?,
-                end: pack::take_integer(from)?,
-                items: pack::take_count(from)?,
-                acc: codec.load(from)?,
-            })
-        });
-        Ok(ChosenWindows(windows.collect::<Result<_, Cause>>()?))
-    }
-
-    /// Adds an item to those of its windows that have not closed by `limit`. It is emitted as late once for
-    /// each that has.
-    pub(super) fn add<K, G>(
-        &mut self,
-        item: Timed<G::In>,
-        (limit, early): (i64, u64),
-        choose: &mut Choose<G::Error>,
-        (aggregate, key, copy): (&mut G, &K, Copier<G::In>),
-        out: &mut impl Outputs<K, G::Out, G::In>,
-    ) -> Result<(), G::Error>
-    where
-        G: Aggregate<Acc = A>,
-    {
-        let mut windows = choose(item.time)?;
-        windows.sort_unstable_by_key(|(start, end)| (*end, *start));
-        for (start, end) in windows {
-            if end <= limit {
-                out.late(key, item.copied(copy));
-                continue;
+        let place = held.partition_point(|group| (group.last, group.first) < (end, start));
+        let is_open = |group: &Group<_>| (group.last, group.first) == (end, start);
+        if !held.get(place).is_some_and(is_open) {
+            held.insert(place, Group::new(start, end, aggregate.initial()?));
+        }
+        let group = held.group(place);
+        if let Err(error) = aggregate.add_timed(&mut group.acc, item.copied(copy)) {
+            // A window without items is not stored.
+            if group.items == 0 {
+                held.remove(place);
             }
-            let sought = self
-                .0
-                .binary_search_by_key(&(end, start), |w| (w.end, w.start));
-            let place = match sought {
-                Ok(place) => place,
-                Err(place) => {
-                    let window = Chosen {
-                        start,
-                        end,
-                        items: 0,
-                        acc: aggregate.initial()?,
-                    };
-                    self.0.insert(place, window);
-                    place
-                }
+            return Err(error);
+        }
+        group.items += 1;
+        if early > 0 && group.items.is_multiple_of(early) {
+            let early = true;
+            let bounds = Bounds { start, end, early };
+            if let Some(result) = aggregate.result_of_any(&mut group.acc, bounds)? {
+                out.result(key, item.times().map(|()| result));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Closes the windows whose end has been reached, in the order of their ends.
+pub(super) fn close<K, G: Aggregate>(
+    held: &mut Groups<G::Acc>,
+    until: i64,
+    aggregate: &mut G,
+    key: &K,
+    out: &mut impl Outputs<K, G::Out, G::In>,
+) -> Result<(), G::Error> {
+    while next_end(held) <= until
+        && let Some(mut group) = held.remove(0)
+    {
+        let bounds = Bounds {
+            start: group.first,
+            end: group.last,
+            early: false,
+        };
+        let last = bounds.end.saturating_sub(1);
+        if let Some(value) = aggregate.result_of_any(&mut group.acc, bounds)? {
+            let output = Timed {
+                time: last,
+                watermark: last,
+                value,
             };
-            let window = &mut self.0[place];
-            if let Err(error) = aggregate.add_timed(&mut window.acc, item.copied(copy)) {
-                // A window without items is not stored.
-                self.0.retain(|window| window.items > 0);
-                return Err(error);
-            }
-            window.items += 1;
-            if early > 0 && window.items.is_multiple_of(early) {
-                let early = true;
-                let bounds = Bounds { start, end, early };
-                let result = aggregate.result_of_any(&mut window.acc, bounds)?;
-                if let Some(result) = result {
-                    out.result(key, item.times().map(|()| result));
-                }
-            }
+            out.result(key, output);
         }
-        Ok(())
     }
-
-    /// Closes the windows whose end has been reached, in the order of their ends.
-    pub(super) fn close<K, G>(
-        &mut self,
-        until: i64,
-        aggregate: &mut G,
-        key: &K,
-        out: &mut impl Outputs<K, G::Out, G::In>,
-    ) -> Result<(), G::Error>
-    where
-        G: Aggregate<Acc = A>,
-    {
-        while self.next_end() <= until && !self.0.is_empty() {
-            let Chosen {
-                start,
-                end,
-                items,
-                mut acc,
-            } = self.0.remove(0);
-            if items == 0 {
-                // The function failed on the only item.
-                continue;
-            }
-            let early = false;
-            let result = aggregate.result_of_any(&mut acc, Bounds { start, end, early })?;
-            let last = end.saturating_sub(1);
-            if let Some(value) = result {
-                out.result(
-                    key,
-                    Timed {
-                        time: last,
-                        watermark: last,
-                        value,
-                    },
-                );
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -65,11 +65,19 @@ impl<T> InlineQueue<T> {
     }
 
     /// Removes the member at `place`, if there is one.
-    pub(super) fn remove(&mut self, place: usize) {
+    pub(super) fn remove(&mut self, place: usize) -> Option<T> {
         match place.checked_sub(1) {
             None => self.pop_first(),
             Some(place) => self.others.remove(place),
-        };
+        }
+    }
+
+    /// The member at `place`, if there is one.
+    pub(super) fn get(&self, place: usize) -> Option<&T> {
+        match place.checked_sub(1) {
+            None => self.first(),
+            Some(place) => self.others.get(place),
+        }
     }
 
     /// Removes members from the front while `gone` is true for them.

@@ -2,10 +2,11 @@
 
 use super::aggregate::Aggregate;
 use super::aligned::{Grid, Panes};
-use super::chosen::ChosenWindows;
-use super::counted::{Counted, Size};
+use super::chosen;
+use super::counted::Size;
+use super::group::Groups;
 use super::item::{Choose, Copier};
-use super::session::{SessionRule, Sessions};
+use super::session::SessionRule;
 use super::{Kind, Window};
 use crate::checkpoint::{BoxedCodec, Codecs, StateCodec, pack};
 use crate::error::Cause;
@@ -27,9 +28,8 @@ pub struct OpenWindows<A>(WindowSet<A>);
 
 enum WindowSet<A> {
     Aligned(Panes<A>),
-    Session(Sessions<A>),
-    Count(Counted<A>),
-    Chosen(ChosenWindows<A>),
+    /// Of the other rules.
+    Groups(Groups<A>),
 }
 
 /// Windows with their aggregate.
@@ -90,9 +90,7 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
     fn open(&mut self, _: &K) -> Result<Self::State, G::Error> {
         Ok(OpenWindows(match self.rule {
             Rule::Aligned(_) => WindowSet::Aligned(Panes::default()),
-            Rule::Session(_) => WindowSet::Session(Sessions::default()),
-            Rule::Count(_) => WindowSet::Count(Counted::default()),
-            Rule::Chosen(_) => WindowSet::Chosen(ChosenWindows::default()),
+            _ => WindowSet::Groups(Groups::default()),
         }))
     }
 
@@ -110,16 +108,16 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
             let by = (&mut self.aggregate, key, self.copy);
             return grid.add(panes, item, limit, by, out);
         }
-        if let (Rule::Chosen(early), WindowSet::Chosen(held)) = (self.rule, &mut state.0)
+        if let (Rule::Chosen(early), WindowSet::Groups(held)) = (self.rule, &mut state.0)
             && let Some(choose) = &mut self.choose
         {
             let by = (&mut self.aggregate, key, self.copy);
-            return held.add(item, (limit, early), choose, by, out);
+            return chosen::add(held, item, (limit, early), choose, by, out);
         }
         let by = (&mut self.aggregate, key);
         match (self.rule, &mut state.0) {
-            (Rule::Session(gap), WindowSet::Session(held)) => gap.add(held, item, limit, by, out),
-            (Rule::Count(size), WindowSet::Count(held)) => size.add(held, item, by, out),
+            (Rule::Session(gap), WindowSet::Groups(held)) => gap.add(held, item, limit, by, out),
+            (Rule::Count(size), WindowSet::Groups(held)) => size.add(held, item, by, out),
             _ => Ok(()),
         }
     }
@@ -136,10 +134,12 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
             (Rule::Aligned(grid), WindowSet::Aligned(panes)) => {
                 grid.close(panes, until.event, aggregate, key, out)
             }
-            (Rule::Session(gap), WindowSet::Session(held)) => {
+            (Rule::Session(gap), WindowSet::Groups(held)) => {
                 gap.close(held, until.event, aggregate, key, out)
             }
-            (_, WindowSet::Chosen(held)) => held.close(until.event, aggregate, key, out),
+            (Rule::Chosen(_), WindowSet::Groups(held)) => {
+                chosen::close(held, until.event, aggregate, key, out)
+            }
             _ => Ok(()),
         }
     }
@@ -151,7 +151,7 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
         at: Moment,
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        if let (Rule::Count(size), WindowSet::Count(held)) = (self.rule, &mut state.0) {
+        if let (Rule::Count(size), WindowSet::Groups(held)) = (self.rule, &mut state.0) {
             return size.close(held, at.event, &mut self.aggregate, key, out);
         }
         let until = Moment { event: NEVER, ..at };
@@ -165,8 +165,8 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
     fn next(&self, state: &Self::State) -> Moment {
         let event = match (self.rule, &state.0) {
             (_, WindowSet::Aligned(panes)) => panes.next_end,
-            (Rule::Session(gap), WindowSet::Session(held)) => gap.next_close(held),
-            (_, WindowSet::Chosen(held)) => held.next_end(),
+            (Rule::Session(gap), WindowSet::Groups(held)) => gap.next_close(held),
+            (Rule::Chosen(_), WindowSet::Groups(held)) => chosen::next_end(held),
             _ => NEVER,
         };
         Moment {
@@ -178,9 +178,7 @@ impl<K: 'static, G: Aggregate> KeyLogic<K> for WindowLogic<G> {
     fn is_empty(&self, state: &Self::State) -> bool {
         match &state.0 {
             WindowSet::Aligned(panes) => panes.is_empty(),
-            WindowSet::Session(held) => held.is_empty(),
-            WindowSet::Count(held) => held.is_empty(),
-            WindowSet::Chosen(held) => held.is_empty(),
+            WindowSet::Groups(held) => held.is_empty(),
         }
     }
 
@@ -224,9 +222,7 @@ impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
         pack::integer(self.rule.tag(self.ordered), out);
         match &held.0 {
             WindowSet::Aligned(panes) => panes.save(&*self.acc, out),
-            WindowSet::Session(sessions) => sessions.save(&*self.acc, out),
-            WindowSet::Count(counted) => counted.save(&*self.acc, out),
-            WindowSet::Chosen(chosen) => chosen.save(&*self.acc, out),
+            WindowSet::Groups(groups) => groups.save(&*self.acc, out),
         }
     }
     fn load(&self, from: &mut &[u8]) -> Result<OpenWindows<A>, Cause> {
@@ -236,21 +232,19 @@ impl<A> StateCodec<OpenWindows<A>> for OpenWindowsCodec<A> {
         }
         Ok(OpenWindows(match self.rule {
             Rule::Aligned(_) => WindowSet::Aligned(Panes::load(&*self.acc, from)?),
-            Rule::Session(_) => WindowSet::Session(Sessions::load(&*self.acc, from)?),
-            Rule::Count(_) => WindowSet::Count(Counted::load(&*self.acc, from)?),
-            Rule::Chosen(_) => WindowSet::Chosen(ChosenWindows::load(&*self.acc, from)?),
+            _ => WindowSet::Groups(Groups::load(&*self.acc, from)?),
         }))
     }
     fn save_added(&self, held: &OpenWindows<A>, out: &mut Vec<u8>) -> Result<bool, Cause> {
         match &held.0 {
             WindowSet::Aligned(panes) => panes.save_added(&*self.acc, out),
-            _ => Ok(false),
+            WindowSet::Groups(groups) => groups.save_added(&*self.acc, out),
         }
     }
     fn load_added(&self, held: &mut OpenWindows<A>, from: &mut &[u8]) -> Result<(), Cause> {
         match &mut held.0 {
             WindowSet::Aligned(panes) => panes.load_added(&*self.acc, from),
-            _ => Err("its windows do not grow item by item".into()),
+            WindowSet::Groups(groups) => groups.load_added(&*self.acc, from),
         }
     }
 }

@@ -132,7 +132,7 @@ class Supervisor:
                 self.write_status()
                 return 1
         self.write_status()
-        return 0
+        return 1 if any(running.broken_off for running in self.running.values()) else 0
 
     @property
     def title(self) -> str:

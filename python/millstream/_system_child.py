@@ -179,7 +179,9 @@ def main() -> int:
             part.write(order["state"])
         if deadline is not None and time.monotonic() > deadline:
             busy = ", ".join(part.name for part in parts if part.is_alive())
-            print_error("service up", f"{busy}: the call that it is in does not end", 1)
+            limit = f"{order['stop_s']:g} s"
+            text = f"the call of {busy} has not ended within {limit} (stop); the next start makes it again"
+            print_error("service up", text, 1)
             sys.stdout.flush()
             os._exit(1)
     for part in parts:

@@ -19,6 +19,7 @@ from ._journal_store import Journal
 from ._logs import configure, read_levels
 from ._observed import observed
 from ._page_options import add_http, check_http
+from ._service_failures import print_error
 from ._system import Supervisor, acquire_lock, next_of, send_request, service_status
 from ._system_file import Service, System, read
 from ._system_gateway import NAME, Gateway
@@ -121,7 +122,9 @@ def down_verb(options: Any) -> int:
         return 0
     while is_held(system.state):
         time.sleep(0.02)
-    return 0
+    processes = known_status(system).get("processes", {}).items()
+    broken = [f"{name}: {known['broken_off']}" for name, known in processes if known.get("broken_off")]
+    return print_error("service down", "; ".join(broken), 1) if broken else 0
 
 
 def is_held(state: str) -> bool:
@@ -176,12 +179,7 @@ def shown_lag(lag: dict[str, Any]) -> str:
 
 def status(system: System) -> dict[str, Any]:
     """State, lag and rates of each service, whether they run or not."""
-    known: dict[str, Any] = {}
-    try:
-        with open(os.path.join(system.state, "status.json"), encoding="utf-8") as file:
-            known = json.load(file)
-    except (OSError, ValueError):
-        pass
+    known = known_status(system)
     lives = is_held(system.state) and is_alive(known.get("pid"))
     return {
         "system": system.path,
@@ -190,6 +188,16 @@ def status(system: System) -> dict[str, Any]:
         "services": [service_row(system, service, known, lives) for service in system.services],
         "gateway": None if system.gateway is None else gateway_row(system.gateway, known, lives),
     }
+
+
+def known_status(system: System) -> dict[str, Any]:
+    """The last status that a supervisor of the system has written; empty where none has."""
+    try:
+        with open(os.path.join(system.state, "status.json"), encoding="utf-8") as file:
+            known: dict[str, Any] = json.load(file)
+            return known
+    except (OSError, ValueError):
+        return {}
 
 
 def is_alive(pid: object) -> bool:

@@ -30,6 +30,8 @@ class Running:
         self.log = log
         self.state = "stopped"
         self.error: str | None = None
+        #: Why its last stop was not a clean one, such as a call that did not end.
+        self.broken_off: str | None = None
         self.restarts = 0
         self.deaths = Restarts(process.restart)
         self.due_s = 0.0
@@ -107,13 +109,16 @@ class Running:
         if code is None:
             if self.child.is_overdue():
                 self.child.kill_s = None
-                self.log(self.name, "does not stop; it is killed")
+                self.broken_off = "it did not stop, and was killed"
             return False
         self.child.close()
         self.child = None
         if self.state == "stopping":
             self.state = "stopped"
-            self.log(self.name, "stopped")
+            if code != 0 and self.broken_off is None:
+                self.broken_off = describe_exit(code) if code < 0 else self.last_line or describe_exit(code)
+                self.broken_off = self.broken_off.removeprefix("millstream service up: ")
+            self.log(self.name, "stopped" if self.broken_off is None else f"broken off: {self.broken_off}")
         else:
             self.died(code, now)
         return True
@@ -141,4 +146,5 @@ class Running:
             "pid": None if self.child is None else self.child.pid,
             "restarts": self.restarts,
             "error": self.error,
+            "broken_off": self.broken_off,
         }

@@ -86,6 +86,52 @@ def test_a_signal_ends_it_well(number: int, orders: Path, tmp_path: Path) -> Non
     assert out == "calls 2001, ticks 0, skipped 0, dead letters 0\n"
 
 
+WAITING = """
+import os, time
+from typing import Protocol
+class Numbers(Protocol):
+    def number(self, n: int) -> None: ...
+class Doubles(Protocol):
+    def double(self, n: int) -> None: ...
+class Waiting(Numbers):
+    \"\"\"Its call ends when there is a file `go`.\"\"\"
+    def __init__(self, doubles: Doubles) -> None:
+        self.doubles = doubles
+    def number(self, n: int) -> None:
+        open(f"in-{n}", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        self.doubles.double(2 * n)
+"""
+
+
+@pytest.mark.parametrize("rebuilding", [False])
+def test_a_signal_ends_it_after_the_current_call(rebuilding: bool, tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING)
+    program = "import millstream as ms, waiting\nout = ms.publisher(waiting.Numbers, 'numbers')\n"
+    program += "for n in range(100): out.number(n)"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=TIMEOUT)
+    run = ["run", "waiting.py:Waiting", "--in", "numbers", "--out", "doubles"]
+    if rebuilding:  # the call is one that the start repeats
+        (tmp_path / "go").touch()
+        assert service(*run, "--drain", cwd=tmp_path).returncode == 0
+        (tmp_path / "go").unlink()
+        (tmp_path / "in-0").unlink()
+    command = [sys.executable, "-m", "millstream", "service", *run]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline and not (tmp_path / "in-0").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)  # the signal comes before the end of the call
+    (tmp_path / "go").touch()
+    out, _ = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0
+    calls = 0 if rebuilding else 1
+    assert out == f"calls {calls}, ticks 0, skipped 0, dead letters 0\n"
+    assert service("export", "doubles", cwd=tmp_path).stdout.count("double:") == (100 if rebuilding else 1)
+
+
 def test_the_example_passes_its_own_test() -> None:
     done = service("test", "tests/limits", "--agitate")
     assert (done.returncode, done.stdout) == (0, "passed 93, failed 0\n"), done.stderr

@@ -20,6 +20,7 @@ TIMEOUT = 60
 
 COMPONENTS = """
 import os
+import time
 from typing import Protocol
 
 from millstream.service import Clock
@@ -47,6 +48,15 @@ class Adder(Numbers):
             raise ValueError(f"{n} is below 0")
         self.total += n
         self.sums.sum(n, self.total)
+
+
+class Slow(Adder):
+    # Its calls end when there is a file `go`.
+    def number(self, n: int) -> None:
+        open("called", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        super().number(n)
 
 
 class Doubler(Sums):
@@ -370,6 +380,40 @@ def test_what_has_been_put_out_is_taken_before_the_next_service_stops(system: Sy
             assert service["inputs"][0]["records"] == 0
     count = len(system.doubles())
     assert count == len(re.findall("^sum:", system.verb("export", "sums"), re.MULTILINE)) > 0
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_down_waits_for_the_current_call_and_says_when_it_has_not_ended(system: System, ends: bool) -> None:
+    system.publish(*range(1_000))
+    system.start(
+        TWO.replace("parts.py:Adder", "parts.py:Slow") + f'[system]\nstop = "{60 if ends else 1}s"\n'
+    )
+    deadline = time.monotonic() + TIMEOUT
+    while not (system.folder / "called").exists():
+        assert time.monotonic() < deadline, system.logged()
+    command = [sys.executable, "-m", "millstream", "service", "down", "desk.toml"]
+    down = subprocess.Popen(command, cwd=system.folder, stderr=subprocess.PIPE, text=True)
+    if ends:
+        while "stopping" not in system.logged():
+            assert time.monotonic() < deadline, system.logged()
+        time.sleep(0.2)  # the signal comes before the end of the call
+        (system.folder / "go").touch()
+    _, told = down.communicate(timeout=TIMEOUT)
+    assert system.up is not None
+    if ends:
+        assert (down.returncode, told, system.up.wait(TIMEOUT)) == (0, "", 0)
+        assert system.verb("export", "sums").count("sum:") == 1
+        return
+    assert (down.returncode, system.up.wait(TIMEOUT)) == (1, 1)
+    wrong = "the call of adder has not ended within 1 s (stop); the next start makes it again"
+    assert told == f"millstream service down: adder: {wrong}\n"
+    assert "adder  broken off: " in system.logged()
+    (system.folder / "go").touch()
+    system.start(system.folder.joinpath("desk.toml").read_text())
+    system.wait_running()
+    system.wait_lag("adder", "doubler")
+    assert system.stop() == 0
+    assert system.doubles() == sums(*range(1_000))
 
 
 def test_options_of_journals_reach_them(system: System) -> None:

@@ -1,5 +1,6 @@
 //! What stops a running flow or service from another thread, or from the handler of a signal.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,15 +11,16 @@ use pyo3::prelude::*;
 #[pyclass(frozen, module = "millstream._millstream")]
 #[derive(Default)]
 pub(crate) struct Stopper {
-    control: Mutex<(bool, Option<Arc<Control>>)>,
+    /// Read after each call of a service, so it is no part of what the lock protects.
+    stopped: AtomicBool,
+    control: Mutex<Option<Arc<Control>>>,
     on_start: Option<Py<PyAny>>,
 }
 
 impl Stopper {
     /// Whether a stop was requested.
     pub(crate) fn is_stopped(&self) -> bool {
-        let held = self.control.lock();
-        held.unwrap_or_else(PoisonError::into_inner).0
+        self.stopped.load(SeqCst)
     }
 
     /// Whether a signal has asked this process to stop; Python's handlers of signals run meanwhile.
@@ -36,10 +38,10 @@ impl Stopper {
     /// Stops this run when it is asked to, from now on.
     pub(crate) fn watch(&self, control: Arc<Control>) {
         let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.0 {
+        if self.is_stopped() {
             control.stop();
         }
-        held.1 = Some(control);
+        *held = Some(control);
     }
 }
 
@@ -49,8 +51,8 @@ impl Stopper {
     #[pyo3(signature = (on_start = None))]
     fn new(on_start: Option<Py<PyAny>>) -> Self {
         Stopper {
-            control: Mutex::default(),
             on_start,
+            ..Stopper::default()
         }
     }
 
@@ -64,15 +66,15 @@ impl Stopper {
     #[getter]
     fn ended(&self) -> bool {
         let held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let control = held.1.as_ref();
+        let control = held.as_ref();
         control.is_none_or(|control| control.ended_within(Duration::ZERO))
     }
 
     /// Requests a drain and an end.
     fn stop(&self) {
-        let mut held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        held.0 = true;
-        if let Some(control) = &held.1 {
+        let held = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stopped.store(true, SeqCst);
+        if let Some(control) = &*held {
             control.stop();
         }
     }

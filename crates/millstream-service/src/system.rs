@@ -198,7 +198,9 @@ fn watch(
             let busy = running.iter().filter(|service| service.thread.is_some());
             let busy: Vec<&str> = busy.map(|service| service.reporter.name()).collect();
             let busy = busy.join(", ");
-            tracing::error!("{busy}: the call that it is in does not end");
+            tracing::error!(
+                "the call of {busy} has not ended within {stop_s} s (stop); the next start makes it again"
+            );
             return Ok(false);
         }
     }

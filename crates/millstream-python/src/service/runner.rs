@@ -19,7 +19,7 @@ use crate::gil::{locked, unlocked};
 use crate::journal::{retention_of, sync_of};
 use crate::stopper::Stopper;
 
-/// How many calls are made between two checks for signals.
+/// After how many calls in a row the progress is published.
 const CALLS: u32 = 256;
 /// How long a wait for followers lasts before signals are handled.
 const LOOK: Duration = Duration::from_millis(50);
@@ -420,9 +420,10 @@ impl Running<'_> {
             if calls >= CALLS || taken == Outcome::Nothing {
                 calls = 0;
                 self.write_meter();
-                if self.is_stopped(py)? {
-                    return self.end(py);
-                }
+            }
+            // After each call: one may take as long as a stop may.
+            if self.is_stopped(py)? {
+                return self.end(py);
             }
         }
     }

@@ -588,6 +588,9 @@ class Gateway:
 @final
 class Recorder:
     def __new__(cls) -> Recorder: ...
+    @staticmethod
+    def closed() -> Recorder: ...
+    def open(self) -> None: ...
     def outlet(self, interface: Interface) -> Outlet: ...
     def take(self) -> list[str]: ...
 
@@ -627,6 +630,8 @@ class Service:
         wait: str,
         on_error: str,
         dead_letters: str | PathLike[str] | None,
+        on_difference: str,
+        accept_differences: int,
         rebuild: bool,
         snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None,
         own: Sequence[tuple[Interface, Sequence[Callable[..., object]]]],

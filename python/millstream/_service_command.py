@@ -186,6 +186,20 @@ def state(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--snapshot-every", type=count, default=100_000, metavar="N", help="keep the state every N calls"
     )
+    to.add_argument(
+        "--on-difference",
+        choices=["fail", "warn", "recorded"],
+        default="fail",
+        help="when a start finds that the component makes other calls than are recorded: fail, say so, "
+        "or do not compare (default fail)",
+    )
+    to.add_argument(
+        "--accept-differences",
+        type=count,
+        default=0,
+        metavar="N",
+        help="accept other calls than are recorded for N inputs; the recorded ones stay (default 0)",
+    )
 
 
 def past(to: argparse.ArgumentParser) -> None:
@@ -236,6 +250,8 @@ def run_verb(options: Any) -> int:
         wait=options.wait,
         on_error=options.on_error,
         dead_letters=options.dead_letters,
+        on_difference=options.on_difference,
+        accept_differences=options.accept_differences,
         rebuild=options.rebuild,
         snapshot_every=options.snapshot_every,
         drain=options.drain,

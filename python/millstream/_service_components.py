@@ -90,16 +90,20 @@ def parameter_types(component: type) -> dict[str, type]:
     return given
 
 
-def made(component: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> Any:
-    """A component with its publishers."""
+def made(
+    component: type, outputs: _millstream.Service | _millstream.Recorder, clock: Callable[[], Any]
+) -> Any:
+    """A component with its publishers, which refuse calls of its constructor."""
     check_component(component)
     given = parameter_types(component)
     instance = component(
         **{
-            name: clock() if kind is Clock else proxy(kind, outlet(described(kind)))
+            name: clock() if kind is Clock else proxy(kind, outputs.outlet(described(kind)))
             for name, kind in given.items()
         }
     )
+    if isinstance(outputs, _millstream.Recorder):
+        outputs.open()
     check_component(component, instance)
     return instance
 

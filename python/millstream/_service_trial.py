@@ -74,9 +74,9 @@ class Trial(Generic[C]):
     component: C
 
     def __init__(self, component: type[C], at: datetime | int | None = None) -> None:
-        self._recorder = _millstream.Recorder()
+        self._recorder = _millstream.Recorder.closed()
         self._native = _millstream.Trial()
-        self.component = made(component, self._recorder.outlet, self._native.clock)
+        self.component = made(component, self._recorder, self._native.clock)
         for _, period_ns, method, _ in timers(self.component):
             self._native.every(period_ns, method)
         if at is not None:

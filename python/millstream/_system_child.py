@@ -71,6 +71,8 @@ class Part(threading.Thread):
             wait=order["wait"],
             on_error=order["on_error"],
             dead_letters=order["dead_letters"],
+            on_difference=order["on_difference"],
+            accept_differences=order["accept_differences"],
             rebuild=order["rebuild"],
             snapshot_every=order["snapshot_every"],
             sync=order["sync"],

@@ -50,6 +50,8 @@ class Service:
     rebuild: str
     snapshot_every: int
     on_error: str
+    on_difference: str
+    accept_differences: int
     dead_letters: str | None
 
 
@@ -180,6 +182,8 @@ def service_of(table: Table) -> Service:
         rebuild=table.choice("rebuild", ("inputs", "outputs", "snapshot", "nothing"), "inputs"),
         snapshot_every=table.number("snapshot_every", 100_000, least=1),
         on_error=table.choice("on_error", ("fail", "skip"), "fail"),
+        on_difference=table.choice("on_difference", ("fail", "warn", "recorded"), "fail"),
+        accept_differences=table.number("accept_differences", 0),
         dead_letters=None if dead_letters is None else norm(dead_letters),
     )
     table.end()

@@ -316,6 +316,8 @@ def serve(
     wait: str = "block",
     on_error: str = "fail",
     dead_letters: Path | None = None,
+    on_difference: str = "fail",
+    accept_differences: int = 0,
     rebuild: str = "inputs",
     snapshot_every: int = 100_000,
     drain: bool = False,
@@ -342,6 +344,13 @@ def serve(
         wait: ``"block"``, ``"back-off"`` or ``"spin"``, which uses a core.
         on_error: ``"fail"`` or ``"skip"``, for records that do not fit and calls that raise.
         dead_letters: a journal for those records.
+        on_difference: what a start does that finds, while it rebuilds the state, that the component makes
+            other calls than are recorded. ``"fail"``: it raises with the first one. ``"warn"``: it writes the
+            first one and their number to standard error. ``"recorded"``: calls are not compared. What is
+            recorded stays in any case.
+        accept_differences: for how many inputs ``"fail"`` accepts other calls than are recorded. At the last
+            input, whose calls may not all be recorded, the calls from the first one on that differs are
+            recorded after those that are there.
         rebuild: where the state of the component comes from at the start. ``"inputs"``: it is called with
             all inputs again. ``"snapshot"``: its ``restore(state)`` receives the last result of its
             ``snapshot()``, and only later inputs are repeated. ``"outputs"``: its ``rebuild_NAME`` is
@@ -393,9 +402,8 @@ def serve(
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
-    check_choice("rebuild", rebuild, ("inputs", "outputs", "snapshot", "nothing"))
-    if snapshot_every < 1:
-        raise ServiceError(f"snapshot_every={snapshot_every}: it is 1 or more calls")
+    check_differences(on_difference, accept_differences)
+    check_rebuild(rebuild, snapshot_every)
     sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
     if out is None and (sync_s is not None or followers):
         raise ServiceError("sync and wait_follower are about the output: they need out")
@@ -415,8 +423,8 @@ def serve(
             sync_s,
             (retain.bytes, retain.age_s, retain.for_cursors),
         )
-        outlet = native.outlet if out is not None else _millstream.Recorder().outlet
-        instance = made(component, outlet, native.clock)
+        outputs = native if out is not None else _millstream.Recorder.closed()
+        instance = made(component, outputs, native.clock)
         snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
         own = rebuilding(instance) if rebuild == "outputs" else []
         return run_native(
@@ -427,6 +435,8 @@ def serve(
             wait=wait,
             on_error=on_error,
             dead_letters=None if dead_letters is None else os.fspath(dead_letters),
+            on_difference=on_difference,
+            accept_differences=accept_differences,
             rebuild=rebuild != "nothing",
             snapshots=snapshots,
             own=own,
@@ -518,8 +528,8 @@ def recorded(
     check_choice("on_error", on_error, ("fail", "skip"))
     paths = paths_of(inputs)
     await_inputs(paths, False, lambda: True, print_missing)
-    native, recorder = _millstream.Service.replaying(output_of(out)), _millstream.Recorder()
-    instance = made(component, recorder.outlet, native.clock)
+    native, recorder = _millstream.Service.replaying(output_of(out)), _millstream.Recorder.closed()
+    instance = made(component, recorder, native.clock)
     clock, left = native.clock(), until
 
     def call(method: Callable[..., object], *arguments: object) -> None:
@@ -572,6 +582,8 @@ def run_native(
     wait: str = "block",
     on_error: str = "fail",
     dead_letters: str | None = None,
+    on_difference: str = "fail",
+    accept_differences: int = 0,
     rebuild: bool = True,
     snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None = None,
     own: Sequence[tuple[_millstream.Interface, Sequence[Callable[..., object]]]] = (),
@@ -589,6 +601,8 @@ def run_native(
         wait=wait,
         on_error=on_error,
         dead_letters=dead_letters,
+        on_difference=on_difference,
+        accept_differences=accept_differences,
         rebuild=rebuild,
         snapshots=snapshots,
         own=own,
@@ -601,6 +615,18 @@ def run_native(
         cores=hooks.cores if hooks else (),
     )
     return Report(*counts)
+
+
+def check_rebuild(rebuild: str, snapshot_every: int) -> None:
+    check_choice("rebuild", rebuild, ("inputs", "outputs", "snapshot", "nothing"))
+    if snapshot_every < 1:
+        raise ServiceError(f"snapshot_every={snapshot_every}: it is 1 or more calls")
+
+
+def check_differences(on_difference: str, accepted: int) -> None:
+    check_choice("on_difference", on_difference, ("fail", "warn", "recorded"))
+    if isinstance(accepted, bool) or not isinstance(accepted, int) or not 0 <= accepted < 1 << 63:
+        raise ServiceError(f"accept_differences={accepted!r}: it is a number of inputs, from 0 on")
 
 
 def check_choice(name: str, given: str, known: Sequence[str]) -> None:
@@ -657,7 +683,7 @@ def check(
     outputs = [described(kind) for kind in parameter_types(component).values() if kind is not Clock]
 
     def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
-        instance = made(component, recorder.outlet, lambda: clock)
+        instance = made(component, recorder, lambda: clock)
         return bound(instance), [timer[1:3] for timer in timers(instance)]
 
     inputs = [described(interface) for interface in interfaces_of(component)]

@@ -105,7 +105,7 @@ class Waiting(Numbers):
 """
 
 
-@pytest.mark.parametrize("rebuilding", [False])
+@pytest.mark.parametrize("rebuilding", [False, True])
 def test_a_signal_ends_it_after_the_current_call(rebuilding: bool, tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(WAITING)
     program = "import millstream as ms, waiting\nout = ms.publisher(waiting.Numbers, 'numbers')\n"

@@ -70,6 +70,8 @@ def test_a_file_is_read_as_it_is_written(folder: Path) -> None:
         "cores": (0,),
         "rebuild": "snapshot",
         "snapshot_every": 10,
+        "on_difference": "fail",
+        "accept_differences": 0,
         "on_error": "skip",
         "dead_letters": "dead",
         "sync": "10ms",

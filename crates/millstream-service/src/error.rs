@@ -39,18 +39,35 @@ pub enum ServiceError {
         /// Why not.
         reason: String,
     },
-    /// The component did not make the calls again that it made before the restart.
+    /// The component does not make the calls again that are recorded.
     #[error(
-        "{journal}, record {sequence}: the component made {missing} calls fewer than before the restart; it must depend on its inputs only"
+        "{journal}, record {sequence}: the component makes other calls than are recorded in {output}: {recorded}, and it makes {made}; it must \
+         depend on its inputs only. If its rule has changed, or an input or timer is gone, accept_differences (--accept-differences N) accepts \
+         this for N inputs: what is recorded stays"
     )]
-    Diverged {
+    Differs {
         /// The input journal.
         journal: String,
         /// The record that was repeated.
         sequence: u64,
-        /// Calls that it did not make again.
-        missing: u64,
+        /// The output journal.
+        output: String,
+        /// The recorded call, with its number.
+        recorded: String,
+        /// The call that the component makes.
+        made: String,
     },
+    /// The component published while it was not called.
+    #[error("{output}: {reason}")]
+    OutsideCall {
+        /// The output journal.
+        output: String,
+        /// What it must not do.
+        reason: String,
+    },
+    /// A stop was requested while the state was rebuilt. Nothing is lost: the next start rebuilds it.
+    #[error("the service was stopped while its state was rebuilt")]
+    Stopped,
     /// The record from which the service must resume is not in its inputs.
     #[error(
         "{output}: its last record is an effect of record {sequence} of {journal}, which is not there"

@@ -73,4 +73,4 @@ pub use recorded::snapshot::Snapshot;
 pub use reports::history::{Hop, history};
 pub use reports::latency::{CallTimes, HopLatency, Latencies, call_times, latency};
 pub use runner::{Meter, Runner, Service, Setup};
-pub use settings::{OnError, Report, Settings, Stop};
+pub use settings::{OnDifference, OnError, Report, Settings, Stop};

@@ -17,6 +17,19 @@ pub enum OnError {
     DeadLetter(Journal),
 }
 
+/// What a start does when the component makes other calls than are recorded: its rule has changed, or it does not depend on its inputs alone.
+/// What is recorded stays in any case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnDifference {
+    /// The start fails with the first difference, unless [`accept_differences`](Settings::accept_differences) accepts it.
+    #[default]
+    Fail,
+    /// A [warning](crate::Runner::warnings) has the first difference and their number.
+    Warn,
+    /// Calls are not compared.
+    Recorded,
+}
+
 /// How a service runs.
 #[derive(Clone)]
 pub struct Settings {
@@ -33,6 +46,11 @@ pub struct Settings {
     /// How many followers on other machines must have acknowledged the outputs: the service is never more than 256 inputs ahead of them, and
     /// takes none after a start, and none after it has slept, before they have all outputs. It waits for them without a limit.
     pub followers: usize,
+    /// What a start does when the component makes other calls, while its state is rebuilt, than it made before.
+    pub on_difference: OnDifference,
+    /// For how many inputs a start accepts other calls than are recorded, with [`OnDifference::Fail`]. At the last input, whose effects may not
+    /// all be recorded, the calls from the first one on that differs are recorded after those that are there.
+    pub accept_differences: u64,
 }
 
 impl Default for Settings {
@@ -43,6 +61,8 @@ impl Default for Settings {
             rebuild: true,
             skip_pruned: false,
             followers: 0,
+            on_difference: OnDifference::Fail,
+            accept_differences: 0,
         }
     }
 }

@@ -25,6 +25,7 @@ use similar::{DiffOp, TextDiff, capture_diff_slices};
 pub use self::agitate::{OVERRIDDEN_MAX, PLACED_MAX};
 use self::agitate::{Variant, variants};
 pub use self::trial::{Trial, make};
+pub use crate::outputs::current::REFUSAL;
 
 /// How the tests of a folder are run.
 #[derive(Debug, Clone, Copy, Default)]

@@ -40,6 +40,18 @@ impl Value {
 }
 
 impl Call {
+    /// The call on one line, its arguments as JSON: `place(symbol="VOD.L", price=72.5)`.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let shown = |(name, value): &(String, Value)| {
+            // Without an error: a value has an answer for each of its kinds.
+            let value = serde_json::to_string(value).unwrap_or_default();
+            format!("{name}={value}")
+        };
+        let arguments: Vec<String> = self.arguments.iter().map(shown).collect();
+        format!("{}({})", self.method, arguments.join(", "))
+    }
+
     /// Reads a call of `method` from its arguments, an object of JSON by name. An argument with a default may be omitted. Nothing at all
     /// is an object without arguments.
     ///

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_wire::{Field, Lineage, NamedValues, Note, Schema, Value};
+use millstream_wire::{Field, Lineage, NamedValues, Note, Schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -58,7 +58,7 @@ impl ServiceRecord {
         // Writing to memory does not fail.
         let _written = match self {
             ServiceRecord::Call(call, origin) => {
-                write_call(out, &call.method, &call.arguments);
+                out.extend_from_slice(call.to_line().as_bytes());
                 match origin {
                     None => Ok(()),
                     Some(Origin { journal, sequence }) => {
@@ -97,16 +97,6 @@ fn methods(schema: &Schema) -> impl Iterator<Item = String> {
         let arguments: Vec<String> = method.arguments.iter().map(field).collect();
         format!("{}({})", method.name, arguments.join(", "))
     })
-}
-
-fn write_call(out: &mut Vec<u8>, method: &str, arguments: &[(String, Value)]) {
-    let _written = write!(out, "{method}(");
-    for (at, (name, value)) in arguments.iter().enumerate() {
-        let comma = if at == 0 { "" } else { ", " };
-        let _written = write!(out, "{comma}{name}=");
-        let _written = serde_json::to_writer(&mut *out, value);
-    }
-    out.push(b')');
 }
 
 impl Serialize for ServiceRecord {

@@ -1,12 +1,14 @@
 //! The transports of a Python publisher: a journal, or a list for tests.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use millstream_journal::{Journal, Options, Sync};
 use millstream_replication::Followers;
-use millstream_service as native;
+use millstream_service::{self as native, testing::REFUSAL};
 use millstream_wire::{self, Call, Cause, Head, Packer, Transport};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -20,7 +22,25 @@ use crate::journal::{sync_of, wait_followed};
 /// The transports that a Python publisher can have.
 pub(super) enum PublisherTransport {
     Journal(native::Outlet),
-    Recorder(millstream_wire::Recorder),
+    /// The thread on which the component of a test is called, if the recorder is for one.
+    Recorder(millstream_wire::Recorder, Option<Arc<Gate>>),
+}
+
+/// When the component of a test may publish: after its constructor, on the thread that has called that.
+#[derive(Default)]
+pub(super) struct Gate {
+    open_on: OnceLock<ThreadId>,
+    has_refused: AtomicBool,
+}
+
+impl Gate {
+    fn check(&self) -> Result<(), Cause> {
+        if self.open_on.get() == Some(&thread::current().id()) {
+            return Ok(());
+        }
+        self.has_refused.store(true, Relaxed);
+        Err(REFUSAL.into())
+    }
 }
 
 /// A transport to a journal or a recorder, for the calls of one interface.
@@ -50,7 +70,7 @@ impl Outlet {
         let schema = Arc::new(interface.get().schema.clone());
         let announced = match &mut end {
             PublisherTransport::Journal(outlet) => outlet.announce(&schema),
-            PublisherTransport::Recorder(recorder) => recorder.announce(&schema),
+            PublisherTransport::Recorder(recorder, _) => recorder.announce(&schema),
         };
         announced.map_err(|cause| service_cause(py, cause))?;
         let end = Mutex::new(end);
@@ -73,7 +93,8 @@ impl Outlet {
                 outlet.publish(body.len(), write)?;
                 Ok(outlet.last())
             }
-            PublisherTransport::Recorder(recorder) => {
+            PublisherTransport::Recorder(recorder, gate) => {
+                gate.as_ref().map_or(Ok(()), |gate| gate.check())?;
                 recorder.publish(body.len(), write).map(|()| None)
             }
         }
@@ -156,19 +177,50 @@ impl Outlet {
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Recorder {
     pub(super) recorder: millstream_wire::Recorder,
+    gate: Option<Arc<Gate>>,
+}
+
+impl Recorder {
+    /// Keeps the calls of a component that is about to be made.
+    pub(super) fn of_component() -> Self {
+        Self {
+            recorder: millstream_wire::Recorder::default(),
+            gate: Some(Arc::default()),
+        }
+    }
 }
 
 #[pymethods]
 impl Recorder {
     #[new]
     fn new() -> Self {
-        let recorder = millstream_wire::Recorder::default();
-        Self { recorder }
+        Self {
+            recorder: millstream_wire::Recorder::default(),
+            gate: None,
+        }
+    }
+
+    /// One whose publishers are those of a component that is about to be made: they refuse calls until [`open`](Self::open).
+    #[staticmethod]
+    fn closed() -> Self {
+        Self::of_component()
+    }
+
+    /// The component is made, and may publish on this thread from now on. Raises if it has published before.
+    fn open(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(gate) = &self.gate else {
+            return Ok(());
+        };
+        if gate.has_refused.load(Relaxed) {
+            return Err(service_error(py, &REFUSAL));
+        }
+        gate.open_on.get_or_init(|| thread::current().id());
+        Ok(())
     }
 
     /// A transport that keeps the calls of an interface here.
     fn outlet(&self, py: Python<'_>, interface: Py<Interface>) -> PyResult<Outlet> {
-        let end = PublisherTransport::Recorder(self.recorder.clone());
+        let end = PublisherTransport::Recorder(self.recorder.clone(), self.gate.clone());
         Outlet::make(py, interface, end, Sync::Never)
     }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options, Sync, Wait};
-use millstream_service::{self as native, OnError, Outcome, Runner, Settings, Setup, Stop};
+use millstream_service::{
+    self as native, OnDifference, OnError, Outcome, Runner, Settings, Setup, Stop,
+};
 use millstream_wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -262,6 +264,8 @@ impl Service {
         wait: &str,
         on_error: &str,
         dead_letters: Option<PathBuf>,
+        on_difference: &str,
+        accept_differences: u64,
         rebuild: bool,
         snapshots: Option<Snapshots>,
         own: Vec<(Py<Interface>, Vec<Py<PyAny>>)>,
@@ -306,10 +310,12 @@ impl Service {
             rebuild,
             skip_pruned,
             followers,
+            on_difference: on_difference_of(on_difference),
+            accept_differences,
         };
-        let runner = setup
-            .start(settings)
-            .map_err(|error| service_failed(py, error))?;
+        let Some(runner) = start(py, setup, settings, &stopper)? else {
+            return Ok(counts(native::Report::default()));
+        };
         native::system::pin(&cores).map_err(|cause| service_cause(py, cause))?;
         let running = Running {
             runner,
@@ -321,11 +327,35 @@ impl Service {
     }
 }
 
+/// Starts a runner; `None` when it is stopped before the component has its state.
+fn start(
+    py: Python<'_>,
+    setup: Setup<()>,
+    settings: Settings,
+    stopper: &Py<Stopper>,
+) -> PyResult<Option<Runner<()>>> {
+    let asked = stopper.clone_ref(py);
+    let setup = setup.stopped_by(move || locked(|py| asked.get().was_asked(py)));
+    match setup.start(settings) {
+        Ok(runner) => Ok(Some(runner)),
+        Err(native::ServiceError::Stopped) => Ok(None),
+        Err(error) => Err(service_failed(py, error)),
+    }
+}
+
 fn wait_of(wait: &str) -> Wait {
     match wait {
         "spin" => Wait::Spin,
         "back-off" => Wait::BackOff,
         _ => Wait::Block,
+    }
+}
+
+fn on_difference_of(on_difference: &str) -> OnDifference {
+    match on_difference {
+        "warn" => OnDifference::Warn,
+        "recorded" => OnDifference::Recorded,
+        _ => OnDifference::Fail,
     }
 }
 

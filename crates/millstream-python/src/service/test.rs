@@ -43,13 +43,7 @@ pub(crate) fn service_test(
 ) -> PyResult<(usize, Vec<(PathBuf, String)>, Vec<PathBuf>, usize)> {
     let (inputs, outputs) = (schemas(&inputs), schemas(&outputs));
     let run = |setup: &[Call], input: &[Call]| -> Result<Vec<Call>, Cause> {
-        let recorder = Bound::new(
-            py,
-            Recorder {
-                recorder: Default::default(),
-            },
-        )
-        .map_err(cause)?;
+        let recorder = Bound::new(py, Recorder::of_component()).map_err(cause)?;
         let clock = millstream_service::Clock::of_test();
         let py_clock = Clock {
             clock: clock.clone(),

@@ -206,7 +206,7 @@ impl<C> Inlet<C> {
             Err(error) => Err(error.into()),
         };
         match called {
-            Ok(()) => progress.end(&self.name, sequence)?,
+            Ok(()) => progress.end(&self.name, sequence, body)?,
             Err(cause) => progress.failed(&self.name, sequence, body, cause)?,
         }
         Ok(Outcome::Call)

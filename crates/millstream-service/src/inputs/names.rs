@@ -46,6 +46,11 @@ impl Names {
         Ok(Self { known })
     }
 
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// The number of the input that a name means; `None` for a journal that is no input any more.
     pub fn find(&self, name: &InputName) -> Option<u32> {
         let same = |(_, identity): &(PathBuf, u128)| *identity == name.identity;

@@ -1,18 +1,38 @@
 //! The current input of the component: shared by the runner, which sets it, and the outlets and the clock, which read it.
 //!
-//! One thread uses all of it. The atomics are for the type checker, so that a component may be built on one thread and run on another.
+//! One thread uses all of it, from a call of the component to its end. A component may be built on one thread and run on another; what it
+//! publishes on any other thread, or while it is not called, has no cause, and is refused.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream_journal::Journal;
-use millstream_wire::{InputName, Lineage, Take};
+use millstream_wire::{Cause, InputName, Lineage, Schema, Take};
 
 use crate::error::ServiceError;
 use crate::inputs::names::name_of;
+use crate::outputs::earlier::Earlier;
 
 /// The number that means no input.
 const OUTSIDE: u32 = u32::MAX;
+
+/// Instead of a thread: the component is not called.
+const CLOSED: usize = 0;
+/// Instead of a thread: the component is called again with an input that it was called with before.
+const AGAIN: usize = 1;
+
+/// Why a call is refused that a component makes while it is not called.
+pub const REFUSAL: &str = "the component may publish only while it is called with an input or by a timer, and on the thread of that call: not in \
+                       its constructor, not when its state is saved or restored, not on a thread of its own";
+
+/// A number for this thread: an address that no other thread has.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
 
 /// The current input.
 pub(crate) struct Current {
@@ -22,8 +42,12 @@ pub(crate) struct Current {
     /// The latency until the input was taken, and the number of calls that it counts for; 0 where it is not measured.
     take_after_ns: AtomicU64,
     take_calls: AtomicU32,
-    /// How many calls are recorded already and must not be recorded again.
-    held_back: AtomicU64,
+    /// The thread whose calls are recorded, [`CLOSED`] or [`AGAIN`].
+    gate: AtomicUsize,
+    /// The thread on which the component is called again.
+    thread: AtomicUsize,
+    /// The recorded outputs, while the component is called again.
+    earlier: Mutex<Option<Earlier>>,
     failure: Mutex<Option<String>>,
     failed: AtomicU32,
     /// The journals of the inputs, by their number in a lineage.
@@ -40,7 +64,9 @@ impl Default for Current {
             time_ns: AtomicI64::new(0),
             take_after_ns: AtomicU64::new(0),
             take_calls: AtomicU32::new(0),
-            held_back: AtomicU64::new(0),
+            gate: AtomicUsize::new(CLOSED),
+            thread: AtomicUsize::new(CLOSED),
+            earlier: Mutex::new(None),
             failure: Mutex::new(None),
             failed: AtomicU32::new(0),
             inputs: Mutex::new(Vec::new()),
@@ -50,11 +76,46 @@ impl Default for Current {
 }
 
 impl Current {
-    pub fn begin(&self, lineage: Lineage, time_ns: i64, held_back: u64) {
+    /// The component is about to be called.
+    #[inline]
+    pub fn begin(&self, lineage: Lineage, time_ns: i64) {
         self.input.store(lineage.input, Relaxed);
         self.sequence.store(lineage.sequence, Relaxed);
         self.time_ns.store(time_ns, Relaxed);
-        self.held_back.store(held_back, Relaxed);
+        self.gate.store(this_thread(), Relaxed);
+    }
+
+    /// The component is about to be called again: [`Earlier`] says which of its calls are recorded.
+    pub fn begin_again(&self, lineage: Lineage, time_ns: i64) {
+        self.begin(lineage, time_ns);
+        self.thread.store(this_thread(), Relaxed);
+        self.gate.store(AGAIN, Relaxed);
+    }
+
+    /// The component is not called: it may not publish.
+    pub fn close(&self) {
+        self.gate.store(CLOSED, Relaxed);
+    }
+
+    /// Whether a call on this thread is recorded at once.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.gate.load(Relaxed) == this_thread()
+    }
+
+    /// Whether the component makes a call again that it may have made before.
+    ///
+    /// # Errors
+    /// It is not called, or not on this thread. The service ends with this, too.
+    pub fn is_again(&self) -> Result<bool, Cause> {
+        match self.gate.load(Relaxed) {
+            AGAIN if self.thread.load(Relaxed) == this_thread() => Ok(true),
+            gate if gate == this_thread() => Ok(false),
+            _ => {
+                self.fail(REFUSAL);
+                Err(REFUSAL.into())
+            }
+        }
     }
 
     /// When the input was taken, if that is measured.
@@ -80,18 +141,17 @@ impl Current {
         (input != OUTSIDE).then_some(Lineage { input, sequence })
     }
 
-    pub fn held_back(&self) -> u64 {
-        self.held_back.load(Relaxed)
+    /// Whether a call with these contents is not recorded, while the component is called again.
+    pub fn holds_back(&self, contents: &[u8], schemas: &[Arc<Schema>]) -> bool {
+        let mut earlier = self.earlier();
+        earlier
+            .as_mut()
+            .is_none_or(|earlier| earlier.holds_back(contents, schemas))
     }
 
-    /// Whether the next call is recorded already.
-    pub fn holds_back(&self) -> bool {
-        let left = self.held_back();
-        if left == 0 {
-            return false;
-        }
-        self.held_back.store(left - 1, Relaxed);
-        true
+    /// The recorded outputs, while the component is called again.
+    pub fn earlier(&self) -> MutexGuard<'_, Option<Earlier>> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn fail(&self, reason: &str) {

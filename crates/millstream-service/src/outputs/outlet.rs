@@ -9,6 +9,7 @@ use std::time::Duration;
 use millstream_journal::{Journal, Writer};
 use millstream_wire::{
     Cause, Interface, Lineage, Note, Packer, Publisher, Result as WireResult, Schema, Transport,
+    pack,
 };
 
 use crate::error::ServiceError;
@@ -19,6 +20,8 @@ use millstream_replication::Followers;
 pub struct Outlet {
     writer: Writer,
     current: Arc<Current>,
+    /// Whether its calls are no effects of inputs of a service.
+    is_outside: bool,
     schemas: Vec<Arc<Schema>>,
     /// The segment in which the notes have been written, by its first record, and how often inputs had been renamed by then.
     announced: Option<(u64, u32)>,
@@ -48,13 +51,16 @@ impl Outlet {
     /// # Errors
     /// The journal cannot be written.
     pub fn outside(journal: &Journal) -> Result<Self, ServiceError> {
-        Self::new(journal, Arc::default())
+        let mut outlet = Self::new(journal, Arc::default())?;
+        outlet.is_outside = true;
+        Ok(outlet)
     }
 
     pub(crate) fn new(journal: &Journal, current: Arc<Current>) -> Result<Self, ServiceError> {
         Ok(Self {
             writer: journal.writer()?,
             current,
+            is_outside: false,
             schemas: Vec::new(),
             announced: None,
             last: None,
@@ -131,6 +137,23 @@ impl Outlet {
         Ok(())
     }
 
+    /// A call that is recorded already, must not be recorded, or is made while the component is not called.
+    #[cold]
+    fn publish_again(
+        &mut self,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> WireResult<()>,
+    ) -> Result<(), Cause> {
+        if !self.current.is_again()? {
+            return self.write(size_max, write);
+        }
+        let contents = pack(size_max, write)?;
+        if self.current.holds_back(&contents, &self.schemas) {
+            return Ok(());
+        }
+        self.write(contents.len(), |out| out.raw(&contents))
+    }
+
     #[inline]
     fn write(
         &mut self,
@@ -170,10 +193,10 @@ impl Transport for Outlet {
         size_max: usize,
         write: impl FnOnce(&mut Packer<'_>) -> WireResult<()>,
     ) -> Result<(), Cause> {
-        if self.current.holds_back() {
-            return Ok(());
-        }
-        let mut written = self.write(size_max, write);
+        let mut written = match self.is_outside || self.current.is_open() {
+            true => self.write(size_max, write),
+            false => self.publish_again(size_max, write),
+        };
         if let (Ok(()), Some(followed), Some(last)) = (&written, &mut self.followed, self.last) {
             let Followed {
                 followers,

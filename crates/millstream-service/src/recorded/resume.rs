@@ -11,10 +11,9 @@ use crate::inputs::calls::Calls;
 pub(crate) struct Resume {
     /// The input and the record.
     pub lineage: Lineage,
-    /// How many outputs of that record exist. More may be missing: the crash may have been between two of them.
-    pub outputs: u64,
-    /// The sequence number of the first of them.
+    /// The sequence numbers of the first and the last of them.
     pub first: u64,
+    pub last: u64,
     /// The input's journal.
     pub input: InputName,
     /// How many inputs the service had then, the schedule among them.
@@ -28,34 +27,31 @@ impl Resume {
     }
 }
 
-/// Looks for the last output that has a lineage, and counts those of the same lineage before it.
+/// Looks for the last output that has a lineage, and for the first one of the same lineage.
 pub(crate) fn find(output: &Journal) -> Result<Option<Resume>, ServiceError> {
     let mut reader = output.reader()?;
-    // The lineage, how many outputs it has, the last and the first of them.
-    let mut found: Option<(Lineage, u64, u64, u64)> = None;
+    // The lineage, and its last and its first output.
+    let mut found: Option<(Lineage, u64, u64)> = None;
     for sequence in (output.first()?..output.next()?).rev() {
         let record = reader.read(sequence)?;
         let Ok(Record::Call(Some(lineage), ..)) = Record::read(record.body) else {
             continue;
         };
         match &mut found {
-            None => found = Some((lineage, 1, sequence, sequence)),
-            Some((last, outputs, _, first)) if *last == lineage => {
-                *outputs += 1;
-                *first = sequence;
-            }
+            None => found = Some((lineage, sequence, sequence)),
+            Some((same, _, first)) if *same == lineage => *first = sequence,
             Some(_) => break,
         }
     }
-    let Some((lineage, outputs, sequence, first)) = found else {
+    let Some((lineage, last, first)) = found else {
         return Ok(None);
     };
     let mut calls = Calls::of(output);
-    let input = named(output, &mut calls, sequence, lineage.input)?;
+    let input = named(output, &mut calls, last, lineage.input)?;
     Ok(Some(Resume {
         lineage,
-        outputs,
         first,
+        last,
         input,
         inputs: calls.inputs(),
     }))

@@ -1,7 +1,7 @@
 //! The start of a service: the state of the component is rebuilt, and the service resumes after the last input that has its effect.
 //!
 //! The state comes from a snapshot, if there is one; after it from the component's own outputs, if it is called with them, else from the
-//! inputs, whose outputs are suppressed where they are recorded already. The [schedule](crate::recorded::schedule) says in which order. Inputs
+//! inputs, whose outputs are compared with the recorded ones and not recorded again. The [schedule](crate::recorded::schedule) says in which order. Inputs
 //! and timers that the service has no longer are skipped: their outputs stay.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,18 @@ use super::state::{GONE, Runner};
 use crate::error::ServiceError;
 use crate::inputs::inlet::{Inlet, Outcome};
 use crate::inputs::names::Names;
+use crate::outputs::difference::Differences;
+use crate::outputs::earlier::{Earlier, Extent};
 use crate::recorded::resume::Resume;
 use crate::recorded::schedule::{Announcement, InputPosition, Step};
 use crate::recorded::snapshot::Position;
+use crate::settings::OnDifference;
 
 /// The state of a start.
 struct Past<'a> {
     resume: Option<&'a Resume>,
+    /// The last announcement that is not ahead of the outputs: all effects of inputs before it are recorded.
+    finished: Option<u64>,
     /// The current inputs and timers of those in the schedule.
     inputs: Vec<Option<u32>>,
     timers: Vec<Option<usize>>,
@@ -56,12 +61,16 @@ impl<C> Runner<C> {
     pub(super) fn catch_up(
         &mut self,
         resume: Option<&Resume>,
+        finished: Option<u64>,
         names: &Names,
     ) -> Result<(), ServiceError> {
+        self.progress.last = resume.map(|resume| resume.lineage);
         let kept = self.restore(resume, names)?;
+        self.begin_again(kept.as_ref(), resume)?;
         self.hear_own(kept.as_ref(), resume)?;
         let mut past = Past {
             resume,
+            finished,
             inputs: Vec::new(),
             timers: Vec::new(),
             is_implicit: None,
@@ -74,14 +83,17 @@ impl<C> Runner<C> {
             let mut entries = schedule.entries(from)?;
             while let Some((number, step)) = entries.next()? {
                 if let Some(announced) = entries.announced() {
+                    self.progress.is_finished = past.finished >= Some(number);
                     self.repeat(&mut past, announced, names, (number, step))?;
                 }
             }
         }
+        self.progress.is_finished = false;
         if let Some(output) = &self.output {
             self.warnings.extend(past.warnings(&output.journal.path()));
         }
         self.repeat_implicit(&past)?;
+        self.warnings.extend(self.progress.end_again());
         self.end_replay(past.is_implicit != Some(false));
         for inlet in &self.inlets {
             // What comes next must be there, also for a service that had no output yet.
@@ -104,9 +116,43 @@ impl<C> Runner<C> {
         self.settings.rebuild && self.own.is_none()
     }
 
-    /// Whether the last input with an effect was not repeated yet.
-    fn is_before(&self, resume: Option<&Resume>, lineage: Lineage) -> bool {
-        self.progress.resume.is_some() && resume.is_some_and(|it| it.lineage != lineage)
+    /// Whether the component is called with this input: for its state, or because not all of its effects may be recorded.
+    fn takes(&self, lineage: Lineage) -> bool {
+        let is_before_last = self.progress.last.is_some_and(|last| last != lineage);
+        self.repeats() || !(self.progress.is_finished || is_before_last)
+    }
+
+    /// From now on the component is called with earlier inputs.
+    fn begin_again(
+        &mut self,
+        kept: Option<&Position>,
+        resume: Option<&Resume>,
+    ) -> Result<(), ServiceError> {
+        let (Some(output), Some(schedule)) = (&self.output, &self.schedule) else {
+            return Ok(());
+        };
+        let unfinished = self.settings.on_difference != OnDifference::Recorded;
+        // A state that lacks pruned inputs has other outputs.
+        let finished = unfinished && self.repeats() && !self.settings.skip_pruned;
+        let from = match resume {
+            _ if finished => kept.map_or(0, |kept| kept.outputs),
+            Some(resume) => resume.first,
+            None => output.journal.next()?,
+        };
+        let inputs = self.inlets.iter().map(|inlet| &inlet.journal);
+        let earlier = Earlier::new(
+            &output.journal,
+            Names::new(inputs.chain([&schedule.journal]))?,
+            Extent {
+                from,
+                finished,
+                unfinished,
+            },
+        )?;
+        let differences = Differences::new(&output.journal, &self.settings);
+        self.progress
+            .begin_again(earlier, differences, self.asked.take());
+        Ok(())
     }
 
     /// Restores the newest snapshot that is not ahead of any journal: a loss of power may have removed records.
@@ -121,16 +167,9 @@ impl<C> Runner<C> {
         if let (Some(snapshotter), Some(snapshots)) = (&mut self.snapshotter, &self.snapshots) {
             (snapshotter.restore)(&mut self.component, &state)
                 .map_err(|cause| snapshots.fault(sequence, cause))?;
+            self.check_silence()?;
         }
-        let mut covered = false;
-        for (place, (name, at)) in places.into_iter().zip(&kept.inputs) {
-            covered |= resume.is_some_and(|it| {
-                let same = match place {
-                    Some(number) => it.lineage.input == number,
-                    None => it.lineage.input == GONE && it.is_of(name),
-                };
-                same && it.lineage.sequence < *at
-            });
+        for (place, (_, at)) in places.into_iter().zip(&kept.inputs) {
             if let Some(number) = place {
                 let inlet = &mut self.inlets[number as usize];
                 inlet.seek(*at)?;
@@ -138,12 +177,8 @@ impl<C> Runner<C> {
                 (inlet.placed, inlet.start) = (true, 0);
             }
         }
-        // The number after those of the inputs is that of the schedule.
-        covered |= resume.is_some_and(|it| {
-            it.lineage.input as usize == self.inlets.len() && it.lineage.sequence < kept.schedule
-        });
-        if covered {
-            self.progress.resume = None;
+        if resume.is_some_and(|it| it.last < kept.outputs) {
+            self.progress.last = None;
         }
         self.progress.go_on_at(kept.time_ns);
         // The next snapshot makes this one the last but one.
@@ -181,22 +216,29 @@ impl<C> Runner<C> {
         }))
     }
 
-    /// Calls the component with its own outputs, up to those of the last input: that one is repeated.
+    /// Calls the component with its own outputs, but not with those of the last input if more of them may be missing: that one is repeated.
     fn hear_own(
         &mut self,
         kept: Option<&Position>,
         resume: Option<&Resume>,
     ) -> Result<(), ServiceError> {
-        let (Some(own), Some(resume), Some(_)) = (&mut self.own, resume, &self.progress.resume)
-        else {
+        let Some(own) = &mut self.own else {
             return Ok(());
         };
+        let end = match (resume, self.progress.last) {
+            (Some(resume), Some(_)) => resume.first,
+            _ => own.end()?,
+        };
+        let time_ns = self.progress.time_ns();
+        self.progress.is_finished = true;
         own.seek(kept.map_or(0, |kept| kept.outputs))?;
-        while own.position() < resume.first {
+        while own.position() < end {
             if own.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 break;
             }
         }
+        // Outputs are later than their inputs, whose time the component sees.
+        self.progress.go_on_at(time_ns);
         Ok(())
     }
 
@@ -210,12 +252,12 @@ impl<C> Runner<C> {
     ) -> Result<(), ServiceError> {
         if std::mem::take(&mut past.at_gone) {
             // Something came after it, so it had all its effects.
-            self.progress.resume = None;
+            self.progress.last = None;
         }
         match step {
             Step::Announced => self.renumber(past, announced, names),
             Step::Record { input, sequence } => match past.inputs.get(input).copied().flatten() {
-                Some(input) => self.repeat_record(past, Lineage { input, sequence }),
+                Some(input) => self.repeat_record(Lineage { input, sequence }),
                 None => {
                     if let Some(InputPosition { input: name, .. }) = announced.inputs.get(input) {
                         past.at_gone = past.resume.is_some_and(|it| {
@@ -234,18 +276,23 @@ impl<C> Runner<C> {
                     sequence: number,
                 };
                 let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
-                let repeats = self.repeats() || !self.is_before(past.resume, lineage);
+                let takes = self.takes(lineage);
                 let number = past.timers.get(timer).copied().flatten();
                 if let (None, Some(name)) = (number, announced.timers.get(timer)) {
                     *past.skipped_ticks.entry(name.clone()).or_default() += 1;
+                    let next = lineage.sequence + 1;
+                    self.progress.leave(Lineage {
+                        sequence: next,
+                        ..lineage
+                    });
                 }
                 match number {
-                    Some(timer) if repeats => {
+                    Some(timer) if takes => {
                         self.fire_until(time_ns)?;
                         return self.tick(timer, lineage, time_ns);
                     }
                     // What this timer still had to do is not done by anything now.
-                    None if is_last => self.progress.resume = None,
+                    None if is_last => self.progress.last = None,
                     _ => {}
                 }
                 Ok(())
@@ -267,7 +314,7 @@ impl<C> Runner<C> {
         past.is_implicit = Some(announced.is_implicit());
         for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
             match number {
-                Some(number) => self.repeat_to(past, number, place, announced.outputs)?,
+                Some(number) => self.repeat_to(number, place, announced.outputs)?,
                 None => self.pass(past, place),
             }
         }
@@ -292,13 +339,14 @@ impl<C> Runner<C> {
             it.lineage.input == GONE && it.is_of(&place.input) && it.lineage.sequence < place.next
         });
         if is_done {
-            self.progress.resume = None;
+            self.progress.last = None;
         }
         self.leave(&place.input, place.start, place.next);
     }
 
     /// Stores the position in an input that the service no longer has, if it took a record of it.
     fn leave(&mut self, input: &InputName, start: u64, next: u64) {
+        self.progress.leave_input(input.identity, next);
         let same = |place: &&mut InputPosition| place.input.identity == input.identity;
         match self.gone.iter_mut().find(same) {
             Some(place) => place.next = place.next.max(next),
@@ -314,7 +362,6 @@ impl<C> Runner<C> {
     /// Moves an input to its position in an announcement; `outputs` existed then.
     fn repeat_to(
         &mut self,
-        past: &Past<'_>,
         number: u32,
         place: &InputPosition,
         outputs: u64,
@@ -335,7 +382,7 @@ impl<C> Runner<C> {
         }
         if !repeats {
             return match has_outputs {
-                true => self.skip_to(past, number, place.next),
+                true => self.skip_to(number, place.next),
                 // A loss of power took outputs away: the last one that is left says where to go on.
                 false => Ok(()),
             };
@@ -348,22 +395,8 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    /// Moves to `next` without calling the component: all records before have had their effects. Only the last input with an output is
-    /// repeated, if it is still there.
-    fn skip_to(&mut self, past: &Past<'_>, number: u32, next: u64) -> Result<(), ServiceError> {
-        let pending = self.progress.resume.is_some();
-        let resume = past
-            .resume
-            .filter(|it| pending && it.lineage.input == number);
-        let inlet = &mut self.inlets[number as usize];
-        if let Some(resume) = resume.filter(|it| it.lineage.sequence < next) {
-            if resume.lineage.sequence >= inlet.first()? {
-                inlet.seek(resume.lineage.sequence)?;
-                inlet.take(&mut self.component, &mut self.progress)?;
-            } else {
-                self.progress.resume = None;
-            }
-        }
+    /// Moves to `next` without calling the component: all records before have had their effects.
+    fn skip_to(&mut self, number: u32, next: u64) -> Result<(), ServiceError> {
         let inlet = &mut self.inlets[number as usize];
         let next = next.min(inlet.end()?);
         // One that comes before the oldest record is found missing in the end, unless a later announcement is beyond.
@@ -374,21 +407,21 @@ impl<C> Runner<C> {
     }
 
     /// Repeats the call of an entry.
-    fn repeat_record(&mut self, past: &Past<'_>, lineage: Lineage) -> Result<(), ServiceError> {
+    fn repeat_record(&mut self, lineage: Lineage) -> Result<(), ServiceError> {
         let Lineage { input, sequence } = lineage;
-        let repeats = self.repeats() || !self.is_before(past.resume, lineage);
+        let takes = self.takes(lineage);
         let inlet = &mut self.inlets[input as usize];
         if inlet.placed && inlet.position() > sequence {
             return Ok(()); // a snapshot has it
         }
         if inlet.skip_pruned && sequence < inlet.first()? {
             inlet.placed = true;
-            if past.resume.is_some_and(|it| it.lineage == lineage) {
-                self.progress.resume = None;
+            if self.progress.last == Some(lineage) {
+                self.progress.last = None;
             }
             return Ok(());
         }
-        if !repeats {
+        if !takes {
             inlet.go_to(sequence + 1)?;
             inlet.placed = true;
             return Ok(());
@@ -401,7 +434,7 @@ impl<C> Runner<C> {
 
     /// With one input, the rest was taken in the order of the input, after the entries of the schedule.
     fn repeat_implicit(&mut self, past: &Past<'_>) -> Result<(), ServiceError> {
-        let (Some(resume), Some(_)) = (past.resume, &self.progress.resume) else {
+        let (Some(resume), Some(_)) = (past.resume, self.progress.last) else {
             return Ok(());
         };
         let number = resume.lineage.input;
@@ -415,7 +448,7 @@ impl<C> Runner<C> {
             return Err(self.lost(resume));
         };
         if inlet.skip_pruned && resume.lineage.sequence < inlet.first()? {
-            self.progress.resume = None;
+            self.progress.last = None;
             return Ok(());
         }
         if !repeats {
@@ -427,7 +460,7 @@ impl<C> Runner<C> {
             inlet.seek(0)?;
         }
         inlet.placed = true;
-        while self.progress.resume.is_some() {
+        while self.progress.last.is_some() {
             let inlet = &mut self.inlets[number as usize];
             if inlet.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 return Err(self.lost(resume));

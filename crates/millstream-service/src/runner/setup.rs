@@ -11,6 +11,7 @@ use crate::error::ServiceError;
 use crate::inputs::admit;
 use crate::inputs::inlet::{self, Inlet};
 use crate::inputs::names::same_directory;
+use crate::outputs::progress::StopCheck;
 use crate::recorded::snapshot::{Snapshot, Snapshotter};
 use crate::timers::Timer;
 
@@ -25,6 +26,7 @@ impl Service {
             renamed: Vec::new(),
             own: None,
             snapshotter: None,
+            asked: None,
         }
     }
 }
@@ -39,6 +41,8 @@ pub struct Setup<C> {
     pub(super) renamed: Vec<(String, String)>,
     pub(super) own: Option<Inlet<C>>,
     pub(super) snapshotter: Option<Snapshotter<C>>,
+    /// Whether a stop is requested while the state is rebuilt.
+    pub(super) asked: Option<StopCheck>,
 }
 
 impl<C: 'static> Setup<C> {
@@ -159,6 +163,14 @@ impl<C: 'static> Setup<C> {
         call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
         self.timers.push(Timer::new(name, period, call));
+        self
+    }
+
+    /// While the state is rebuilt, `asked` is called after each call of the component: if it returns true, the start ends with
+    /// [`ServiceError::Stopped`].
+    #[must_use]
+    pub fn stopped_by(mut self, asked: impl Fn() -> bool + Send + 'static) -> Self {
+        self.asked = Some(Box::new(asked));
         self
     }
 

@@ -14,6 +14,7 @@ use crate::inputs::names::Names;
 use crate::inputs::sampler::Sampler;
 use crate::outputs::dead::DeadLetters;
 use crate::outputs::progress::Progress;
+use crate::recorded::finished;
 use crate::recorded::resume::{self, Resume};
 use crate::recorded::schedule::Schedule;
 use crate::recorded::snapshot::Snapshots;
@@ -34,6 +35,7 @@ impl<C: 'static> Setup<C> {
             renamed,
             own,
             snapshotter,
+            asked,
         } = self;
         let Service {
             current,
@@ -50,6 +52,7 @@ impl<C: 'static> Setup<C> {
             current.add_input(&schedule.journal);
         }
         let names = recorded.names(&inlets)?;
+        let finished = recorded.finish(written)?;
         let Recorded { schedule, resume } = recorded;
         for inlet in &mut inlets {
             inlet.skip_pruned = settings.skip_pruned;
@@ -68,7 +71,7 @@ impl<C: 'static> Setup<C> {
             timers,
             renamed,
             schedule,
-            progress: Progress::new(current, resume.clone(), settings.on_error.clone(), dead),
+            progress: Progress::new(current, settings.on_error.clone(), dead),
             durable,
             following,
             settings,
@@ -85,21 +88,28 @@ impl<C: 'static> Setup<C> {
             warnings: Vec::new(),
             replay,
             spins: 0,
+            asked,
         };
-        runner.begin(resume.as_ref(), &names)?;
+        runner.begin(resume.as_ref(), finished, &names)?;
         Ok(runner)
     }
 }
 
 impl<C> Runner<C> {
     /// Brings the component to the position of the service, and records the start.
-    fn begin(&mut self, resume: Option<&Resume>, names: &Names) -> Result<(), ServiceError> {
+    fn begin(
+        &mut self,
+        resume: Option<&Resume>,
+        finished: Option<u64>,
+        names: &Names,
+    ) -> Result<(), ServiceError> {
+        self.check_silence()?;
         for timer in &mut self.timers {
             let now = self.host.time_ns() as i64;
             timer.pass(now);
         }
         self.begin_replay()?;
-        self.catch_up(resume, names)?;
+        self.catch_up(resume, finished, names)?;
         self.own = None;
         if let Some(snapshotter) = &mut self.snapshotter {
             snapshotter.since = self.progress.report.calls + self.progress.report.ticks;
@@ -145,6 +155,17 @@ impl Recorded {
                 resume: None,
             },
         })
+    }
+
+    /// The last announcement of which no output is lost. A last input before it needs no repetition: all its effects are recorded.
+    fn finish(&mut self, output: Option<&Journal>) -> Result<Option<u64>, ServiceError> {
+        let (Some(schedule), Some(output)) = (&self.schedule, output) else {
+            return Ok(None);
+        };
+        let finished = finished::find(schedule, output.next()?)?;
+        let is_left = |resume: &mut Resume| finished.is_none_or(|it| resume.last >= it.outputs);
+        self.resume.take_if(|resume| !is_left(resume));
+        Ok(finished.map(|it| it.announcement))
     }
 
     /// The current inputs. The input of the last output gets the number that it has now.

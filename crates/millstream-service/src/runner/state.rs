@@ -11,7 +11,7 @@ use super::output::Output;
 use super::replay::Replay;
 use crate::error::ServiceError;
 use crate::inputs::inlet::Inlet;
-use crate::outputs::progress::Progress;
+use crate::outputs::progress::{Progress, StopCheck};
 use crate::recorded::schedule::{InputPosition, Schedule};
 use crate::recorded::snapshot::{Snapshots, Snapshotter};
 use crate::settings::{Report, Settings};
@@ -57,12 +57,15 @@ pub struct Runner<C> {
     pub(super) replay: Option<Replay>,
     /// How often a spinning runner has found no input.
     pub(super) spins: u32,
+    /// Whether a stop is requested while the state is rebuilt.
+    pub(super) asked: Option<StopCheck>,
 }
 
 impl<C> Drop for Runner<C> {
     fn drop(&mut self) {
-        // A clock that outlives the service keeps no journal open.
+        // A clock that outlives the service keeps no journal open, and a publisher that does writes nothing.
         self.progress.current.forget_inputs();
+        self.progress.current.close();
     }
 }
 
@@ -77,8 +80,14 @@ impl<C> Runner<C> {
         named(name).or_else(renamed)
     }
 
+    /// Checks that the component has not published while it was not called.
+    pub(super) fn check_silence(&self) -> Result<(), ServiceError> {
+        let output = self.output.as_ref().map(|output| &output.journal);
+        self.progress.check_silence(output)
+    }
+
     /// Warnings of the start, a sentence each: an input that may only be read, so that no cursor protects its records from
-    /// pruning; ticks of a removed timer, which the state lacks.
+    /// pruning; ticks of a removed timer, which the state lacks; calls that differ from the recorded ones and were accepted.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -100,7 +109,7 @@ impl<C> Runner<C> {
             .as_ref()
             .map_or("timers", |schedule| &schedule.name);
         let ended = match called {
-            Ok(()) => self.progress.end(journal, lineage.sequence),
+            Ok(()) => self.progress.end(journal, lineage.sequence, &[]),
             Err(cause) => self.progress.failed(journal, lineage.sequence, &[], cause),
         };
         self.progress.report.ticks += 1;

@@ -83,11 +83,13 @@ impl<C> Runner<C> {
                 .map(|place| (place.input.clone(), place.next))
                 .collect(),
         };
+        self.progress.current.close();
         let state =
             (snapshotter.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
                 output: output.journal.path().display().to_string(),
                 cause,
             })?;
+        self.progress.check_silence(Some(&output.journal))?;
         snapshots.append(&position, &state)?;
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
         let places = self.announced.iter().map(|place| place.next).collect();
@@ -201,6 +203,7 @@ impl<C> Runner<C> {
     /// A journal cannot be read.
     pub fn wait_for_input(&mut self) -> Result<(), ServiceError> {
         self.move_cursor()?;
+        self.check_silence()?;
         self.spins = self.spins.wrapping_add(1);
         if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
             self.announce_idle()?;

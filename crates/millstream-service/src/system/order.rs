@@ -5,6 +5,8 @@ use std::time::Duration;
 use millstream_journal::{Options, Retention, Wait};
 use serde::Deserialize;
 
+use crate::settings::OnDifference;
+
 /// The services of one process.
 #[derive(Debug, Deserialize)]
 pub(super) struct Order {
@@ -27,6 +29,8 @@ pub(super) struct ServiceOrder {
     pub rebuild: Rebuild,
     pub snapshot_every: u64,
     pub on_error: OnErrorOrder,
+    pub on_difference: OnDifferenceOrder,
+    pub accept_differences: u64,
     pub dead_letters: Option<String>,
     pub sync: String,
     pub wait_follower: usize,
@@ -59,6 +63,14 @@ pub(super) enum OnErrorOrder {
     Skip,
 }
 
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnDifferenceOrder {
+    Fail,
+    Warn,
+    Recorded,
+}
+
 impl ServiceOrder {
     /// How the output journal is opened.
     pub fn output_options(&self) -> Result<Options, String> {
@@ -74,6 +86,16 @@ impl ServiceOrder {
     /// How a journal is opened that is as durable as the output.
     pub fn options(&self) -> Result<Options, String> {
         Ok(Options::default().with_sync(self.sync.parse()?))
+    }
+}
+
+impl From<OnDifferenceOrder> for OnDifference {
+    fn from(on_difference: OnDifferenceOrder) -> Self {
+        match on_difference {
+            OnDifferenceOrder::Fail => OnDifference::Fail,
+            OnDifferenceOrder::Warn => OnDifference::Warn,
+            OnDifferenceOrder::Recorded => OnDifference::Recorded,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::order::{OnErrorOrder, Rebuild, ServiceOrder};
 use super::report::Shared;
-use crate::{Clock, OnError, Outlet, Service, Settings, Setup, Snapshot};
+use crate::{Clock, OnError, Outlet, Service, ServiceError, Settings, Setup, Snapshot};
 
 /// The interval between two checks for an input that does not exist yet.
 const LOOK: Duration = Duration::from_millis(20);
@@ -203,9 +203,15 @@ impl<C: 'static> Component<C> {
             on_error,
             rebuild: order.rebuild != Rebuild::Nothing,
             followers: order.wait_follower,
+            on_difference: order.on_difference.into(),
+            accept_differences: order.accept_differences,
             ..Settings::default()
         };
-        let mut runner = setup.start(settings)?;
+        let stop = shared.stop.clone();
+        let mut runner = match setup.stopped_by(move || stop.is_set()).start(settings) {
+            Err(ServiceError::Stopped) => return Ok(()),
+            started => started?,
+        };
         for warning in runner.warnings() {
             tracing::warn!("{warning}");
         }

@@ -12,4 +12,5 @@ mod restarts;
 mod running;
 mod snapshots;
 mod trials;
+mod upgrades;
 mod yaml;

@@ -46,7 +46,7 @@ fn run(role: &str, component: Option<&str>) -> Output {
     if let Some(component) = component {
         let service = json!({
             "name": "printer", "component": component, "inputs": [], "out": null, "wait": "block", "cores": [],
-            "rebuild": "nothing", "snapshot_every": 1000, "on_error": "fail", "dead_letters": null, "sync": "never",
+            "rebuild": "nothing", "snapshot_every": 1000, "on_error": "fail", "on_difference": "fail", "accept_differences": 0, "dead_letters": null, "sync": "never",
             "wait_follower": 0, "retain_bytes": null, "retain_age_s": null, "retain_for_cursors": false,
         });
         let order = json!({"state": folder.path(), "stop_s": 5.0, "services": [service]});

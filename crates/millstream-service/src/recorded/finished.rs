@@ -1,0 +1,41 @@
+//! The inputs whose effects are all recorded: those before the last announcement.
+
+use crate::error::ServiceError;
+use crate::recorded::schedule::{Announcement, Schedule};
+
+/// How many records of the schedule are read at once, from its end to its start.
+const RECORDS: u64 = 4096;
+
+/// The last announcement of which no output has been lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finished {
+    /// Its number in the schedule.
+    pub announcement: u64,
+    /// The outputs before this one are effects of inputs before it.
+    pub outputs: u64,
+}
+
+/// Looks for the last announcement that is not ahead of the outputs, the next of which is `outputs`: a loss of power may have removed some.
+pub(crate) fn find(schedule: &Schedule, outputs: u64) -> Result<Option<Finished>, ServiceError> {
+    let (first, mut end) = (schedule.journal.first()?, schedule.journal.next()?);
+    let mut reader = schedule.journal.reader()?;
+    let mut found = None;
+    while found.is_none() && end > first {
+        let start = end.saturating_sub(RECORDS).max(first);
+        reader.seek(start)?;
+        while reader.position() < end
+            && let Some(record) = reader.next()?
+        {
+            if let Ok(Some(announced)) = Announcement::from_bytes(record.body)
+                && announced.outputs <= outputs
+            {
+                found = Some(Finished {
+                    announcement: record.sequence,
+                    outputs: announced.outputs,
+                });
+            }
+        }
+        end = start;
+    }
+    Ok(found)
+}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -451,3 +453,52 @@ def test_a_replay_skips_what_the_service_has_skipped(tmp_path: Path) -> None:
         ms.service.replay(Desk, tmp_path / "orders")
     calls = ms.service.replay(Desk, tmp_path / "orders", on_error="skip")
     assert [call.splitlines()[1] for call in calls] == ["  id: A-1", "  id: A-2"]
+
+
+@dataclass
+class Branch:
+    size: int
+    child: Branch | None = None
+    more: list[Branch] = field(default_factory=list)
+    named: dict[str, Branch] = field(default_factory=dict)
+
+
+class Trees(Protocol):
+    def tree(self, root: Branch) -> None: ...
+
+
+def branch(depth: int, kind: str) -> Branch:
+    """So many values within one another; a branch without others is two: itself, and its empty list."""
+    made = Branch(0)
+    for _ in range(depth - 2 if kind == "child" else (depth - 2) // 2):
+        if kind == "child":
+            made = Branch(1, child=made)
+        elif kind == "more":
+            made = Branch(1, more=[made])
+        else:
+            made = Branch(1, named={"it": made})
+    return made
+
+
+@pytest.mark.parametrize("kind", ["child", "more", "named"])
+def test_what_a_publisher_accepts_is_read_by_all(tmp_path: Path, kind: str) -> None:
+    found: list[Branch] = []
+
+    class Keeper(Trees):
+        def tree(self, root: Branch) -> None:
+            found.append(root)
+
+    out = ms.publisher(Trees, tmp_path / "trees")
+    accepted = [branch(depth, kind) for depth in (2, 10, 62, 64)]
+    for tree in accepted:
+        out.tree(tree)
+    for depth in (66, 100, 10_000):
+        with pytest.raises(ValueError, match="nested more than 64 levels deep"):
+            out.tree(branch(depth, kind))
+    ms.serve(Keeper, tmp_path / "trees", drain=True)
+    assert found == accepted
+    command = [sys.executable, "-m", "millstream"]
+    for verb in (["service", "export"], ["journal", "cat"]):
+        done = subprocess.run([*command, *verb, str(tmp_path / "trees")], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.count("tree") >= 4, done.stderr
+        assert "nested" not in done.stdout + done.stderr

@@ -115,8 +115,10 @@ fn of_struct(name: &str, fields: &Fields, wire: &TokenStream) -> Result<Bodies> 
         encode: quote! {
             let Self #pattern = self;
             out.array(#count)?;
-            #encode
-            ::core::result::Result::Ok(())
+            out.deeper(|out| {
+                #encode
+                ::core::result::Result::Ok(())
+            })
         },
         decode: quote! {
             values.array_of(#count)?;
@@ -141,8 +143,10 @@ fn of_enum(name: &str, data: &DataEnum, wire: &TokenStream) -> Result<Bodies> {
         encodes.push(quote! {
             Self::#ident #pattern => {
                 out.variant(#number, #count)?;
-                #encode
-                ::core::result::Result::Ok(())
+                out.deeper(|out| {
+                    #encode
+                    ::core::result::Result::Ok(())
+                })
             }
         });
         decodes.push(quote! {

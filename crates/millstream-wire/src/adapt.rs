@@ -268,21 +268,12 @@ struct Rewrite<'p> {
 
 impl Rewrite<'_> {
     fn value(&self, values: &mut Unpacker<'_>, out: &mut Packer<'_>, plan: &Plan) -> Result<()> {
-        values.deeper(|values| self.value_here(values, out, plan))
-    }
-
-    fn value_here(
-        &self,
-        values: &mut Unpacker<'_>,
-        out: &mut Packer<'_>,
-        plan: &Plan,
-    ) -> Result<()> {
         match plan {
             Plan::Copy => out.raw(values.skip()?),
             Plan::Fields(slots, count) => {
                 values.array_of(*count)?;
                 out.array(slots.len())?;
-                self.slots(values, out, slots, *count)
+                values.deeper(|values| self.slots(values, out, slots, *count))
             }
             Plan::Named(at) => match &self.named[*at] {
                 Named::Struct(plan) => self.value(values, out, plan),
@@ -294,14 +285,16 @@ impl Rewrite<'_> {
             Plan::List(plan) => {
                 let len = values.array()?;
                 out.array(len)?;
-                (0..len).try_for_each(|_| self.value(values, out, plan))
+                values.deeper(|values| (0..len).try_for_each(|_| self.value(values, out, plan)))
             }
             Plan::Map(key, value) => {
                 let len = values.map()?;
                 out.map(len)?;
-                (0..len).try_for_each(|_| {
-                    self.value(values, out, key)?;
-                    self.value(values, out, value)
+                values.deeper(|values| {
+                    (0..len).try_for_each(|_| {
+                        self.value(values, out, key)?;
+                        self.value(values, out, value)
+                    })
                 })
             }
         }
@@ -343,7 +336,7 @@ impl Rewrite<'_> {
             Plan::Fields(slots, count) => {
                 values.variant_fields(found, *count)?;
                 out.variant(*number, slots.len())?;
-                self.slots(values, out, slots, *count)
+                values.deeper(|values| self.slots(values, out, slots, *count))
             }
             _ => {
                 out.variant(*number, found)?;

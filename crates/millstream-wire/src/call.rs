@@ -87,7 +87,7 @@ impl Call {
             arguments: method.arguments.len(),
         };
         head.pack(out)?;
-        pack_fields(&self.arguments, out, &method.arguments, schema, 0)
+        pack_fields(&self.arguments, out, &method.arguments, schema)
             .map_err(|error| error.within(&method.name))
     }
 

@@ -130,7 +130,7 @@ impl<'a> Decode<'a> for Cow<'a, [u8]> {
 impl<'a, T: Decode<'a>> Decode<'a> for Box<T> {
     #[inline]
     fn decode(values: &mut Unpacker<'a>) -> Result<Self> {
-        values.deeper(T::decode).map(Self::new)
+        T::decode(values).map(Self::new)
     }
 }
 

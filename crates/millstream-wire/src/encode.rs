@@ -43,7 +43,7 @@ pub trait Encode {
         Self: Sized,
     {
         out.array(list.len())?;
-        list.iter().try_for_each(|item| item.encode(out))
+        out.deeper(|out| list.iter().try_for_each(|item| item.encode(out)))
     }
 }
 
@@ -207,9 +207,11 @@ impl<K: Encode, V: Encode> Encode for BTreeMap<K, V> {
     }
     fn encode(&self, out: &mut Packer<'_>) -> Result<()> {
         out.map(self.len())?;
-        self.iter().try_for_each(|(key, value)| {
-            key.encode(out)?;
-            value.encode(out)
+        out.deeper(|out| {
+            self.iter().try_for_each(|(key, value)| {
+                key.encode(out)?;
+                value.encode(out)
+            })
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The limits of values and schemas. A decoder checks them before it allocates or recurses.
 
-/// The greatest depth of nested values.
+/// How many values may be within one another: lists, maps, structs and enums, counted alike by all that write and read values.
 pub const DEPTH_MAX: usize = 64;
 
 /// How many methods an interface may have, fields a method or a type, and types a schema.

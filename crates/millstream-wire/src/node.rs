@@ -8,6 +8,9 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use crate::error::{Result, WireError};
 use crate::limits::DEPTH_MAX;
 
+/// How deep the nodes of a document may be: a variant with fields is two mappings, and the call and its arguments are around all.
+const NODES_DEPTH_MAX: usize = 2 * DEPTH_MAX + 4;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     /// Where it begins, from 1.
@@ -123,7 +126,7 @@ impl<'a> Events<'a> {
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node> {
         let line = span.start.line();
         let fault = |reason| WireError::text(line, reason);
-        if depth == DEPTH_MAX {
+        if depth == NODES_DEPTH_MAX {
             return Err(fault("values are nested too deep"));
         }
         let content = match event {

@@ -14,20 +14,23 @@
 //! # Ok::<(), Box<millstream_wire::WireError>>(())
 //! ```
 
-use crate::error::{Result, WireError};
+use crate::error::{Misfit, Result, WireError};
+use crate::limits::DEPTH_MAX;
 
 /// Writes values one after the other into a slice.
 #[derive(Debug)]
 pub struct Packer<'a> {
     bytes: &'a mut [u8],
     at: usize,
+    depth: usize,
 }
 
 impl<'a> Packer<'a> {
     /// Starts at the beginning of `bytes`.
     #[inline]
     pub fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, at: 0 }
+        let (at, depth) = (0, 0);
+        Self { bytes, at, depth }
     }
 
     /// How many bytes have been written.
@@ -47,6 +50,24 @@ impl<'a> Packer<'a> {
     #[must_use]
     pub fn written(&self) -> &[u8] {
         &self.bytes[..self.at]
+    }
+
+    /// Writes the values within a list, a map, a struct or an enum.
+    ///
+    /// # Errors
+    /// More than [`DEPTH_MAX`] of them are within one another, which no [`Unpacker`](crate::Unpacker) reads; what `write` returns.
+    #[inline]
+    pub fn deeper<T, E: From<Box<WireError>>>(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        if self.depth == DEPTH_MAX {
+            return Err(WireError::encode(Misfit::Deep).into());
+        }
+        self.depth += 1;
+        let written = write(self)?;
+        self.depth -= 1;
+        Ok(written)
     }
 
     #[cold]

@@ -336,14 +336,17 @@ impl<'a> Unpacker<'a> {
         self.misfit(Misfit::Variant(variant.to_string()))
     }
 
-    /// Reads a value that may hold values of its own kind, one level deeper.
+    /// Reads the values within a list, a map, a struct or an enum.
     ///
     /// # Errors
     /// More than [`DEPTH_MAX`] levels; what `read` returns.
     #[inline(always)]
-    pub fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn deeper<T, E: From<Box<WireError>>>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         if self.depth == DEPTH_MAX {
-            return Err(self.misfit(Misfit::Deep));
+            return Err(self.misfit(Misfit::Deep).into());
         }
         self.depth += 1;
         let read = read(self)?;

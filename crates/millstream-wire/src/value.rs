@@ -72,7 +72,7 @@ impl Value {
     /// # Errors
     /// It is of another type.
     pub fn unpack(values: &mut Unpacker<'_>, ty: &Type, schema: &Schema) -> Result<Self> {
-        values.deeper(|values| unpack(values, ty, schema))
+        unpack(values, ty, schema)
     }
 
     /// Writes the value.
@@ -80,7 +80,7 @@ impl Value {
     /// # Errors
     /// It is of another type, or there is no space.
     pub fn pack(&self, out: &mut Packer<'_>, ty: &Type, schema: &Schema) -> Result<()> {
-        pack(self, out, ty, schema, 0)
+        pack(self, out, ty, schema)
     }
 
     /// The name of the kind of value, for errors.
@@ -121,19 +121,25 @@ fn unpack(values: &mut Unpacker<'_>, ty: &Type, schema: &Schema) -> Result<Value
         Type::Option(inner) => Value::unpack(values, inner, schema)?,
         Type::List(inner) => {
             let len = values.array()?;
-            let item = |at| {
-                let item = Value::unpack(values, inner, schema);
-                item.map_err(|error| error.within(format_args!("[{at}]")))
-            };
-            Value::List((0..len).map(item).collect::<Result<_>>()?)
+            let items = values.deeper(|values| {
+                let item = |at| {
+                    let item = Value::unpack(values, inner, schema);
+                    item.map_err(|error| error.within(format_args!("[{at}]")))
+                };
+                (0..len).map(item).collect::<Result<_>>()
+            });
+            Value::List(items?)
         }
         Type::Map(key, value) => {
             let len = values.map()?;
-            let pair = |_| {
-                let key = Value::unpack(values, key, schema)?;
-                Ok((key, Value::unpack(values, value, schema)?))
-            };
-            Value::Map((0..len).map(pair).collect::<Result<_>>()?)
+            let pairs = values.deeper(|values| {
+                let pair = |_| {
+                    let key = Value::unpack(values, key, schema)?;
+                    Ok((key, Value::unpack(values, value, schema)?))
+                };
+                (0..len).map(pair).collect::<Result<_>>()
+            });
+            Value::Map(pairs?)
         }
         Type::Named(index) => unpack_named(values, schema.definition(*index)?, schema)?,
         integer => Value::Int(unpack_integer(values, integer)?),
@@ -167,7 +173,8 @@ fn unpack_named(
     let variants = match &definition.shape {
         Shape::Struct(fields) => {
             values.array_of(fields.len())?;
-            return Ok(Value::Struct(unpack_fields(values, fields, schema)?));
+            let read = values.deeper(|values| unpack_fields(values, fields, schema));
+            return Ok(Value::Struct(read?));
         }
         Shape::Enum(variants) => variants,
     };
@@ -175,7 +182,7 @@ fn unpack_named(
     let found = usize::try_from(number).ok().and_then(|at| variants.get(at));
     let variant = found.ok_or_else(|| values.no_variant(number))?;
     values.variant_fields(count, variant.fields.len())?;
-    let fields = unpack_fields(values, &variant.fields, schema)?;
+    let fields = values.deeper(|values| unpack_fields(values, &variant.fields, schema))?;
     Ok(Value::Variant(variant.name.clone(), fields))
 }
 
@@ -192,19 +199,10 @@ pub(crate) fn unpack_fields(
     fields.iter().map(read).collect()
 }
 
-fn pack(
-    value: &Value,
-    out: &mut Packer<'_>,
-    ty: &Type,
-    schema: &Schema,
-    depth: usize,
-) -> Result<()> {
-    if depth == crate::limits::DEPTH_MAX {
-        return Err(WireError::encode(Misfit::Deep));
-    }
+fn pack(value: &Value, out: &mut Packer<'_>, ty: &Type, schema: &Schema) -> Result<()> {
     match (value, ty) {
         (Value::None, Type::Option(_)) => out.nil(),
-        (value, Type::Option(inner)) => pack(value, out, inner, schema, depth + 1),
+        (value, Type::Option(inner)) => pack(value, out, inner, schema),
         (Value::Bool(value), Type::Bool) => out.bool(*value),
         (Value::F32(value), Type::F32) => out.f32(*value),
         (Value::F64(value), Type::F64) => out.f64(*value),
@@ -226,21 +224,23 @@ fn pack(
         }
         (Value::List(items), Type::List(inner)) => {
             out.array(items.len())?;
-            items.iter().enumerate().try_for_each(|(at, item)| {
-                pack(item, out, inner, schema, depth + 1)
-                    .map_err(|error| error.within(format_args!("[{at}]")))
+            out.deeper(|out| {
+                items.iter().enumerate().try_for_each(|(at, item)| {
+                    pack(item, out, inner, schema)
+                        .map_err(|error| error.within(format_args!("[{at}]")))
+                })
             })
         }
         (Value::Map(pairs), Type::Map(key, value)) => {
             out.map(pairs.len())?;
-            pairs.iter().try_for_each(|(k, v)| {
-                pack(k, out, key, schema, depth + 1)?;
-                pack(v, out, value, schema, depth + 1)
+            out.deeper(|out| {
+                pairs.iter().try_for_each(|(k, v)| {
+                    pack(k, out, key, schema)?;
+                    pack(v, out, value, schema)
+                })
             })
         }
-        (value, Type::Named(index)) => {
-            pack_named(value, out, schema.definition(*index)?, schema, depth)
-        }
+        (value, Type::Named(index)) => pack_named(value, out, schema.definition(*index)?, schema),
         (value, ty) => Err(WireError::encode(Misfit::Kind {
             expected: ty.scalar_name(),
             found: value.kind().into(),
@@ -253,12 +253,11 @@ fn pack_named(
     out: &mut Packer<'_>,
     definition: &Definition,
     schema: &Schema,
-    depth: usize,
 ) -> Result<()> {
     match (value, &definition.shape) {
         (Value::Struct(given), Shape::Struct(fields)) => {
             out.array(fields.len())?;
-            pack_fields(given, out, fields, schema, depth + 1)
+            out.deeper(|out| pack_fields(given, out, fields, schema))
         }
         (Value::Variant(name, given), Shape::Enum(variants)) => {
             let found = variants.iter().position(|variant| variant.name == *name);
@@ -267,7 +266,7 @@ fn pack_named(
             };
             let fields = &variants[number].fields;
             out.variant(number as u64, fields.len())?;
-            pack_fields(given, out, fields, schema, depth + 1)
+            out.deeper(|out| pack_fields(given, out, fields, schema))
         }
         (value, shape) => Err(WireError::encode(Misfit::Kind {
             expected: match shape {
@@ -284,7 +283,6 @@ pub(crate) fn pack_fields(
     out: &mut Packer<'_>,
     fields: &[Field],
     schema: &Schema,
-    depth: usize,
 ) -> Result<()> {
     let unknown = |(name, _): &&(String, Value)| !fields.iter().any(|field| field.name == *name);
     if let Some((name, _)) = given.iter().find(unknown) {
@@ -297,7 +295,7 @@ pub(crate) fn pack_fields(
     for field in fields {
         let value = given.iter().find(|(name, _)| *name == field.name);
         let packed = match (value, field.absent()) {
-            (Some((_, value)), _) => pack(value, out, &field.ty, schema, depth),
+            (Some((_, value)), _) => pack(value, out, &field.ty, schema),
             (None, Some(absent)) => out.raw(absent),
             (None, None) => Err(WireError::encode(Misfit::Missing)),
         };

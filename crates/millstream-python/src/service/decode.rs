@@ -49,47 +49,28 @@ pub(super) fn decode<'py>(
         Type::List(inner) => {
             let len = values.array()?;
             let list = PyList::empty(py);
-            for _ in 0..len {
-                list.append(deeper(py, values, inner, named, schema)?)?;
-            }
+            values.deeper(|values| {
+                (0..len).try_for_each(|_| {
+                    Ok::<_, DecodeError>(list.append(decode(py, values, inner, named, schema)?)?)
+                })
+            })?;
             list.into_any()
         }
         Type::Map(key, inner) => {
             let len = values.map()?;
             let dict = PyDict::new(py);
-            for _ in 0..len {
-                let key = deeper(py, values, key, named, schema)?;
-                dict.set_item(key, deeper(py, values, inner, named, schema)?)?;
-            }
+            values.deeper(|values| {
+                (0..len).try_for_each(|_| {
+                    let key = decode(py, values, key, named, schema)?;
+                    let value = decode(py, values, inner, named, schema)?;
+                    Ok::<_, DecodeError>(dict.set_item(key, value)?)
+                })
+            })?;
             dict.into_any()
         }
         Type::Named(index) => decode_named(py, values, &named[*index], named, schema)?,
         _ => values.int()?.into_bound_py_any(py)?,
     })
-}
-
-/// Reads a value within another one. The depth is that of the schema, and of lists and maps within it, which is limited.
-fn deeper<'py>(
-    py: Python<'py>,
-    values: &mut Unpacker<'_>,
-    ty: &Type,
-    named: &[Named],
-    schema: &Schema,
-) -> Result<Bound<'py, PyAny>> {
-    let mut failed = None;
-    let read = values.deeper(|values| match decode(py, values, ty, named, schema) {
-        Ok(value) => Ok(Some(value)),
-        Err(DecodeError::Record(error)) => Err(error),
-        Err(error) => {
-            failed = Some(error);
-            Ok(None)
-        }
-    })?;
-    match (read, failed) {
-        (Some(value), _) => Ok(value),
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(py.None().into_bound(py)), // one of the two is there
-    }
 }
 
 fn decimal(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
@@ -110,7 +91,7 @@ fn decode_named<'py>(
     match own {
         Named::Struct(own) => {
             values.array_of(own.fields.len())?;
-            make(py, values, own, named, schema)
+            values.deeper(|values| make(py, values, own, named, schema))
         }
         Named::Enum(members) => {
             let (number, found) = values.variant()?;
@@ -121,7 +102,7 @@ fn decode_named<'py>(
             let (number, found) = values.variant()?;
             let variant = variant(variants, number, values)?;
             values.variant_fields(found, variant.fields.len())?;
-            make(py, values, variant, named, schema)
+            values.deeper(|values| make(py, values, variant, named, schema))
         }
     }
 }
@@ -161,12 +142,7 @@ pub(super) fn decode_fields<'py>(
 ) -> Result<Bound<'py, PyTuple>> {
     let mut read = Vec::with_capacity(fields.len());
     for PyField { name, ty } in fields {
-        let value = match ty {
-            Type::Option(_) | Type::List(_) | Type::Map(..) | Type::Named(_) => {
-                deeper(py, values, ty, named, schema)
-            }
-            scalar => decode(py, values, scalar, named, schema),
-        };
+        let value = decode(py, values, ty, named, schema);
         read.push(value.map_err(|error| match error {
             DecodeError::Record(error) => DecodeError::Record(error.within(name)),
             other => other,

@@ -130,17 +130,20 @@ pub(super) fn encode(
         Type::List(inner) => {
             let items = value.cast::<PyList>().map_err(|_| wrong())?;
             out.array(items.len())?;
-            for item in items.iter() {
-                encode(&item, inner, named, schema, out)?;
-            }
+            out.deeper(|out| {
+                let mut items = items.iter();
+                items.try_for_each(|item| encode(&item, inner, named, schema, out))
+            })?;
         }
         Type::Map(key, inner) => {
             let pairs = value.cast::<PyDict>().map_err(|_| wrong())?;
             out.map(pairs.len())?;
-            for (k, v) in pairs.iter() {
-                encode(&k, key, named, schema, out)?;
-                encode(&v, inner, named, schema, out)?;
-            }
+            out.deeper(|out| {
+                pairs.iter().try_for_each(|(k, v)| {
+                    encode(&k, key, named, schema, out)?;
+                    encode(&v, inner, named, schema, out)
+                })
+            })?;
         }
         Type::Named(index) => encode_named(value, &named[*index], ty, named, schema, out)?,
         integer => {
@@ -189,12 +192,12 @@ fn encode_named(
                 return Err(expected(&schema.type_name(ty), value));
             }
             out.array(own.fields.len())?;
-            encode_fields(value, own, named, schema, out)?;
+            out.deeper(|out| encode_fields(value, own, named, schema, out))?;
         }
         Named::Enum(members) => {
             let found = members.iter().position(|member| value.is(member.bind(py)));
             let number = found.ok_or_else(|| expected(&schema.type_name(ty), value))?;
-            out.uint(number as u64)?;
+            out.deeper(|out| out.uint(number as u64))?;
         }
         Named::Union(variants) => {
             let class = value.get_type();
@@ -204,7 +207,7 @@ fn encode_named(
             let number = found.ok_or_else(|| expected(&schema.type_name(ty), value))?;
             let variant = &variants[number];
             out.variant(number as u64, variant.fields.len())?;
-            encode_fields(value, variant, named, schema, out)?;
+            out.deeper(|out| encode_fields(value, variant, named, schema, out))?;
         }
     }
     Ok(())

@@ -11,5 +11,6 @@ mod any_bytes;
 mod errors;
 mod interfaces;
 mod json;
+mod nesting;
 mod random;
 mod round_trips;

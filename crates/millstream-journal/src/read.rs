@@ -6,3 +6,4 @@ pub(crate) mod info;
 pub(crate) mod pinned;
 pub(crate) mod reader;
 pub(crate) mod record_set;
+mod visited;

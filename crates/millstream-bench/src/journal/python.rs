@@ -37,6 +37,20 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
             "M/s",
             Some("5"),
         ),
+        (
+            "Python: a record by its number, 1,000 B, read only",
+            "by_number",
+            1e6,
+            "us",
+            None,
+        ),
+        (
+            "Python: the same by key in SQLite",
+            "by_key",
+            1e6,
+            "us",
+            None,
+        ),
     ];
     for (name, key, scale, unit, aim) in rows {
         let value = values[key].as_f64().ok_or("the script gave no number")?;

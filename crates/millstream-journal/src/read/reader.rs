@@ -12,10 +12,13 @@ use crate::format::published::Published;
 use crate::format::segment::Mark;
 use crate::journal::Journal;
 use crate::read::pinned::{FoundRecord, PinnedRecord};
+use crate::read::visited::Visited;
 use crate::storage::{Mapped, Region, Storage, fault};
 
 /// How much is brought into memory at once, ahead of a reader.
 const STEP: u64 = 2 << 20;
+/// How far a reader that moves here and there goes on before pages are asked for.
+const NEAR: u64 = 64 << 10;
 /// How many polls pass between checks that a missing record should not be there.
 const LOOKS: u32 = 256;
 /// A record that comes within this many polls came soon after the one before.
@@ -72,6 +75,7 @@ pub struct Reader<S: Storage = Mapped> {
     backoff: u32,
     /// The journal's number of cuts when this reader came to its segment.
     cuts: u64,
+    visited: Visited<S>,
 }
 
 impl<S: Storage> Reader<S> {
@@ -87,6 +91,7 @@ impl<S: Storage> Reader<S> {
             looks: 0,
             backoff: 0,
             cuts: 0,
+            visited: Visited::default(),
             segment,
             journal,
         };
@@ -112,12 +117,16 @@ impl<S: Storage> Reader<S> {
         let core = Arc::clone(self.journal.core());
         let find = || {
             core.check_sequence(sequence)?;
-            let segment = core.locate(sequence)?;
+            let segment = self.visited.locate(&core, sequence, self.cuts_now())?;
             let (base, mark) = (core.base(&segment)?, core.find(&segment, sequence)?);
             Ok((segment, base, mark))
         };
         let (segment, base, mark) = core.checked(find())?;
         self.move_to(segment, base, mark);
+        if self.visited.moved_to(&core, &self.segment, base, self.cuts) {
+            // It may read one record and move on: what is near is not asked for, but comes as it is read.
+            self.populated = self.at + NEAR;
+        }
         Ok(())
     }
 

@@ -146,3 +146,60 @@ fn the_background_prunes_at_each_roll() {
     assert!(journal.first().unwrap() > 400);
     assert!(files(&journal) <= 3);
 }
+
+#[test]
+fn a_reader_moves_here_and_there_while_records_come_and_go() {
+    let (_folder, journal) = filled(small());
+    let reading = Journal::open(journal.path(), Options::read_only()).unwrap();
+    let writer = journal.writer().unwrap();
+    let mut readers = [journal.reader().unwrap(), reading.reader().unwrap()];
+    let mut chance = 7_u64;
+    let mut random = |below: u64| {
+        chance = chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (chance >> 33) % below
+    };
+    for round in 0..3_000_u64 {
+        let (first, next) = (journal.first().unwrap(), journal.next().unwrap());
+        let sequence = random(next);
+        for reader in &mut readers {
+            match reader.read(sequence) {
+                Ok(record) => {
+                    assert_eq!((record.sequence, record.body), (sequence, &[7; 1_000][..]));
+                    assert!(sequence >= first);
+                }
+                Err(Error::Pruned {
+                    sequence: of,
+                    first: oldest,
+                    ..
+                }) => {
+                    assert_eq!((of, oldest), (sequence, first));
+                    assert!(sequence < first);
+                }
+                Err(error) => panic!("record {sequence} in round {round}: {error}"),
+            }
+        }
+        writer
+            .append_at((600 + round) * 1_000_000_000, &[7; 1_000])
+            .unwrap();
+        if round % 500 == 499 {
+            let bytes = Some((5 + random(30)) * SEGMENT_BYTES);
+            let retention = Retention {
+                bytes,
+                ..Retention::default()
+            };
+            journal.prune(&retention).unwrap();
+            // What a reader had mapped of it is given back when it moves.
+            for reader in &mut readers {
+                reader.read(journal.next().unwrap() - 1).unwrap();
+            }
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let own = journal.path().display().to_string();
+            let kept = maps
+                .lines()
+                .filter(|line| line.contains(&own) && line.ends_with("(deleted)"));
+            assert_eq!(kept.count(), 0, "{maps}");
+        }
+    }
+}

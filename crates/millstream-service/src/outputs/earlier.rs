@@ -3,7 +3,6 @@
 //! Calls are compared by their contents, method and arguments. Where the interface has changed since, a recorded call is read as any reader
 //! of the new interface reads it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_journal::{Journal, Reader};
@@ -48,12 +47,12 @@ pub(crate) struct Earlier {
     extent: Extent,
     /// Whether calls before the next recorded one have been pruned.
     is_cut: bool,
-    /// The current numbers of the inputs in lineages, since the last note.
-    numbers: HashMap<u32, u32>,
+    /// The numbers of inputs in the records since the last note, and their current ones. They are few.
+    numbers: Vec<(u32, u32)>,
     /// The identities of inputs that the service no longer has; their numbers follow those of the others.
     gone: Vec<u128>,
     /// For each number the first record that the component may still be called with.
-    reached: HashMap<u32, u64>,
+    reached: Vec<(u32, u64)>,
     /// The cause of the next recorded call, its number and its contents.
     next: Option<Lineage>,
     sequence: u64,
@@ -82,9 +81,9 @@ impl Earlier {
             end,
             extent,
             is_cut: extent.from < first,
-            numbers: HashMap::new(),
+            numbers: Vec::new(),
             gone: Vec::new(),
-            reached: HashMap::new(),
+            reached: Vec::new(),
             next: None,
             sequence: 0,
             body: Vec::new(),
@@ -111,8 +110,11 @@ impl Earlier {
 
     /// The component is not called again with records of an input before this one.
     pub fn leave(&mut self, next: Lineage) {
-        let reached = self.reached.entry(next.input).or_default();
-        *reached = next.sequence.max(*reached);
+        let Lineage { input, sequence } = next;
+        match self.reached.iter_mut().find(|(known, _)| *known == input) {
+            Some((_, reached)) => *reached = sequence.max(*reached),
+            None => self.reached.push((input, sequence)),
+        }
     }
 
     /// The component is about to be called with an input.
@@ -139,11 +141,17 @@ impl Earlier {
     fn skip_others(&mut self, lineage: Lineage) -> Result<(), ServiceError> {
         while let Some(next) = self.next
             && next != lineage
-            && self.reached.get(&next.input) > Some(&next.sequence)
+            && self.has_passed(next)
         {
             self.advance()?;
         }
         Ok(())
+    }
+
+    /// Whether the component is not called again with this input.
+    fn has_passed(&self, lineage: Lineage) -> bool {
+        let mut reached = self.reached.iter();
+        reached.any(|(input, next)| *input == lineage.input && *next > lineage.sequence)
     }
 
     /// The component makes a call with these contents. Whether it is held back, as it is recorded or must not be.
@@ -241,8 +249,8 @@ impl Earlier {
 
     /// The current number of the input that is `number` in the record `sequence`.
     fn number(&mut self, number: u32, sequence: u64) -> Result<u32, ServiceError> {
-        if let Some(known) = self.numbers.get(&number) {
-            return Ok(*known);
+        if let Some((_, now)) = self.numbers.iter().find(|(known, _)| *known == number) {
+            return Ok(*now);
         }
         let name = self.calls.input(number, sequence).cloned();
         let name = name.map_err(|cause| self.fault(sequence, cause))?;
@@ -250,7 +258,7 @@ impl Earlier {
             Some(now) => now,
             None => self.number_of_gone(name.identity),
         };
-        self.numbers.insert(number, now);
+        self.numbers.push((number, now));
         Ok(now)
     }
 

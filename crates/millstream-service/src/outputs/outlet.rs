@@ -9,7 +9,6 @@ use std::time::Duration;
 use millstream_journal::{Journal, Writer};
 use millstream_wire::{
     Cause, Interface, Lineage, Note, Packer, Publisher, Result as WireResult, Schema, Transport,
-    pack,
 };
 
 use crate::error::ServiceError;
@@ -23,6 +22,8 @@ pub struct Outlet {
     /// Whether its calls are no effects of inputs of a service.
     is_outside: bool,
     schemas: Vec<Arc<Schema>>,
+    /// The contents of a call that may be recorded already.
+    scratch: Vec<u8>,
     /// The segment in which the notes have been written, by its first record, and how often inputs had been renamed by then.
     announced: Option<(u64, u32)>,
     /// The last call that was recorded.
@@ -61,6 +62,7 @@ impl Outlet {
             writer: journal.writer()?,
             current,
             is_outside: false,
+            scratch: Vec::new(),
             schemas: Vec::new(),
             announced: None,
             last: None,
@@ -147,11 +149,17 @@ impl Outlet {
         if !self.current.is_again()? {
             return self.write(size_max, write);
         }
-        let contents = pack(size_max, write)?;
-        if self.current.holds_back(&contents, &self.schemas) {
+        if self.scratch.len() < size_max {
+            self.scratch.resize(size_max, 0);
+        }
+        let mut out = Packer::new(&mut self.scratch);
+        write(&mut out)?;
+        let len = out.len();
+        if self.current.holds_back(&self.scratch[..len], &self.schemas) {
             return Ok(());
         }
-        self.write(contents.len(), |out| out.raw(&contents))
+        let contents = std::mem::take(&mut self.scratch);
+        self.write(len, |out| out.raw(&contents[..len]))
     }
 
     #[inline]

@@ -25,7 +25,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UNPUBLISHED := millstream-bench millstream-python millstream-sim
 .DEFAULT_GOAL := help
 .PHONY: help build program package demo setup machine tested check test rust lint code prose interfaces described api soak kills \
-	worlds models fuzz packets pythons tests-of-api miri bench wheel crates docs clean
+	worlds models versions fuzz packets pythons tests-of-api miri bench wheel crates docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,7 +104,7 @@ api: $(READY) described  ## renew the snapshots of the public API, crates/*/api.
 	$(BIN)/python tests/public_api.py $(TARGET)/doc --write
 
 # Hours. What finds something prints the seed that repeats it. Each part can be run alone.
-soak: kills worlds models fuzz packets pythons  ## run for hours: kills, simulated worlds, random flows, fuzzing, batches as bytes
+soak: kills worlds models versions fuzz packets pythons  ## run for hours: kills, simulated worlds, random flows, upgrades, fuzzing
 
 TAKEOVERS := tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
 KILLS     := $(filter-out $(TAKEOVERS),$(shell grep -lE 'MILLSTREAM_KILLS|\bKILLS\b' tests/*/test_*.py))
@@ -122,6 +122,10 @@ worlds:  ## crash journals, queues and processes in simulated worlds: SEED=1 SEC
 models: setup tested  ## compare random flows with plain models: SEED=1 SECONDS=600
 	MILLSTREAM_SEED=$(SEED) MILLSTREAM_SECONDS=$(SECONDS) $(BIN)/pytest -s -o faulthandler_timeout=7200 \
 		tests/api/test_flows_against_models.py
+
+versions: setup tested  ## upgrade a chain of services under kills and restores: SEED=1 SECONDS=600
+	MILLSTREAM_SEED=$(SEED) MILLSTREAM_SECONDS=$(SECONDS) $(BIN)/pytest -s -o faulthandler_timeout=7200 \
+		tests/process/test_service_versions.py
 
 fuzz:  ## feed five parsers what libFuzzer thinks of: SECONDS=600 in all
 	fuzz/run $(SECONDS)

@@ -5,7 +5,7 @@
 //! input that it is an effect of.
 //!
 //! - Each input has its effect once. After a crash, the lineage of the last output holds the position of the component. Its state is
-//!   rebuilt by calling it again with all inputs up to there, while its outputs, which are recorded already, are suppressed. A
+//!   rebuilt by calling it again with all inputs up to there, while its outputs are compared with the recorded ones. A
 //!   [`Snapshot`] shortens that; some components can be rebuilt from their outputs ([`Setup::rebuild_from`]).
 //! - The component sees the recorded time only ([`Clock`]), so that the same inputs yield the same outputs in every run.
 //! - Several inputs, and periodic calls, are taken in an order that is recorded in a journal of its own, the *schedule*.

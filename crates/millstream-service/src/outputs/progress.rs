@@ -64,6 +64,11 @@ impl Progress {
         self.time_ns = time_ns;
     }
 
+    /// The component has seen this time in an earlier run, and is not called again with the input of it.
+    pub fn has_seen(&mut self, time_ns: i64) {
+        self.time_ns = self.time_ns.max(time_ns);
+    }
+
     /// The component is called with earlier inputs from now on, and makes calls that are recorded.
     pub fn begin_again(
         &mut self,
@@ -203,27 +208,24 @@ impl Progress {
         body: &[u8],
         cause: Cause,
     ) -> Result<(), ServiceError> {
+        let ended = self.end(journal, sequence, body);
+        let ends = matches!(self.on_error, OnError::Fail) || CallError::is_interruption(&cause);
+        if ends && self.current.failure().is_none() {
+            // It says more than the calls that are missing because of it.
+            return Err(ServiceError::Input {
+                journal: journal.to_owned(),
+                sequence,
+                cause,
+            });
+        }
         // What failed because it could not publish is no fault of the record, and is not skipped.
-        self.end(journal, sequence, body)?;
-        match (&self.on_error, &self.dead) {
-            _ if CallError::is_interruption(&cause) => {
-                return Err(ServiceError::Input {
-                    journal: journal.to_owned(),
-                    sequence,
-                    cause,
-                });
-            }
-            (OnError::Skip, _) => self.report.skipped += 1,
-            (OnError::DeadLetter(_), Some(_)) => {
+        ended?;
+        match self.on_error {
+            OnError::DeadLetter(_) => {
                 self.set_aside(journal, sequence, body, &cause.to_string())?;
             }
-            _ => {
-                return Err(ServiceError::Input {
-                    journal: journal.to_owned(),
-                    sequence,
-                    cause,
-                });
-            }
+            OnError::Skip => self.report.skipped += 1,
+            OnError::Fail => {}
         }
         Ok(())
     }

@@ -295,6 +295,7 @@ impl<C> Runner<C> {
                     None if is_last => self.progress.last = None,
                     _ => {}
                 }
+                self.progress.has_seen(time_ns);
                 Ok(())
             }
         }
@@ -400,10 +401,24 @@ impl<C> Runner<C> {
         let inlet = &mut self.inlets[number as usize];
         let next = next.min(inlet.end()?);
         // One that comes before the oldest record is found missing in the end, unless a later announcement is beyond.
-        if next > inlet.position() || next < inlet.first()? {
-            inlet.go_to(next)?;
+        match next.checked_sub(1).filter(|last| *last >= inlet.position()) {
+            Some(last) => self.pass_record(number, last),
+            None if next < inlet.first()? => inlet.go_to(next),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Moves to the record after this one, with which the component was called in an earlier run: it has seen its time.
+    fn pass_record(&mut self, input: u32, sequence: u64) -> Result<(), ServiceError> {
+        let inlet = &mut self.inlets[input as usize];
+        if sequence >= inlet.first()? {
+            inlet.go_to(sequence)?;
+            if let Some(time_ns) = inlet.peek_time()? {
+                self.progress
+                    .has_seen(i64::try_from(time_ns).unwrap_or(i64::MAX));
+            }
+        }
+        inlet.go_to(sequence + 1)
     }
 
     /// Repeats the call of an entry.
@@ -422,9 +437,8 @@ impl<C> Runner<C> {
             return Ok(());
         }
         if !takes {
-            inlet.go_to(sequence + 1)?;
             inlet.placed = true;
-            return Ok(());
+            return self.pass_record(input, sequence);
         }
         inlet.seek(sequence)?;
         inlet.placed = true;

@@ -2,7 +2,7 @@
 
 use millstream_journal::{Journal, Options};
 use millstream_service::{
-    OnDifference, OnError, Runner, Service, ServiceError, Settings, Snapshot, publisher,
+    Clock, OnDifference, OnError, Runner, Service, ServiceError, Settings, Snapshot, publisher,
 };
 use millstream_wire::{Call, Cause, packed, unpacked};
 
@@ -492,4 +492,68 @@ fn a_component_publishes_in_its_calls_only() {
         assert_eq!(recorded(&folder), "a1");
         start(&folder, "a", Way::Snapshot, Settings::default()).unwrap();
     }
+}
+
+#[test]
+fn a_component_that_fails_when_it_is_called_again_says_why() {
+    let folder = Folder::new();
+    steps(&folder, &[1, 1]);
+    start(&folder, "ab", Way::Inputs, Settings::default())
+        .unwrap()
+        .drain()
+        .unwrap();
+    let error = start(&folder, "a!", Way::Inputs, accepting(9))
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("it cannot be taken"), "{error}");
+    // A record that is skipped now was not skipped before.
+    let skipping = Settings {
+        on_error: OnError::Skip,
+        ..Settings::default()
+    };
+    let error = start(&folder, "a!", Way::Inputs, skipping).err().unwrap();
+    assert_eq!(differing(&error), Some(1), "{error}");
+}
+
+/// Tells the time twice.
+struct Watch<R> {
+    sums: R,
+    clock: Clock,
+}
+
+impl<R: Sums> Steps for Watch<R> {
+    fn step(&mut self, _n: u64) -> Result<(), Cause> {
+        let now = self.clock.now_ns() as u64;
+        self.sums.a(now)?;
+        self.sums.b(now)
+    }
+}
+
+#[test]
+fn the_time_is_that_of_all_inputs_before_also_without_a_state() {
+    let folder = Folder::new();
+    // The input that is added later has the older record: it is taken at the time of the other one.
+    for name in ["later", "steps"] {
+        let mut out = publisher::<dyn Steps>(&folder.journal(name)).unwrap();
+        out.step(1).unwrap();
+    }
+    let start = |inputs: &[&str]| {
+        let service = Service::new(&folder.journal("sums")).unwrap();
+        let sums = service.publisher::<dyn Sums>().unwrap();
+        let clock = service.clock();
+        let mut setup = service.component(Watch { sums, clock });
+        for name in inputs {
+            setup = setup.input::<dyn Steps>(&folder.journal(name)).unwrap();
+        }
+        setup.start(Settings {
+            rebuild: false,
+            ..Settings::default()
+        })
+    };
+    die(start(&["steps"]).unwrap(), 1);
+    die(start(&["steps", "later"]).unwrap(), 1);
+    let whole = recorded(&folder);
+    cut(&folder, 3);
+    start(&["steps", "later"]).unwrap();
+    assert_eq!(recorded(&folder), whole);
 }

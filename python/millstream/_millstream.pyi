@@ -32,17 +32,15 @@ from ._millstream_stores import (
 __all__ = [
     "ByteSink", "ByteSource", "Clock", "Counter", "CsvSource", "Decompressor", "DurableSource", "Field",
     "Flow", "Gauge", "Gateway", "Handle", "Interface", "ItemOrigin", "Journal", "JournalCursor",
-    "JournalReader",
-    "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter", "Observer", "OpenItem",
-    "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder", "Rehearsal", "Report", "Script", "Service",
-    "SourceIo", "Stopper", "Trial", "VirtualClock", "cli_main", "compress", "csv_directory", "csv_read",
-    "directory_read", "file_read", "file_write", "file_write_by_key", "http_feed", "http_listen",
-    "http_post", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
-    "key_hash", "measure_lock_waits", "outbox_sink", "queue_read", "queue_write", "run", "saved_states",
-    "service_export",
-    "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
-    "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
-    "user_counter", "user_gauge",
+    "JournalReader", "JournalRecord", "KafkaMessage", "KeyContext", "KeyedSink", "Layout", "Meter",
+    "Observer", "OneOffs", "OpenItem", "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder",
+    "Rehearsal", "Report", "Script", "Service", "SourceIo", "Stopper", "Trial", "VirtualClock", "When",
+    "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
+    "file_write_by_key", "http_feed", "http_listen", "http_post", "journal_append", "journal_read",
+    "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "measure_lock_waits", "outbox_sink",
+    "queue_read", "queue_write", "run", "saved_states", "service_export", "service_has_input",
+    "service_history", "service_latency", "service_test", "service_variants", "shown_state", "start",
+    "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
 ]
 # fmt: on
 
@@ -602,10 +600,20 @@ class Clock:
     def record(self) -> tuple[str, int] | None: ...
 
 @final
+class OneOffs:
+    def __new__(cls, clock: Clock) -> OneOffs: ...
+    def start(self, timer: str, name: str, length_ns: int) -> None: ...
+    def cancel(self, timer: str, name: str) -> bool: ...
+
+@final
+class When:
+    def __new__(cls, period_ns: int | None, at: str | None, zone: str, missed: str) -> When: ...
+
+@final
 class Trial:
     def __new__(cls) -> Trial: ...
     def clock(self) -> Clock: ...
-    def every(self, period_ns: int, method: Callable[[int], object]) -> None: ...
+    def timer(self, name: str, when: When | None, method: Callable[..., object]) -> None: ...
     def advance_to(self, at_ns: int) -> None: ...
     def pause(self, by_ns: int) -> None: ...
 
@@ -626,7 +634,7 @@ class Service:
     def run(
         self,
         inputs: Sequence[tuple[str | PathLike[str], Interface, Sequence[Callable[..., object]]]],
-        timers: Sequence[tuple[str, int, Callable[[int], object], Sequence[str]]],
+        timers: Sequence[tuple[str, When | None, Callable[..., object], Sequence[str]]],
         wait: str,
         on_error: str,
         dead_letters: str | PathLike[str] | None,

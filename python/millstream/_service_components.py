@@ -13,6 +13,7 @@ from ._errors import ServiceError
 from ._millstream import Clock
 from ._service_checks import check_callback, check_implements, hints_of
 from ._service_interfaces import described, is_interface, methods_of
+from ._service_timers import Timers, check_timers
 
 __all__ = [
     "InterfaceOf",
@@ -21,9 +22,9 @@ __all__ = [
     "interfaces_of",
     "keeping",
     "made",
+    "outputs_of",
     "proxy",
     "rebuilding",
-    "timers",
     "parameter_types",
 ]
 
@@ -71,7 +72,7 @@ def interfaces_of(component: type) -> list[type]:
 
 
 def parameter_types(component: type) -> dict[str, type]:
-    """The publishers and the clock that a component receives, by the annotations of its ``__init__``."""
+    """What a component receives, by the annotations of its ``__init__``: publishers, clock, timers."""
     init = vars(component).get("__init__") or component.__init__  # type: ignore[misc]
     if init is object.__init__:
         return {}
@@ -79,14 +80,14 @@ def parameter_types(component: type) -> dict[str, type]:
     given: dict[str, type] = {}
     for parameter in inspect.signature(component).parameters.values():
         kind = hints.get(parameter.name)
-        if kind is Clock or is_interface(kind):
+        if kind in (Clock, Timers) or is_interface(kind):
             given[parameter.name] = typing.cast(type, kind)
         elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
             parameter.VAR_POSITIONAL,
             parameter.VAR_KEYWORD,
         ):
             where = f"{component.__name__}.__init__, {parameter.name}"
-            raise ServiceError(f"{where}: is neither an interface nor a Clock, and has no default")
+            raise ServiceError(f"{where}: is neither an interface, a Clock nor Timers, and has no default")
     return given
 
 
@@ -96,16 +97,24 @@ def made(
     """A component with its publishers, which refuse calls of its constructor."""
     check_component(component)
     given = parameter_types(component)
-    instance = component(
-        **{
-            name: clock() if kind is Clock else proxy(kind, outputs.outlet(described(kind)))
-            for name, kind in given.items()
-        }
-    )
+    instance = component(**{name: given_to(kind, outputs.outlet, clock) for name, kind in given.items()})
     if isinstance(outputs, _millstream.Recorder):
         outputs.open()
     check_component(component, instance)
     return instance
+
+
+def given_to(kind: type, outlet: Callable[[Any], Any], clock: Callable[[], Any]) -> object:
+    """A clock, timers or a publisher for a component."""
+    if kind is Clock:
+        return clock()
+    return Timers(clock()) if kind is Timers else proxy(kind, outlet(described(kind)))
+
+
+def outputs_of(component: type) -> list[type]:
+    """The interfaces through which a component calls."""
+    kinds = parameter_types(component).values()
+    return list(dict.fromkeys(kind for kind in kinds if kind not in (Clock, Timers)))
 
 
 def check_component(component: type, instance: object | None = None) -> None:
@@ -121,10 +130,7 @@ def check_component(component: type, instance: object | None = None) -> None:
         for name in methods_of(interface):
             check_implements(component, instance, interface, name, is_interface)
     if instance is not None:
-        for _, _, method, _ in timers(instance):
-            check_callback(
-                f"{component.__name__}, {method.__name__}, which is called every so often", method, 1
-            )
+        check_timers(component.__name__, instance)
 
 
 def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
@@ -151,7 +157,7 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
     """The interfaces of a component's outputs, each with the methods that rebuild its state from them."""
     component = type(instance)
     found = []
-    for interface in dict.fromkeys(kind for kind in parameter_types(component).values() if kind is not Clock):
+    for interface in outputs_of(component):
         methods = []
         for name in methods_of(interface):
             method = getattr(instance, f"rebuild_{name}", None)
@@ -163,13 +169,3 @@ def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable
             methods.append(method)
         found.append((described(interface), methods))
     return found
-
-
-def timers(component: Any) -> list[tuple[str, int, Any, tuple[str, ...]]]:
-    """The methods that are called periodically: names, periods in ns, the methods, earlier names."""
-    found = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
-    made = []
-    for name, method in found:
-        seconds, earlier = method.__millstream_every__
-        made.append((name, max(1, round(seconds * 1e9)), method, earlier))
-    return made

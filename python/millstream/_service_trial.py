@@ -28,7 +28,8 @@ from typing import Generic, TypeVar
 
 from . import _millstream
 from ._errors import ServiceError
-from ._service_components import made, timers
+from ._service_components import made
+from ._service_timers import timers
 
 __all__ = ["Trial"]
 
@@ -39,8 +40,7 @@ class Trial(Generic[C]):
     """A component under test, without a journal. The test sets the time; timers that become due are
     called.
 
-    Timers fire as in a running service: at the multiples of their periods since 1970. ``trial.component``
-    is the component; call its methods.
+    Timers fire as in a running service. ``trial.component`` is the component; call its methods.
 
     Args:
         component: a class that derives from interfaces. It receives publishers and a clock.
@@ -77,8 +77,8 @@ class Trial(Generic[C]):
         self._recorder = _millstream.Recorder.closed()
         self._native = _millstream.Trial()
         self.component = made(component, self._recorder, self._native.clock)
-        for _, period_ns, method, _ in timers(self.component):
-            self._native.every(period_ns, method)
+        for name, when, method, _ in timers(self.component):
+            self._native.timer(name, when, method)
         if at is not None:
             self.advance_to(at)
 
@@ -170,13 +170,14 @@ class Trial(Generic[C]):
         self._native.advance_to(at if isinstance(at, int) else moment(at))
 
     def pause(self, seconds: float) -> None:
-        """Advances the time while the service does not run: each timer that became due is called once.
+        """Advances the time while the service does not run. A timer that became due is called as the
+        ``missed`` of :func:`every` says: by default once.
 
         Args:
             seconds: by how much.
 
         Raises:
-            ServiceError: ``seconds`` is negative.
+            ServiceError: ``seconds`` is negative, or timers would be called more than 100,000 times.
 
         Example:
             >>> from typing import Protocol

@@ -36,12 +36,11 @@ Rust may have it.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar, Union
+from typing import Annotated, Any, NamedTuple, Union
 
 from . import _millstream
 from ._errors import ServiceError
@@ -55,10 +54,9 @@ from ._service_components import (
     interfaces_of,
     keeping,
     made,
-    parameter_types,
+    outputs_of,
     proxy,
     rebuilding,
-    timers,
 )
 from ._service_diff import Effect
 from ._service_inputs import await_inputs, paths_of, print_missing
@@ -72,6 +70,7 @@ from ._service_options import (
     sync_seconds,
 )
 from ._service_page import shown
+from ._service_timers import RecordedTimer, Timers, every, is_timed, one_off, timers
 from ._service_trial import Trial
 
 __all__ = [
@@ -80,6 +79,7 @@ __all__ = [
     "Recorder",
     "Report",
     "ServiceError",
+    "Timers",
     "Trial",
     "aliases",
     "char",
@@ -89,6 +89,7 @@ __all__ = [
     "i8",
     "i16",
     "i32",
+    "one_off",
     "publisher",
     "replay",
     "serve",
@@ -99,7 +100,6 @@ __all__ = [
     "u64",
 ]
 
-Method = TypeVar("Method", bound=Callable[..., None])
 Path = Union[str, "os.PathLike[str]"]
 
 #: A string of one character.
@@ -276,38 +276,6 @@ class Recorder:
 # Components.
 
 
-def every(seconds: float, *, renamed_from: str | Sequence[str] = ()) -> Callable[[Method], Method]:
-    """Decorates a method that is called periodically, with the recorded time in ns since 1970.
-
-    Its calls are recorded under its name, so that timers can be added and removed. Recorded calls of a
-    removed timer are not repeated.
-
-    Args:
-        seconds: the period, above 0.
-        renamed_from: earlier names of the method; calls recorded under them are repeated by it.
-
-    Returns:
-        The decorator.
-
-    Raises:
-        ServiceError: the period is not above 0.
-
-    Example:
-        >>> class Beat:
-        ...     @every(0.5, renamed_from="tick")
-        ...     def beat(self, now_ns: int) -> None: ...
-    """
-    if not seconds > 0:
-        raise ServiceError(f"every({seconds}): the period is more than 0 seconds")
-    names = (renamed_from,) if isinstance(renamed_from, str) else tuple(renamed_from)
-
-    def mark(method: Method) -> Method:
-        method.__millstream_every__ = seconds, names  # type: ignore[attr-defined]
-        return method
-
-    return mark
-
-
 def serve(
     component: type,
     inputs: Path | Sequence[Path],
@@ -337,8 +305,8 @@ def serve(
     KeyboardInterrupt. In threads other than the main one Python receives no signals.
 
     Args:
-        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
-            annotations of its ``__init__``.
+        component: a class that derives from interfaces. It receives publishers, a :class:`Clock` and
+            :class:`Timers` by the annotations of its ``__init__``.
         inputs: one journal, or several, which are merged by time.
         out: the output journal; only one service may write to it. None: calls of the component are dropped.
         wait: ``"block"``, ``"back-off"`` or ``"spin"``, which uses a core.
@@ -460,8 +428,8 @@ def replay(
     """Calls a new component as a service called it. Nothing is written.
 
     Args:
-        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
-            annotations of its ``__init__``.
+        component: a class that derives from interfaces. It receives publishers, a :class:`Clock` and
+            :class:`Timers` by the annotations of its ``__init__``.
         inputs: the journals that the service has read.
         out: the output journal of the service. Its schedule has the order of the inputs and the times of
             the timers. None: inputs are merged by the times of their records, and timers fire by these
@@ -547,7 +515,9 @@ def recorded(
     calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]] = [
         (interface, [partial(call, method) for method in methods]) for interface, methods in bound(instance)
     ]
-    ticking = [(name, period, partial(call, method), old) for name, period, method, old in timers(instance)]
+    ticking: list[RecordedTimer] = [
+        (name, when, partial(call, method), old) for name, when, method, old in timers(instance)
+    ]
     try:
         run_native(native, calls, paths, ticking, on_error=on_error, drain=True, until=None)
     except Enough:
@@ -567,8 +537,7 @@ def output_of(out: Path | None) -> str | None:
 
 def has_order(component: type, inputs: Sequence[Path], out: Path | None) -> bool:
     """Whether a replay follows a recorded order, or needs none: that of an only input without timers."""
-    timed = inspect.getmembers(component, lambda member: hasattr(member, "__millstream_every__"))
-    if len(inputs) < 2 and not timed:
+    if len(inputs) < 2 and not is_timed(component):
         return True
     return _millstream.Service.replaying(output_of(out)).is_recorded
 
@@ -577,7 +546,7 @@ def run_native(
     native: _millstream.Service,
     calls: list[tuple[_millstream.Interface, list[Callable[..., object]]]],
     paths: Sequence[Path],
-    timers: list[tuple[str, int, Any, tuple[str, ...]]],
+    timers: list[RecordedTimer],
     *,
     wait: str = "block",
     on_error: str = "fail",
@@ -645,8 +614,8 @@ def check(
     """Runs the test in a directory (``setup.yaml``, ``in.yaml``, ``out.yaml``) on a new component.
 
     Args:
-        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
-            annotations of its ``__init__``.
+        component: a class that derives from interfaces. It receives publishers, a :class:`Clock` and
+            :class:`Timers` by the annotations of its ``__init__``.
         folder: the directory of the test.
         update: whether expected outputs are rewritten instead of compared. Comments are kept.
         agitate: whether variants of the test run too, whose calls are missing, doubled, swapped, or have
@@ -680,11 +649,11 @@ def check(
         ...     ms.service.check(Desk, folder).passed
         1
     """
-    outputs = [described(kind) for kind in parameter_types(component).values() if kind is not Clock]
+    outputs = [described(kind) for kind in outputs_of(component)]
 
     def make(recorder: _millstream.Recorder, clock: Clock) -> Any:
         instance = made(component, recorder, lambda: clock)
-        return bound(instance), [timer[1:3] for timer in timers(instance)]
+        return bound(instance), [timer[:3] for timer in timers(instance)]
 
     inputs = [described(interface) for interface in interfaces_of(component)]
     counts = _millstream.service_test(os.fspath(folder), inputs, outputs, update, agitate, variant, make)
@@ -695,8 +664,8 @@ def variants(component: type, folder: Path) -> list[str]:
     """Returns the names of the variants of a test that :func:`check` runs with ``agitate=True``.
 
     Args:
-        component: a class that derives from interfaces. It receives publishers and a :class:`Clock` by the
-            annotations of its ``__init__``.
+        component: a class that derives from interfaces. It receives publishers, a :class:`Clock` and
+            :class:`Timers` by the annotations of its ``__init__``.
         folder: the directory of the test.
 
     Returns:

@@ -92,7 +92,9 @@ impl Host {
         }
     }
 
-    pub(crate) fn monotonic(&self) -> Duration {
+    /// Time since an arbitrary moment, which goes on also when the wall clock is set.
+    #[must_use]
+    pub fn monotonic(&self) -> Duration {
         Duration::from_nanos(match &self.simulated {
             None => monotonic_ns(),
             Some(simulated) => (simulated.monotonic_ns)(),

@@ -98,8 +98,9 @@ mod _millstream {
     use crate::run::{Handle, run, start};
     #[pymodule_export]
     use crate::service::{
-        Clock, Gateway, Interface, Meter, Outlet, Recorder, Service, Trial, service_export,
-        service_has_input, service_history, service_latency, service_test, service_variants,
+        Clock, Gateway, Interface, Meter, OneOffs, Outlet, Recorder, Service, Trial, When,
+        service_export, service_has_input, service_history, service_latency, service_test,
+        service_variants,
     };
     #[cfg(feature = "kafka")]
     #[pymodule_export]

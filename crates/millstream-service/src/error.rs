@@ -29,6 +29,30 @@ pub enum ServiceError {
         /// Why not.
         cause: Cause,
     },
+    /// A time of the day, or a time zone, is none.
+    #[error("{text}: {reason}")]
+    Time {
+        /// What was given.
+        text: String,
+        /// Why it is none.
+        reason: String,
+    },
+    /// The component has no such method for one-off timers.
+    #[error(
+        "{name}: the component has no method for one-off timers of this name; timers are started and cancelled in calls, not while the component is made"
+    )]
+    NoTimer {
+        /// The name.
+        name: String,
+    },
+    /// A component with one-off timers is started in a way that forgets them.
+    #[error(
+        "{name}: one-off timers are a part of the state: rebuild it from the inputs or from snapshots, so that a start knows them"
+    )]
+    ForgetsTimers {
+        /// The first method for one-off timers.
+        name: String,
+    },
     /// What the component called could not be recorded.
     #[error("{journal}, record {sequence}: its effect cannot be recorded: {reason}")]
     Output {

@@ -5,7 +5,7 @@
 //! - `out.yaml`: what the component is expected to call, in order.
 //!
 //! Each is a stream of YAML documents, a call each. `at` is when the call comes; a document with nothing else advances the time. A [`Trial`]
-//! calls the timers that come due until then. `update` rewrites what is expected; documents that stay the same keep their text,
+//! calls the timers that come due until then. With `at: {down_until: TIME}` the service does not run until then. `update` rewrites what is expected; documents that stay the same keep their text,
 //! and comments their places.
 //!
 //! With `agitate`, a test is run again with small changes to its calls. Each variant whose outputs differ from
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_wire::{
-    Call, CallError, Cause, Document, Schema, WireError, carry_comments, documents,
+    Call, CallError, Cause, Document, Schema, Value, WireError, carry_comments, documents,
 };
 use similar::{DiffOp, TextDiff, capture_diff_slices};
 
@@ -234,16 +234,26 @@ fn calls(path: &Path, interfaces: &[Schema], optional: bool) -> Result<Vec<Call>
     };
     let documents = documents(&text).map_err(fault)?;
     let full = documents.iter().filter(|document| !document.is_empty());
-    full.map(|document| match document.only_time().map_err(fault)? {
-        // No component has a method without a name.
-        Some(at) => Ok(Call {
-            at: Some(at),
-            method: String::new(),
-            arguments: Vec::new(),
-        }),
-        None => call(document, interfaces).map_err(fault),
-    })
-    .collect()
+    full.map(|document| moment_or_call(document, interfaces).map_err(fault))
+        .collect()
+}
+
+/// A document with only a time is a call without a method: no component has one without a name. One until which the service is down has
+/// this time as an argument, too.
+fn moment_or_call(document: &Document, interfaces: &[Schema]) -> Result<Call, Box<WireError>> {
+    let moment = |at, arguments| Call {
+        at: Some(at),
+        method: String::new(),
+        arguments,
+    };
+    if let Some(at) = document.down_until()? {
+        let until = ("down_until".to_owned(), Value::Timestamp(at));
+        return Ok(moment(at, vec![until]));
+    }
+    match document.only_time()? {
+        Some(at) => Ok(moment(at, Vec::new())),
+        None => call(document, interfaces),
+    }
 }
 
 /// The call of a document, by the first interface that has its method.

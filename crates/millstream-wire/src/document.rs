@@ -16,6 +16,9 @@ use crate::error::{Result, WireError};
 use crate::node::{Content, Node, parse};
 use crate::schema::Schema;
 
+/// The key of the time until which a service is down.
+const DOWN_UNTIL: &str = "down_until";
+
 /// One document of a file.
 #[derive(Debug, Clone)]
 pub struct Document {
@@ -122,6 +125,23 @@ impl Document {
         match key.scalar()? == crate::check::RESERVED {
             true => Call::read_time(value),
             false => Ok(None),
+        }
+    }
+
+    /// The time of a document `at: {down_until: TIME}`: until then a service does not run. `None` for another one.
+    ///
+    /// # Errors
+    /// It is no moment, or the document is no mapping.
+    pub fn down_until(&self) -> Result<Option<i64>> {
+        let [(key, value)] = self.root()?.pairs()? else {
+            return Ok(None);
+        };
+        match (key.scalar()?, &value.content) {
+            (crate::check::RESERVED, Content::Map(pairs)) => match &pairs[..] {
+                [(key, time)] if key.scalar()? == DOWN_UNTIL => Call::read_time(time),
+                _ => Err(value.fault("at has a time, or {down_until: TIME}")),
+            },
+            _ => Ok(None),
         }
     }
 

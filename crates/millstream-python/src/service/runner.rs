@@ -136,11 +136,71 @@ impl Clock {
     }
 }
 
+/// The one-off timers of a component.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct OneOffs {
+    timers: native::Timers,
+}
+
+#[pymethods]
+impl OneOffs {
+    /// Those of the component with this clock.
+    #[new]
+    fn new(clock: &Clock) -> Self {
+        let timers = clock.clock.timers();
+        Self { timers }
+    }
+
+    /// Starts one.
+    fn start(&self, py: Python<'_>, timer: &str, name: &str, length_ns: u64) -> PyResult<()> {
+        let started = self
+            .timers
+            .start(timer, name, Duration::from_nanos(length_ns));
+        started.map_err(|error| service_error(py, &error))
+    }
+
+    /// Cancels one.
+    fn cancel(&self, py: Python<'_>, timer: &str, name: &str) -> PyResult<bool> {
+        let cancelled = self.timers.cancel(timer, name);
+        cancelled.map_err(|error| service_error(py, &error))
+    }
+}
+
+/// When a method is called.
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct When {
+    pub(super) when: native::When,
+}
+
+#[pymethods]
+impl When {
+    /// Every so many ns, or at a time of the day; `missed` is once, skip or all.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        period_ns: Option<u64>,
+        at: Option<&str>,
+        zone: &str,
+        missed: &str,
+    ) -> PyResult<Self> {
+        let when = match at {
+            Some(at) => native::When::daily(at, zone).map_err(|error| service_error(py, &error))?,
+            None => native::When::every(Duration::from_nanos(period_ns.unwrap_or(1))),
+        };
+        let when = when.missed(match missed {
+            "skip" => native::Missed::Skip,
+            "all" => native::Missed::All,
+            _ => native::Missed::Once,
+        });
+        Ok(Self { when })
+    }
+}
+
 /// An input of a service: the journal, the interface, and the component's methods for it.
 type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 
-/// A timer: its name, its period in ns, the component's method, and its aliases.
-type Timer = (String, u64, Py<PyAny>, Vec<String>);
+/// A timer: its name, when it is called (`None`: a one-off timer), the component's method, and its aliases.
+type Timer = (String, Option<Py<When>>, Py<PyAny>, Vec<String>);
 
 /// How often the state is saved, the function that returns it as bytes, and the one that restores it.
 type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
@@ -298,11 +358,14 @@ impl Service {
         if let Some(snapshots) = snapshots {
             setup = keeping(setup, snapshots);
         }
-        for (name, period_ns, call, aliases) in timers {
+        for (name, when, call, aliases) in timers {
             for alias in aliases {
                 setup = setup.renamed_timer(&alias, &name);
             }
-            setup = setup.every(&name, Duration::from_nanos(period_ns), tick(call));
+            setup = match when {
+                Some(when) => setup.timer(&name, when.get().when.clone(), tick(call)),
+                None => setup.one_off(&name, named_tick(call)),
+            };
         }
         let settings = Settings {
             wait: wait_of(wait),
@@ -547,20 +610,26 @@ pub(super) fn dispatch<C>(
 pub(super) fn tick(
     call: Py<PyAny>,
 ) -> impl FnMut(&mut (), i64) -> Result<(), Cause> + Send + 'static {
-    move |(), now_ns| {
-        locked(|py| {
-            let called = call.call1(py, (now_ns,));
-            called
-                .map(drop)
-                .map_err(|error| match interrupts(py, &error) {
-                    true => CallError::Interrupted {
-                        cause: cause(error),
-                    }
-                    .into(),
-                    false => cause(error),
-                })
+    move |(), now_ns| locked(|py| ticked(py, call.call1(py, (now_ns,))))
+}
+
+/// Calls a method as a one-off timer, with its name and the time.
+pub(super) fn named_tick(
+    call: Py<PyAny>,
+) -> impl FnMut(&mut (), &str, i64) -> Result<(), Cause> + Send + 'static {
+    move |(), name, now_ns| locked(|py| ticked(py, call.call1(py, (name, now_ns))))
+}
+
+fn ticked(py: Python<'_>, called: PyResult<Py<PyAny>>) -> Result<(), Cause> {
+    called
+        .map(drop)
+        .map_err(|error| match interrupts(py, &error) {
+            true => CallError::Interrupted {
+                cause: cause(error),
+            }
+            .into(),
+            false => cause(error),
         })
-    }
 }
 
 /// Why a method failed.

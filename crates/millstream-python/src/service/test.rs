@@ -12,12 +12,15 @@ use pyo3::prelude::*;
 
 use super::interface::Interface;
 use super::outlet::Recorder;
-use super::runner::{Clock, dispatch, tick};
+use super::runner::{Clock, When, dispatch, named_tick, tick};
 use crate::error::{cause, raised, service_error, service_failed_test};
 use crate::gil::unlocked;
 
-/// The interfaces of a component and its methods for each; the periods of its timers in ns, and their methods.
-type Made = (Vec<(Py<Interface>, Vec<Py<PyAny>>)>, Vec<(u64, Py<PyAny>)>);
+/// The interfaces of a component and its methods for each; its timers.
+type Made = (Vec<(Py<Interface>, Vec<Py<PyAny>>)>, Vec<TestedTimer>);
+
+/// A timer: its name, when it is called (`None`: a one-off timer), and the component's method.
+type TestedTimer = (String, Option<Py<When>>, Py<PyAny>);
 
 /// Runs the test of a folder, or the one variant of it that `variant` names. `make(recorder, clock)` makes a component and returns its
 /// interfaces, methods and timers. Returns how many runs passed, the differences by file, the files that were rewritten, and how many
@@ -58,11 +61,11 @@ pub(crate) fn service_test(
             interfaces.push((schema, dispatch::<()>(interface, methods)));
         }
         let mut trial = native::Trial::new((), clock);
-        for (period_ns, call) in timers {
-            trial = trial.every(Duration::from_nanos(period_ns), tick(call));
+        for timer in timers {
+            trial = timed(trial, timer);
         }
         let mut call = |call: &Call| -> Result<(), Cause> {
-            call.at.map_or(Ok(()), |at| trial.advance_to(at))?;
+            trial.pass_until(call)?;
             if call.method.is_empty() {
                 return Ok(()); // a document with only a time
             }
@@ -92,6 +95,13 @@ pub(crate) fn service_test(
         outcome.updated,
         outcome.left_out,
     ))
+}
+
+fn timed(trial: native::Trial<()>, (name, when, call): TestedTimer) -> native::Trial<()> {
+    match when {
+        Some(when) => trial.timer(when.get().when.clone(), tick(call)),
+        None => trial.one_off(&name, named_tick(call)),
+    }
 }
 
 fn schemas(interfaces: &[Py<Interface>]) -> Vec<Schema> {
@@ -135,12 +145,15 @@ impl Trial {
         }
     }
 
-    /// Calls `method` with the time every `period_ns`.
-    fn every(&self, py: Python<'_>, period_ns: u64, method: Py<PyAny>) -> PyResult<()> {
-        self.with(py, |trial| {
-            let period = Duration::from_nanos(period_ns);
-            (trial.every(period, tick(method)), Ok(()))
-        })
+    /// Calls `method` with the time at times; `None`: with a name and the time, by one-off timers.
+    fn timer(
+        &self,
+        py: Python<'_>,
+        name: String,
+        when: Option<Py<When>>,
+        method: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.with(py, |trial| (timed(trial, (name, when, method)), Ok(())))
     }
 
     /// Advances the time to a moment in ns since 1970.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Error as JournalError, Journal, Reader, Wait};
+use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Reader, Wait};
 use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
 use crate::error::ServiceError;
@@ -43,11 +43,19 @@ pub(crate) struct Inlet<C> {
     reader: Reader,
     /// The next record, if it has been pruned.
     missing: Option<u64>,
+    seen: Seen,
     /// Whether pruned records are skipped.
     pub skip_pruned: bool,
     faces: Vec<Face<C>>,
     /// The schemas and names that the journal's writers have noted.
     calls: Calls,
+}
+
+/// When an input was looked at, and the end of its records then if the next one was from the future.
+#[derive(Default)]
+struct Seen {
+    at_ns: u64,
+    end: u64,
 }
 
 /// An interface as the component knows it.
@@ -69,6 +77,7 @@ impl<C> Inlet<C> {
             was_empty: false,
             cursor: None,
             missing: None,
+            seen: Seen::default(),
             skip_pruned: false,
             reader,
             journal: journal.clone(),
@@ -142,6 +151,23 @@ impl<C> Inlet<C> {
         let first = self.first()?;
         self.missing = (sequence < first && !self.skip_pruned).then_some(sequence);
         Ok(self.reader.seek(sequence.max(first).min(self.end()?))?)
+    }
+
+    /// The time by which the next record is ordered among several inputs: when it was written. Records from the future count from when they
+    /// were seen, so that the other inputs do not hold them up until then.
+    pub fn peek_order(&mut self, host: &Host) -> Result<Option<u64>, ServiceError> {
+        let Some(time_ns) = self.peek_time()? else {
+            return Ok(None);
+        };
+        if time_ns > self.seen.at_ns && self.position() >= self.seen.end {
+            let at_ns = host.time_ns();
+            let end = match time_ns > at_ns {
+                true => self.end()?,
+                false => 0,
+            };
+            self.seen = Seen { end, at_ns };
+        }
+        Ok(Some(time_ns.min(self.seen.at_ns)))
     }
 
     /// When the next record was written.

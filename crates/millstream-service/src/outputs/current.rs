@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use millstream_journal::Journal;
 use millstream_wire::{Cause, InputName, Lineage, Schema, Take};
@@ -12,6 +13,7 @@ use millstream_wire::{Cause, InputName, Lineage, Schema, Take};
 use crate::error::ServiceError;
 use crate::inputs::names::name_of;
 use crate::outputs::earlier::Earlier;
+use crate::timers::{OneOffs, Pending};
 
 /// The number that means no input.
 const OUTSIDE: u32 = u32::MAX;
@@ -54,6 +56,11 @@ pub(crate) struct Current {
     pub inputs: Mutex<Vec<Journal>>,
     /// How often an input has become a copy of another journal.
     renamed: AtomicU32,
+    /// The time of the machine in a service that runs; the largest number elsewhere.
+    wall_ns: AtomicI64,
+    /// The methods of one-off timers, once the component is complete.
+    handlers: Mutex<Vec<String>>,
+    one_offs: Mutex<OneOffs>,
 }
 
 impl Default for Current {
@@ -71,6 +78,9 @@ impl Default for Current {
             failed: AtomicU32::new(0),
             inputs: Mutex::new(Vec::new()),
             renamed: AtomicU32::new(0),
+            wall_ns: AtomicI64::new(i64::MAX),
+            handlers: Mutex::default(),
+            one_offs: Mutex::default(),
         }
     }
 }
@@ -191,6 +201,27 @@ impl Current {
         self.renamed.load(Relaxed)
     }
 
+    /// The one-off timers of the component.
+    pub fn one_offs(&self) -> MutexGuard<'_, OneOffs> {
+        self.one_offs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names a method that one-off timers may call.
+    pub fn add_handler(&self, name: &str) {
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.push(name.to_owned());
+    }
+
+    fn has_handler(&self, name: &str) -> bool {
+        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.iter().any(|known| known == name)
+    }
+
+    /// Sets the time of the machine: no time of a record after it counts for one-off timers.
+    pub fn set_wall(&self, now_ns: i64) {
+        self.wall_ns.store(now_ns, Relaxed);
+    }
+
     /// Drops the journals.
     pub fn forget_inputs(&self) {
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,6 +236,9 @@ impl Current {
 }
 
 /// The time as a component may see it: that of the record that it is called with. It is the same in a replay.
+///
+/// It does not go back where inputs arrive in another order than that of their times, by less than a second. Where a record is older than
+/// that, the clock of a machine was ahead and has been put right: then it goes back to the time of the record.
 #[derive(Clone)]
 pub struct Clock {
     pub(crate) current: Arc<Current>,
@@ -235,10 +269,105 @@ impl Clock {
         Some((path.display().to_string(), lineage.sequence))
     }
 
+    /// The one-off timers of the same component.
+    #[must_use]
+    pub fn timers(&self) -> Timers {
+        Timers {
+            current: Arc::clone(&self.current),
+        }
+    }
+
     /// Nanoseconds since 1970.
     #[must_use]
     pub fn now_ns(&self) -> i64 {
         self.current.time_ns.load(Relaxed)
+    }
+}
+
+/// The one-off timers of a component: it starts and cancels them in its calls, each under a name.
+///
+/// The service calls the [method](crate::Setup::one_off) of a timer when it is due, and records that in its schedule, so that a start after a
+/// crash repeats it. A timer that came due while the service was down is called at the start.
+///
+/// ```
+/// use std::time::Duration;
+/// use millstream_service::{Clock, Timers, testing::Trial};
+///
+/// struct Desk {
+///     timers: Timers,
+///     expired: Vec<String>,
+/// }
+///
+/// # fn main() -> Result<(), millstream_wire::Cause> {
+/// let clock = Clock::of_test();
+/// let desk = Desk { timers: clock.timers(), expired: Vec::new() };
+/// let mut trial = Trial::new(desk, clock).one_off("expire", |desk, name, _| {
+///     desk.expired.push(name.to_owned());
+///     Ok(())
+/// });
+/// for order in ["A-1", "A-2"] {
+///     trial.component().timers.start("expire", order, Duration::from_secs(1800))?;
+/// }
+/// trial.component().timers.cancel("expire", "A-1")?;
+/// trial.advance(Duration::from_secs(3600))?;
+/// assert_eq!(trial.component().expired, ["A-2"]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Timers {
+    current: Arc<Current>,
+}
+
+impl Timers {
+    /// Starts a timer: the method `timer` is called once, with `name`, when `length` has passed since the current call. A timer of the same
+    /// method and name that has not come due is replaced.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoTimer`]: the component has no such method, or is not complete yet.
+    pub fn start(&self, timer: &str, name: &str, length: Duration) -> Result<(), ServiceError> {
+        self.check(timer)?;
+        let length_ns = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX).max(1);
+        let current = &self.current;
+        let now_ns = current
+            .time_ns
+            .load(Relaxed)
+            .min(current.wall_ns.load(Relaxed));
+        current.one_offs().start(Pending {
+            timer: timer.to_owned(),
+            name: name.to_owned(),
+            due_ns: now_ns.saturating_add(length_ns),
+            length_ns,
+        });
+        Ok(())
+    }
+
+    /// Cancels a timer. Returns whether there was one that had not come due.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn cancel(&self, timer: &str, name: &str) -> Result<bool, ServiceError> {
+        self.check(timer)?;
+        Ok(self.current.one_offs().cancel(timer, name))
+    }
+
+    fn check(&self, timer: &str) -> Result<(), ServiceError> {
+        match self.current.has_handler(timer) {
+            true => Ok(()),
+            false => Err(ServiceError::NoTimer {
+                name: timer.to_owned(),
+            }),
+        }
+    }
+}
+
+impl std::fmt::Debug for Timers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Timers({} pending)",
+            self.current.one_offs().pending().len()
+        )
     }
 }
 

@@ -13,6 +13,9 @@ use crate::outputs::difference::Differences;
 use crate::outputs::earlier::{Earlier, Effects};
 use crate::settings::{OnError, Report};
 
+/// By how much a record may be older than the one before it, so that the component sees the same time still.
+const DISORDER_NS: i64 = 1_000_000_000;
+
 pub(crate) struct Progress {
     pub current: Arc<Current>,
     /// Set while the component is called with inputs that it was called with before.
@@ -54,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// The latest time that the component has seen.
+    /// The time that the component has seen last.
     pub fn time_ns(&self) -> i64 {
         self.time_ns
     }
@@ -108,7 +111,11 @@ impl Progress {
     /// The component is about to be called.
     #[inline]
     pub fn begin(&mut self, lineage: Lineage, time_ns: u64) {
-        self.time_ns = self.time_ns.max(i64::try_from(time_ns).unwrap_or(i64::MAX));
+        let at_ns = i64::try_from(time_ns).unwrap_or(i64::MAX);
+        // Small differences are those of the order; after a larger one, the clock that wrote the earlier records was ahead.
+        if at_ns > self.time_ns || self.time_ns - at_ns > DISORDER_NS {
+            self.time_ns = at_ns;
+        }
         if self.again.is_some() {
             return self.call_again(lineage);
         }

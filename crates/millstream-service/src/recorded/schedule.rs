@@ -4,11 +4,12 @@
 //! which inputs and timers the service has, by identity and by name, and the position in each. With one input and no timer the order is
 //! that of the input, and there are no entries. With several, an entry for each call says which one came next.
 //!
-//! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns]`. The numbers are those of the last
-//!   announcement.
+//! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns, next]`, where `next` is its next occurrence, in ns,
+//!   or the name of a one-off timer. The numbers are those of the last announcement.
 //! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, gone, timers]`. `outputs` is the
 //!   sequence number that the next output gets. An input is `[path, identity, start, next]`: the first record that the service ever took,
-//!   and the one that it takes next. `gone` are inputs that the service had before. A timer is its name.
+//!   and the one that it takes next. `gone` are inputs that the service had before. A timer is `[name, next]`, with its next occurrence in ns
+//!   (0 of one-off timers).
 
 mod entries;
 
@@ -27,11 +28,37 @@ const KIND: &str = "order";
 /// The size of the segments for one input and no timer, where the schedule has few records.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
+/// The largest entry without a name.
+const ENTRY_BYTES: usize = 32;
+
 /// A call of the component; the numbers are those of the last announcement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    Record { input: u32, sequence: u64 },
-    Timer { timer: u32, time_ns: i64 },
+    Record {
+        input: u32,
+        sequence: u64,
+    },
+    Timer {
+        timer: u32,
+        time_ns: i64,
+        next: Next,
+    },
+}
+
+/// What a tick leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next occurrence of the timer.
+    At(i64),
+    /// The name under which the one-off timer was started.
+    Named(String),
+}
+
+/// A timer and its next occurrence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TimerPosition {
+    pub name: String,
+    pub next_ns: i64,
 }
 
 /// The inputs and timers of a service, and its positions in them.
@@ -42,7 +69,7 @@ pub(crate) struct Announcement {
     pub inputs: Vec<InputPosition>,
     /// Inputs that the service had before, and the positions in them.
     pub gone: Vec<InputPosition>,
-    pub timers: Vec<String>,
+    pub timers: Vec<TimerPosition>,
 }
 
 /// An input and the position of a service in it.
@@ -123,8 +150,15 @@ impl Schedule {
     }
 
     /// Writes the entry for the next call of the component; returns the entry's sequence number.
-    pub fn append(&self, entry: Entry) -> Result<u64, ServiceError> {
-        let mut bytes = [0; 24];
+    pub fn append(&self, entry: &Entry) -> Result<u64, ServiceError> {
+        if let Entry::Timer {
+            next: Next::Named(name),
+            ..
+        } = entry
+        {
+            return self.append_bytes(&pack(ENTRY_BYTES + name.len(), |out| entry.pack(out))?);
+        }
+        let mut bytes = [0; ENTRY_BYTES];
         let mut out = Packer::new(&mut bytes);
         entry.pack(&mut out)?;
         self.append_bytes(out.written())
@@ -144,7 +178,7 @@ impl Announcement {
     fn to_bytes(&self) -> Result<Vec<u8>, ServiceError> {
         let places = self.inputs.iter().chain(&self.gone);
         let places = places.map(|place| place.input.path.len());
-        let timers = self.timers.iter().map(String::len);
+        let timers = self.timers.iter().map(|timer| timer.name.len());
         let size_max: usize = places.chain(timers).map(|len| len + 64).sum();
         Ok(pack(size_max + 64, |out| self.pack(out))?)
     }
@@ -159,7 +193,11 @@ impl Announcement {
         pack_places(&self.inputs, out)?;
         pack_places(&self.gone, out)?;
         out.array(self.timers.len())?;
-        self.timers.iter().try_for_each(|name| out.str(name))
+        self.timers.iter().try_for_each(|timer| {
+            out.array(2)?;
+            out.str(&timer.name)?;
+            out.int(timer.next_ns)
+        })
     }
 
     /// `None` for an entry.
@@ -187,8 +225,14 @@ impl Announcement {
         let inputs = unpack_places(&mut values)?;
         let gone = unpack_places(&mut values)?;
         let count = values.array()?;
-        let timers: Result<_, Box<WireError>> =
-            (0..count).map(|_| Ok(values.str()?.to_owned())).collect();
+        let timer = |_| {
+            values.array_of(2)?;
+            Ok(TimerPosition {
+                name: values.str()?.to_owned(),
+                next_ns: values.int()?,
+            })
+        };
+        let timers: Result<_, Box<WireError>> = (0..count).map(timer).collect();
         let timers = timers?;
         values.end()?;
         Ok(Some(Self {
@@ -225,18 +269,26 @@ fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<Wi
 }
 
 impl Entry {
-    fn pack(self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
+    fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
         match self {
             Self::Record { input, sequence } => {
                 out.array(2)?;
-                out.uint(input.into())?;
-                out.uint(sequence)
+                out.uint((*input).into())?;
+                out.uint(*sequence)
             }
-            Self::Timer { timer, time_ns } => {
-                out.array(3)?;
+            Self::Timer {
+                timer,
+                time_ns,
+                next,
+            } => {
+                out.array(4)?;
                 out.nil()?;
-                out.uint(timer.into())?;
-                out.int(time_ns)
+                out.uint((*timer).into())?;
+                out.int(*time_ns)?;
+                match next {
+                    Next::At(next_ns) => out.int(*next_ns),
+                    Next::Named(name) => out.str(name),
+                }
             }
         }
     }
@@ -248,6 +300,10 @@ impl Entry {
             Self::Timer {
                 timer: values.narrow_int("u32")?,
                 time_ns: values.int()?,
+                next: match values.clone().str() {
+                    Ok(_) => Next::Named(values.str()?.to_owned()),
+                    Err(_) => Next::At(values.int()?),
+                },
             }
         } else {
             Self::Record {
@@ -270,15 +326,20 @@ mod tests {
             input: 1,
             sequence: 300,
         };
-        let timer = Entry::Timer {
+        let timer = |next| Entry::Timer {
             timer: 2,
             time_ns: -5,
+            next,
         };
         for (entry, bytes) in [
             (record, &b"\x92\x01\xcd\x01\x2c"[..]),
-            (timer, &b"\x93\xc0\x02\xfb"[..]),
+            (timer(Next::At(7)), &b"\x94\xc0\x02\xfb\x07"[..]),
+            (
+                timer(Next::Named("A".to_owned())),
+                &b"\x94\xc0\x02\xfb\xa1A"[..],
+            ),
         ] {
-            let mut space = [0; 24];
+            let mut space = [0; ENTRY_BYTES];
             let mut out = Packer::new(&mut space);
             entry.pack(&mut out).unwrap();
             assert_eq!(out.written(), bytes);
@@ -303,7 +364,10 @@ mod tests {
             outputs: 5,
             inputs: vec![place("a", 1, 2, 3), place("b", 4, 0, 0)],
             gone: vec![place("d", 6, 7, 8)],
-            timers: vec!["beat".to_owned()],
+            timers: vec![TimerPosition {
+                name: "beat".to_owned(),
+                next_ns: 9,
+            }],
         };
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
@@ -313,7 +377,7 @@ mod tests {
             &id(4),
             b"\x00\x00\x91\x94\xa1d",
             &id(6),
-            b"\x07\x08\x91\xa4beat",
+            b"\x07\x08\x91\x92\xa4beat\x09",
         ]
         .concat();
         assert_eq!(announcement.to_bytes().unwrap(), bytes);

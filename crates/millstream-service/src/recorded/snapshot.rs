@@ -1,9 +1,9 @@
 //! Saved states of a component, so that a start need not repeat all inputs: a journal beside the output journal.
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
-//! `[1, time in ns, outputs, schedule, pieces, [[path, identity, position], ...]]`. Positions are the sequence numbers that come next, of
+//! `[1, time in ns, outputs, schedule, pieces, [[path, identity, position], ...], [[timer, name, due, length], ...]]`. Positions are the sequence numbers that come next, of
 //! the outputs and of each input, which is named by its identity; `schedule` is the announcement of the snapshot in the
-//! [schedule](crate::recorded::schedule). The last two snapshots are kept: after a loss of power that removed outputs which the newest one
+//! [schedule](crate::recorded::schedule). Then come the one-off timers, with their times in ns. The last two snapshots are kept: after a loss of power that removed outputs which the newest one
 //! covers, the other one remains.
 
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, 
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;
+use crate::timers::Pending;
 
 /// The version of the records.
 const VERSION: u64 = 1;
@@ -58,6 +59,8 @@ pub(crate) struct Position {
     pub outputs: u64,
     pub schedule: u64,
     pub inputs: Vec<(InputName, u64)>,
+    /// The one-off timers that had not come due.
+    pub timers: Vec<Pending>,
 }
 
 /// The journal of the snapshots of a service.
@@ -104,7 +107,11 @@ impl Snapshots {
             .iter()
             .map(|(name, _)| name.path.len() + HEAD_BYTES)
             .sum();
-        let head = pack(names + HEAD_BYTES, |out| position.pack(count, out))?;
+        let timers = position.timers.iter();
+        let timers = timers.map(|it| it.timer.len() + it.name.len() + HEAD_BYTES);
+        let head = pack(names + timers.sum::<usize>() + HEAD_BYTES, |out| {
+            position.pack(count, out)
+        })?;
         self.writer.append(&head)?;
         if self.durable {
             self.journal.sync()?;
@@ -158,7 +165,7 @@ impl Snapshots {
 
 impl Position {
     fn pack(&self, pieces: u64, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
-        out.array(6)?;
+        out.array(7)?;
         out.uint(VERSION)?;
         out.int(self.time_ns)?;
         out.uint(self.outputs)?;
@@ -169,6 +176,14 @@ impl Position {
             out.array(3)?;
             name.pack(out)?;
             out.uint(*position)?;
+        }
+        out.array(self.timers.len())?;
+        for it in &self.timers {
+            out.array(4)?;
+            out.str(&it.timer)?;
+            out.str(&it.name)?;
+            out.int(it.due_ns)?;
+            out.int(it.length_ns)?;
         }
         Ok(())
     }
@@ -189,12 +204,14 @@ impl Position {
         let (time_ns, outputs) = (values.int()?, values.uint()?);
         let (schedule, pieces) = (values.uint()?, values.uint()?);
         let inputs = unpack_inputs(&mut values)?;
+        let timers = unpack_timers(&mut values)?;
         values.end()?;
         let position = Self {
             time_ns,
             outputs,
             schedule,
             inputs,
+            timers,
         };
         Ok(Some((position, pieces)))
     }
@@ -207,6 +224,20 @@ fn unpack_inputs(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box
         Ok((InputName::unpack(values)?, values.uint()?))
     };
     (0..count).map(input).collect()
+}
+
+fn unpack_timers(values: &mut Unpacker<'_>) -> Result<Vec<Pending>, Box<WireError>> {
+    let count = values.array()?;
+    let timer = |_| {
+        values.array_of(4)?;
+        Ok(Pending {
+            timer: values.str()?.to_owned(),
+            name: values.str()?.to_owned(),
+            due_ns: values.int()?,
+            length_ns: values.int()?,
+        })
+    };
+    (0..count).map(timer).collect()
 }
 
 #[cfg(test)]
@@ -226,6 +257,12 @@ mod tests {
             outputs,
             schedule: 7,
             inputs: vec![(named("orders", 9), outputs * 3), (named("limits", 8), 0)],
+            timers: vec![Pending {
+                timer: "expire".to_owned(),
+                name: "A-1".to_owned(),
+                due_ns: 5,
+                length_ns: 3,
+            }],
         }
     }
 
@@ -267,11 +304,11 @@ mod tests {
     fn a_snapshot_is_these_bytes() {
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\x96\x01\xff\x02\x07\x03\x92\x93\xa6orders"[..],
+            &b"\x97\x01\xff\x02\x07\x03\x92\x93\xa6orders"[..],
             &id(9),
             b"\x06\x93\xa6limits",
             &id(8),
-            b"\x00",
+            b"\x00\x91\x94\xa6expire\xa3A-1\x05\x03",
         ]
         .concat();
         let packed = pack(128, |out| position(2).pack(3, out)).unwrap();

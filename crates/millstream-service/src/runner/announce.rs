@@ -3,6 +3,8 @@
 //! A cursor follows the schedule, so that no record is pruned that a start needs. It is written when the service starts and ends,
 //! with each snapshot, and rarely in between: a call does not wait for it.
 
+use std::time::Duration;
+
 use millstream_journal::{CursorMode, Error as JournalError};
 
 use super::needs::Needs;
@@ -10,12 +12,12 @@ use super::state::Runner;
 use crate::error::ServiceError;
 use crate::inputs::inlet::Inlet;
 use crate::inputs::names::{Names, name_of};
-use crate::recorded::schedule::{Announcement, InputPosition};
+use crate::recorded::schedule::{Announcement, InputPosition, TimerPosition};
 
 /// How many calls there are between two announcements of a service that is never idle; a power of two.
 pub(super) const CALLS: u64 = 1 << 16;
 /// The time between two announcements of a service that is idle at times.
-const IDLE_NS: i64 = 10_000_000_000;
+const IDLE: Duration = Duration::from_secs(10);
 
 impl<C> Runner<C> {
     /// Records the positions in the inputs; returns the number of the announcement in the schedule.
@@ -38,7 +40,7 @@ impl<C> Runner<C> {
         Names::new(self.inlets.iter().map(|inlet| &inlet.journal))?;
         let announcement = Announcement {
             outputs: output.journal.next()?,
-            timers: self.timers.iter().map(|timer| timer.name.clone()).collect(),
+            timers: self.timer_positions(),
             gone: self.gone.clone(),
             inputs,
         };
@@ -47,7 +49,7 @@ impl<C> Runner<C> {
         if inputs.any(|(before, now)| before.input.identity != now.input.identity) {
             self.progress.current.rename_inputs();
         }
-        self.announced_ns = self.host.time_ns() as i64;
+        self.announced_at = self.host.monotonic();
         self.announced = announcement.inputs;
         if self.needs == Needs::New {
             for (inlet, place) in self.inlets.iter().zip(&self.announced) {
@@ -57,14 +59,24 @@ impl<C> Runner<C> {
         Ok(Some(number))
     }
 
+    fn timer_positions(&self) -> Vec<TimerPosition> {
+        let timers = self.timers.iter();
+        timers
+            .map(|timer| TimerPosition {
+                name: timer.name.clone(),
+                next_ns: timer.next_ns(),
+            })
+            .collect()
+    }
+
     /// Records the positions of an idle service, if they have changed and some time has passed.
     pub(super) fn announce_idle(&mut self) -> Result<(), ServiceError> {
-        let now = self.host.time_ns() as i64;
+        let now = self.host.monotonic();
         if self.schedule.is_none() || !self.has_moved() {
             return Ok(());
         }
         let first_taken = |inlet: &Inlet<C>| inlet.was_empty && inlet.position() > 0;
-        if self.inlets.iter().any(first_taken) || now.saturating_sub(self.announced_ns) > IDLE_NS {
+        if self.inlets.iter().any(first_taken) || now.saturating_sub(self.announced_at) > IDLE {
             self.announce()?;
         }
         Ok(())

@@ -181,6 +181,7 @@ impl<C> Runner<C> {
             self.progress.last = None;
         }
         self.progress.go_on_at(kept.time_ns);
+        self.restore_one_offs(&kept.timers);
         // The next snapshot makes this one the last but one.
         self.last_snapshot = Some(self.inlets.iter().map(Inlet::position).collect());
         Ok(Some(kept))
@@ -270,7 +271,11 @@ impl<C> Runner<C> {
                     Ok(())
                 }
             },
-            Step::Timer { timer, time_ns } => {
+            Step::Timer {
+                timer,
+                time_ns,
+                next,
+            } => {
                 let lineage = Lineage {
                     input: self.inlets.len() as u32,
                     sequence: number,
@@ -278,18 +283,19 @@ impl<C> Runner<C> {
                 let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
                 let takes = self.takes(lineage);
                 let number = past.timers.get(timer).copied().flatten();
-                if let (None, Some(name)) = (number, announced.timers.get(timer)) {
-                    *past.skipped_ticks.entry(name.clone()).or_default() += 1;
+                if let (None, Some(timer)) = (number, announced.timers.get(timer)) {
+                    *past.skipped_ticks.entry(timer.name.clone()).or_default() += 1;
                     let next = lineage.sequence + 1;
                     self.progress.leave(Lineage {
                         sequence: next,
                         ..lineage
                     });
                 }
+                let name = self.recorded_tick(number, &next);
                 match number {
                     Some(timer) if takes => {
                         self.fire_until(time_ns)?;
-                        return self.tick(timer, lineage, time_ns);
+                        return self.tick(timer, name, lineage, time_ns);
                     }
                     // What this timer still had to do is not done by anything now.
                     None if is_last => self.progress.last = None,
@@ -310,8 +316,7 @@ impl<C> Runner<C> {
     ) -> Result<(), ServiceError> {
         let inputs = announced.inputs.iter();
         past.inputs = inputs.map(|place| names.find(&place.input)).collect();
-        let timers = announced.timers.iter();
-        past.timers = timers.map(|name| self.timer_named(name)).collect();
+        past.timers = self.announced_timers(announced);
         past.is_implicit = Some(announced.is_implicit());
         for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
             match number {

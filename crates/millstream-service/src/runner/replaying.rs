@@ -6,7 +6,6 @@ use super::state::Runner;
 use crate::error::ServiceError;
 use crate::inputs::inlet::Outcome;
 use crate::recorded::schedule::Step;
-use crate::timers::{Timer, next_due};
 
 impl<C> Runner<C> {
     /// Finds out which timers are recorded, before anything is called.
@@ -16,8 +15,8 @@ impl<C> Runner<C> {
             let mut entries = schedule.entries(None)?;
             while let Some((_, step)) = entries.next()? {
                 if let (Step::Announced, Some(announced)) = (step, entries.announced()) {
-                    let names = announced.timers.iter();
-                    for timer in names.filter_map(|name| self.timer_named(name)) {
+                    let timers = announced.timers.iter();
+                    for timer in timers.filter_map(|timer| self.timer_named(&timer.name)) {
                         recorded[timer] = true;
                     }
                 }
@@ -52,23 +51,25 @@ impl<C> Runner<C> {
             return Ok(());
         };
         if !std::mem::replace(&mut replay.has_begun, true) {
-            self.timers.iter_mut().for_each(|timer| timer.pass(time_ns));
+            self.timers
+                .iter_mut()
+                .for_each(|timer| timer.begin(time_ns));
             // Those that are recorded are never due.
             for (timer, recorded) in self.timers.iter_mut().zip(&replay.recorded) {
                 if *recorded {
-                    timer.pass(i64::MAX);
+                    timer.end();
                 }
             }
             return Ok(());
         }
-        while let Some((due_ns, timer)) = next_due(&self.timers)
-            && due_ns <= time_ns
-            && due_ns < i64::MAX
+        while let Some(due) = self.next_due()
+            && due.due_ns <= time_ns
+            && due.due_ns < i64::MAX
         {
-            Timer::pass(&mut self.timers[timer], due_ns);
+            self.timers[due.timer].take(due.due_ns);
             let (input, sequence) = (self.inlets.len() as u32, 0);
-            let due_ns = due_ns.max(self.progress.time_ns());
-            self.tick(timer, Lineage { input, sequence }, due_ns)?;
+            let lineage = Lineage { input, sequence };
+            self.tick(due.timer, due.name.as_deref(), lineage, due.due_ns)?;
         }
         Ok(())
     }

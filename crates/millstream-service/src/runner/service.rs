@@ -9,7 +9,7 @@ use millstream_wire::{Cause, Interface, Publisher};
 use super::output::Output;
 use super::replay::Replay;
 use crate::error::ServiceError;
-use crate::outputs::current::{Clock, Current};
+use crate::outputs::current::{Clock, Current, Timers};
 use crate::outputs::outlet::Outlet;
 use crate::recorded::schedule::Schedule;
 
@@ -78,6 +78,12 @@ impl Service {
         Clock {
             current: Arc::clone(&self.current),
         }
+    }
+
+    /// The one-off timers of the component.
+    #[must_use]
+    pub fn timers(&self) -> Timers {
+        self.clock().timers()
     }
 
     /// A service that repeats the calls of another one without recording them: that one writes, or wrote, to the journal `output`. Without

@@ -13,7 +13,7 @@ use crate::inputs::inlet::{self, Inlet};
 use crate::inputs::names::same_directory;
 use crate::outputs::progress::StopCheck;
 use crate::recorded::snapshot::{Snapshot, Snapshotter};
-use crate::timers::Timer;
+use crate::timers::{Timer, When};
 
 impl Service {
     /// The component that runs.
@@ -150,19 +150,43 @@ impl<C: 'static> Setup<C> {
         Ok(self)
     }
 
-    /// Calls the component every `period`, with the recorded time in ns since 1970. After a pause it is called once,
-    /// however many periods have passed.
-    ///
-    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, removed and put in
-    /// another order. Recorded calls of a removed timer are not repeated.
+    /// Calls the component every `period`, with the recorded time in ns since 1970: a [`timer`](Self::timer) with
+    /// [`When::every`]. After a pause it is called once, however many periods have passed.
     #[must_use]
     pub fn every(
-        mut self,
+        self,
         name: &str,
         period: Duration,
         call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
-        self.timers.push(Timer::new(name, period, call));
+        self.timer(name, When::every(period), call)
+    }
+
+    /// Calls the component at times, with the recorded time in ns since 1970.
+    ///
+    /// The calls are recorded under the `name`, which no other timer of the component has: timers may be added, removed and put in
+    /// another order. Recorded calls of a removed timer are not repeated.
+    #[must_use]
+    pub fn timer(
+        mut self,
+        name: &str,
+        when: When,
+        call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        self.timers.push(Timer::recurring(name, when, call));
+        self
+    }
+
+    /// Calls the component when a one-off timer is due that it has started with its [`Timers`](crate::Timers) for the method `name`; with the
+    /// name of the timer, and the recorded time in ns since 1970. These calls are recorded as those of a [`timer`](Self::timer).
+    #[must_use]
+    pub fn one_off(
+        mut self,
+        name: &str,
+        call: impl FnMut(&mut C, &str, i64) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        self.service.current.add_handler(name);
+        self.timers.push(Timer::one_off(name, call));
         self
     }
 

@@ -1,5 +1,7 @@
 //! The start of a runner: it reads the records of the service and brings the component to its last input.
 
+use std::time::Duration;
+
 use millstream_journal::{Host, Journal, Sync};
 
 use super::following::Following;
@@ -19,7 +21,7 @@ use crate::recorded::resume::{self, Resume};
 use crate::recorded::schedule::Schedule;
 use crate::recorded::snapshot::Snapshots;
 use crate::settings::Settings;
-use crate::timers::Timer;
+use crate::timers::{Timer, Wall};
 
 impl<C: 'static> Setup<C> {
     /// Finds the position of the service, rebuilds the state of the component, and moves to the record after the last input.
@@ -45,6 +47,7 @@ impl<C: 'static> Setup<C> {
         let written = output.as_ref().map(|output| &output.journal);
         admit_inputs(&inlets, written, &settings)?;
         check_names(&timers)?;
+        check_state(&timers, settings.rebuild && own.is_none())?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let again = replay.as_mut().and_then(|replay| replay.schedule.take());
         let mut recorded = Recorded::of(written, again, several)?;
@@ -65,6 +68,7 @@ impl<C: 'static> Setup<C> {
         let dead = DeadLetters::new(&settings.on_error, dead)?;
         let following = Following::of(written, &settings)?;
         let durable = written.is_some_and(|journal| journal.sync_mode() == Sync::Always);
+        let host = Host::real();
         let mut runner = Runner {
             component,
             inlets,
@@ -75,14 +79,15 @@ impl<C: 'static> Setup<C> {
             durable,
             following,
             settings,
-            host: Host::real(),
+            wall: Wall::new(&host),
+            host,
             output,
             own,
             snapshotter,
             snapshots,
             needs,
             announced: Vec::new(),
-            announced_ns: 0,
+            announced_at: Duration::ZERO,
             last_snapshot: None,
             gone: Vec::new(),
             warnings: Vec::new(),
@@ -104,12 +109,9 @@ impl<C> Runner<C> {
         names: &Names,
     ) -> Result<(), ServiceError> {
         self.check_silence()?;
-        for timer in &mut self.timers {
-            let now = self.host.time_ns() as i64;
-            timer.pass(now);
-        }
         self.begin_replay()?;
         self.catch_up(resume, finished, names)?;
+        self.resume_timers();
         self.own = None;
         if let Some(snapshotter) = &mut self.snapshotter {
             snapshotter.since = self.progress.report.calls + self.progress.report.ticks;
@@ -193,6 +195,16 @@ fn check_names<C>(timers: &[Timer<C>]) -> Result<(), ServiceError> {
         }
     }
     Ok(())
+}
+
+/// One-off timers are known from the calls that started them, or from a snapshot.
+fn check_state<C>(timers: &[Timer<C>], rebuilds: bool) -> Result<(), ServiceError> {
+    match timers.iter().find(|timer| timer.is_one_off()) {
+        Some(timer) if !rebuilds => Err(ServiceError::ForgetsTimers {
+            name: timer.name.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses inputs that the service writes, and those without a call for it.

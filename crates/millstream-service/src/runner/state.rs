@@ -15,7 +15,7 @@ use crate::outputs::progress::{Progress, StopCheck};
 use crate::recorded::schedule::{InputPosition, Schedule};
 use crate::recorded::snapshot::{Snapshots, Snapshotter};
 use crate::settings::{Report, Settings};
-use crate::timers::Timer;
+use crate::timers::{Timer, Wall};
 
 /// The number of the output journal among the inputs: its calls have no effects.
 pub(super) const OWN: u32 = u32::MAX - 1;
@@ -38,6 +38,8 @@ pub struct Runner<C> {
     pub(super) durable: bool,
     pub(super) following: Option<Following>,
     pub(super) host: Host,
+    /// The clock of the machine, for timers.
+    pub(super) wall: Wall,
     pub(super) output: Option<Output>,
     /// The component's own outputs, until its state has been rebuilt from them.
     pub(super) own: Option<Inlet<C>>,
@@ -46,7 +48,7 @@ pub struct Runner<C> {
     pub(super) needs: Needs,
     /// The last announcement, and its time.
     pub(super) announced: Vec<InputPosition>,
-    pub(super) announced_ns: i64,
+    pub(super) announced_at: Duration,
     /// The positions in the inputs at the last snapshot.
     pub(super) last_snapshot: Option<Vec<u64>>,
     /// Inputs that the service had before.
@@ -96,6 +98,7 @@ impl<C> Runner<C> {
     pub(super) fn tick(
         &mut self,
         timer: usize,
+        name: Option<&str>,
         lineage: Lineage,
         time_ns: i64,
     ) -> Result<(), ServiceError> {
@@ -103,7 +106,10 @@ impl<C> Runner<C> {
             return Ok(());
         };
         self.progress.begin(lineage, time_ns.max(0) as u64);
-        let called = (timer.call)(&mut self.component, self.progress.time_ns());
+        if let Some(name) = name {
+            self.progress.current.one_offs().cancel(&timer.name, name);
+        }
+        let called = timer.call(&mut self.component, name, self.progress.time_ns());
         let journal = self
             .schedule
             .as_ref()

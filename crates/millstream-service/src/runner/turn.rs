@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use millstream_journal::Wait;
-use millstream_wire::Lineage;
 
 use super::announce;
 use super::following::INPUTS_AHEAD_MAX;
@@ -13,7 +12,6 @@ use crate::inputs::inlet::Outcome;
 use crate::recorded::schedule::Entry;
 use crate::recorded::snapshot::Position;
 use crate::settings::{Report, Stop};
-use crate::timers;
 
 /// How often a spinning runner finds no input before it reads the clock.
 const SPINS: u32 = 1 << 20;
@@ -82,6 +80,7 @@ impl<C> Runner<C> {
             inputs: places
                 .map(|place| (place.input.clone(), place.next))
                 .collect(),
+            timers: self.progress.current.one_offs().pending(),
         };
         self.progress.current.close();
         let state =
@@ -105,7 +104,11 @@ impl<C> Runner<C> {
         let is_replay = self.replay.is_some();
         let mut next: Option<(u64, usize)> = None;
         for (at, inlet) in self.inlets.iter_mut().enumerate() {
-            if let Some(time) = inlet.peek_time()? {
+            let time = match is_replay {
+                true => inlet.peek_time()?,
+                false => inlet.peek_order(&self.host)?,
+            };
+            if let Some(time) = time {
                 next = next.into_iter().chain([(time, at)]).min();
             }
         }
@@ -115,20 +118,7 @@ impl<C> Runner<C> {
                 None => Ok(Outcome::Nothing),
             };
         }
-        let due = timers::next_due(&self.timers);
-        let now = self.host.time_ns() as i64;
-        if let Some((due_ns, timer)) = due
-            && due_ns <= now
-            && next.is_none_or(|(time, _)| due_ns as u64 <= time)
-        {
-            self.timers[timer].pass(now);
-            let (timer, time_ns) = (timer as u32, due_ns.max(self.progress.time_ns()));
-            let sequence = match &self.schedule {
-                Some(schedule) => schedule.append(Entry::Timer { timer, time_ns })?,
-                None => 0,
-            };
-            let input = self.inlets.len() as u32;
-            self.tick(timer as usize, Lineage { input, sequence }, time_ns)?;
+        if self.fire_due(next.map(|(time, _)| time))? {
             return Ok(Outcome::Call);
         }
         let Some((_, at)) = next else {
@@ -142,7 +132,7 @@ impl<C> Runner<C> {
             self.announce()?;
         }
         if let Some(schedule) = &self.schedule {
-            schedule.append(Entry::Record { input, sequence })?;
+            schedule.append(&Entry::Record { input, sequence })?;
         }
         self.inlets[at].take(&mut self.component, &mut self.progress)
     }
@@ -208,9 +198,7 @@ impl<C> Runner<C> {
         if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
             self.announce_idle()?;
         }
-        let due = timers::next_due(&self.timers).map(|(due, _)| due);
-        let left = |due| Duration::from_nanos(i64::max(due - self.host.time_ns() as i64, 0) as u64);
-        let mut limit = due.map_or(STOP_CHECK, left).min(STOP_CHECK);
+        let mut limit = self.time_to_timer().min(STOP_CHECK);
         let mut wait = self.settings.wait;
         if self.inlets.len() > 1 && wait != Wait::Spin {
             (wait, limit) = (Wait::BackOff, limit.min(Duration::from_millis(1)));

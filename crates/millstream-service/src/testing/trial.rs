@@ -5,14 +5,14 @@ use std::time::Duration;
 use millstream_wire::{Call, Cause, Dispatch, Record, Timestamp};
 
 use crate::outputs::current::Clock;
-use crate::timers::{Timer, next_due};
+use crate::timers::{Due, Timer, When, next_due};
 
 /// How often timers may be called between one moment and the next.
 const TICKS_MAX: u64 = 100_000;
 
 /// A component outside a service, with its timers and its [`Clock`].
 ///
-/// Timers fire as in a service that runs: at the multiples of their periods since 1970, before a call at the same moment. The service starts at the
+/// Timers fire as in a service that runs, before a call at the same moment. The service starts at the
 /// first moment that the trial gets.
 ///
 /// ```
@@ -60,13 +60,36 @@ impl<C> Trial<C> {
     /// Calls the component every `period`, with the time in ns since 1970.
     #[must_use]
     pub fn every(
-        mut self,
+        self,
         period: Duration,
         call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
     ) -> Self {
-        let mut timer = Timer::new("", period, call);
-        timer.pass(self.clock.now_ns());
+        self.timer(When::every(period), call)
+    }
+
+    /// Calls the component at times, with the time in ns since 1970.
+    #[must_use]
+    pub fn timer(
+        mut self,
+        when: When,
+        call: impl FnMut(&mut C, i64) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        let mut timer = Timer::recurring("", when, call);
+        timer.begin(self.clock.now_ns());
         self.timers.push(timer);
+        self
+    }
+
+    /// Calls the component when a one-off timer is due that it has started for the method `name` with the [`Timers`](crate::Timers) of the
+    /// trial's clock.
+    #[must_use]
+    pub fn one_off(
+        mut self,
+        name: &str,
+        call: impl FnMut(&mut C, &str, i64) -> Result<(), Cause> + Send + 'static,
+    ) -> Self {
+        self.clock.current.add_handler(name);
+        self.timers.push(Timer::one_off(name, call));
         self
     }
 
@@ -95,20 +118,33 @@ impl<C> Trial<C> {
             .iter()
             .map(|timer| timer.count_until(at_ns))
             .fold(0, u64::saturating_add);
-        if ticks > TICKS_MAX {
-            let (from, to) = (Timestamp(self.clock.now_ns()), Timestamp(at_ns));
-            return Err(format!(
-                "timers would be called {ticks} times from {from} to {to}; a test may have {TICKS_MAX}"
-            )
-            .into());
-        }
-        while let Some((due_ns, timer)) = next_due(&self.timers)
-            && due_ns <= at_ns
-        {
-            self.fire(timer, due_ns, due_ns)?;
+        self.check_ticks(ticks, at_ns)?;
+        let mut ticks = 0;
+        while let Some(due) = self.due_until(at_ns) {
+            ticks += 1; // one-off timers may start others
+            self.check_ticks(ticks, at_ns)?;
+            let now_ns = due.due_ns;
+            self.fire(&due, now_ns)?;
         }
         self.clock.set(self.clock.now_ns().max(at_ns));
         Ok(())
+    }
+
+    fn check_ticks(&self, ticks: u64, at_ns: i64) -> Result<(), Cause> {
+        if ticks <= TICKS_MAX {
+            return Ok(());
+        }
+        let (from, to) = (Timestamp(self.clock.now_ns()), Timestamp(at_ns));
+        Err(format!(
+            "timers would be called {ticks} times from {from} to {to}; a test may have {TICKS_MAX}"
+        )
+        .into())
+    }
+
+    /// The next timer that is due at this moment.
+    fn due_until(&self, at_ns: i64) -> Option<Due> {
+        let one_offs = self.clock.current.one_offs();
+        next_due(&self.timers, Some(&one_offs), |_| true).filter(|due| due.due_ns <= at_ns)
     }
 
     /// Advances the time by `by`; as [`advance_to`](Self::advance_to).
@@ -120,17 +156,34 @@ impl<C> Trial<C> {
         self.advance_to(self.after(by))
     }
 
-    /// Advances the time by `by` while the service does not run: then each timer that has come due is called once.
+    /// Advances the time by `by` while the service does not run: then each timer that has come due is called as its rule for
+    /// [missed](crate::Missed) occurrences says, by default once.
     ///
     /// # Errors
-    /// A timer fails.
+    /// A timer fails, or timers would be called more than 100,000 times.
     pub fn pause(&mut self, by: Duration) -> Result<(), Cause> {
         self.started = true;
-        let at_ns = self.after(by);
-        while let Some((due_ns, timer)) = next_due(&self.timers)
-            && due_ns <= at_ns
-        {
-            self.fire(timer, due_ns, at_ns)?;
+        self.pause_until(self.after(by))
+    }
+
+    /// Advances the time to `at_ns` (ns since 1970) while the service does not run; as [`pause`](Self::pause). An earlier moment changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause).
+    pub fn pause_until(&mut self, at_ns: i64) -> Result<(), Cause> {
+        if self.begins(at_ns) || at_ns <= self.clock.now_ns() {
+            return Ok(());
+        }
+        for timer in &mut self.timers {
+            timer.set_recorded(Some(timer.next_ns()));
+            timer.resume(at_ns);
+        }
+        let mut ticks = 0;
+        while let Some(due) = self.due_until(at_ns) {
+            ticks += 1;
+            self.check_ticks(ticks, at_ns)?;
+            self.fire(&due, at_ns)?;
         }
         self.clock.set(at_ns);
         Ok(())
@@ -141,14 +194,24 @@ impl<C> Trial<C> {
     /// # Errors
     /// The call is none of the interface; the component or a timer fails.
     pub fn call<I: Dispatch<C> + ?Sized>(&mut self, call: &Call) -> Result<(), Cause> {
-        if let Some(at_ns) = call.at {
-            self.advance_to(at_ns)?;
-        }
+        self.pass_until(call)?;
         let call = Call {
             at: None,
             ..call.clone()
         };
         make::<I, C>(&mut self.component, &self.clock, &call)
+    }
+
+    /// Advances the time to that of a call of a test, or lets the service be down until then.
+    ///
+    /// # Errors
+    /// A timer fails, or timers would be called more than 100,000 times.
+    pub fn pass_until(&mut self, call: &Call) -> Result<(), Cause> {
+        match call.at {
+            Some(at_ns) if is_pause(call) => self.pause_until(at_ns),
+            Some(at_ns) => self.advance_to(at_ns),
+            None => Ok(()),
+        }
     }
 
     fn after(&self, by: Duration) -> i64 {
@@ -163,18 +226,27 @@ impl<C> Trial<C> {
         }
         self.clock.set(at_ns);
         for timer in &mut self.timers {
-            timer.pass(at_ns);
+            timer.begin(at_ns);
         }
         true
     }
 
-    /// Calls a timer that was due at `due_ns`, when it is `now_ns`. It sees when it was due, as in a service.
-    fn fire(&mut self, timer: usize, due_ns: i64, now_ns: i64) -> Result<(), Cause> {
+    /// Calls a timer that is due, when it is `now_ns`. It sees when it was due, as in a service.
+    fn fire(&mut self, due: &Due, now_ns: i64) -> Result<(), Cause> {
+        let timer = &mut self.timers[due.timer];
+        let due_ns = match &due.name {
+            Some(name) => {
+                self.clock.current.one_offs().cancel(&timer.name, name);
+                due.due_ns
+            }
+            None => timer.take(now_ns),
+        };
         self.clock.set(self.clock.now_ns().max(due_ns));
-        let at_ns = self.clock.now_ns();
-        let timer = &mut self.timers[timer];
-        timer.pass(now_ns);
-        (timer.call)(&mut self.component, at_ns)
+        timer.call(
+            &mut self.component,
+            due.name.as_deref(),
+            self.clock.now_ns(),
+        )
     }
 }
 
@@ -182,6 +254,11 @@ impl<C> std::fmt::Debug for Trial<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Trial(at {})", Timestamp(self.clock.now_ns()))
     }
+}
+
+/// Whether this is no call, but advances the time while the service does not run.
+fn is_pause(call: &Call) -> bool {
+    call.method.is_empty() && !call.arguments.is_empty()
 }
 
 /// Makes a call of a test on a component, at the time of the test. For a component with timers use a [`Trial`].

@@ -11,6 +11,7 @@ mod programs;
 mod restarts;
 mod running;
 mod snapshots;
+mod timers;
 mod trials;
 mod upgrades;
 mod yaml;

@@ -3,18 +3,22 @@
 use millstream_journal::Reader;
 use millstream_wire::Cause;
 
-use super::{Announcement, Entry};
+use super::{Announcement, Entry, Next};
 use crate::error::ServiceError;
 
 /// The next step of a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Inputs and timers have new numbers; see [`Entries::announced`].
     Announced,
     /// The component was called with a record.
     Record { input: usize, sequence: u64 },
     /// A timer fired.
-    Timer { timer: usize, time_ns: i64 },
+    Timer {
+        timer: usize,
+        time_ns: i64,
+        next: Next,
+    },
 }
 
 /// Reads a schedule.
@@ -63,9 +67,14 @@ impl Entries {
                 input: input as usize,
                 sequence,
             },
-            Entry::Timer { timer, time_ns } => Step::Timer {
+            Entry::Timer {
+                timer,
+                time_ns,
+                next,
+            } => Step::Timer {
                 timer: timer as usize,
                 time_ns,
+                next,
             },
         };
         Ok(Some((sequence, step)))

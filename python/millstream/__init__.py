@@ -91,7 +91,7 @@ from ._run import run
 from ._streams.flow import Flow
 from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from ._user_metrics import counter, gauge
-from .service import publisher, serve
+from .service import ask, call, publisher, serve
 
 __all__ = [
     "Aggregate",
@@ -163,6 +163,8 @@ __all__ = [
     "StepError",
     "Stream",
     "Windows",
+    "ask",
+    "call",
     "count",
     "counter",
     "dead_letter",

@@ -89,6 +89,10 @@ class ServiceError(RuntimeError):
     """
 
 
+class NoAnswerError(ServiceError, TimeoutError):
+    """A service has not answered a call in time. The call is recorded all the same."""
+
+
 class DeadLetter:
     """An item on which a step failed, as a dead-letter sink receives it.
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, final, overload
 
 # Read by type checkers only, which bring typing_extensions along; nothing imports it at run time.
@@ -38,9 +39,9 @@ __all__ = [
     "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
     "file_write_by_key", "http_feed", "http_listen", "http_post", "journal_append", "journal_read",
     "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "measure_lock_waits", "outbox_sink",
-    "queue_read", "queue_write", "run", "saved_states", "service_export", "service_has_input",
-    "service_history", "service_latency", "service_test", "service_variants", "shown_state", "start",
-    "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
+    "queue_read", "queue_write", "run", "saved_states", "service_ask", "service_export",
+    "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
+    "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
 ]
 # fmt: on
 
@@ -564,6 +565,9 @@ class Outlet:
         timeout: float,
     ) -> Outlet: ...
     def call(self, number: int, arguments: tuple[Any, ...]) -> None: ...
+    def call_answered(
+        self, number: int, arguments: tuple[Any, ...], out: str | PathLike[str], timeout: float
+    ) -> tuple[Path, int, bool, str | None]: ...
 
 @final
 class Gateway:
@@ -572,7 +576,9 @@ class Gateway:
         address: str,
         *,
         calls: Sequence[tuple[str, Sequence[Interface]]],
+        answers: Sequence[tuple[str, str]],
         feeds: Sequence[str],
+        states: Sequence[str],
         token: str | None,
         origins: Sequence[str],
         sync: float | None,
@@ -643,6 +649,7 @@ class Service:
         rebuild: bool,
         snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None,
         own: Sequence[tuple[Interface, Sequence[Callable[..., object]]]],
+        queries: Sequence[tuple[str, Callable[[str], tuple[str, str]]]],
         drain: bool,
         until: int | None,
         stopper: Stopper,
@@ -657,6 +664,7 @@ class Meter:
     def __new__(cls) -> Meter: ...
     def read(self) -> tuple[tuple[int, int, int, int], list[int] | None]: ...
 
+def service_ask(output: str | PathLike[str], query: str, arguments: str, timeout: float) -> str: ...
 def service_test(
     folder: str | PathLike[str],
     inputs: Sequence[Interface],

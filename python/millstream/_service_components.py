@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from . import _millstream
 from ._errors import ServiceError
 from ._millstream import Clock
+from ._service_calls import CALL
 from ._service_checks import check_callback, check_implements, hints_of
 from ._service_interfaces import described, is_interface, methods_of
 from ._service_timers import Timers, check_timers
@@ -39,8 +40,8 @@ def proxy(interface: InterfaceOf[T], outlet: _millstream.Outlet) -> T:
         name: publishing(number, getattr(interface, name))
         for number, name in enumerate(methods_of(interface), 1)
     }
-    made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call",), **namespace})()
-    made._call = outlet.call
+    made = type(f"{interface.__name__}Publisher", (), {"__slots__": ("_call", "_outlet"), **namespace})()
+    made._call, made._outlet = outlet.call, outlet
     return typing.cast(T, made)
 
 
@@ -49,13 +50,17 @@ def publishing(number: int, function: Callable[..., Any]) -> Callable[..., None]
     signature = inspect.signature(function)
     count = len(signature.parameters) - 1
 
+    def complete(self: Any, arguments: tuple[Any, ...], **named: Any) -> tuple[Any, ...]:
+        bound = signature.bind(self, *arguments, **named)
+        bound.apply_defaults()
+        return bound.args[1:]
+
     def publish(self: Any, *arguments: Any, **named: Any) -> None:
         if named or len(arguments) != count:
-            bound = signature.bind(self, *arguments, **named)
-            bound.apply_defaults()
-            arguments = bound.args[1:]
+            arguments = complete(self, arguments, **named)
         self._call(number, arguments)
 
+    setattr(publish, CALL, (number, complete))
     publish.__name__ = function.__name__
     publish.__doc__ = function.__doc__
     return publish

@@ -72,6 +72,8 @@ def gateway_of(
     calls: Sequence[Calls],
     feeds: Sequence[str],
     *,
+    answers: Sequence[tuple[str, str]],
+    states: Sequence[str],
     token_file: str | None,
     origins: Sequence[str],
     sync: str,
@@ -84,7 +86,9 @@ def gateway_of(
     return _millstream.Gateway(
         address,
         calls=[(it.journal, [described(interface) for interface in interfaces_at(it)]) for it in calls],
+        answers=answers,
         feeds=feeds,
+        states=states,
         token=None if token_file is None else token_in(token_file),
         origins=origins,
         sync=sync_seconds(sync),
@@ -128,6 +132,22 @@ def add_verb(verb: Verb) -> None:
         metavar="DIR",
         help="serve the calls of a journal as GET /feeds/NAME, its last part",
     )
+    made.add_argument(
+        "--answers",
+        action="append",
+        type=answers_of,
+        default=[],
+        metavar="DIR=OUT",
+        help="answer POST /INTERFACE/METHOD?answer=1 of the calls in DIR with the first output in OUT",
+    )
+    made.add_argument(
+        "--state",
+        action="append",
+        dest="states",
+        default=[],
+        metavar="OUT",
+        help="serve the queries of the service that writes to OUT as GET /state/NAME/QUERY?ARGUMENT=VALUE",
+    )
     made.add_argument("--token-file", metavar="FILE", help="a file with the token that requests must have")
     made.add_argument(
         "--origin",
@@ -159,6 +179,13 @@ def calls_of(text: str) -> Calls:
     return Calls(journal, (place,))
 
 
+def answers_of(text: str) -> tuple[str, str]:
+    journal, equals, output = text.rpartition("=")
+    if not equals or not journal or not output:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected DIR=OUT")
+    return os.path.normpath(journal), os.path.normpath(output)
+
+
 def bytes_of(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 16 << 20:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 16777216")
@@ -175,8 +202,8 @@ def merged(calls: Sequence[Calls]) -> list[Calls]:
 
 
 def gateway_verb(options: Any) -> int:
-    if not options.calls and not options.feeds:
-        raise UsageError("either --calls, or --feed, or both")
+    if not options.calls and not options.feeds and not options.states:
+        raise UsageError("one of --calls, --feed and --state, or several")
     try:
         sync_seconds(options.sync)
     except ServiceError as error:
@@ -188,6 +215,8 @@ def gateway_verb(options: Any) -> int:
         options.address,
         merged(options.calls),
         options.feeds,
+        answers=options.answers,
+        states=options.states,
         token_file=options.token_file,
         origins=options.origins,
         sync=options.sync,

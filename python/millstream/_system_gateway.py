@@ -30,6 +30,10 @@ class Gateway:
     listen: str
     calls: tuple[Calls, ...]
     feeds: tuple[str, ...]
+    #: Journals of calls with the outputs that answer them.
+    answers: tuple[tuple[str, str], ...]
+    #: The outputs of the services that are asked.
+    states: tuple[str, ...]
     token_file: str | None
     origins: tuple[str, ...]
     sync: str
@@ -43,7 +47,7 @@ class Gateway:
 def gateway_table(
     table: Table, services: Sequence[Service], processes: Sequence[Process], folder: str
 ) -> Gateway:
-    """Reads the table. Calls default to the inputs that no service writes, feeds to the outputs.
+    """Reads the table. Calls default to the inputs that no service writes, feeds and states to the outputs.
 
     :raises UsageError: for a mistake in it.
     """
@@ -61,10 +65,25 @@ def gateway_table(
     for path in feeds:
         if path not in known:
             raise table.error("feeds", f"no service has {path} as an input or its output")
+    states = tuple(os.path.normpath(path) for path in table.texts("states", default=written))
+    for path in states:
+        if path not in written:
+            raise table.error("states", f"no service has {path} as its output")
     given = given_calls(table, known, written)
     table.end()
     calls = derived_calls(table, services, processes) if given is None else given
-    return Gateway(listen, calls, feeds, token_file, origins, sync, max_body)
+    answers = answers_of(calls, services)
+    return Gateway(listen, calls, feeds, answers, states, token_file, origins, sync, max_body)
+
+
+def answers_of(calls: Sequence[Calls], services: Sequence[Service]) -> tuple[tuple[str, str], ...]:
+    """Each journal of calls with the outputs of the services that read it."""
+    return tuple(
+        (it.journal, service.out)
+        for it in calls
+        for service in services
+        if it.journal in service.inputs and service.out is not None
+    )
 
 
 def given_calls(table: Table, known: set[str], written: Sequence[str]) -> tuple[Calls, ...] | None:
@@ -122,6 +141,8 @@ class GatewayPart(threading.Thread):
                 order["listen"],
                 calls,
                 order["feeds"],
+                answers=[(it[0], it[1]) for it in order["answers"]],
+                states=order["states"],
                 token_file=order["token_file"],
                 origins=order["origins"],
                 sync=order["sync"],

@@ -43,9 +43,10 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple, Union
 
 from . import _millstream
-from ._errors import ServiceError
+from ._errors import NoAnswerError, ServiceError
 from ._millstream import Clock
 from ._run import hook_signals
+from ._service_calls import Answer, call
 from ._service_components import (
     InterfaceOf,
     T,
@@ -70,18 +71,23 @@ from ._service_options import (
     sync_seconds,
 )
 from ._service_page import shown
+from ._service_queries import ask, queries, query
 from ._service_timers import RecordedTimer, Timers, every, is_timed, one_off, timers
 from ._service_trial import Trial
 
 __all__ = [
+    "Answer",
     "Checked",
     "Clock",
+    "NoAnswerError",
     "Recorder",
     "Report",
     "ServiceError",
     "Timers",
     "Trial",
     "aliases",
+    "ask",
+    "call",
     "char",
     "check",
     "every",
@@ -91,6 +97,7 @@ __all__ = [
     "i32",
     "one_off",
     "publisher",
+    "query",
     "replay",
     "serve",
     "timestamp",
@@ -408,6 +415,7 @@ def serve(
             rebuild=rebuild != "nothing",
             snapshots=snapshots,
             own=own,
+            queries=queries(instance),
             drain=drain,
             until=until,
             stopper=stopper,
@@ -556,6 +564,7 @@ def run_native(
     rebuild: bool = True,
     snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None = None,
     own: Sequence[tuple[_millstream.Interface, Sequence[Callable[..., object]]]] = (),
+    queries: Sequence[tuple[str, Callable[[str], tuple[str, str]]]] = (),
     drain: bool,
     until: int | None,
     stopper: _millstream.Stopper | None = None,
@@ -575,6 +584,7 @@ def run_native(
         rebuild=rebuild,
         snapshots=snapshots,
         own=own,
+        queries=queries,
         drain=drain,
         until=until,
         stopper=stopper or _millstream.Stopper(),

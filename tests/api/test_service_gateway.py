@@ -230,7 +230,7 @@ def test_a_feed_has_the_calls_of_a_journal(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "line"),
     [
-        ([], 2, "either --calls, or --feed, or both"),
+        ([], 2, "one of --calls, --feed and --state, or several"),
         (["--calls", "orders"], 2, "'orders': expected DIR=MODULE:CLASS"),
         (["--calls", "orders=desk.py:Nothing"], 2, "desk has no class Nothing"),
         (["--calls", "orders=desk.py:NewOrder"], 2, "desk.py:NewOrder: NewOrder derives from no interface"),
@@ -269,6 +269,11 @@ def test_a_system_has_a_gateway_by_a_line_of_its_file(folder: Path, monkeypatch:
         transport = httpx.HTTPTransport(uds="gateway.socket")
         with httpx.Client(transport=transport, base_url="http://gateway", timeout=PATIENCE) as client:
             post(client, "A-1", 2)
+            order = {"order": {"id": "A-0", "quantity": 0}}
+            answered = client.post("/Orders/new_order?answer=1&timeout=60", json=order).json()
+            assert answered["answer"]["arguments"] == {"id": "A-0", "total": 2}
+            # The desk has no queries.
+            assert client.get("/state/replies/total").status_code == 503
             with client.stream("GET", "/feeds/replies") as events:
                 lines = events.iter_lines()
                 assert next(lines).startswith(": ")
@@ -302,7 +307,7 @@ def test_a_system_has_a_gateway_by_a_line_of_its_file(folder: Path, monkeypatch:
     finally:
         up.send_signal(signal.SIGTERM)
         assert up.wait(PATIENCE) == 0, (folder / "log").read_text()
-    assert exported(folder, "orders").count("new_order:") == 3
+    assert exported(folder, "orders").count("new_order:") == 4
 
 
 def test_a_system_ends_when_only_its_gateway_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@
 //! request. A client of a feed receives all calls from its first one on, in order and without a gap, until it is disconnected, and the
 //! following ones when it resumes.
 
+mod answers;
 mod calls;
 mod follow;
 mod handler;
 mod id;
 mod item;
 mod past;
+mod queries;
 mod state;
 
 use std::collections::HashMap;
@@ -33,6 +35,7 @@ use crate::feed::connection::{Handler, connection};
 use crate::rules::{BODY_BYTES_LIMIT, BODY_BYTES_MAX, CLIENT_BYTES_MAX, ServerRules};
 use crate::server::Server;
 
+use answers::Output;
 use calls::Interfaces;
 use follow::Follower;
 use handler::GatewayHandler;
@@ -49,7 +52,9 @@ pub struct Gateway {
     body_bytes_max: usize,
     client_bytes_max: usize,
     calls: Vec<(PathBuf, Vec<Schema>)>,
+    answers: Vec<(PathBuf, PathBuf)>,
     feeds: Vec<PathBuf>,
+    states: Vec<PathBuf>,
 }
 
 /// A gateway that listens on `address`, `host:port` or `unix:PATH`, as soon as it is [started](Gateway::start).
@@ -57,7 +62,8 @@ pub struct Gateway {
 /// Answers to calls: 200 with the journal and the number of the record, 400 for arguments that do not match the schema (the line names
 /// the argument), 401 and 403 for a token that is missing or wrong and for pages of other origins, 404 for an interface or a method that
 /// does not exist, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for another content type, 429
-/// while 64 MiB of requests are being received, 500 if the call cannot be recorded.
+/// while 64 MiB of requests are being received, 500 if the call cannot be recorded, 504 if it is recorded and has no [answer](Gateway::answers) in
+/// time.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -91,7 +97,9 @@ pub fn gateway(address: &str) -> Gateway {
         body_bytes_max: BODY_BYTES_MAX,
         client_bytes_max: CLIENT_BYTES_MAX,
         calls: Vec::new(),
+        answers: Vec::new(),
         feeds: Vec::new(),
+        states: Vec::new(),
     }
 }
 
@@ -108,6 +116,16 @@ impl Gateway {
         self.calls.push((journal, schemas.into_iter().collect()));
         self
     }
+    /// Answers a call in the journal `calls`, one of [`calls`](Self::calls), with the first output in the journal `output` that it causes, if
+    /// the request is `POST /INTERFACE/METHOD?answer=1`. With several outputs the first one of all counts.
+    ///
+    /// A request waits for 10 s, or for `timeout=SECONDS`, at most 60: the answer is 504 then, and the call is recorded all the same.
+    #[must_use]
+    pub fn answers(mut self, calls: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
+        let pair = (calls.as_ref().to_owned(), output.as_ref().to_owned());
+        self.answers.push(pair);
+        self
+    }
     /// Serves the calls in `journal` as `/feeds/NAME`; `NAME` is the last part of the path. A journal that does not exist yet is waited for.
     ///
     /// A client receives the calls that are recorded from its connection on. Each event has an id, of the journal and the record. A browser
@@ -116,6 +134,14 @@ impl Gateway {
     #[must_use]
     pub fn feed(mut self, journal: impl AsRef<Path>) -> Self {
         self.feeds.push(journal.as_ref().to_owned());
+        self
+    }
+    /// Answers `GET /state/NAME/QUERY?ARGUMENT=VALUE` with the state of the service that writes to the journal `output`, whose last part is
+    /// `NAME`: it asks the running component ([`Setup::query`](millstream_service::Setup::query)). Without `/QUERY` it asks the only query of
+    /// the component. The token and the origins are those of feeds.
+    #[must_use]
+    pub fn state(mut self, output: impl AsRef<Path>) -> Self {
+        self.states.push(output.as_ref().to_owned());
         self
     }
     /// Requires the header `Authorization: Bearer TOKEN`. For feeds it may also be `?token=TOKEN` in the URL, for browsers, which cannot set
@@ -170,12 +196,14 @@ impl Gateway {
     /// There is nothing to serve; two journals have one interface, or two feeds one name; a token or an origin is none; a journal cannot be
     /// opened; the address is in use, or none.
     pub fn start(self) -> Result<GatewayServer, Cause> {
-        if self.calls.is_empty() && self.feeds.is_empty() {
-            return Err("a gateway has calls, or feeds, or both".into());
+        if self.calls.is_empty() && self.feeds.is_empty() && self.states.is_empty() {
+            return Err("a gateway has calls, feeds, or states".into());
         }
         self.rules.check()?;
-        let interfaces = Arc::new(Interfaces::open(&self.calls, self.sync)?);
-        let named = self.named_feeds()?;
+        let outputs = self.outputs()?;
+        let interfaces = Arc::new(Interfaces::open(&self.calls, &outputs, self.sync)?);
+        let named = named_journals("feeds", &self.feeds)?;
+        let states = named_journals("states", &self.states)?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
         let mut rules = self.rules.clone();
@@ -192,6 +220,7 @@ impl Gateway {
         let handler = Arc::new(GatewayHandler {
             interfaces: Arc::clone(&interfaces),
             feeds,
+            states: states.into_iter().collect(),
             rules,
             body_bytes_max: self.body_bytes_max,
             budget: Budget::new(0, RECEIVED_BYTES_MAX, "too many requests; try again later"),
@@ -213,29 +242,49 @@ impl Gateway {
             threads: Vec::new(),
         };
         for follower in followers {
-            started.follow(follower)?;
+            started.spawn(move |state| follower.run(state))?;
+        }
+        for (_, output) in distinct(outputs) {
+            started.spawn(move |state| output.run(state))?;
         }
         Ok(started)
     }
 
-    /// The name of each feed, with its journal.
-    fn named_feeds(&self) -> Result<Vec<(String, PathBuf)>, Cause> {
-        let mut named: Vec<(String, PathBuf)> = Vec::new();
-        for journal in &self.feeds {
-            let shown = journal.display();
-            let name = journal.file_name().and_then(|name| name.to_str());
-            let name = name.ok_or_else(|| {
-                format!("{shown}: the name of a feed is the last part of its path, in UTF-8")
-            })?;
-            if let Some((_, other)) = named.iter().find(|(known, _)| *known == name) {
-                return Err(
-                    format!("{} and {shown} are feeds of one name", other.display()).into(),
-                );
+    /// The outputs of answers, each with the journal of its calls. One output may answer the calls of several journals.
+    fn outputs(&self) -> Result<Vec<(PathBuf, Arc<Output>)>, Cause> {
+        let mut found: Vec<(PathBuf, Arc<Output>)> = Vec::new();
+        for (calls, output) in &self.answers {
+            if !self.calls.iter().any(|(known, _)| known == calls) {
+                let (calls, output) = (calls.display(), output.display());
+                return Err(format!(
+                    "{calls}, answered by {output}: is no journal of calls of this gateway"
+                )
+                .into());
             }
-            named.push((name.to_owned(), journal.clone()));
+            let known = found.iter().find(|(_, known)| known.path() == output);
+            let known = known.map(|(_, known)| Arc::clone(known));
+            let output = known.unwrap_or_else(|| Arc::new(Output::new(output.clone())));
+            found.push((calls.clone(), output));
         }
-        Ok(named)
+        Ok(found)
     }
+}
+
+/// The name of each journal of a kind, the last part of its path.
+fn named_journals(kind: &str, journals: &[PathBuf]) -> Result<Vec<(String, PathBuf)>, Cause> {
+    let mut named: Vec<(String, PathBuf)> = Vec::new();
+    for journal in journals {
+        let shown = journal.display();
+        let name = journal.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| {
+            format!("{shown}: {kind} are named by the last part of their path, in UTF-8")
+        })?;
+        if let Some((_, other)) = named.iter().find(|(known, _)| *known == name) {
+            return Err(format!("{} and {shown} are {kind} of one name", other.display()).into());
+        }
+        named.push((name.to_owned(), journal.clone()));
+    }
+    Ok(named)
 }
 
 /// A gateway at work, until it is dropped: then it accepts no more connections, answers the requests that have begun, and ends the feeds.
@@ -263,18 +312,32 @@ impl GatewayServer {
         self.state.take_failure(limit).map_or(Ok(()), Err)
     }
 
-    fn follow(&mut self, follower: Follower) -> Result<(), Cause> {
+    fn spawn(
+        &mut self,
+        run: impl FnOnce(&State) -> Result<(), Cause> + Send + 'static,
+    ) -> Result<(), Cause> {
         let state = Arc::clone(&self.state);
         let thread = std::thread::Builder::new()
             .name("http gateway".to_owned())
             .spawn(move || {
-                if let Err(cause) = follower.run(&state) {
+                if let Err(cause) = run(&state) {
                     state.fail(cause);
                 }
             })?;
         self.threads.push(thread);
         Ok(())
     }
+}
+
+/// Each output once.
+fn distinct(outputs: Vec<(PathBuf, Arc<Output>)>) -> Vec<(PathBuf, Arc<Output>)> {
+    let mut found: Vec<(PathBuf, Arc<Output>)> = Vec::new();
+    for (calls, output) in outputs {
+        if !found.iter().any(|(_, known)| Arc::ptr_eq(known, &output)) {
+            found.push((calls, output));
+        }
+    }
+    found
 }
 
 impl Drop for GatewayServer {

@@ -64,6 +64,18 @@ pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Result<Option<Cow<'a,
     Ok(None)
 }
 
+/// The parameters of a query, decoded.
+pub(crate) fn parameters(query: &str) -> Result<Vec<(String, String)>, Refusal> {
+    let given = query.split('&').filter(|parameter| !parameter.is_empty());
+    let decoded: Result<_, String> = given
+        .map(|parameter| {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            Ok((decode(key)?.into_owned(), decode(value)?.into_owned()))
+        })
+        .collect();
+    decoded.map_err(|error| bad_request(format!("the query: {error}")))
+}
+
 fn bad_request(line: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, line)
 }

@@ -99,8 +99,8 @@ mod _millstream {
     #[pymodule_export]
     use crate::service::{
         Clock, Gateway, Interface, Meter, OneOffs, Outlet, Recorder, Service, Trial, When,
-        service_export, service_has_input, service_history, service_latency, service_test,
-        service_variants,
+        service_ask, service_export, service_has_input, service_history, service_latency,
+        service_test, service_variants,
     };
     #[cfg(feature = "kafka")]
     #[pymodule_export]

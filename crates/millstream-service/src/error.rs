@@ -3,6 +3,8 @@
 use millstream_journal::Error as JournalError;
 use millstream_wire::{Cause, WireError};
 
+use crate::queries::Fault;
+
 /// An error of a service; it names the journal and the record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -53,6 +55,29 @@ pub enum ServiceError {
         /// The first method for one-off timers.
         name: String,
     },
+    /// A query has no answer.
+    #[error("{output}: {query}: {reason}")]
+    Asked {
+        /// The output journal of the service that was asked.
+        output: String,
+        /// The name of the query.
+        query: String,
+        /// What kind of fault it is.
+        fault: Fault,
+        /// Why.
+        reason: String,
+    },
+    /// A component with queries cannot be asked.
+    #[error("{path}: no socket for queries can be made here: {source}")]
+    NoSocket {
+        /// The path of the socket.
+        path: String,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// A query started or cancelled a timer.
+    #[error("a query starts and cancels no timers: it changes nothing")]
+    Query,
     /// What the component called could not be recorded.
     #[error("{journal}, record {sequence}: its effect cannot be recorded: {reason}")]
     Output {
@@ -186,7 +211,7 @@ pub enum ServiceError {
     },
     /// Snapshots, rebuilding from outputs and followers need an output journal.
     #[error(
-        "snapshots, a state from outputs, and followers need an output journal, and this service has none"
+        "snapshots, a state from outputs, queries and followers need an output journal, and this service has none"
     )]
     NoOutput,
     /// The positions of the followers of the outputs cannot be read.

@@ -55,7 +55,12 @@
 
 mod error;
 mod inputs;
+/// JSON, for [queries](Setup::query).
+pub mod json {
+    pub use serde_json::{Value, json};
+}
 mod outputs;
+mod queries;
 mod recorded;
 mod reports;
 mod runner;
@@ -69,7 +74,9 @@ pub use inputs::calls::{Calls, Content};
 pub use inputs::inlet::Outcome;
 pub use outputs::current::{Clock, Timers};
 pub use outputs::outlet::{Outlet, publisher};
+pub use queries::{Arguments, Fault, QueryError, ask};
 pub use recorded::snapshot::Snapshot;
+pub use reports::answers::{Answered, Caller, Effect, Effects};
 pub use reports::history::{Hop, history};
 pub use reports::latency::{CallTimes, HopLatency, Latencies, call_times, latency};
 pub use runner::{Meter, Runner, Service, Setup};

@@ -10,6 +10,7 @@
 //! | `announce` | the positions that a later start resumes from |
 
 mod announce;
+mod asked;
 mod firing;
 mod following;
 mod meter;

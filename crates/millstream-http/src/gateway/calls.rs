@@ -10,6 +10,8 @@ use millstream_journal::{Error, Journal, Options, Sync, Writer};
 use millstream_service::Outlet;
 use millstream_wire::{Call, Schema, Transport};
 
+use super::answers::{Output, Received, Registration};
+use super::queries::STATE;
 use crate::group_sync::GroupSync;
 use crate::lock;
 use crate::refusal::Refusal;
@@ -34,6 +36,8 @@ struct Intake {
     name: String,
     outlet: Mutex<Outlet>,
     writer: Writer,
+    /// Where the answers of its calls are.
+    outputs: Vec<Arc<Output>>,
     /// `None` if calls are not synced, or not one by one.
     syncs: Option<GroupSync>,
 }
@@ -48,6 +52,25 @@ pub(super) struct Route<'a> {
 pub(super) struct Recorded<'a> {
     pub(super) journal: &'a str,
     pub(super) sequence: u64,
+    /// The answer, if it is waited for.
+    pub(super) answer: Option<Pending<'a>>,
+}
+
+/// An answer that a request waits for. It ends the wait when it is dropped.
+pub(super) struct Pending<'a> {
+    pub(super) received: Received,
+    outputs: &'a [Arc<Output>],
+    /// The identity of the journal of the call, and its number.
+    call: (u128, u64),
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let (journal, sequence) = self.call;
+        self.outputs
+            .iter()
+            .for_each(|output| output.forget(journal, sequence));
+    }
 }
 
 /// Why a call is not recorded.
@@ -60,12 +83,18 @@ pub(super) enum NotRecorded {
 
 impl Interfaces {
     /// Opens the journals, each with the schemas of its calls.
-    pub(super) fn open(journals: &[(PathBuf, Vec<Schema>)], sync: Sync) -> Result<Self, Cause> {
+    pub(super) fn open(
+        journals: &[(PathBuf, Vec<Schema>)],
+        answers: &[(PathBuf, Arc<Output>)],
+        sync: Sync,
+    ) -> Result<Self, Cause> {
         check_names(journals)?;
         let mut interfaces = BTreeMap::new();
         let mut intakes = Vec::new();
         for (path, schemas) in journals {
-            let intake = Arc::new(Intake::open(path, schemas, sync)?);
+            let answering = answers.iter().filter(|(calls, _)| calls == path);
+            let outputs = answering.map(|(_, output)| Arc::clone(output)).collect();
+            let intake = Arc::new(Intake::open(path, schemas, outputs, sync)?);
             for schema in schemas {
                 let interface = Interface {
                     schema: Arc::new(schema.clone()),
@@ -123,8 +152,8 @@ fn check_names(journals: &[(PathBuf, Vec<Schema>)]) -> Result<(), Cause> {
     let mut known: BTreeMap<&str, &Path> = BTreeMap::new();
     for (path, schemas) in journals {
         for name in schemas.iter().map(Schema::interface) {
-            if name == FEEDS {
-                return Err(format!("an interface of a gateway is not called {FEEDS}").into());
+            if [FEEDS, STATE].contains(&name) {
+                return Err(format!("an interface of a gateway is not called {name}").into());
             }
             if let Some(other) = known.insert(name, path) {
                 let (path, other) = (path.display(), other.display());
@@ -146,8 +175,13 @@ fn list(names: &[&str]) -> String {
 }
 
 impl<'a> Route<'a> {
-    /// Records a call with these arguments, an object of JSON; returns when it survives what it must.
-    pub(super) async fn record(&self, arguments: &[u8]) -> Result<Recorded<'a>, NotRecorded> {
+    /// Records a call with these arguments, an object of JSON; returns when it survives what it must. If it is to be answered, the answer is
+    /// waited for from now on.
+    pub(super) async fn record(
+        &self,
+        arguments: &[u8],
+        answered: bool,
+    ) -> Result<Recorded<'a>, NotRecorded> {
         let Interface { schema, intake } = self.interface;
         let contents = Call::from_json(self.method, arguments, schema)
             .and_then(|call| call.contents(schema))
@@ -155,7 +189,7 @@ impl<'a> Route<'a> {
                 let line = error.to_string();
                 NotRecorded::Refused(Refusal::new(StatusCode::BAD_REQUEST, line))
             })?;
-        let sequence = intake.append(&contents)?;
+        let (sequence, answer) = intake.append_call(&contents, answered)?;
         if let Some(syncs) = &intake.syncs {
             let durable = syncs.wait_durable(sequence).await;
             durable.map_err(NotRecorded::Failed)?;
@@ -163,12 +197,18 @@ impl<'a> Route<'a> {
         Ok(Recorded {
             journal: &intake.name,
             sequence,
+            answer,
         })
     }
 }
 
 impl Intake {
-    fn open(path: &Path, schemas: &[Schema], sync: Sync) -> Result<Self, Cause> {
+    fn open(
+        path: &Path,
+        schemas: &[Schema],
+        outputs: Vec<Arc<Output>>,
+        sync: Sync,
+    ) -> Result<Self, Cause> {
         // Requests wait for a sync themselves, many for one.
         let grouped = sync == Sync::Always;
         let of_journal = if grouped { Sync::Never } else { sync };
@@ -182,8 +222,40 @@ impl Intake {
             name: name.to_string_lossy().into_owned(),
             outlet: Mutex::new(outlet),
             writer: journal.writer()?,
+            outputs,
             syncs: grouped.then(GroupSync::default),
         })
+    }
+
+    /// Appends a call. Returns the number of its record, and its answer if that is waited for.
+    fn append_call(
+        &self,
+        contents: &[u8],
+        answered: bool,
+    ) -> Result<(u64, Option<Pending<'_>>), NotRecorded> {
+        if !answered {
+            return Ok((self.append(contents)?, None));
+        }
+        if self.outputs.is_empty() {
+            let line = format!(
+                "the gateway knows no output with answers to calls in {}",
+                self.name
+            );
+            return Err(NotRecorded::Refused(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                line,
+            )));
+        }
+        let registration = Registration::begin(&self.outputs).map_err(NotRecorded::Failed)?;
+        let sequence = self.append(contents)?;
+        let journal = self.writer.journal().lineage();
+        let journal = journal.map_err(|error| NotRecorded::Failed(error.into()))?;
+        let pending = Pending {
+            received: registration.end(journal, sequence),
+            outputs: &self.outputs,
+            call: (journal, sequence),
+        };
+        Ok((sequence, Some(pending)))
     }
 
     /// Appends a call. Returns the number of its record.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
+use tokio::time::timeout;
 
 use super::calls::{FEEDS, Interfaces, NotRecorded, Recorded, Route};
+use super::queries::{self, STATE};
 use super::state::State;
 use crate::budget::Budget;
 use crate::feed::clients::Clients;
@@ -20,13 +23,20 @@ use crate::request_body::{
     check_encoding, check_length, content_type, read_body, refuse_body, refuse_head,
 };
 use crate::rules::ServerRules;
-use crate::url::segments;
+use crate::url::{parameter, segments};
+
+/// How long a request waits for the answer of its call.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The longest time that a request may set.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// What all connections share.
 pub(super) struct GatewayHandler {
     pub(super) interfaces: Arc<Interfaces>,
     /// By name.
     pub(super) feeds: HashMap<String, Arc<Clients>>,
+    /// The outputs of the services that are asked, by name.
+    pub(super) states: HashMap<String, PathBuf>,
     pub(super) rules: ServerRules,
     pub(super) body_bytes_max: usize,
     pub(super) budget: Budget,
@@ -66,6 +76,13 @@ impl GatewayHandler {
             return Ok(answer.map(Either::Left));
         }
         let path = request.uri.path().to_owned();
+        if let Some((output, query)) = self.state_of(&path)? {
+            self.rules.check_reader(request)?;
+            let text = request.uri.query().unwrap_or_default();
+            return Ok(queries::answer(output, &query, text)
+                .await?
+                .map(Either::Left));
+        }
         let (first, second) = two_segments(&path)?;
         if first == FEEDS
             && let Some(clients) = self.feeds.get(&*second)
@@ -76,11 +93,35 @@ impl GatewayHandler {
         self.rules.check_bearer(&request.headers)?;
         let route = self.interfaces.route(&first, &second)?;
         self.check_call(request)?;
-        let answer = match self.call(&route, body).await {
-            Ok(recorded) => answer(&recorded),
+        let limit = answer_limit(request.uri.query().unwrap_or_default())?;
+        let answer = match self.call(&route, body, limit.is_some()).await {
+            Ok(recorded) => answer(recorded, limit.unwrap_or_default()).await,
             Err(refusal) => refuse_body(refusal, body).await,
         };
         Ok(answer.map(Either::Left))
+    }
+
+    /// The service and the query of a path `/state/NAME` or `/state/NAME/QUERY`.
+    fn state_of(&self, path: &str) -> Result<Option<(PathBuf, String)>, Refusal> {
+        let segments = segments(path)?;
+        let (name, query) = match &segments[..] {
+            [root, first, name] if root.is_empty() && first == STATE => (name, ""),
+            [root, first, name, query] if root.is_empty() && first == STATE => (name, &**query),
+            _ => return Ok(None),
+        };
+        match self.states.get(&**name) {
+            Some(output) => Ok(Some((output.clone(), query.to_owned()))),
+            None => {
+                let mut known: Vec<&str> = self.states.keys().map(String::as_str).collect();
+                known.sort_unstable();
+                let known = match known[..] {
+                    [] => "none".to_owned(),
+                    _ => known.join(", "),
+                };
+                let line = format!("there is no state {name}; there is {known}");
+                Err(Refusal::new(StatusCode::NOT_FOUND, line))
+            }
+        }
     }
 
     /// Checks the head of a call.
@@ -103,11 +144,13 @@ impl GatewayHandler {
         &self,
         route: &Route<'a>,
         body: &mut Incoming,
+        answered: bool,
     ) -> Result<Recorded<'a>, Refusal> {
         let mut reserved = self.budget.reserve();
         let limit = self.rules.timeout;
         let arguments = read_body(body, self.body_bytes_max, limit, &mut reserved).await?;
-        route.record(&arguments).await.map_err(|error| match error {
+        let recorded = route.record(&arguments, answered).await;
+        recorded.map_err(|error| match error {
             NotRecorded::Refused(refusal) => refusal,
             NotRecorded::Failed(cause) => {
                 let line = format!("the call cannot be recorded: {cause}");
@@ -123,18 +166,58 @@ fn two_segments(path: &str) -> Result<(Cow<'_, str>, Cow<'_, str>), Refusal> {
     match <[_; 3]>::try_from(segments(path)?) {
         Ok([root, first, second]) if root.is_empty() => Ok((first, second)),
         _ => {
-            let line =
-                format!("no such path: {path}; a call is /INTERFACE/METHOD, a feed /feeds/NAME");
+            let line = format!(
+                "no such path: {path}; a call is /INTERFACE/METHOD, a feed /feeds/NAME, a state /state/NAME"
+            );
             Err(Refusal::new(StatusCode::NOT_FOUND, line))
         }
     }
 }
 
-/// The answer to a call.
-fn answer(recorded: &Recorded<'_>) -> refusal::Answer {
+/// How long a request waits for the answer of its call: `?answer=1`, with `timeout` in seconds. `None` for one that does not.
+fn answer_limit(query: &str) -> Result<Option<Duration>, Refusal> {
+    let bad = |line: &str| Refusal::new(StatusCode::BAD_REQUEST, line);
+    match parameter(query, "answer")?.as_deref() {
+        None | Some("0") => return Ok(None),
+        Some("1") => {}
+        Some(_) => return Err(bad("the parameter answer is 0 or 1")),
+    }
+    let Some(text) = parameter(query, "timeout")? else {
+        return Ok(Some(ANSWER));
+    };
+    let seconds: Option<f64> = text.parse().ok();
+    let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match limit.filter(|limit| *limit <= ANSWER_MAX) {
+        Some(limit) => Ok(Some(limit)),
+        None => Err(bad(
+            "the parameter timeout is a number of seconds from 0 to 60",
+        )),
+    }
+}
+
+/// The answer to a request whose call is recorded.
+async fn answer(recorded: Recorded<'_>, limit: Duration) -> refusal::Answer {
     let journal = serde_json::Value::from(recorded.journal);
     let sequence = recorded.sequence;
-    json(format!(
-        "{{\"journal\":{journal},\"sequence\":{sequence}}}\n"
-    ))
+    let head = format!("{{\"journal\":{journal},\"sequence\":{sequence}");
+    let Some(mut pending) = recorded.answer else {
+        return json(format!("{head}}}\n"));
+    };
+    let (status, line) = match timeout(limit, &mut pending.received).await {
+        Ok(Ok(answer)) => {
+            let answer = answer.as_deref().unwrap_or("null");
+            return json(format!("{head},\"answer\":{answer}}}\n"));
+        }
+        Ok(Err(_)) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the gateway stops; the call is recorded",
+        ),
+        Err(_) => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "there was no answer in time; the call is recorded",
+        ),
+    };
+    let mut answer = json(format!("{head},\"error\":\"{line}\"}}\n"));
+    *answer.status_mut() = status;
+    answer
 }

@@ -25,14 +25,14 @@ trait Limits {
 }
 
 #[millstream_wire::interface]
-trait Replies {
+pub(crate) trait Replies {
     fn accepted(&mut self, symbol: &str, total: u32);
 }
 
 /// A component of both.
-struct Desk<R> {
-    replies: R,
-    total: u32,
+pub(crate) struct Desk<R> {
+    pub(crate) replies: R,
+    pub(crate) total: u32,
 }
 
 impl<R: Replies> Orders for Desk<R> {
@@ -217,21 +217,21 @@ const REFUSED: [(&str, &str, &str, u16, &str); 21] = [
         "",
         GOOD,
         404,
-        "no such path: /Orders%2Fplace; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
+        "no such path: /Orders%2Fplace; a call is /INTERFACE/METHOD, a feed /feeds/NAME, a state /state/NAME",
     ),
     (
         "POST /",
         "",
         GOOD,
         404,
-        "no such path: /; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
+        "no such path: /; a call is /INTERFACE/METHOD, a feed /feeds/NAME, a state /state/NAME",
     ),
     (
         "POST /Orders/place/x",
         "",
         GOOD,
         404,
-        "no such path: /Orders/place/x; a call is /INTERFACE/METHOD, a feed /feeds/NAME",
+        "no such path: /Orders/place/x; a call is /INTERFACE/METHOD, a feed /feeds/NAME, a state /state/NAME",
     ),
     (
         "GET /feeds/replies",
@@ -447,7 +447,7 @@ fn a_gateway_that_cannot_work_does_not_start() {
     let empty = gateway("127.0.0.1:0");
     assert_eq!(
         error(empty.clone()),
-        "a gateway has calls, or feeds, or both"
+        "a gateway has calls, feeds, or states"
     );
     let limits = || <dyn Limits>::schema().unwrap();
     let twice = empty.clone().calls("a", [limits()]).calls("b", [limits()]);
@@ -455,7 +455,7 @@ fn a_gateway_that_cannot_work_does_not_start() {
     assert_eq!(error(twice), line);
     let feeds = empty.clone().feed("x/a").feed("y/a");
     assert_eq!(error(feeds), "x/a and y/a are feeds of one name");
-    let none = "/: the name of a feed is the last part of its path, in UTF-8";
+    let none = "/: feeds are named by the last part of their path, in UTF-8";
     assert_eq!(error(empty.clone().feed("/")), none);
     let line = "a token is one or more visible ASCII characters";
     assert_eq!(error(empty.clone().feed(at("a")).token("a b")), line);

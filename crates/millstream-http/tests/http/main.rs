@@ -5,6 +5,8 @@
 mod feed;
 #[cfg(feature = "gateway")]
 mod gateway;
+#[cfg(feature = "gateway")]
+mod gateway_answers;
 mod gateway_resume;
 mod listen;
 mod listen_limits;

@@ -23,16 +23,20 @@ pub(crate) struct Gateway {
 
 #[pymethods]
 impl Gateway {
-    /// Starts the threads of a gateway. `calls` are journals with the interfaces of their calls, `feeds` journals; `sync` is none for
+    /// Starts the threads of a gateway. `calls` are journals with the interfaces of their calls, `answers` pairs of
+    /// such a journal and an output, `feeds` journals, `states` outputs of
+    /// services that are asked; `sync` is none for
     /// never, 0 for always, or seconds.
     #[new]
-    #[pyo3(signature = (address, *, calls, feeds, token, origins, sync, max_body))]
+    #[pyo3(signature = (address, *, calls, answers, feeds, states, token, origins, sync, max_body))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         py: Python<'_>,
         address: &str,
         calls: Vec<(PathBuf, Vec<Py<Interface>>)>,
+        answers: Vec<(PathBuf, PathBuf)>,
         feeds: Vec<PathBuf>,
+        states: Vec<PathBuf>,
         token: Option<&str>,
         origins: Vec<String>,
         sync: Option<f64>,
@@ -44,8 +48,14 @@ impl Gateway {
             let schemas = interfaces.iter().map(|it| it.get().schema.clone());
             gateway = gateway.calls(journal, schemas);
         }
+        for (calls, output) in answers {
+            gateway = gateway.answers(calls, output);
+        }
         for journal in feeds {
             gateway = gateway.feed(journal);
+        }
+        for output in states {
+            gateway = gateway.state(output);
         }
         if let Some(token) = token {
             gateway = gateway.token(token);

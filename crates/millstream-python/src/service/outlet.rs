@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use millstream_journal::{Journal, Options, Sync};
+use millstream_journal::{Host, Journal, Options, Sync};
 use millstream_replication::Followers;
 use millstream_service::{self as native, testing::REFUSAL};
-use millstream_wire::{self, Call, Cause, Head, Packer, Transport};
+use millstream_wire::{self, Call, Cause, Head, NamedValues, Packer, Transport};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -18,6 +18,9 @@ use super::interface::Interface;
 use crate::error::{service_cause, service_error};
 use crate::gil::unlocked;
 use crate::journal::{sync_of, wait_followed};
+
+/// How long a wait for an answer lasts before signals are handled.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The transports that a Python publisher can have.
 pub(super) enum PublisherTransport {
@@ -130,6 +133,76 @@ impl Outlet {
 
     /// Publishes a call of the method of this number, from 1.
     fn call(&self, py: Python<'_>, number: usize, arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.record(py, number, arguments).map(drop)
+    }
+
+    /// As `call`, and waits until the service that writes to the journal `out` has answered, for so many seconds at most. Returns the journal
+    /// and the number of the call, whether there was an answer in time, and the answer as JSON, if the call caused one.
+    fn call_answered(
+        &self,
+        py: Python<'_>,
+        number: usize,
+        arguments: &Bound<'_, PyTuple>,
+        out: PathBuf,
+        timeout: f64,
+    ) -> PyResult<(PathBuf, u64, bool, Option<String>)> {
+        let failed = |error: native::ServiceError| service_error(py, &error);
+        let Some(input) = self.journal() else {
+            return Err(service_error(py, &"a recorder has no service that answers"));
+        };
+        let opened = Journal::open(&out, Options::read_only());
+        let output = opened.map_err(|error| service_error(py, &error))?;
+        let next = output.next().map_err(|error| service_error(py, &error))?;
+        let mut effects = native::Effects::of(&output, next).map_err(failed)?;
+        let recorded = self.record(py, number, arguments)?;
+        let cause = recorded.ok_or_else(|| service_error(py, &"the call has no record"))?;
+        let host = Host::real();
+        let (begun, limit) = (host.monotonic(), Duration::try_from_secs_f64(timeout)?);
+        loop {
+            let left = limit.saturating_sub(host.monotonic().saturating_sub(begun));
+            let waited = unlocked(|| effects.answer(&input, cause, left.min(LOOK)));
+            match waited.map_err(failed)? {
+                native::Answered::Call { sequence, call } => {
+                    let answer = answer_json(sequence, &call);
+                    let answer = answer.map_err(|error| service_error(py, &error))?;
+                    return Ok((input.path(), cause, true, Some(answer)));
+                }
+                native::Answered::Nothing => return Ok((input.path(), cause, true, None)),
+                native::Answered::Late if left.is_zero() => {
+                    return Ok((input.path(), cause, false, None));
+                }
+                native::Answered::Late => py.check_signals()?,
+            }
+        }
+    }
+}
+
+/// An output as JSON.
+fn answer_json(sequence: u64, call: &Call) -> serde_json::Result<String> {
+    let arguments = serde_json::to_string(&NamedValues(&call.arguments))?;
+    let method = serde_json::to_string(&call.method)?;
+    Ok(format!(
+        "{{\"sequence\":{sequence},\"method\":{method},\"arguments\":{arguments}}}"
+    ))
+}
+
+impl Outlet {
+    /// The journal of the calls, unless they are kept for tests.
+    fn journal(&self) -> Option<Journal> {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*end {
+            PublisherTransport::Journal(outlet) => Some(outlet.journal().clone()),
+            PublisherTransport::Recorder(..) => None,
+        }
+    }
+
+    /// Publishes a call; returns the number of its record.
+    fn record(
+        &self,
+        py: Python<'_>,
+        number: usize,
+        arguments: &Bound<'_, PyTuple>,
+    ) -> PyResult<Option<u64>> {
         let interface = self.interface.get();
         let method = &interface.methods[number - 1];
         let head = Head {
@@ -167,8 +240,9 @@ impl Outlet {
                     limit,
                     &followed.journal.path(),
                 )
+                .map(|()| recorded)
             }
-            _ => Ok(()),
+            _ => Ok(recorded),
         }
     }
 }

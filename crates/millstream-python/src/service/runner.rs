@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options, Sync, Wait};
 use millstream_service::{
-    self as native, OnDifference, OnError, Outcome, Runner, Settings, Setup, Stop,
+    self as native, OnDifference, OnError, Outcome, QueryError, Runner, Settings, Setup, Stop,
 };
 use millstream_wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
@@ -329,6 +329,7 @@ impl Service {
         rebuild: bool,
         snapshots: Option<Snapshots>,
         own: Vec<(Py<Interface>, Vec<Py<PyAny>>)>,
+        queries: Vec<(String, Py<PyAny>)>,
         drain: bool,
         until: Option<u64>,
         stopper: Py<Stopper>,
@@ -367,6 +368,7 @@ impl Service {
                 None => setup.one_off(&name, named_tick(call)),
             };
         }
+        let setup = queried(setup, queries);
         let settings = Settings {
             wait: wait_of(wait),
             on_error: on_error_of(py, on_error, dead_letters, self.sync)?,
@@ -604,6 +606,53 @@ pub(super) fn dispatch<C>(
                 .map_err(|error| failed(py, &method.name, error))
         })
     }
+}
+
+/// A service whose component answers queries.
+fn queried(setup: Setup<()>, queries: Vec<(String, Py<PyAny>)>) -> Setup<()> {
+    let with = |setup: Setup<()>, (name, answer): (String, _)| setup.query(&name, answered(answer));
+    queries.into_iter().fold(setup, with)
+}
+
+/// Answers a query by a function of its arguments as JSON, which returns the kind of the outcome and its JSON or its reason.
+fn answered(
+    answer: Py<PyAny>,
+) -> impl FnMut(&mut (), &native::Arguments) -> Result<native::json::Value, QueryError> + Send + 'static
+{
+    move |(), arguments| {
+        let given = serde_json::to_string(arguments).map_err(reason)?;
+        let (kind, text): (String, String) = locked(|py| {
+            let answered = answer.call1(py, (given,));
+            answered.and_then(|answered| answered.extract(py).map_err(PyErr::from))
+        })
+        .map_err(reason)?;
+        match kind.as_str() {
+            "result" => serde_json::from_str(&text).map_err(reason),
+            "arguments" => Err(QueryError::arguments(text)),
+            _ => Err(QueryError::failed(text)),
+        }
+    }
+}
+
+fn reason(error: impl std::fmt::Display) -> QueryError {
+    QueryError::failed(error.to_string())
+}
+
+/// Asks the service that writes to `output`; arguments and answer are JSON.
+#[pyfunction]
+pub(crate) fn service_ask(
+    py: Python<'_>,
+    output: PathBuf,
+    query: &str,
+    arguments: &str,
+    timeout: f64,
+) -> PyResult<String> {
+    let arguments: native::Arguments =
+        serde_json::from_str(arguments).map_err(|error| service_error(py, &error))?;
+    let limit = Duration::try_from_secs_f64(timeout)?;
+    let asked = unlocked(|| native::ask(&output, query, arguments, limit));
+    let asked = asked.map_err(|error| service_error(py, &error))?;
+    Ok(asked.to_string())
 }
 
 /// Calls a method as a timer, with the time.

@@ -22,6 +22,8 @@ const OUTSIDE: u32 = u32::MAX;
 const CLOSED: usize = 0;
 /// Instead of a thread: the component is called again with an input that it was called with before.
 const AGAIN: usize = 1;
+/// Instead of a thread: the component answers a query.
+const ASKED: usize = 2;
 
 /// Why a call is refused that a component makes while it is not called.
 pub const REFUSAL: &str = "the component may publish only while it is called with an input or by a timer, and on the thread of that call: not in \
@@ -121,6 +123,7 @@ impl Current {
         match self.gate.load(Relaxed) {
             AGAIN if self.thread.load(Relaxed) == this_thread() => Ok(true),
             gate if gate == this_thread() => Ok(false),
+            ASKED => Err("a query makes no calls: it changes nothing".into()),
             _ => {
                 self.fail(REFUSAL);
                 Err(REFUSAL.into())
@@ -162,6 +165,20 @@ impl Current {
     /// The recorded outputs, while the component is called again.
     pub fn earlier(&self) -> MutexGuard<'_, Option<Earlier>> {
         self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `query`, which may not call an output.
+    pub fn asked<T>(&self, query: impl FnOnce() -> T) -> T {
+        let gate = self.gate.swap(ASKED, Relaxed);
+        let had_failed = self.failed.load(Relaxed);
+        let answered = query();
+        self.gate.store(gate, Relaxed);
+        if had_failed == 0 && self.failed.swap(0, Relaxed) != 0 {
+            // The query has the error; the service goes on.
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.take();
+        }
+        answered
     }
 
     pub fn fail(&self, reason: &str) {
@@ -352,6 +369,9 @@ impl Timers {
     }
 
     fn check(&self, timer: &str) -> Result<(), ServiceError> {
+        if self.current.gate.load(Relaxed) == ASKED {
+            return Err(ServiceError::Query);
+        }
         match self.current.has_handler(timer) {
             true => Ok(()),
             false => Err(ServiceError::NoTimer {

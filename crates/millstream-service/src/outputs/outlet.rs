@@ -106,6 +106,12 @@ impl Outlet {
         self
     }
 
+    /// The journal of the calls.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        self.writer.journal()
+    }
+
     /// The sequence number of the last call that was recorded here.
     #[must_use]
     pub fn last(&self) -> Option<u64> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use millstream_journal::Journal;
 use millstream_wire::{Cause, Dispatch, Schema, Unpacker};
+use serde_json::Value;
 
 use super::service::Service;
 use super::state::OWN;
@@ -12,6 +13,7 @@ use crate::inputs::admit;
 use crate::inputs::inlet::{self, Inlet};
 use crate::inputs::names::same_directory;
 use crate::outputs::progress::StopCheck;
+use crate::queries::{Answer, Arguments, QueryError};
 use crate::recorded::snapshot::{Snapshot, Snapshotter};
 use crate::timers::{Timer, When};
 
@@ -27,6 +29,7 @@ impl Service {
             own: None,
             snapshotter: None,
             asked: None,
+            queries: Vec::new(),
         }
     }
 }
@@ -43,6 +46,7 @@ pub struct Setup<C> {
     pub(super) snapshotter: Option<Snapshotter<C>>,
     /// Whether a stop is requested while the state is rebuilt.
     pub(super) asked: Option<StopCheck>,
+    pub(super) queries: Vec<(String, Answer<C>)>,
 }
 
 impl<C: 'static> Setup<C> {
@@ -195,6 +199,18 @@ impl<C: 'static> Setup<C> {
     #[must_use]
     pub fn stopped_by(mut self, asked: impl Fn() -> bool + Send + 'static) -> Self {
         self.asked = Some(Box::new(asked));
+        self
+    }
+
+    /// Answers the query `name` while the service runs, from the state of the component: on its thread, between two inputs. Nothing is recorded,
+    /// and the query makes no calls. [`ask`](crate::ask) asks it, through a socket beside the output journal.
+    #[must_use]
+    pub fn query(
+        mut self,
+        name: &str,
+        answer: impl FnMut(&mut C, &Arguments) -> Result<Value, QueryError> + Send + 'static,
+    ) -> Self {
+        self.queries.push((name.to_owned(), Box::new(answer)));
         self
     }
 

@@ -38,6 +38,7 @@ impl<C: 'static> Setup<C> {
             own,
             snapshotter,
             asked,
+            queries,
         } = self;
         let Service {
             current,
@@ -92,10 +93,12 @@ impl<C: 'static> Setup<C> {
             gone: Vec::new(),
             warnings: Vec::new(),
             replay,
+            questions: None,
             spins: 0,
             asked,
         };
         runner.begin(resume.as_ref(), finished, &names)?;
+        runner.listen(queries)?;
         Ok(runner)
     }
 }

@@ -12,6 +12,7 @@ use super::replay::Replay;
 use crate::error::ServiceError;
 use crate::inputs::inlet::Inlet;
 use crate::outputs::progress::{Progress, StopCheck};
+use crate::queries::Asked;
 use crate::recorded::schedule::{InputPosition, Schedule};
 use crate::recorded::snapshot::{Snapshots, Snapshotter};
 use crate::settings::{Report, Settings};
@@ -57,6 +58,8 @@ pub struct Runner<C> {
     pub(super) warnings: Vec<String>,
     /// The recorded order, when this is a replay.
     pub(super) replay: Option<Replay>,
+    /// The questions to the component, and their answers; `None` without queries.
+    pub(super) questions: Option<Asked<C>>,
     /// How often a spinning runner has found no input.
     pub(super) spins: u32,
     /// Whether a stop is requested while the state is rebuilt.

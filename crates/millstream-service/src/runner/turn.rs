@@ -5,6 +5,7 @@ use std::time::Duration;
 use millstream_journal::Wait;
 
 use super::announce;
+use super::asked::ASK_CHECK;
 use super::following::INPUTS_AHEAD_MAX;
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
@@ -23,6 +24,7 @@ impl<C> Runner<C> {
     /// The input cannot be taken and the policy is to fail; what the component called cannot be recorded.
     #[inline]
     pub fn turn(&mut self) -> Result<Outcome, ServiceError> {
+        self.answer();
         let taken = match (&mut self.inlets[..], &self.timers[..]) {
             ([inlet], []) => {
                 if self.durable {
@@ -198,7 +200,12 @@ impl<C> Runner<C> {
         if self.settings.wait != Wait::Spin || self.spins.is_multiple_of(SPINS) {
             self.announce_idle()?;
         }
-        let mut limit = self.time_to_timer().min(STOP_CHECK);
+        let look = if self.questions.is_some() {
+            ASK_CHECK
+        } else {
+            STOP_CHECK
+        };
+        let mut limit = self.time_to_timer().min(look);
         let mut wait = self.settings.wait;
         if self.inlets.len() > 1 && wait != Wait::Spin {
             (wait, limit) = (Wait::BackOff, limit.min(Duration::from_millis(1)));
@@ -232,6 +239,7 @@ impl<C> Runner<C> {
     /// # Errors
     /// The output journal or the position of a follower cannot be read.
     pub fn wait_followed(&mut self, limit: Duration) -> Result<bool, ServiceError> {
+        self.answer();
         match &mut self.following {
             Some(following) => following.wait(limit),
             None => Ok(true),

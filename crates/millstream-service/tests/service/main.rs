@@ -8,6 +8,7 @@ mod durable;
 mod identity;
 mod latency;
 mod programs;
+mod queries;
 mod restarts;
 mod running;
 mod snapshots;

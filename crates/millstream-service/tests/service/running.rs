@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use millstream_journal::{Options, Wait};
-use millstream_service::{OnError, Service, ServiceError, Settings, Stop, history, publisher};
+use millstream_service::{
+    Answered, Caller, Effects, OnError, Service, ServiceError, Settings, Stop, history, publisher,
+};
 use millstream_wire::Lineage;
 
-use crate::desk::{Desk, Folder, Limits, Orders, Replies, calls};
+use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies, calls};
 
 #[test]
 fn each_output_tells_the_input_that_it_is_an_effect_of() {
@@ -189,4 +191,58 @@ fn segments_can_be_read_without_those_before_them() {
             .is_empty()
         );
     }
+}
+
+#[test]
+fn a_caller_receives_the_first_output_of_its_call() {
+    let folder = Folder::new();
+    folder.orders(0..1);
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let mut runner = folder.start("replies", Settings::default()).unwrap();
+            runner.run(&stop).unwrap()
+        });
+        let (orders, replies) = (folder.journal("orders"), folder.journal("replies"));
+        let mut desk = Caller::<dyn Orders>::new(&orders, &replies).unwrap();
+        let limit = Duration::from_secs(20);
+        let place = |id, symbol: &'static str| {
+            move |orders: &mut millstream_wire::Publisher<
+                dyn Orders,
+                millstream_service::Outlet,
+            >| {
+                let order = Order {
+                    id,
+                    symbol,
+                    quantity: 100,
+                };
+                orders.place(&order)
+            }
+        };
+        for id in 1..4 {
+            let answer = desk.call(limit, place(id, "VOD.L")).unwrap();
+            let Answered::Call { call, .. } = answer else {
+                panic!("{answer:?}");
+            };
+            assert_eq!(call.method, "accepted");
+            assert!(
+                call.to_text().contains(&format!("id: {id}\n")),
+                "{}",
+                call.to_text()
+            );
+        }
+        // Order 6 has no output, and nothing follows it.
+        let answer = desk
+            .call(Duration::from_millis(20), place(6, "VOD.L"))
+            .unwrap();
+        assert_eq!(answer, Answered::Late);
+        let mut effects = Effects::of(&replies, 0).unwrap();
+        let sixth = orders.next().unwrap() - 1;
+        desk.call(limit, place(7, "VOD.L")).unwrap();
+        let answer = effects.answer(&orders, sixth, limit).unwrap();
+        assert_eq!(answer, Answered::Nothing);
+        assert!(desk.call(limit, |_| ()).is_err());
+        stop.stop();
+        running.join().unwrap();
+    });
 }

@@ -647,7 +647,7 @@ class Service:
         on_difference: str,
         accept_differences: int,
         rebuild: bool,
-        snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None,
+        snapshots: tuple[int, int, Callable[[], bytes], Callable[[bytes, int], str | None]] | None,
         own: Sequence[tuple[Interface, Sequence[Callable[..., object]]]],
         queries: Sequence[tuple[str, Callable[[str], tuple[str, str]]]],
         drain: bool,

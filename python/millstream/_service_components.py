@@ -146,16 +146,33 @@ def bound(component: Any) -> list[tuple[_millstream.Interface, list[Any]]]:
     ]
 
 
-def keeping(instance: Any) -> tuple[Callable[[], bytes], Callable[[bytes], object]]:
-    """The functions that save the state of a component as bytes and restore it."""
+def keeping(instance: Any) -> tuple[int, Callable[[], bytes], Callable[[bytes, int], str | None]]:
+    """The version of the state of a component, and the functions that save it as bytes and restore it.
+
+    The latter returns why a state cannot be read, if the component is as it was.
+    """
     name = type(instance).__name__
     for method in ("snapshot", "restore"):
         if not callable(getattr(instance, method, None)):
             raise ServiceError(f"{name} has no {method}(), which rebuild='snapshot' needs")
-    return (
-        lambda: pickle.dumps(instance.snapshot(), protocol=5),
-        lambda state: instance.restore(pickle.loads(state)),
-    )
+    own = getattr(instance, "snapshot_version", 1)
+    if isinstance(own, bool) or not isinstance(own, int) or own < 1:
+        raise ServiceError(f"{name}: snapshot_version={own!r}: it is a number from 1 on")
+
+    def restore(saved: bytes, version: int) -> str | None:
+        try:
+            state = pickle.loads(saved)
+        except Exception as error:  # a class was renamed or removed, for example
+            return f"{type(error).__name__}: {error}"
+        if version != own:
+            migrate = getattr(instance, "migrate", None)
+            if not callable(migrate):
+                return f"it has version {version}, and {name} has version {own} and no migrate()"
+            state = migrate(state, version)
+        instance.restore(state)
+        return None
+
+    return own, lambda: pickle.dumps(instance.snapshot(), protocol=5), restore
 
 
 def rebuilding(instance: Any) -> list[tuple[_millstream.Interface, list[Callable[..., object]]]]:

@@ -328,7 +328,8 @@ def serve(
             recorded after those that are there.
         rebuild: where the state of the component comes from at the start. ``"inputs"``: it is called with
             all inputs again. ``"snapshot"``: its ``restore(state)`` receives the last result of its
-            ``snapshot()``, and only later inputs are repeated. ``"outputs"``: its ``rebuild_NAME`` is
+            ``snapshot()``, and only later inputs are repeated; a state of another ``snapshot_version`` goes
+            through its ``migrate(state, version)`` first. ``"outputs"``: its ``rebuild_NAME`` is
             called with each recorded output ``NAME``. ``"nothing"``: it has no state.
         snapshot_every: with ``rebuild="snapshot"``: after how many calls the state is saved, and at the
             end.
@@ -562,7 +563,7 @@ def run_native(
     on_difference: str = "fail",
     accept_differences: int = 0,
     rebuild: bool = True,
-    snapshots: tuple[int, Callable[[], bytes], Callable[[bytes], object]] | None = None,
+    snapshots: tuple[int, int, Callable[[], bytes], Callable[[bytes, int], str | None]] | None = None,
     own: Sequence[tuple[_millstream.Interface, Sequence[Callable[..., object]]]] = (),
     queries: Sequence[tuple[str, Callable[[str], tuple[str, str]]]] = (),
     drain: bool,

@@ -498,3 +498,118 @@ def named(path: Path) -> list[tuple[str, str]]:
     text = ms._millstream.service_export(os.fspath(path), 0, None)
     lines = [document.splitlines()[2].split(": ") for document in text.split("---\n")]
     return [(line[0], line[1]) for line in lines]
+
+
+VERSIONS = """
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Entries(Protocol):
+    def book(self, amount: int) -> None: ...
+
+
+class Books(Protocol):
+    def total(self, amount: int) -> None: ...
+
+
+@dataclass
+class {state}:
+    amount: int
+
+
+class Book(Entries):
+    snapshot_version = {version}
+
+    def __init__(self, books: Books) -> None:
+        self.books, self.amount = books, 0
+
+    def book(self, amount: int) -> None:
+        self.amount += amount
+        self.books.total(self.amount)
+
+    def snapshot(self) -> object:
+        return {state}(self.amount)
+
+    def restore(self, state: {state}) -> None:
+        self.amount = state.amount
+{more}
+"""
+
+
+def version_of_book(folder: Path, name: str, state: str, version: int = 1, more: str = "") -> Any:
+    """A version of a component, whose class of the state has this name."""
+    (folder / "books.py").write_text(VERSIONS.format(state=state, version=version, more=more))
+    spec = importlib.util.spec_from_file_location("books", folder / "books.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["books"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_snapshot_with_a_renamed_class_falls_back_to_the_inputs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    entries, out = tmp_path / "entries", tmp_path / "out"
+    before = version_of_book(tmp_path, "before", "Total")
+    publisher = ms.publisher(before.Entries, entries)
+    for _ in range(3):
+        publisher.book(2)
+    drain(before.Book, entries, out, rebuild="snapshot")
+    after = version_of_book(tmp_path, "after", "Amount")
+    publisher.book(2)
+    report = drain(after.Book, entries, out, rebuild="snapshot")
+    # Three calls are repeated.
+    assert report.calls == 4
+    warning = capfd.readouterr().err
+    assert "out.snapshots, record 1: the state cannot be read: AttributeError: " in warning
+    assert "the state is rebuilt from the inputs\n" in warning
+    assert texts(out) == [f"total: {total}\n" for total in (2, 4, 6, 8)]
+    # The next start has a snapshot that it can read.
+    publisher.book(2)
+    assert drain(after.Book, entries, out, rebuild="snapshot").calls == 1
+
+
+def test_a_state_of_another_version_is_migrated(tmp_path: Path) -> None:
+    entries, out = tmp_path / "entries", tmp_path / "out"
+    first = version_of_book(tmp_path, "first", "Total")
+    publisher = ms.publisher(first.Entries, entries)
+    publisher.book(2)
+    drain(first.Book, entries, out, rebuild="snapshot")
+    migrate = """
+    def migrate(self, state: Total, version: int) -> Total:
+        assert version == 1
+        return Total(state.amount * 100)
+"""
+    second = version_of_book(tmp_path, "second", "Total", 2, migrate)
+    publisher.book(3)
+    assert drain(second.Book, entries, out, rebuild="snapshot").calls == 1
+    assert texts(out) == ["total: 2\n", "total: 203\n"]
+    publisher.book(3)
+    drain(second.Book, entries, out, rebuild="snapshot")
+    assert texts(out)[2:] == ["total: 206\n"]
+    failing = version_of_book(tmp_path, "failing", "Total", 3, migrate)
+    with pytest.raises(ms.ServiceError, match=r"remove the directory .*out.snapshots: a start then rebuilds"):
+        drain(failing.Book, entries, out, rebuild="snapshot")
+    shutil.rmtree(f"{out}.snapshots")
+    # The advice is right for a component that makes the same calls: this one does not any more.
+    with pytest.raises(ms.ServiceError, match="snapshot_version=0: it is a number from 1 on"):
+        drain(version_of_book(tmp_path, "none", "Total", 0).Book, entries, out, rebuild="snapshot")
+
+
+def test_an_input_that_was_replaced_is_an_error(tmp_path: Path) -> None:
+    entries, out = tmp_path / "entries", tmp_path / "out"
+    book(entries, 1, 2)
+    drain(desk.Ledger, entries, out)
+    shutil.rmtree(entries)
+    book(entries, 1, 2, 3)
+    with pytest.raises(
+        ms.ServiceError, match="entries: is another journal than the one of which"
+    ) as replaced:
+        drain(desk.Ledger, entries, out)
+    # To begin anew, what the message names is removed.
+    assert f"remove {out} and the directories beside it that begin with this name" in str(replaced.value)
+    for path in tmp_path.glob("out*"):
+        shutil.rmtree(path)
+    assert drain(desk.Ledger, entries, out).calls == 3

@@ -335,6 +335,7 @@ pub(crate) fn service_failed(py: Python<'_>, error: ServiceError) -> PyErr {
     match error {
         ServiceError::Input { cause, .. }
         | ServiceError::Snapshot { cause, .. }
+        | ServiceError::NotRestored { cause, .. }
         | ServiceError::Unkept { cause, .. } => service_raised(py, &message, Some(cause)),
         _ => service_raised(py, &message, None),
     }

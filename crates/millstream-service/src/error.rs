@@ -222,7 +222,45 @@ pub enum ServiceError {
         /// Why not.
         cause: Cause,
     },
-    /// A snapshot cannot be restored.
+    /// An input is another journal than the one that the service has taken records of, under the same path.
+    #[error(
+        "{journal}: is another journal than the one of which the service has taken the records before {taken}; restore that one or a copy of it, or give this one \
+         another path; to begin anew, remove {output} and the directories beside it that begin with this name"
+    )]
+    Replaced {
+        /// The input.
+        journal: String,
+        /// The record of the earlier journal that was next.
+        taken: u64,
+        /// The output journal.
+        output: String,
+    },
+    /// A snapshot cannot be read, and the inputs before it are not all there.
+    #[error(
+        "{fault}; and the inputs cannot rebuild it: {cause}. Run the version of the component that wrote the snapshot, or remove the directory {snapshots} and start with skip_pruned \
+         (--skip-pruned): the state is then that of the remaining records"
+    )]
+    NoState {
+        /// What is wrong with the snapshot.
+        fault: String,
+        /// What is missing from the inputs.
+        cause: Box<ServiceError>,
+        /// The journal of snapshots.
+        snapshots: String,
+    },
+    /// The component could not restore a snapshot.
+    #[error(
+        "{journal}, record {sequence}: {cause}; if all inputs are there, remove the directory {journal}: a start then rebuilds the state from them"
+    )]
+    NotRestored {
+        /// The journal of snapshots.
+        journal: String,
+        /// The record.
+        sequence: u64,
+        /// Why not.
+        cause: Cause,
+    },
+    /// A record of the journal of snapshots cannot be read.
     #[error("{journal}, record {sequence}: {cause}")]
     Snapshot {
         /// The journal of snapshots.

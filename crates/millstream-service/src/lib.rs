@@ -75,7 +75,7 @@ pub use inputs::inlet::Outcome;
 pub use outputs::current::{Clock, Timers};
 pub use outputs::outlet::{Outlet, publisher};
 pub use queries::{Arguments, Fault, QueryError, ask};
-pub use recorded::snapshot::Snapshot;
+pub use recorded::snapshot::{RestoreError, Snapshot};
 pub use reports::answers::{Answered, Caller, Effect, Effects};
 pub use reports::history::{Hop, history};
 pub use reports::latency::{CallTimes, HopLatency, Latencies, call_times, latency};

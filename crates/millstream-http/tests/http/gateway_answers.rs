@@ -123,19 +123,17 @@ fn a_gateway_that_stops_ends_the_waits() {
     let folder = tempfile::tempdir().unwrap();
     let server = answered(folder.path()).start().unwrap();
     let mut client = connect(&server);
-    let waiting =
-        thread::spawn(move || post(&mut client, "/Orders/place?answer=1&timeout=60", PLACE));
     let path = folder.path().join("orders");
-    while Journal::open(&path, Options::read_only())
-        .unwrap()
-        .next()
-        .unwrap()
-        < 2
-    {
-        thread::yield_now();
-    }
-    drop(server);
-    let (status, body) = waiting.join().unwrap();
+    let (status, body) = thread::scope(|scope| {
+        let waiting =
+            scope.spawn(move || post(&mut client, "/Orders/place?answer=1&timeout=60", PLACE));
+        let journal = || Journal::open(&path, Options::read_only()).unwrap();
+        while journal().next().unwrap() < 2 {
+            thread::yield_now();
+        }
+        drop(server);
+        waiting.join().unwrap()
+    });
     assert_eq!(status, 503, "{body}");
     assert!(
         body.contains("the gateway stops; the call is recorded"),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use millstream_journal::{Error, Journal, Options, Sync, Wait};
 use millstream_service::{
-    self as native, OnDifference, OnError, Outcome, QueryError, Runner, Settings, Setup, Stop,
+    self as native, OnDifference, OnError, Outcome, QueryError, RestoreError, Runner, Settings,
+    Setup, Stop,
 };
 use millstream_wire::{CallError, Cause, Unpacker};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
@@ -202,8 +203,9 @@ type Input<'py> = (PathBuf, Py<Interface>, Vec<Py<PyAny>>);
 /// A timer: its name, when it is called (`None`: a one-off timer), the component's method, and its aliases.
 type Timer = (String, Option<Py<When>>, Py<PyAny>, Vec<String>);
 
-/// How often the state is saved, the function that returns it as bytes, and the one that restores it.
-type Snapshots = (u64, Py<PyAny>, Py<PyAny>);
+/// How often the state is saved, its version, the function that returns it as bytes, and the one that restores bytes of a version: it returns why
+/// they cannot be read.
+type Snapshots = (u64, u64, Py<PyAny>, Py<PyAny>);
 
 fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
     Journal::open(path, options).map_err(|error| service_error(py, &error))
@@ -442,20 +444,23 @@ fn on_error_of(
 }
 
 /// A service whose component saves its state as bytes and restores it.
-fn keeping(setup: Setup<()>, (every, save, restore): Snapshots) -> Setup<()> {
+fn keeping(setup: Setup<()>, (every, version, save, restore): Snapshots) -> Setup<()> {
     let saved = move |(): &mut ()| {
         locked(|py| {
             let state = save.call0(py).and_then(|state| state.extract(py));
             state.map_err(cause)
         })
     };
-    let restored = move |(): &mut (), state: &[u8]| {
+    let restored = move |(): &mut (), state: &[u8], version: u64| {
         locked(|py| {
-            let taken = restore.call1(py, (PyBytes::new(py, state),));
-            taken.map(drop).map_err(cause)
+            let taken = restore.call1(py, (PyBytes::new(py, state), version));
+            let unreadable: Option<String> = taken
+                .and_then(|fault| fault.extract(py))
+                .map_err(|error| RestoreError::Failed(cause(error)))?;
+            unreadable.map_or(Ok(()), |fault| Err(RestoreError::Unreadable(fault.into())))
         })
     };
-    setup.snapshots_with(every, saved, restored)
+    setup.snapshots_with(every, version, saved, restored)
 }
 
 impl Service {

@@ -1,9 +1,9 @@
 //! Saved states of a component, so that a start need not repeat all inputs: a journal beside the output journal.
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
-//! `[1, time in ns, outputs, schedule, pieces, [[path, identity, position], ...], [[timer, name, due, length], ...]]`. Positions are the sequence numbers that come next, of
+//! `[1, time in ns, outputs, schedule, pieces, [[path, identity, position], ...], [[timer, name, due, length], ...], state version]`. Positions are the sequence numbers that come next, of
 //! the outputs and of each input, which is named by its identity; `schedule` is the announcement of the snapshot in the
-//! [schedule](crate::recorded::schedule). Then come the one-off timers, with their times in ns. The last two snapshots are kept: after a loss of power that removed outputs which the newest one
+//! [schedule](crate::recorded::schedule). Then come the one-off timers, with their times in ns, and the version of the state. The last two snapshots are kept: after a loss of power that removed outputs which the newest one
 //! covers, the other one remains.
 
 use std::path::PathBuf;
@@ -24,12 +24,56 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 const HEAD_BYTES: usize = 64;
 
 /// A component whose state can be saved. The state must include everything that later outputs depend on.
+///
+/// ```
+/// use millstream_service::Snapshot;
+/// use millstream_wire::{Cause, packed, unpacked};
+///
+/// struct Desk {
+///     total: f64,
+///     orders: u64,
+/// }
+///
+/// impl Snapshot for Desk {
+///     const VERSION: u64 = 2; // version 1 had the total only
+///
+///     fn snapshot(&self) -> Result<Vec<u8>, Cause> {
+///         Ok(packed(&(self.total, self.orders))?)
+///     }
+///     fn restore(&mut self, state: &[u8]) -> Result<(), Cause> {
+///         (self.total, self.orders) = unpacked(state)?;
+///         Ok(())
+///     }
+///     fn migrate(state: &[u8], version: u64) -> Result<Vec<u8>, Cause> {
+///         match version {
+///             1 => Ok(packed(&(unpacked::<f64>(state)?, 0u64))?),
+///             _ => Err(format!("there is no version {version}").into()),
+///         }
+///     }
+/// }
+/// ```
 pub trait Snapshot {
+    /// The version of the state. A new one calls for [`migrate`](Self::migrate).
+    const VERSION: u64 = 1;
+
     /// The state as bytes. [`packed`](millstream_wire::packed) encodes any type that is [`Wire`](macro@millstream_wire::Wire).
     ///
     /// # Errors
     /// The state cannot be kept; the service ends with that.
     fn snapshot(&self) -> Result<Vec<u8>, Cause>;
+
+    /// Turns the state of another version into one of this version.
+    ///
+    /// # Errors
+    /// It cannot be turned, as by default: then a start rebuilds the state from the inputs, if they are all there.
+    fn migrate(state: &[u8], version: u64) -> Result<Vec<u8>, Cause> {
+        let _ = state;
+        let own = Self::VERSION;
+        Err(format!(
+            "its state has version {version}, and the component version {own} and no migrate"
+        )
+        .into())
+    }
 
     /// Restores a saved state in a new component.
     ///
@@ -39,7 +83,16 @@ pub trait Snapshot {
 }
 
 type Save<C> = Box<dyn FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send>;
-type Restore<C> = Box<dyn FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send>;
+type Restore<C> = Box<dyn FnMut(&mut C, &[u8], u64) -> Result<(), RestoreError> + Send>;
+
+/// Why a state cannot be restored.
+#[derive(Debug)]
+pub enum RestoreError {
+    /// It cannot be read or migrated, and the component is as it was: the inputs may rebuild the state.
+    Unreadable(Cause),
+    /// The component failed.
+    Failed(Cause),
+}
 
 /// How the state of a component is saved, and how often.
 pub(crate) struct Snapshotter<C> {
@@ -47,6 +100,8 @@ pub(crate) struct Snapshotter<C> {
     pub every: u64,
     /// Calls since the last one.
     pub since: u64,
+    /// The version of the states that it saves.
+    pub version: u64,
     pub save: Save<C>,
     pub restore: Restore<C>,
 }
@@ -61,6 +116,8 @@ pub(crate) struct Position {
     pub inputs: Vec<(InputName, u64)>,
     /// The one-off timers that had not come due.
     pub timers: Vec<Pending>,
+    /// The version of the state.
+    pub version: u64,
 }
 
 /// The journal of the snapshots of a service.
@@ -153,6 +210,23 @@ impl Snapshots {
         Ok(None)
     }
 
+    /// A snapshot that cannot be read.
+    pub fn unreadable(&self, sequence: u64, cause: &Cause) -> String {
+        format!(
+            "{}, record {sequence}: the state cannot be read: {cause}",
+            self.name
+        )
+    }
+
+    /// A snapshot that the component could not restore.
+    pub fn not_restored(&self, sequence: u64, cause: Cause) -> ServiceError {
+        ServiceError::NotRestored {
+            journal: self.name.clone(),
+            sequence,
+            cause,
+        }
+    }
+
     /// What is wrong with a snapshot.
     pub fn fault(&self, sequence: u64, cause: impl Into<Cause>) -> ServiceError {
         ServiceError::Snapshot {
@@ -165,7 +239,7 @@ impl Snapshots {
 
 impl Position {
     fn pack(&self, pieces: u64, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
-        out.array(7)?;
+        out.array(8)?;
         out.uint(VERSION)?;
         out.int(self.time_ns)?;
         out.uint(self.outputs)?;
@@ -185,7 +259,7 @@ impl Position {
             out.int(it.due_ns)?;
             out.int(it.length_ns)?;
         }
-        Ok(())
+        out.uint(self.version)
     }
 
     /// The position and the number of pieces before it; `None` for a piece.
@@ -205,6 +279,7 @@ impl Position {
         let (schedule, pieces) = (values.uint()?, values.uint()?);
         let inputs = unpack_inputs(&mut values)?;
         let timers = unpack_timers(&mut values)?;
+        let state_version = values.uint()?;
         values.end()?;
         let position = Self {
             time_ns,
@@ -212,6 +287,7 @@ impl Position {
             schedule,
             inputs,
             timers,
+            version: state_version,
         };
         Ok(Some((position, pieces)))
     }
@@ -263,6 +339,7 @@ mod tests {
                 due_ns: 5,
                 length_ns: 3,
             }],
+            version: 4,
         }
     }
 
@@ -304,11 +381,11 @@ mod tests {
     fn a_snapshot_is_these_bytes() {
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\x97\x01\xff\x02\x07\x03\x92\x93\xa6orders"[..],
+            &b"\x98\x01\xff\x02\x07\x03\x92\x93\xa6orders"[..],
             &id(9),
             b"\x06\x93\xa6limits",
             &id(8),
-            b"\x00\x91\x94\xa6expire\xa3A-1\x05\x03",
+            b"\x00\x91\x94\xa6expire\xa3A-1\x05\x03\x04",
         ]
         .concat();
         let packed = pack(128, |out| position(2).pack(3, out)).unwrap();

@@ -12,12 +12,12 @@ use millstream_wire::{InputName, Lineage};
 use super::state::{GONE, Runner};
 use crate::error::ServiceError;
 use crate::inputs::inlet::{Inlet, Outcome};
-use crate::inputs::names::Names;
+use crate::inputs::names::{Names, same_directory};
 use crate::outputs::difference::Differences;
 use crate::outputs::earlier::{Earlier, Extent};
 use crate::recorded::resume::Resume;
 use crate::recorded::schedule::{Announcement, InputPosition, Step};
-use crate::recorded::snapshot::Position;
+use crate::recorded::snapshot::{Position, RestoreError};
 use crate::settings::OnDifference;
 
 /// The state of a start.
@@ -165,8 +165,19 @@ impl<C> Runner<C> {
             return Ok(None);
         };
         if let (Some(snapshotter), Some(snapshots)) = (&mut self.snapshotter, &self.snapshots) {
-            (snapshotter.restore)(&mut self.component, &state)
-                .map_err(|cause| snapshots.fault(sequence, cause))?;
+            match (snapshotter.restore)(&mut self.component, &state, kept.version) {
+                Ok(()) => {}
+                Err(RestoreError::Unreadable(cause)) => {
+                    let fault = snapshots.unreadable(sequence, &cause);
+                    self.warnings
+                        .push(format!("{fault}: the state is rebuilt from the inputs"));
+                    self.unreadable = Some(fault);
+                    return Ok(None);
+                }
+                Err(RestoreError::Failed(cause)) => {
+                    return Err(snapshots.not_restored(sequence, cause));
+                }
+            }
             self.check_silence()?;
         }
         for (place, (_, at)) in places.into_iter().zip(&kept.inputs) {
@@ -321,7 +332,10 @@ impl<C> Runner<C> {
         for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
             match number {
                 Some(number) => self.repeat_to(number, place, announced.outputs)?,
-                None => self.pass(past, place),
+                None => {
+                    self.check_replaced(place)?;
+                    self.pass(past, place);
+                }
             }
         }
         for place in &announced.gone {
@@ -337,6 +351,26 @@ impl<C> Runner<C> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses an input that another journal has replaced under its path: its records would be taken for those of the one before.
+    fn check_replaced(&self, place: &InputPosition) -> Result<(), ServiceError> {
+        let path = Path::new(&place.input.path);
+        let replaced = |inlet: &&Inlet<C>| same_directory(path, &inlet.journal.path());
+        match self.inlets.iter().find(replaced) {
+            Some(inlet) if place.next > place.start => Err(ServiceError::Replaced {
+                journal: inlet.name.clone(),
+                taken: place.next,
+                output: self.output_name(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The path of the output.
+    fn output_name(&self) -> String {
+        let output = self.output.as_ref().map(|it| it.journal.path());
+        output.unwrap_or_default().display().to_string()
     }
 
     /// Skips the records taken from an input that the service no longer has: all have had their effects.

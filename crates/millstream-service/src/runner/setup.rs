@@ -14,7 +14,7 @@ use crate::inputs::inlet::{self, Inlet};
 use crate::inputs::names::same_directory;
 use crate::outputs::progress::StopCheck;
 use crate::queries::{Answer, Arguments, QueryError};
-use crate::recorded::snapshot::{Snapshot, Snapshotter};
+use crate::recorded::snapshot::{RestoreError, Snapshot, Snapshotter};
 use crate::timers::{Timer, When};
 
 impl Service {
@@ -98,20 +98,30 @@ impl<C: 'static> Setup<C> {
     where
         C: Snapshot,
     {
-        self.snapshots_with(every, |component| component.snapshot(), C::restore)
+        let restore = |component: &mut C, state: &[u8], version| {
+            let migrated = match version == C::VERSION {
+                true => None,
+                false => Some(C::migrate(state, version).map_err(RestoreError::Unreadable)?),
+            };
+            let state = migrated.as_deref().unwrap_or(state);
+            component.restore(state).map_err(RestoreError::Failed)
+        };
+        self.snapshots_with(every, C::VERSION, |component| component.snapshot(), restore)
     }
 
-    /// As [`snapshots`](Self::snapshots) with two functions.
+    /// As [`snapshots`](Self::snapshots) with two functions: one saves a state of this `version`, one restores a state of any version.
     #[must_use]
     pub fn snapshots_with(
         mut self,
         every: u64,
+        version: u64,
         save: impl FnMut(&mut C) -> Result<Vec<u8>, Cause> + Send + 'static,
-        restore: impl FnMut(&mut C, &[u8]) -> Result<(), Cause> + Send + 'static,
+        restore: impl FnMut(&mut C, &[u8], u64) -> Result<(), RestoreError> + Send + 'static,
     ) -> Self {
         self.snapshotter = Some(Snapshotter {
             every: every.max(1),
             since: 0,
+            version,
             save: Box::new(save),
             restore: Box::new(restore),
         });

@@ -90,6 +90,7 @@ impl<C: 'static> Setup<C> {
             announced: Vec::new(),
             announced_at: Duration::ZERO,
             last_snapshot: None,
+            unreadable: None,
             gone: Vec::new(),
             warnings: Vec::new(),
             replay,
@@ -113,7 +114,8 @@ impl<C> Runner<C> {
     ) -> Result<(), ServiceError> {
         self.check_silence()?;
         self.begin_replay()?;
-        self.catch_up(resume, finished, names)?;
+        self.catch_up(resume, finished, names)
+            .map_err(|error| self.without_state(error))?;
         self.resume_timers();
         self.own = None;
         if let Some(snapshotter) = &mut self.snapshotter {
@@ -125,6 +127,22 @@ impl<C> Runner<C> {
             self.progress.sampler = Some(Sampler::new(self.host.clone()));
         }
         self.protect_inputs()
+    }
+}
+
+impl<C> Runner<C> {
+    /// Inputs that are missing where the snapshot cannot be read.
+    fn without_state(&self, error: ServiceError) -> ServiceError {
+        match (&self.unreadable, &self.snapshots, error) {
+            (Some(fault), Some(snapshots), error @ ServiceError::Pruned { .. }) => {
+                ServiceError::NoState {
+                    fault: fault.clone(),
+                    cause: Box::new(error),
+                    snapshots: snapshots.name.clone(),
+                }
+            }
+            (_, _, error) => error,
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Runner<C> {
     pub(super) announced_at: Duration,
     /// The positions in the inputs at the last snapshot.
     pub(super) last_snapshot: Option<Vec<u64>>,
+    /// What is wrong with the snapshot, if it cannot be read.
+    pub(super) unreadable: Option<String>,
     /// Inputs that the service had before.
     pub(super) gone: Vec<InputPosition>,
     /// Warnings of the start.

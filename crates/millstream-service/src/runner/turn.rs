@@ -83,6 +83,7 @@ impl<C> Runner<C> {
                 .map(|place| (place.input.clone(), place.next))
                 .collect(),
             timers: self.progress.current.one_offs().pending(),
+            version: snapshotter.version,
         };
         self.progress.current.close();
         let state =

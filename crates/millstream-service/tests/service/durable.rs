@@ -93,7 +93,7 @@ fn snapshots_are_as_durable_as_the_outputs() {
         let desk = Desk::new(service.publisher::<dyn Replies>().unwrap(), service.clock());
         let setup = service
             .component(desk)
-            .snapshots_with(5, |_| Ok(vec![1]), |_, _| Ok(()));
+            .snapshots_with(5, 1, |_| Ok(vec![1]), |_, _, _| Ok(()));
         let setup = setup
             .input::<dyn Orders>(&folder.journal("orders"))
             .unwrap();

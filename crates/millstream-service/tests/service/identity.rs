@@ -216,3 +216,35 @@ fn timers_are_known_by_their_names() {
     // A publisher of its own is in no service's way.
     publisher::<dyn Orders>(&folder.journal("orders")).unwrap();
 }
+
+#[test]
+fn an_input_that_another_journal_has_replaced_is_an_error() {
+    let folder = Folder::new();
+    folder.orders(0..3);
+    start(&folder, &folder.journal("orders"))
+        .unwrap()
+        .drain()
+        .unwrap();
+    std::fs::rename(folder.path("orders"), folder.path("before")).unwrap();
+    folder.orders(0..5);
+    let error = start(&folder, &folder.journal("orders")).err().unwrap();
+    let ServiceError::Replaced { taken, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(*taken, 4);
+    // The advice of the message: the journal as it was, or another path for this one.
+    start(&folder, &folder.journal("before")).unwrap();
+    std::fs::rename(folder.path("orders"), folder.path("after")).unwrap();
+    let mut runner = start(&folder, &folder.journal("after")).unwrap();
+    assert_eq!(runner.drain().unwrap().calls, 5);
+}
+
+#[test]
+fn an_input_that_was_replaced_before_a_record_was_taken_is_none() {
+    let folder = Folder::new();
+    drop(start(&folder, &folder.journal("orders")).unwrap());
+    std::fs::remove_dir_all(folder.path("orders")).unwrap();
+    folder.orders(0..5);
+    let mut runner = start(&folder, &folder.journal("orders")).unwrap();
+    assert_eq!(runner.drain().unwrap().calls, 5);
+}

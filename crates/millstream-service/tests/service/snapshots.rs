@@ -185,7 +185,7 @@ fn a_state_that_does_not_fit_is_told_with_its_place() {
     };
     let error = begin("replies").err().unwrap().to_string();
     assert!(
-        error.contains("replies.snapshots, record ") && error.ends_with(": no state of mine"),
+        error.contains("replies.snapshots, record ") && error.contains(": no state of mine"),
         "{error}"
     );
     let error = begin("others").unwrap().drain().unwrap_err().to_string();
@@ -308,4 +308,125 @@ fn two_interfaces_on_one_journal_are_one_input() {
             "cut at {left}"
         );
     }
+}
+
+/// A desk of the next version, which counts its starts.
+struct Next<const MIGRATES: bool> {
+    total: u64,
+}
+
+impl<const MIGRATES: bool> Orders for Next<MIGRATES> {
+    fn place(&mut self, order: &Order<'_>) -> Result<(), Cause> {
+        self.total += u64::from(order.quantity);
+        Ok(())
+    }
+}
+
+impl<const MIGRATES: bool> Snapshot for Next<MIGRATES> {
+    const VERSION: u64 = 2;
+
+    fn snapshot(&self) -> Result<Vec<u8>, Cause> {
+        Ok(packed(&self.total)?)
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), Cause> {
+        self.total = unpacked(state)?;
+        Ok(())
+    }
+
+    fn migrate(state: &[u8], version: u64) -> Result<Vec<u8>, Cause> {
+        if !MIGRATES {
+            return Err(format!("version {version} is not known").into());
+        }
+        let numbers: Vec<u64> = unpacked(state)?;
+        // So that a total which was migrated differs from one that was rebuilt.
+        Ok(packed(&(numbers[1] + 1))?)
+    }
+}
+
+fn next<const MIGRATES: bool>(folder: &Folder) -> Result<Runner<Next<MIGRATES>>, ServiceError> {
+    let service = Service::new(&folder.journal("replies")).unwrap();
+    let setup = service.component(Next { total: 0 }).snapshots(10);
+    let setup = setup.input::<dyn Orders>(&folder.journal("orders"));
+    setup.unwrap().start(Settings::default())
+}
+
+/// A service without outputs: the two versions agree in them.
+fn quiet(folder: &Folder, count: u64) {
+    let order = Order {
+        id: 6,
+        symbol: "VOD.L",
+        quantity: 1,
+    };
+    let mut orders = publisher::<dyn Orders>(&folder.journal("orders")).unwrap();
+    for _ in 0..count {
+        orders.place(&order).unwrap();
+    }
+    start(folder, false, 10).drain().unwrap();
+}
+
+#[test]
+fn a_state_of_another_version_is_migrated_or_rebuilt() {
+    let folder = Folder::new();
+    quiet(&folder, 20);
+    let mut migrated = next::<true>(&folder).unwrap();
+    assert_eq!(
+        (migrated.component().total, migrated.warnings().len()),
+        (21, 0)
+    );
+    drop(migrated);
+    let mut rebuilt = next::<false>(&folder).unwrap();
+    assert_eq!(rebuilt.component().total, 20);
+    let [warning] = rebuilt.warnings() else {
+        panic!("{:?}", rebuilt.warnings());
+    };
+    let end =
+        "the state cannot be read: version 1 is not known: the state is rebuilt from the inputs";
+    assert!(warning.ends_with(end), "{warning}");
+    // The next start has the snapshot of this version.
+    rebuilt.drain().unwrap();
+    let mut orders = publisher::<dyn Orders>(&folder.journal("orders")).unwrap();
+    let order = Order {
+        id: 6,
+        symbol: "VOD.L",
+        quantity: 1,
+    };
+    orders.place(&order).unwrap();
+    rebuilt.drain().unwrap();
+    drop(rebuilt);
+    let mut again = next::<false>(&folder).unwrap();
+    assert_eq!((again.component().total, again.warnings().len()), (21, 0));
+}
+
+#[test]
+fn a_state_that_nothing_restores_says_what_to_remove() {
+    let folder = Folder::new();
+    quiet(&folder, 10_000);
+    let retention = Retention {
+        bytes: Some(1 << 16),
+        ..Retention::default()
+    };
+    let orders = folder.journal("orders");
+    orders.prune(&retention).unwrap();
+    let first = orders.first().unwrap();
+    assert!(first > 0);
+    let error = next::<false>(&folder).err().unwrap();
+    assert!(matches!(error, ServiceError::NoState { .. }), "{error}");
+    let snapshots = folder.path("replies.snapshots");
+    let advice = format!(
+        "remove the directory {} and start with skip_pruned",
+        snapshots.display()
+    );
+    assert!(error.to_string().contains(&advice), "{error}");
+    std::fs::remove_dir_all(snapshots).unwrap();
+    let service = Service::new(&folder.journal("replies")).unwrap();
+    let setup = service.component(Next::<false> { total: 0 }).snapshots(10);
+    let settings = Settings {
+        skip_pruned: true,
+        ..Settings::default()
+    };
+    let setup = setup.input::<dyn Orders>(&orders).unwrap();
+    let mut runner = setup.start(settings).unwrap();
+    runner.drain().unwrap();
+    assert!(runner.component().total < 10_000);
 }

@@ -93,9 +93,9 @@ def every(
         )
     if at is None and zone != "UTC":
         raise ServiceError(f"zone={zone!r}: a zone is for a time of the day, at=")
-    if seconds is not None and not 0 < seconds < 9e9:
-        raise ServiceError(f"every({seconds}): the period is more than 0 seconds, and 285 years at most")
-    period_ns = None if seconds is None else max(1, round(seconds * 1e9))
+    if seconds is not None and (isinstance(seconds, bool) or not 1e-9 <= seconds < 9e9):
+        raise ServiceError(f"every({seconds}): the period is 1 ns (1e-9 seconds) or more, and 285 years at most")
+    period_ns = None if seconds is None else round(seconds * 1e9)
     return marked(_millstream.When(period_ns, at, zone, missed), renamed_from)
 
 

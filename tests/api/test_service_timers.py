@@ -205,8 +205,8 @@ def test_a_test_as_data_says_until_when_a_service_is_down(tmp_path: Path) -> Non
     [
         ({}, "either a period"),
         ({"seconds": 1.0, "at": "18:00"}, "either a period"),
-        ({"seconds": 0.0}, "more than 0 seconds"),
-        ({"seconds": float("inf")}, "more than 0 seconds"),
+        ({"seconds": 0.0}, "the period is 1 ns"),
+        ({"seconds": float("inf")}, "the period is 1 ns"),
         ({"seconds": 1.0, "zone": "Europe/Berlin"}, "a zone is for a time of the day"),
         ({"seconds": 1.0, "missed": "twice"}, "missed='twice': it is one of once, skip, all"),
         ({"at": "6pm"}, "6pm: it is no time of the day"),

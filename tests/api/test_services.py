@@ -6,7 +6,7 @@ import enum
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -15,7 +15,7 @@ import millstream as ms
 import msgspec
 import pytest
 from millstream import _millstream
-from millstream.service import Clock, Recorder, aliases, char, check, every, timestamp, u32
+from millstream.service import Clock, Recorder, aliases, char, check, every, f32, timestamp, u32
 
 
 class Side(enum.Enum):
@@ -166,6 +166,11 @@ def test_a_component_is_called_with_what_was_published(tmp_path: Path) -> None:
             ValueError,
             "place.order.count: 9223372036854775808 is out of range for i64",
         ),
+        (
+            lambda orders: orders.place(replace(order(), price=True)),
+            TypeError,
+            "place.order.price: expected f64, found bool",
+        ),
         (lambda orders: orders.cancel(), TypeError, "missing a required argument: 'id'"),
     ],
 )
@@ -173,6 +178,19 @@ def test_a_wrong_argument_is_named(call: object, error: type[Exception], text: s
     with pytest.raises(error) as raised:
         call(Recorder().publisher(Orders))  # type: ignore[operator]
     assert str(raised.value) == text
+
+
+class Readings(Protocol):
+    def read(self, value: f32) -> None: ...
+
+
+def test_a_number_that_four_bytes_cannot_hold_is_refused() -> None:
+    readings = Recorder().publisher(Readings)
+    readings.read(3.4e38)
+    readings.read(float("inf"))
+    for value in (3.5e38, -1e300, 10**39):
+        with pytest.raises(ValueError, match=r"^read\.value: .* is out of range for f32$"):
+            readings.read(value)
 
 
 def replies(folder: Path) -> list[str]:

@@ -46,7 +46,7 @@ pub use limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
 pub use record::{Head, InputName, Lineage, Note, Record, Take};
-pub use scalars::{Decimal, Timestamp};
+pub use scalars::{Decimal, Timestamp, narrowed};
 pub use schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 pub use typed::Typed;
 pub use types::Types;

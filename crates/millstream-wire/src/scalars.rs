@@ -69,6 +69,19 @@ impl fmt::Display for Decimal<'_> {
     }
 }
 
+/// A number as one of 4 bytes, rounded; `None` for a finite one that these cannot hold.
+///
+/// ```
+/// assert_eq!(millstream_wire::narrowed(0.5), Some(0.5));
+/// assert_eq!(millstream_wire::narrowed(1e300), None);
+/// assert_eq!(millstream_wire::narrowed(f64::INFINITY), Some(f32::INFINITY));
+/// ```
+#[must_use]
+pub fn narrowed(number: f64) -> Option<f32> {
+    let narrow = number as f32;
+    (narrow.is_finite() || !number.is_finite()).then_some(narrow)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use saphyr::{Mapping, Scalar, ScalarStyle, Yaml, YamlEmitter};
 
 use crate::error::{Result, WireError};
 use crate::node::{Content, Node};
-use crate::scalars::{Decimal, Timestamp};
+use crate::scalars::{Decimal, Timestamp, narrowed};
 use crate::schema::{Definition, Field, Schema, Shape, Type};
 use crate::value::{Value, out_of_range};
 
@@ -105,7 +105,11 @@ fn not_finite(value: f64) -> &'static str {
 pub(crate) fn read(node: &Node, ty: &Type, schema: &Schema) -> Result<Value> {
     Ok(match ty {
         Type::Bool => Value::Bool(parsed(node, "a bool")?),
-        Type::F32 => Value::F32(float(node)? as f32),
+        Type::F32 => {
+            let number = float(node)?;
+            let out_of_range = || node.fault(format_args!("{number:e} is out of range for f32"));
+            Value::F32(narrowed(number).ok_or_else(out_of_range)?)
+        }
         Type::F64 => Value::F64(float(node)?),
         Type::Str => Value::Str(node.scalar()?.to_owned()),
         Type::Char => {

@@ -98,12 +98,18 @@ pub(super) fn encode(
         Type::F64 | Type::F32 => {
             let number = match value.cast::<PyFloat>() {
                 Ok(float) => float.value(),
+                // A bool is an int of Python.
+                Err(_) if value.is_exact_instance_of::<PyBool>() => return Err(wrong()),
                 Err(_) if value.is_instance_of::<PyInt>() => value.extract()?,
                 Err(_) => return Err(wrong()),
             };
-            match ty {
-                Type::F64 => out.f64(number)?,
-                _ => out.f32(number as f32)?,
+            match (ty, millstream_wire::narrowed(number)) {
+                (Type::F64, _) => out.f64(number)?,
+                (_, Some(narrow)) => out.f32(narrow)?,
+                (_, None) => {
+                    let text = format!("{number:e} is out of range for f32");
+                    return Err(PyValueError::new_err(text).into());
+                }
             }
         }
         Type::Bool => out.bool(value.cast::<PyBool>().map_err(|_| wrong())?.is_true())?,

@@ -190,11 +190,12 @@ class Supervisor:
         writers = running.system.writers
         for service in running.process.services:
             known = service_status(running.system, service.name)
-            if known.get("pid") != running.status()["pid"]:
-                continue
+            # One that is starting has processed nothing yet.
+            is_known = known.get("pid") == running.status()["pid"]
+            positions = known["positions"] if is_known else {}
             for path in service.inputs:
                 end = next_of(os.path.join(running.system.folder, path)) if path in writers else None
-                if end is not None and known["positions"].get(path, end) < end:
+                if end is not None and positions.get(path, 0) < end:
                     return False
         return True
 

@@ -66,6 +66,14 @@ class Doubler(Sums):
 
     def sum(self, n: int, total: int) -> None:
         self.doubles.double(n, 2 * total)
+
+
+class Late(Doubler):
+    # It starts when there is a file `go`.
+    def __init__(self, doubles: Doubles) -> None:
+        super().__init__(doubles)
+        while not os.path.exists("go"):
+            time.sleep(0.01)
 """
 
 TWO = """
@@ -380,6 +388,21 @@ def test_what_has_been_put_out_is_taken_before_the_next_service_stops(system: Sy
             assert service["inputs"][0]["records"] == 0
     count = len(system.doubles())
     assert count == len(re.findall("^sum:", system.verb("export", "sums"), re.MULTILINE)) > 0
+
+
+def test_a_service_that_is_starting_takes_what_was_put_out_before_it_stops(system: System) -> None:
+    system.publish(*range(20))
+    system.start(TWO.replace("parts.py:Doubler", "parts.py:Late") + '[system]\ndrain = "60s"\n')
+    system.wait(lambda found: found["adder"]["calls"] == 20)
+    assert system.up is not None
+    system.up.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + TIMEOUT
+    while "adder  stopped" not in system.logged():
+        assert time.monotonic() < deadline, system.logged()
+    time.sleep(0.5)  # it would be stopped meanwhile
+    (system.folder / "go").touch()
+    assert system.up.wait(TIMEOUT) == 0
+    assert system.doubles() == sums(*range(20))
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -402,7 +402,8 @@ fn start(
     stopper: &Py<Stopper>,
 ) -> PyResult<Option<Runner<()>>> {
     let asked = stopper.clone_ref(py);
-    let setup = setup.stopped_by(move || locked(|py| asked.get().was_asked(py)));
+    // Python calls the handlers of signals in the component, which it calls anyway.
+    let setup = setup.stopped_by(move || asked.get().is_stopped());
     match setup.start(settings) {
         Ok(runner) => Ok(Some(runner)),
         Err(native::ServiceError::Stopped) => Ok(None),

@@ -378,8 +378,7 @@ def serve(
     """
     check_choice("wait", wait, ("block", "back-off", "spin"))
     check_choice("on_error", on_error, ("fail", "skip"))
-    check_differences(on_difference, accept_differences)
-    check_rebuild(rebuild, snapshot_every)
+    check_past(rebuild, snapshot_every, on_difference, accept_differences)
     sync_s, followers = sync_seconds(sync), checked_followers(wait_follower)
     if out is None and (sync_s is not None or followers):
         raise ServiceError("sync and wait_follower are about the output: they need out")
@@ -597,13 +596,11 @@ def run_native(
     return Report(*counts)
 
 
-def check_rebuild(rebuild: str, snapshot_every: int) -> None:
+def check_past(rebuild: str, snapshot_every: int, on_difference: str, accepted: int) -> None:
     check_choice("rebuild", rebuild, ("inputs", "outputs", "snapshot", "nothing"))
     if snapshot_every < 1:
         raise ServiceError(f"snapshot_every={snapshot_every}: it is 1 or more calls")
 
-
-def check_differences(on_difference: str, accepted: int) -> None:
     check_choice("on_difference", on_difference, ("fail", "warn", "recorded"))
     if isinstance(accepted, bool) or not isinstance(accepted, int) or not 0 <= accepted < 1 << 63:
         raise ServiceError(f"accept_differences={accepted!r}: it is a number of inputs, from 0 on")

@@ -361,16 +361,7 @@ impl Service {
         if let Some(snapshots) = snapshots {
             setup = keeping(setup, snapshots);
         }
-        for (name, when, call, aliases) in timers {
-            for alias in aliases {
-                setup = setup.renamed_timer(&alias, &name);
-            }
-            setup = match when {
-                Some(when) => setup.timer(&name, when.get().when.clone(), tick(call)),
-                None => setup.one_off(&name, named_tick(call)),
-            };
-        }
-        let setup = queried(setup, queries);
+        let setup = queried(timed(setup, timers), queries);
         let settings = Settings {
             wait: wait_of(wait),
             on_error: on_error_of(py, on_error, dead_letters, self.sync)?,
@@ -392,6 +383,20 @@ impl Service {
         };
         running.run(py, drain, until).map(counts)
     }
+}
+
+/// A service with the timers of its component.
+fn timed(mut setup: Setup<()>, timers: Vec<Timer>) -> Setup<()> {
+    for (name, when, call, aliases) in timers {
+        for alias in aliases {
+            setup = setup.renamed_timer(&alias, &name);
+        }
+        setup = match when {
+            Some(when) => setup.timer(&name, when.get().when.clone(), tick(call)),
+            None => setup.one_off(&name, named_tick(call)),
+        };
+    }
+    setup
 }
 
 /// Starts a runner; `None` when it is stopped before the component has its state.

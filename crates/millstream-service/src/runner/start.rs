@@ -47,8 +47,7 @@ impl<C: 'static> Setup<C> {
         } = service;
         let written = output.as_ref().map(|output| &output.journal);
         admit_inputs(&inlets, written, &settings)?;
-        check_names(&timers)?;
-        check_state(&timers, settings.rebuild && own.is_none())?;
+        check_timers(&timers, settings.rebuild && own.is_none())?;
         let several = inlets.len() > 1 || !timers.is_empty();
         let again = replay.as_mut().and_then(|replay| replay.schedule.take());
         let mut recorded = Recorded::of(written, again, several)?;
@@ -58,16 +57,13 @@ impl<C: 'static> Setup<C> {
         let names = recorded.names(&inlets)?;
         let finished = recorded.finish(written)?;
         let Recorded { schedule, resume } = recorded;
-        for inlet in &mut inlets {
-            inlet.skip_pruned = settings.skip_pruned;
-        }
+        let skips = |inlet: &mut Inlet<C>| inlet.skip_pruned = settings.skip_pruned;
+        inlets.iter_mut().for_each(skips);
         // A state that is not brought back is not worth keeping.
         let snapshotter = snapshotter.filter(|_| settings.rebuild);
         let snapshots = snapshots_of(snapshotter.is_some(), written)?;
         let needs = Needs::of(snapshotter.is_some(), own.is_some(), settings.rebuild);
-        let dead = written.map(Journal::lineage).transpose()?;
-        let dead = DeadLetters::new(&settings.on_error, dead)?;
-        let following = Following::of(written, &settings)?;
+        let dead = dead_letters_of(written, &settings)?;
         let durable = written.is_some_and(|journal| journal.sync_mode() == Sync::Always);
         let host = Host::real();
         let mut runner = Runner {
@@ -78,7 +74,7 @@ impl<C: 'static> Setup<C> {
             schedule,
             progress: Progress::new(current, settings.on_error.clone(), dead),
             durable,
-            following,
+            following: Following::of(written, &settings)?,
             settings,
             wall: Wall::new(&host),
             host,
@@ -155,6 +151,15 @@ fn snapshots_of(keeps: bool, output: Option<&Journal>) -> Result<Option<Snapshot
     }
 }
 
+/// The dead letters of a service, if it has a journal for them.
+fn dead_letters_of(
+    output: Option<&Journal>,
+    settings: &Settings,
+) -> Result<Option<DeadLetters>, ServiceError> {
+    let identity = output.map(Journal::lineage).transpose()?;
+    DeadLetters::new(&settings.on_error, identity)
+}
+
 /// The records about a service.
 struct Recorded {
     schedule: Option<Schedule>,
@@ -218,8 +223,9 @@ fn check_names<C>(timers: &[Timer<C>]) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// One-off timers are known from the calls that started them, or from a snapshot.
-fn check_state<C>(timers: &[Timer<C>], rebuilds: bool) -> Result<(), ServiceError> {
+/// Timers are recorded by their names. One-off timers are known from the calls that started them, or from a snapshot.
+fn check_timers<C>(timers: &[Timer<C>], rebuilds: bool) -> Result<(), ServiceError> {
+    check_names(timers)?;
     match timers.iter().find(|timer| timer.is_one_off()) {
         Some(timer) if !rebuilds => Err(ServiceError::ForgetsTimers {
             name: timer.name.clone(),

@@ -472,6 +472,7 @@ fn a_component_publishes_in_its_calls_only() {
         };
         let setup = service.component(adder).snapshots_with(
             1,
+            1,
             move |_| {
                 let error = match thread {
                     true => std::thread::scope(|scope| scope.spawn(|| other.b(1)).join().unwrap()),
@@ -480,7 +481,7 @@ fn a_component_publishes_in_its_calls_only() {
                 assert!(error.is_err());
                 Ok(Vec::new())
             },
-            |_, _| Ok(()),
+            |_, _, _| Ok(()),
         );
         let setup = setup.input::<dyn Steps>(&folder.journal("steps")).unwrap();
         let error = setup

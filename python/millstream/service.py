@@ -401,7 +401,6 @@ def serve(
         outputs = native if out is not None else _millstream.Recorder.closed()
         instance = made(component, outputs, native.clock)
         snapshots = (snapshot_every, *keeping(instance)) if rebuild == "snapshot" else None
-        own = rebuilding(instance) if rebuild == "outputs" else []
         return run_native(
             native,
             bound(instance),
@@ -414,7 +413,7 @@ def serve(
             accept_differences=accept_differences,
             rebuild=rebuild != "nothing",
             snapshots=snapshots,
-            own=own,
+            own=rebuilding(instance) if rebuild == "outputs" else [],
             queries=queries(instance),
             drain=drain,
             until=until,

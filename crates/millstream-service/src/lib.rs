@@ -72,6 +72,7 @@ mod timers;
 pub use error::ServiceError;
 pub use inputs::calls::{Calls, Content};
 pub use inputs::inlet::Outcome;
+pub use millstream_replication::Followers;
 pub use outputs::current::{Clock, Timers};
 pub use outputs::outlet::{Outlet, publisher};
 pub use queries::{Arguments, Fault, QueryError, ask};

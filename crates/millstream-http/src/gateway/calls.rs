@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
 use millstream_journal::{Error, Journal, Options, Sync, Writer};
-use millstream_service::Outlet;
+use millstream_service::{Followers, Outlet};
 use millstream_wire::{Call, Schema, Transport};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::answers::{Output, Received, Registration};
 use super::queries::STATE;
@@ -18,6 +21,9 @@ use crate::refusal::Refusal;
 
 /// The first part of the paths of feeds.
 pub(super) const FEEDS: &str = "feeds";
+
+/// How many requests wait for the followers of a journal at once; others wait for their turn.
+const FOLLOWED_MAX: usize = 64;
 
 /// The interfaces of a gateway, by name.
 pub(super) struct Interfaces {
@@ -38,6 +44,8 @@ struct Intake {
     writer: Writer,
     /// Where the answers of its calls are.
     outputs: Vec<Arc<Output>>,
+    /// Places for requests that wait for followers.
+    followed: Semaphore,
     /// `None` if calls are not synced, or not one by one.
     syncs: Option<GroupSync>,
 }
@@ -52,6 +60,7 @@ pub(super) struct Route<'a> {
 pub(super) struct Recorded<'a> {
     pub(super) journal: &'a str,
     pub(super) sequence: u64,
+    intake: &'a Arc<Intake>,
     /// The answer, if it is waited for.
     pub(super) answer: Option<Pending<'a>>,
 }
@@ -197,8 +206,31 @@ impl<'a> Route<'a> {
         Ok(Recorded {
             journal: &intake.name,
             sequence,
+            intake,
             answer,
         })
+    }
+}
+
+impl Recorded<'_> {
+    /// Waits until so many followers on other machines have the call, for `limit` at most; else says why they have it not.
+    pub(super) async fn wait_followed(&self, count: usize, limit: Duration) -> Result<(), String> {
+        let (intake, sequence) = (Arc::clone(self.intake), self.sequence);
+        // Syncs need a thread, too: not all may wait for followers.
+        let waited = match timeout(limit, intake.followed.acquire()).await {
+            Err(_) => return Err(format!("{FOLLOWED_MAX} other requests wait for followers")),
+            Ok(place) => {
+                let journal = intake.writer.journal().clone();
+                let wait = move || Followers::of(&journal).wait(sequence, count, Some(limit));
+                let waited = tokio::task::spawn_blocking(wait).await;
+                drop(place);
+                waited
+            }
+        };
+        match waited {
+            Ok(followed) => followed.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -223,6 +255,7 @@ impl Intake {
             outlet: Mutex::new(outlet),
             writer: journal.writer()?,
             outputs,
+            followed: Semaphore::new(FOLLOWED_MAX),
             syncs: grouped.then(GroupSync::default),
         })
     }

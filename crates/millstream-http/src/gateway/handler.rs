@@ -25,8 +25,10 @@ use crate::request_body::{
 use crate::rules::ServerRules;
 use crate::url::{parameter, segments};
 
-/// How long a request waits for the answer of its call.
-const ANSWER: Duration = Duration::from_secs(10);
+/// How long a request waits for the answer of its call or for followers, in seconds.
+const ANSWER_S: f64 = 10.0;
+/// The most followers that a request may wait for.
+const FOLLOWERS_MAX: usize = 64;
 /// The longest time that a request may set.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
@@ -93,9 +95,9 @@ impl GatewayHandler {
         self.rules.check_bearer(&request.headers)?;
         let route = self.interfaces.route(&first, &second)?;
         self.check_call(request)?;
-        let limit = answer_limit(request.uri.query().unwrap_or_default())?;
-        let answer = match self.call(&route, body, limit.is_some()).await {
-            Ok(recorded) => answer(recorded, limit.unwrap_or_default()).await,
+        let waits = Waits::of(request.uri.query().unwrap_or_default())?;
+        let answer = match self.call(&route, body, waits.answer).await {
+            Ok(recorded) => answer(recorded, &waits).await,
             Err(refusal) => refuse_body(refusal, body).await,
         };
         Ok(answer.map(Either::Left))
@@ -174,50 +176,73 @@ fn two_segments(path: &str) -> Result<(Cow<'_, str>, Cow<'_, str>), Refusal> {
     }
 }
 
-/// How long a request waits for the answer of its call: `?answer=1`, with `timeout` in seconds. `None` for one that does not.
-fn answer_limit(query: &str) -> Result<Option<Duration>, Refusal> {
-    let bad = |line: &str| Refusal::new(StatusCode::BAD_REQUEST, line);
-    match parameter(query, "answer")?.as_deref() {
-        None | Some("0") => return Ok(None),
-        Some("1") => {}
-        Some(_) => return Err(bad("the parameter answer is 0 or 1")),
-    }
-    let Some(text) = parameter(query, "timeout")? else {
-        return Ok(Some(ANSWER));
-    };
-    let seconds: Option<f64> = text.parse().ok();
-    let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    match limit.filter(|limit| *limit <= ANSWER_MAX) {
-        Some(limit) => Ok(Some(limit)),
-        None => Err(bad(
-            "the parameter timeout is a number of seconds from 0 to 60",
-        )),
+/// What a request waits for besides the record of its call.
+struct Waits {
+    /// `answer=1`: the answer of the call.
+    answer: bool,
+    /// `wait_follower=N`: followers on other machines.
+    followers: usize,
+    /// `timeout`, in seconds.
+    limit: Duration,
+}
+
+impl Waits {
+    fn of(query: &str) -> Result<Self, Refusal> {
+        let bad = |line: &str| Err(Refusal::new(StatusCode::BAD_REQUEST, line));
+        let answer = match parameter(query, "answer")?.as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(_) => return bad("the parameter answer is 0 or 1"),
+        };
+        let followers =
+            parameter(query, "wait_follower")?.map_or(Some(0), |count| count.parse().ok());
+        let Some(followers) = followers.filter(|count| *count <= FOLLOWERS_MAX) else {
+            return bad("the parameter wait_follower is a number of followers, from 0 to 64");
+        };
+        let seconds = parameter(query, "timeout")?.map_or(Some(ANSWER_S), |text| text.parse().ok());
+        let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        match limit.filter(|limit| *limit <= ANSWER_MAX) {
+            Some(limit) => Ok(Self {
+                answer,
+                followers,
+                limit,
+            }),
+            None => bad("the parameter timeout is a number of seconds from 0 to 60"),
+        }
     }
 }
 
 /// The answer to a request whose call is recorded.
-async fn answer(recorded: Recorded<'_>, limit: Duration) -> refusal::Answer {
+async fn answer(recorded: Recorded<'_>, waits: &Waits) -> refusal::Answer {
     let journal = serde_json::Value::from(recorded.journal);
     let sequence = recorded.sequence;
     let head = format!("{{\"journal\":{journal},\"sequence\":{sequence}");
+    let failed = |status: StatusCode, line: &str| {
+        let line = serde_json::Value::from(line);
+        let mut answer = json(format!("{head},\"error\":{line}}}\n"));
+        *answer.status_mut() = status;
+        answer
+    };
+    if waits.followers > 0
+        && let Err(reason) = recorded.wait_followed(waits.followers, waits.limit).await
+    {
+        return failed(StatusCode::GATEWAY_TIMEOUT, &reason);
+    }
     let Some(mut pending) = recorded.answer else {
         return json(format!("{head}}}\n"));
     };
-    let (status, line) = match timeout(limit, &mut pending.received).await {
+    match timeout(waits.limit, &mut pending.received).await {
         Ok(Ok(answer)) => {
             let answer = answer.as_deref().unwrap_or("null");
-            return json(format!("{head},\"answer\":{answer}}}\n"));
+            json(format!("{head},\"answer\":{answer}}}\n"))
         }
-        Ok(Err(_)) => (
+        Ok(Err(_)) => failed(
             StatusCode::SERVICE_UNAVAILABLE,
             "the gateway stops; the call is recorded",
         ),
-        Err(_) => (
+        Err(_) => failed(
             StatusCode::GATEWAY_TIMEOUT,
             "there was no answer in time; the call is recorded",
         ),
-    };
-    let mut answer = json(format!("{head},\"error\":\"{line}\"}}\n"));
-    *answer.status_mut() = status;
-    answer
+    }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 
 use millstream_http::Gateway;
-use millstream_journal::{Journal, Options};
+use millstream_journal::{CursorMode, Journal, Options};
 use millstream_service::json::{Value, json};
 use millstream_service::{QueryError, Service, Settings, Stop};
 
@@ -224,4 +224,44 @@ fn a_request_reads_the_state_of_a_service_that_runs() {
         }
         assert_eq!(get("/state/replies?key=A", "").0, 401);
     });
+}
+
+#[test]
+fn a_request_waits_for_followers() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = answered(folder.path()).start().unwrap();
+    let mut client = connect(&server);
+    let path = "/Orders/place?wait_follower=1&timeout=0.01";
+    let (status, body) = post(&mut client, path, PLACE);
+    let line = "record 1 is in the journal, but 0 of 1 follower(s) had acknowledged it after 10ms";
+    let expected = format!("{{\"journal\":\"orders\",\"sequence\":1,\"error\":\"{line}\"}}\n");
+    assert_eq!((status, body), (504, expected));
+    let journal = Journal::open(folder.path().join("orders"), Options::default()).unwrap();
+    // A follower that is ahead, as far as the gateway can see.
+    let follower = journal
+        .cursor("follower.backup", CursorMode::Shared)
+        .unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(move || {
+            post(
+                &mut client,
+                "/Orders/place?wait_follower=1&timeout=60",
+                PLACE,
+            )
+        });
+        while journal.next().unwrap() < 3 {
+            thread::yield_now();
+        }
+        follower.set(3).unwrap();
+        let (status, body) = waiting.join().unwrap();
+        let expected = "{\"journal\":\"orders\",\"sequence\":2}\n";
+        assert_eq!((status, body.as_str()), (200, expected));
+    });
+    let (status, body) = post(
+        &mut connect(&server),
+        "/Orders/place?wait_follower=x",
+        PLACE,
+    );
+    let line = "the parameter wait_follower is a number of followers, from 0 to 64\n";
+    assert_eq!((status, body.as_str()), (400, line));
 }

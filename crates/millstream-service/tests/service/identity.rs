@@ -229,7 +229,7 @@ fn an_input_that_another_journal_has_replaced_is_an_error() {
     folder.orders(0..5);
     let error = start(&folder, &folder.journal("orders")).err().unwrap();
     let ServiceError::Replaced { taken, .. } = &error else {
-        panic!("{error}");
+        unreachable!("{error}");
     };
     assert_eq!(*taken, 4);
     // The advice of the message: the journal as it was, or another path for this one.

@@ -59,7 +59,7 @@ fn while_asked(folder: &Folder, output: &Path, work: impl FnOnce()) {
 fn fault(asked: Result<millstream_service::json::Value, ServiceError>) -> (Fault, String) {
     match asked {
         Err(ServiceError::Asked { fault, reason, .. }) => (fault, reason),
-        other => panic!("{other:?}"),
+        other => unreachable!("{other:?}"),
     }
 }
 

@@ -222,7 +222,7 @@ fn a_caller_receives_the_first_output_of_its_call() {
         for id in 1..4 {
             let answer = desk.call(limit, place(id, "VOD.L")).unwrap();
             let Answered::Call { call, .. } = answer else {
-                panic!("{answer:?}");
+                unreachable!("{answer:?}");
             };
             assert_eq!(call.method, "accepted");
             assert!(

@@ -378,7 +378,7 @@ fn a_state_of_another_version_is_migrated_or_rebuilt() {
     let mut rebuilt = next::<false>(&folder).unwrap();
     assert_eq!(rebuilt.component().total, 20);
     let [warning] = rebuilt.warnings() else {
-        panic!("{:?}", rebuilt.warnings());
+        unreachable!("{:?}", rebuilt.warnings());
     };
     let end =
         "the state cannot be read: version 1 is not known: the state is rebuilt from the inputs";

@@ -41,7 +41,7 @@ impl Known {
 }
 
 enum From {
-    Recorded(Recorded),
+    Recorded(Box<Recorded>),
     Plain(Box<Plain>),
 }
 
@@ -68,7 +68,7 @@ impl Input {
         };
         let opened = match of.plain {
             true => plain(of, from, to).map(From::Plain),
-            false => recorded(of, from, to).map(From::Recorded),
+            false => recorded(of, from, to).map(|recorded| From::Recorded(Box::new(recorded))),
         };
         let mut input = Input {
             source: of.source.clone(),

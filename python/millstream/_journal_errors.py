@@ -33,6 +33,7 @@ __all__ = [
     "JournalUsageError",
     "JournalVersionError",
     "NotAJournalError",
+    "RecordLostError",
     "RecordNotFollowedError",
     "RecordNotYetError",
     "RecordPrunedError",
@@ -129,6 +130,12 @@ class JournalForkedError(JournalError, RuntimeError):
 
 class RecordPrunedError(JournalError, IndexError):
     """The record has been removed by retention."""
+
+
+class RecordLostError(JournalError, LookupError):
+    """A record that was read is not in the journal any more: the journal has lost its end, by a loss of power or because an
+    older copy was restored. Another record may have its number.
+    """
 
 
 class RecordNotYetError(JournalError, IndexError):

@@ -1,7 +1,8 @@
 //! The position of a partition of a source: a number, or bytes of the source's own.
 //!
 //! The engine saves positions at commits and passes them to the source again; only the source knows what they mean. A number
-//! is enough for the bytes of a file or the records of a journal. A cloud store or the log of a database has positions that are
+//! is enough for the bytes of a file; a number with a checksum of what is before it, for the records of a journal, which may lose its end
+//! and use its numbers again. A cloud store or the log of a database has positions that are
 //! no numbers, and saves bytes with a version, so that a later version of the source can read them.
 //!
 //! Invariant: no number and no bytes have a meaning of their own. What is unknown is an `Option`.
@@ -27,20 +28,22 @@ use thiserror::Error;
 /// The first byte of an encoded position.
 const NUMBER: u8 = 1;
 const BYTES: u8 = 2;
+const MARKED: u8 = 3;
 /// How many bytes of a position people see.
 const SHOWN_BYTES: usize = 32;
 
 /// The position of a partition, in the source's own unit: bytes of a file, records of a journal, the token of a service. A
 /// partition that is opened at a position continues after it.
 ///
-/// A position is made from a number, or with [`bytes`](Self::bytes). A clone copies no bytes. Two numbers are ordered, and equal
-/// positions are equal; other positions have no order.
+/// A position is made from a number, [with a checksum](Self::with_checksum) of what is before it or without one, or with
+/// [`bytes`](Self::bytes). A clone copies no bytes. Two numbers that differ are ordered, and equal positions are equal; other positions have
+/// no order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Position(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
-    Number(u64),
+    Number { number: u64, checksum: Option<u32> },
     Bytes { version: u8, bytes: Arc<[u8]> },
 }
 
@@ -82,11 +85,37 @@ impl Position {
         })
     }
 
+    /// A number with a checksum of what is before it, by which the source notices that its input has lost its end and grown again.
+    ///
+    /// ```
+    /// use millstream_flow::source::Position;
+    ///
+    /// let read = Position::with_checksum(4096, 0xA1B2_C3D4);
+    /// assert_eq!((read.number(), read.checksum()), (Some(4096), Some(0xA1B2_C3D4)));
+    /// assert!(read > Position::from(4095));
+    /// ```
+    #[must_use]
+    pub fn with_checksum(number: u64, checksum: u32) -> Self {
+        Position(Form::Number {
+            number,
+            checksum: Some(checksum),
+        })
+    }
+
     /// The number, if it is one.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match &self.0 {
-            Form::Number(number) => Some(*number),
+            Form::Number { number, .. } => Some(*number),
+            Form::Bytes { .. } => None,
+        }
+    }
+
+    /// The checksum of what is before it, if it is a number [with one](Self::with_checksum).
+    #[must_use]
+    pub fn checksum(&self) -> Option<u32> {
+        match &self.0 {
+            Form::Number { checksum, .. } => *checksum,
             Form::Bytes { .. } => None,
         }
     }
@@ -95,7 +124,7 @@ impl Position {
     #[must_use]
     pub fn as_bytes(&self) -> Option<(u8, &[u8])> {
         match &self.0 {
-            Form::Number(_) => None,
+            Form::Number { .. } => None,
             Form::Bytes { version, bytes } => Some((*version, bytes)),
         }
     }
@@ -131,8 +160,8 @@ impl Position {
         }
     }
 
-    /// Appends the position as [`decode`](Self::decode) reads it: the byte 1 and the number, 8 bytes little-endian; or the byte
-    /// 2, the version and the bytes.
+    /// Appends the position as [`decode`](Self::decode) reads it: the byte 1 and the number, 8 bytes little-endian; the byte 2, the
+    /// version and the bytes; or the byte 3, the number and the checksum, 4 bytes little-endian.
     ///
     /// ```
     /// use millstream_flow::source::Position;
@@ -145,9 +174,10 @@ impl Position {
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
         match &self.0 {
-            Form::Number(number) => {
-                out.push(NUMBER);
+            Form::Number { number, checksum } => {
+                out.push(checksum.map_or(NUMBER, |_| MARKED));
                 out.extend(number.to_le_bytes());
+                out.extend(checksum.iter().flat_map(|checksum| checksum.to_le_bytes()));
             }
             Form::Bytes { version, bytes } => {
                 out.extend([BYTES, *version]);
@@ -166,6 +196,15 @@ impl Position {
                 let number = number.try_into().map_err(|_| PositionError::Damaged)?;
                 Ok(Position::from(u64::from_le_bytes(number)))
             }
+            [MARKED, marked @ ..] => match marked.as_chunks::<4>() {
+                ([low, high, checksum], []) => {
+                    let [low, high, checksum] =
+                        [low, high, checksum].map(|word| u32::from_le_bytes(*word));
+                    let number = u64::from(high) << 32 | u64::from(low);
+                    Ok(Position::with_checksum(number, checksum))
+                }
+                _ => Err(PositionError::Damaged),
+            },
             [BYTES, version, bytes @ ..] => Ok(Position::bytes(*version, bytes.to_vec())),
             [BYTES] | [] => Err(PositionError::Damaged),
             [form, ..] => Err(PositionError::UnknownForm(*form)),
@@ -175,14 +214,20 @@ impl Position {
 
 impl From<u64> for Position {
     fn from(number: u64) -> Self {
-        Position(Form::Number(number))
+        Position(Form::Number {
+            number,
+            checksum: None,
+        })
     }
 }
 
 impl PartialOrd for Position {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        match (&self.0, &other.0) {
-            (Form::Number(this), Form::Number(other)) => Some(this.cmp(other)),
+    fn partial_cmp(&self, other_position: &Self) -> Option<Ordering> {
+        match (&self.0, &other_position.0) {
+            (Form::Number { number: this, .. }, Form::Number { number: other, .. }) => {
+                let order = this.cmp(other);
+                (order.is_ne() || self == other_position).then_some(order)
+            }
             (this, other) => (this == other).then_some(Ordering::Equal),
         }
     }
@@ -192,7 +237,7 @@ impl PartialOrd for Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Number(number) => write!(f, "{number}"),
+            Form::Number { number, .. } => write!(f, "{number}"),
             Form::Bytes { version, bytes } => {
                 write!(f, "v{version}:")?;
                 for byte in bytes.iter().take(SHOWN_BYTES) {
@@ -244,6 +289,8 @@ mod tests {
             bytes(0, b""),
             bytes(255, b"\x01\x02"),
             bytes(3, &[0; 1000]),
+            Position::with_checksum(0x0102_0304_0506_0708, 0x090A_0B0C),
+            Position::with_checksum(u64::MAX, 0),
         ];
         for position in positions {
             let mut encoded = Vec::new();
@@ -266,7 +313,13 @@ mod tests {
         number.push(0);
         assert_eq!(Position::decode(&number), Err(PositionError::Damaged));
         assert_eq!(Position::decode(&[2]), Err(PositionError::Damaged));
-        for form in [0, 3, 255] {
+        let mut marked = Vec::new();
+        Position::with_checksum(9, 9).encode(&mut marked);
+        for length in 0..marked.len() {
+            let read = Position::decode(&marked[..length]);
+            assert_eq!(read, Err(PositionError::Damaged), "{length} bytes");
+        }
+        for form in [0, 4, 255] {
             let read = Position::decode(&[form, 1, 2]);
             assert_eq!(read, Err(PositionError::UnknownForm(form)));
         }

@@ -110,6 +110,20 @@ pub enum Error {
         /// The sequence number that the next record gets.
         next: u64,
     },
+    /// A record that was read is not in the journal any more: the journal has lost its end, by a loss of power or because an older copy was
+    /// restored. Another record may have its number.
+    #[error(
+        "{}: record {sequence}, which was read before, is lost: {}; the journal has lost its end, in a loss of power or because an older \
+         copy was restored. Restore it from a copy that has the record, such as a follower's", path.display(), lost(*sequence, *next)
+    )]
+    Lost {
+        /// The journal.
+        path: PathBuf,
+        /// The record.
+        sequence: u64,
+        /// The sequence number that the next record gets.
+        next: u64,
+    },
     /// A record is longer than allowed.
     #[error("a record of {bytes} bytes is over the limit of {limit}")]
     RecordTooLarge {
@@ -223,6 +237,14 @@ pub enum Error {
         /// The cursor.
         name: String,
     },
+}
+
+/// What there is instead of a lost record.
+fn lost(sequence: u64, next: u64) -> String {
+    match sequence < next {
+        true => "another record has its number now".to_owned(),
+        false => format!("the journal ends before record {next}"),
+    }
 }
 
 impl From<Fault> for Error {

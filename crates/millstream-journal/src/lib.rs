@@ -57,6 +57,7 @@ pub use error::{Error, Result};
 pub use host::Host;
 pub use journal::Journal;
 pub use options::{Options, Retention, Sync};
+pub use read::bookmark::{Bookmark, checksum_of};
 pub use read::cursor::{Cursor, CursorMode};
 pub use read::cursor_file::CursorInfo;
 pub use read::info::Info;

@@ -1,5 +1,6 @@
-//! Reading: readers that tail, records that stay mapped, named cursors, sets of records, and a summary.
+//! Reading: readers that tail, positions that know their record, records that stay mapped, named cursors, sets of records, and a summary.
 
+pub(crate) mod bookmark;
 pub(crate) mod cursor;
 pub(crate) mod cursor_file;
 pub(crate) mod info;

@@ -209,6 +209,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         E::Gone { path } => ("JournalNotFoundError", (None, Some(path), None)),
         E::Damage { path, offset, .. } => ("JournalDamageError", (None, Some(path), Some(*offset))),
         E::Pruned { path, .. } => ("RecordPrunedError", (None, Some(path), None)),
+        E::Lost { path, .. } => ("RecordLostError", (None, Some(path), None)),
         E::NotYet { path, .. } => ("RecordNotYetError", (None, Some(path), None)),
         E::RecordTooLarge { .. } => ("RecordTooLargeError", none),
         E::Superseded { path, .. } => ("JournalSupersededError", (None, Some(path), None)),

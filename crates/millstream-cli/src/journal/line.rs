@@ -271,11 +271,7 @@ mod tests {
     use super::*;
 
     fn record(body: &[u8]) -> Record<'_> {
-        Record {
-            sequence: 7,
-            time_ns: 1_500_000_000,
-            body,
-        }
+        Record::new(7, 1_500_000_000, body)
     }
 
     fn line(body: &[u8], form: Form, json: bool) -> String {

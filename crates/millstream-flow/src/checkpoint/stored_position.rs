@@ -1,4 +1,4 @@
-//! A position in a commit: an integer where it is a number, else binary, as [`Position::encode`] writes it.
+//! A position in a commit: an integer where it is a number alone, else binary, as [`Position::encode`] writes it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::source::Position;
 
 /// Writes a position.
 pub(super) fn serialize<S: Serializer>(position: &Position, to: S) -> Result<S::Ok, S::Error> {
-    match position.number() {
+    match position.number().filter(|_| position.checksum().is_none()) {
         Some(number) => to.serialize_u64(number),
         None => {
             let mut encoded = Vec::new();

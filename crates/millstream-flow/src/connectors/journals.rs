@@ -22,7 +22,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Sync, Writer as Appender};
+use millstream_journal::{
+    Bookmark, Cursor, CursorMode, Error as JournalError, Journal, Options, Reader, Sync,
+    Writer as Appender,
+};
 
 use crate::clock::now_ns;
 use crate::cluster::Membership;
@@ -147,7 +150,14 @@ impl Source<Frames> for ReadJournal {
         let followed = self.followed(false)?;
         match (resume, &followed, self.from) {
             // Records that were pruned meanwhile are an error, or they would be lost in silence.
-            (Some(position), ..) => reader.seek(position.require_number()?)?,
+            (Some(position), ..) => {
+                let bookmark = Bookmark {
+                    next: position.require_number()?,
+                    checksum: position.checksum(),
+                };
+                journal.confirm(bookmark).map_err(lost)?;
+                reader.seek(bookmark.next)?;
+            }
             (None, Some(followed), _) => reader.seek(followed.cursor.position()?)?,
             (None, None, From::Sequence(from)) => reader.seek(from.max(journal.first()?))?,
             (None, None, From::Time(time_ns)) => reader.seek_time(time_ns)?,
@@ -168,6 +178,17 @@ impl Source<Frames> for ReadJournal {
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)
+    }
+}
+
+/// The other way on, for a journal that has lost records which the state contains.
+fn lost(error: JournalError) -> Cause {
+    match error {
+        JournalError::Lost { .. } => format!(
+            "{error}; or start the flow with a new state directory, so that it reads what the journal has now"
+        )
+        .into(),
+        error => error.into(),
     }
 }
 
@@ -272,7 +293,10 @@ impl Partition<Frames> for JournalPartition {
         })
     }
     fn position(&self) -> Result<Position, Cause> {
-        Ok(self.reader.position().into())
+        let Bookmark { next, checksum } = self.reader.bookmark()?;
+        Ok(checksum.map_or(next.into(), |checksum| {
+            Position::with_checksum(next, checksum)
+        }))
     }
 }
 

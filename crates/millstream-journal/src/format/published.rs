@@ -64,7 +64,14 @@ impl<'a, R: Region> Published<'a, R> {
     /// Whether the frame's checksum fits its contents and its place.
     #[inline]
     pub fn is_sound(&self, sequence: u64) -> bool {
-        self.has_checksum(self.body_crc(), sequence)
+        self.sound_body_crc(sequence).is_some()
+    }
+
+    /// The checksum of the body of a frame that [is sound](Self::is_sound).
+    #[inline]
+    pub fn sound_body_crc(&self, sequence: u64) -> Option<u32> {
+        let body_crc = self.body_crc();
+        self.has_checksum(body_crc, sequence).then_some(body_crc)
     }
 
     /// [`is_sound`](Self::is_sound), when the checksum of the body alone is known.

@@ -5,10 +5,12 @@
 //! move that is interrupted leaves the position before it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::cursor_file::{self, BYTES, CursorInfo, MAGIC};
 use crate::error::{Error, Result};
 use crate::journal::Journal;
+use crate::read::bookmark::Bookmark;
 use crate::storage::{Hold, Mapped, Region, Storage};
 
 /// Whether a cursor may be open more than once.
@@ -25,6 +27,8 @@ pub struct Cursor<S: Storage = Mapped> {
     journal: Journal<S>,
     name: String,
     region: S::Region,
+    /// Whether this opening has moved the cursor, or has found its record in the journal.
+    is_confirmed: AtomicBool,
     _lock: S::Lock,
 }
 
@@ -60,19 +64,23 @@ impl<S: Storage> Cursor<S> {
         let cursor = Cursor {
             name: name.to_owned(),
             region,
+            is_confirmed: AtomicBool::new(false),
             _lock: lock,
             journal: journal.clone(),
         };
         if cursor.region.load(0) == 0 {
             cursor.begin(core.first()?).map_err(failed)?;
         }
-        cursor.position()?;
+        cursor.stored()?;
         Ok(cursor)
     }
 
     /// A new cursor begins at the first record.
     fn begin(&self, first: u64) -> std::io::Result<()> {
-        self.store(first);
+        self.store(Bookmark {
+            next: first,
+            checksum: None,
+        });
         self.region.publish(0, MAGIC);
         self.region.sync(0, BYTES)?;
         self.journal.core().storage.sync_names()
@@ -87,12 +95,24 @@ impl<S: Storage> Cursor<S> {
     /// The sequence number of the record to read next. After a loss of power that took records, this is the journal's end at most.
     ///
     /// # Errors
-    /// [`Error::Damage`] when neither slot is sound.
+    /// [`Error::Damage`] when neither slot is sound. [`Error::Lost`] when the journal has lost the record before the position since the cursor
+    /// was moved: [`set`](Self::set) moves it to where its reader is to resume.
     pub fn position(&self) -> Result<u64> {
         let core = self.journal.core();
-        let position = cursor_file::read(core, &self.name, &self.region);
+        let stored = self.stored()?;
+        let next = core.checked(core.published())?;
+        if stored.next <= next && !self.is_confirmed.load(Relaxed) {
+            self.journal.confirm(stored)?;
+            self.is_confirmed.store(true, Relaxed);
+        }
+        Ok(stored.next.min(next))
+    }
+
+    /// What the file says.
+    fn stored(&self) -> Result<Bookmark> {
+        let stored = cursor_file::read(self.journal.core(), &self.name, &self.region);
         self.check()?;
-        core.checked(core.published().and_then(|next| Ok(position?.min(next))))
+        stored
     }
 
     /// An error if the file system has failed the cursor's own file; the journal may be unaffected.
@@ -118,7 +138,14 @@ impl<S: Storage> Cursor<S> {
                 next,
             });
         }
-        self.store(sequence);
+        let bookmark = match sequence > core.first()? {
+            true => self.journal.bookmark(sequence)?,
+            false => Bookmark {
+                next: sequence,
+                checksum: None,
+            },
+        };
+        self.store(bookmark);
         self.check()
     }
 
@@ -136,8 +163,9 @@ impl<S: Storage> Cursor<S> {
         })
     }
 
-    fn store(&self, sequence: u64) {
-        cursor_file::store(&self.region, sequence);
+    fn store(&self, bookmark: Bookmark) {
+        cursor_file::store(&self.region, bookmark);
+        self.is_confirmed.store(true, Relaxed);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The files of cursors: a position that survives the death of its process, and a loss of power after a sync.
 //!
-//! A cursor is a small file with two slots, each a generation, a sequence number and a checksum. A move fills the older slot, so that the
+//! A cursor is a small file with two slots, each a generation, a [bookmark](Bookmark) and a checksum. A move fills the older slot, so that the
 //! newer one is complete at every moment.
 
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::files;
 use crate::format::segment::Segment;
+use crate::read::bookmark::Bookmark;
 use crate::storage::{Access, Hold, Region, Storage};
 
 pub(super) const BYTES: u64 = 4096;
@@ -25,14 +26,16 @@ pub struct CursorInfo {
     pub position: u64,
 }
 
-pub(super) fn store<R: Region>(region: &R, sequence: u64) {
+pub(super) fn store<R: Region>(region: &R, bookmark: Bookmark) {
     let turn = take_turn(region);
     let newest = newest(region);
     let generation = newest.map_or(1, |newest| newest.generation + 1);
     let at = SLOTS[(generation % 2) as usize];
     region.publish(at, generation);
+    let [sequence, word] = bookmark.words();
     region.publish(at + 8, sequence);
-    region.publish(at + 16, check(generation, sequence));
+    region.publish(at + 16, word);
+    region.publish(at + 24, check([generation, sequence, word]));
     // Ends only this turn: one that was taken over belongs to another mover.
     let _mine = region.exchange(TURN, turn, turn + 1);
 }
@@ -84,8 +87,12 @@ pub(crate) fn roll_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
             continue;
         };
         // A damaged cursor is an error for the caller that opens it.
-        if region.bytes_len() >= BYTES && newest(&region).is_some_and(|slot| slot.sequence > next) {
-            store(&region, next);
+        if region.bytes_len() >= BYTES
+            && newest(&region).is_some_and(|slot| slot.bookmark.next > next)
+        {
+            // The record before it is not compared until the next move.
+            let checksum = None;
+            store(&region, Bookmark { next, checksum });
             region.sync(0, BYTES).map_err(|source| Error::Io {
                 verb: "sync",
                 path: storage.path(&file),
@@ -122,7 +129,7 @@ pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
             return Err(fault.into());
         }
         if let Some(position) = position.transpose()? {
-            let position = position.min(core.published()?);
+            let position = position.next.min(core.published()?);
             cursors.push(CursorInfo { name, position });
         }
     }
@@ -200,11 +207,11 @@ pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
     core.storage.sync_names().map_err(failed)
 }
 
-pub(super) fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<u64> {
+pub(super) fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<Bookmark> {
     // A mover may be filling one slot while the other is read: then the next attempt finds it complete.
     let position = (0..LOOKS).find_map(|_| newest(region));
     position
-        .map(|slot| slot.sequence)
+        .map(|slot| slot.bookmark)
         .ok_or_else(|| damaged(&core.storage, name))
 }
 
@@ -218,28 +225,25 @@ fn damaged<S: Storage>(storage: &S, name: &str) -> Error {
 
 struct Slot {
     generation: u64,
-    sequence: u64,
+    bookmark: Bookmark,
 }
 
 fn newest<R: Region>(region: &R) -> Option<Slot> {
     let slots = SLOTS.iter().filter_map(|at| {
-        let slot = Slot {
-            generation: region.load(*at),
-            sequence: region.load(at + 8),
-        };
-        let sound =
-            slot.generation > 0 && region.load(at + 16) == check(slot.generation, slot.sequence);
-        sound.then_some(slot)
+        let words = [0, 8, 16].map(|word| region.load(at + word));
+        let [generation, sequence, word] = words;
+        let sound = generation > 0 && region.load(at + 24) == check(words);
+        Some(Slot {
+            generation,
+            bookmark: Bookmark::from_words(sequence, word).filter(|_| sound)?,
+        })
     });
     slots.max_by_key(|slot| slot.generation)
 }
 
-fn check(generation: u64, sequence: u64) -> u64 {
-    crc32c::crc32c_append(
-        crc32c::crc32c(&generation.to_le_bytes()),
-        &sequence.to_le_bytes(),
-    )
-    .into()
+fn check(words: [u64; 3]) -> u64 {
+    let append = |crc, word: u64| crc32c::crc32c_append(crc, &word.to_le_bytes());
+    words.into_iter().fold(0, append).into()
 }
 
 pub(super) fn file(name: &str) -> Result<String> {

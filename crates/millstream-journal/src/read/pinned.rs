@@ -17,6 +17,8 @@ pub(crate) struct FoundRecord {
     pub sequence: u64,
     pub at: u64,
     pub head: Head,
+    /// The checksum of the body alone.
+    pub body_crc: u32,
 }
 
 /// A record that keeps its memory mapped. A clone keeps the same memory.

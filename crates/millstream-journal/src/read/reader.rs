@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
+use crate::format::checksum;
 use crate::format::control::Control;
 use crate::format::frame::{self, Head, Kind};
 use crate::format::index;
 use crate::format::published::Published;
 use crate::format::segment::Mark;
 use crate::journal::Journal;
+use crate::read::bookmark::{self, Bookmark};
 use crate::read::pinned::{FoundRecord, PinnedRecord};
 use crate::read::visited::Visited;
 use crate::storage::{Mapped, Region, Storage, fault};
@@ -45,6 +47,35 @@ pub struct Record<'a> {
     pub time_ns: u64,
     /// The body.
     pub body: &'a [u8],
+    /// The checksum of the body alone.
+    pub(crate) body_crc: u32,
+}
+
+impl<'a> Record<'a> {
+    /// The checksum by which the record is recognised: [`checksum_of`](crate::checksum_of) its number, time and body.
+    #[inline]
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        bookmark::checksum_from(self.body_crc, self.sequence, self.time_ns)
+    }
+
+    /// A record with this number, time and body.
+    #[must_use]
+    pub fn new(sequence: u64, time_ns: u64, body: &'a [u8]) -> Self {
+        Record {
+            sequence,
+            time_ns,
+            body,
+            body_crc: checksum::append(0, body),
+        }
+    }
+
+    /// The position after the record.
+    #[inline]
+    #[must_use]
+    pub fn bookmark(&self) -> Bookmark {
+        Bookmark::after(self.sequence, self.checksum())
+    }
 }
 
 /// How to wait for a record.
@@ -107,6 +138,40 @@ impl<S: Storage> Reader<S> {
     #[must_use]
     pub fn position(&self) -> u64 {
         self.sequence
+    }
+
+    /// This position with the checksum of the record before it.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] of that record; a segment that cannot be opened.
+    pub fn bookmark(&self) -> Result<Bookmark> {
+        let core = self.journal.core();
+        let checksum = self.checksum_before(core);
+        Ok(Bookmark {
+            next: self.sequence,
+            checksum: core.checked(checksum)?,
+        })
+    }
+
+    fn checksum_before(&self, core: &Core<S>) -> Result<Option<u32>> {
+        let Some(before) = self.sequence.checked_sub(1) else {
+            return Ok(None);
+        };
+        let in_segment = core.base(&self.segment)? <= before;
+        let segment = match in_segment {
+            true => Arc::clone(&self.segment),
+            false if core.first()? > before => return Ok(None),
+            false => core.locate(before)?,
+        };
+        let mark = core.find(&segment, before)?;
+        let frame = Published::at(&segment, mark.offset).ok().flatten();
+        let found = frame.and_then(|frame| {
+            let body_crc = frame.sound_body_crc(before)?;
+            Some(bookmark::checksum_from(body_crc, before, frame.time_ns()))
+        });
+        found.map(Some).ok_or_else(|| {
+            core.damage(&segment, mark.offset, "a frame does not match its checksum")
+        })
     }
 
     /// Go to the record `sequence`; [`Journal::next`] is the end.
@@ -189,6 +254,7 @@ impl<S: Storage> Reader<S> {
             time_ns: self.segment.time_ns(found.at),
             // SAFETY: `advance` has loaded the head from there, and no process stores to a published frame while others have the journal open.
             body: unsafe { self.segment.body(found.at, found.head) },
+            body_crc: found.body_crc,
         }))
     }
 
@@ -206,23 +272,27 @@ impl<S: Storage> Reader<S> {
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<FoundRecord>> {
         match self.next_in_memory() {
-            Some(head) if !fault::any() => Ok(Some(self.pass(head))),
+            Some((head, body_crc)) if !fault::any() => Ok(Some(self.pass(head, body_crc))),
             _ => self.advance_slowly(),
         }
     }
 
-    /// The head of a sound record that is here, within what is in memory. All that this takes stays in registers.
+    /// The head of a sound record that is here, within what is in memory, and the checksum of its body. All that this takes stays in registers.
     #[inline(always)]
-    fn next_in_memory(&self) -> Option<Head> {
+    fn next_in_memory(&self) -> Option<(Head, u32)> {
         let frame = Published::at(&self.segment, self.at).ok()??;
         let here = frame.kind == Kind::Record
             && self.at < self.limit
             && self.at + frame.bytes() <= self.populated;
-        (here && frame.is_sound(self.sequence)).then_some(*frame)
+        if !here {
+            return None;
+        }
+        let body_crc = frame.sound_body_crc(self.sequence)?;
+        Some((*frame, body_crc))
     }
 
     #[inline(always)]
-    fn pass(&mut self, head: Head) -> FoundRecord {
+    fn pass(&mut self, head: Head, body_crc: u32) -> FoundRecord {
         let (at, sequence) = (self.at, self.sequence);
         self.at = at + head.bytes();
         self.sequence = sequence + 1;
@@ -230,7 +300,12 @@ impl<S: Storage> Reader<S> {
             self.backoff = if self.looks < SOON { BACKOFF_MIN } else { 0 };
             self.looks = 0;
         }
-        FoundRecord { sequence, at, head }
+        FoundRecord {
+            sequence,
+            at,
+            head,
+            body_crc,
+        }
     }
 
     #[cold]
@@ -245,19 +320,21 @@ impl<S: Storage> Reader<S> {
             if self.at + head.bytes() > self.populated {
                 self.populate(self.at + head.bytes());
             }
-            if self.is_sound(head) {
-                return Ok(Some(self.pass(head)));
+            if let Some(body_crc) = self.sound_body_crc(head) {
+                return Ok(Some(self.pass(head, body_crc)));
             }
             self.report_damage("a frame does not match its checksum")?;
         }
         Ok(None)
     }
 
-    /// Whether the frame at this position still has this head, and is sound.
+    /// The checksum of the body, if the frame at this position still has this head, and is sound.
     #[inline]
-    fn is_sound(&self, head: Head) -> bool {
-        let frame = Published::at(&self.segment, self.at);
-        matches!(frame, Ok(Some(frame)) if *frame == head && frame.is_sound(self.sequence))
+    fn sound_body_crc(&self, head: Head) -> Option<u32> {
+        match Published::at(&self.segment, self.at) {
+            Ok(Some(frame)) if *frame == head => frame.sound_body_crc(self.sequence),
+            _ => None,
+        }
     }
 
     /// Advance to the next record, past the ends of segments. Returns its head, whose checksum is not examined yet.
@@ -272,7 +349,7 @@ impl<S: Storage> Reader<S> {
             }
             match self.segment.head(self.at) {
                 Ok(Some(head)) if head.kind == Kind::Record => return Ok(Some(head)),
-                Ok(Some(head)) if self.is_sound(head) => self.follow()?,
+                Ok(Some(head)) if self.sound_body_crc(head).is_some() => self.follow()?,
                 Ok(Some(_)) => self.report_damage("an end frame does not match its checksum")?,
                 Ok(None) if self.backoff > 0 && self.looks == 0 => self.back_off(),
                 Ok(None) if self.is_end()? => return Ok(None),

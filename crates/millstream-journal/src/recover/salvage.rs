@@ -36,6 +36,7 @@ use self::headers::SalvagedSegment;
 use crate::error::{Error, Result};
 use crate::format::files;
 use crate::format::frame::Kind;
+use crate::format::published::Published;
 use crate::format::segment;
 use crate::read::reader::Record;
 use crate::recover::verify::Damage;
@@ -153,13 +154,15 @@ impl<S: Storage> Salvage<S> {
     #[expect(unsafe_code, reason = "the body of a published frame does not change")]
     pub fn read(&self, place: RecordPlace) -> Option<Record<'_>> {
         let segment = &self.parts.get(&place.segment)?.segment;
-        let head = sound_head(segment, place.offset, place.sequence)?;
+        let frame = Published::at(segment, place.offset).ok()??;
+        let body_crc = frame.sound_body_crc(place.sequence)?;
         Some(Record {
             sequence: place.sequence,
             time_ns: segment.time_ns(place.offset),
             // SAFETY: the segment has a sound frame with this head there. Files that are salvaged are not written meanwhile, and this
             // mapping is for reading.
-            body: unsafe { segment.body(place.offset, head) },
+            body: unsafe { segment.body(place.offset, *frame) },
+            body_crc,
         })
     }
 

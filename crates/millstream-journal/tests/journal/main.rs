@@ -12,6 +12,7 @@ mod support;
 mod append;
 mod batches;
 mod bits;
+mod bookmarks;
 mod copies;
 mod cursors;
 mod cuts;

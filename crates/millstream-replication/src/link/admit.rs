@@ -1,11 +1,12 @@
 //! Admission of a follower: which journals it requests, and whether its copies are prefixes of them.
 
+use millstream_journal::{Bookmark, Error};
 use tracing::warn;
 
 use super::error::{Reason, ReplicationError};
 use super::history::{clash, newest, parting, recent};
 use super::leader::Leader;
-use super::message::{Follow, Member, Offer, Purpose, record_crc};
+use super::message::{Follow, Member, Offer, Purpose};
 use super::served::{OpenJournal, Served};
 
 /// The journals that the follower requests, in its order.
@@ -159,12 +160,12 @@ fn compare(
     let parting = parting(&terms, &member.terms).unwrap_or(u64::MAX);
     let common = next.min(parting).min(end);
     let common = match member.last {
-        Some(last) if common == next && next > first => {
-            let mut reader = journal.reader()?;
-            let record = reader.read(next - 1)?;
-            let crc = record_crc(next - 1, record.time_ns, record.body);
-            let same = (last.time_ns, last.crc) == (record.time_ns, crc);
-            next - u64::from(!same)
+        checksum @ Some(_) if common == next => {
+            match journal.confirm(Bookmark { next, checksum }) {
+                Ok(()) => next,
+                Err(Error::Lost { .. }) => next - 1,
+                Err(error) => return Err(error.into()),
+            }
         }
         _ => common,
     };

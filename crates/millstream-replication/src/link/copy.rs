@@ -13,7 +13,7 @@ use millstream_journal::{
 
 use super::error::ReplicationError;
 use super::history::{newest, recent};
-use super::message::{Last, Member, Offer, record_crc};
+use super::message::{Member, Offer};
 
 /// The cursor of a copy at the leader's first record.
 pub(super) const PRUNED: &str = "leader.first";
@@ -40,19 +40,6 @@ struct Open {
     synced: u64,
     acknowledged: u64,
     synced_ns: u64,
-}
-
-/// The record before `next`, if the journal has it.
-pub(super) fn last(journal: &Journal, next: u64) -> Result<Option<Last>, ReplicationError> {
-    if next <= journal.first()? {
-        return Ok(None);
-    }
-    let mut reader = journal.reader()?;
-    let record = reader.read(next - 1)?;
-    Ok(Some(Last {
-        time_ns: record.time_ns,
-        crc: record_crc(record.sequence, record.time_ns, record.body),
-    }))
 }
 
 impl Open {
@@ -145,7 +132,7 @@ impl Copy {
         if let Some(open) = &self.open {
             member.lineage = open.lineage;
             member.next = open.next;
-            member.last = last(&open.journal, open.next)?;
+            member.last = open.journal.bookmark(open.next)?.checksum;
             member.terms = recent(open.journal.terms()?);
         }
         Ok(member)

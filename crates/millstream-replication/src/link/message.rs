@@ -46,14 +46,6 @@ pub(super) struct Hello {
     pub secret: bool,
 }
 
-/// The record that a copy ends with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Last {
-    pub time_ns: u64,
-    /// [`record_crc`].
-    pub crc: u32,
-}
-
 /// The request of a follower: one journal, or several as a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Follow {
@@ -96,8 +88,8 @@ pub(super) struct Member {
     pub own: u64,
     /// The record that it needs next.
     pub next: u64,
-    /// The record before that, if the copy has it.
-    pub last: Option<Last>,
+    /// The [checksum](millstream_journal::checksum_of) of the record before that, if the copy has it.
+    pub last: Option<u32>,
     /// The newest terms of the copy.
     pub terms: Vec<Term>,
 }
@@ -189,9 +181,7 @@ impl Member {
         out.extend_from_slice(&self.lineage.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.own.to_le_bytes());
         out.extend_from_slice(&self.next.to_le_bytes());
-        let last = self.last.unwrap_or(Last { time_ns: 0, crc: 0 });
-        out.extend_from_slice(&last.time_ns.to_le_bytes());
-        out.extend_from_slice(&last.crc.to_le_bytes());
+        out.extend_from_slice(&self.last.unwrap_or(0).to_le_bytes());
         put_terms(out, &self.terms);
     }
 
@@ -203,10 +193,7 @@ impl Member {
         }
         let lineage = u128::from_le_bytes(fields.array()?);
         let (own, next) = (fields.u64()?, fields.u64()?);
-        let last = Last {
-            time_ns: fields.u64()?,
-            crc: fields.u32()?,
-        };
+        let last = fields.u32()?;
         Ok(Member {
             journal,
             lineage: (flags & 1 != 0).then_some(lineage),
@@ -433,12 +420,6 @@ impl<'a> Records<'a> {
         self.sequence = self.sequence.checked_add(1).ok_or_else(malformed)?;
         Ok(Some((time_ns, body)))
     }
-}
-
-/// The checksum of a record, by which leader and follower find out whether they mean the same one.
-pub(super) fn record_crc(sequence: u64, time_ns: u64, body: &[u8]) -> u32 {
-    let crc = crc32c::crc32c(&sequence.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c_append(crc, &time_ns.to_le_bytes()), body)
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {

@@ -8,7 +8,6 @@ use millstream_link::Secret;
 
 use super::FollowerTls;
 use super::connector::Connector;
-use super::copy::last;
 use super::error::{Reason, ReplicationError};
 use super::followers;
 use super::history::{newest, recent};
@@ -201,7 +200,7 @@ fn probe(
             lineage: Some(identity.lineage),
             own: identity.own,
             next,
-            last: last(journal, next)?,
+            last: journal.bookmark(next)?.checksum,
             terms: recent(journal.terms()?),
         }],
     };

@@ -10,7 +10,7 @@ use super::super::handshake::{
     Asking, Calling, Challenging, Listening, PendingRequest, write_refused,
 };
 use super::super::message::{
-    self, Batch, Follow, Hello, Last, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
+    self, Batch, Follow, Hello, Member, NAME_MAX, Offer, Records, VERSION, Welcome,
 };
 
 /// The secret on one TLS connection.
@@ -41,10 +41,7 @@ fn member(journal: &str) -> Member {
         lineage: Some(1 << 100 | 7),
         own: 99,
         next: 1_000,
-        last: Some(Last {
-            time_ns: 123,
-            crc: 456,
-        }),
+        last: Some(456),
         terms: vec![term(1), term(7)],
     }
 }

@@ -133,8 +133,9 @@ class RecordPrunedError(JournalError, IndexError):
 
 
 class RecordLostError(JournalError, LookupError):
-    """A record that was read is not in the journal any more: the journal has lost its end, by a loss of power or because an
-    older copy was restored. Another record may have its number.
+    """A record that was read is not in the journal any more, and another one may have its number.
+
+    The journal has lost its end, in a loss of power or because an older copy was restored.
     """
 
 

@@ -264,13 +264,19 @@ def beside(out: str) -> tuple[str, str, str]:
 
 def check_journals(source: Source, services: list[Service], journals: dict[str, JournalOptions]) -> None:
     outputs = {service.out for service in services}
-    used = outputs.union(*(service.inputs for service in services))
+    own = {path for out in outputs if out is not None for path in beside(out)[1:]}
+    letters = {service.dead_letters for service in services}
+    used = outputs.union(letters, own, *(service.inputs for service in services))
     for path, options in journals.items():
         place = ("journals", path)
         if path not in used:
-            raise source.error(place, None, "no service has this journal as an input or its output")
+            raise source.error(
+                place, None, "no service has this journal as an input, its output or its dead letters"
+            )
         if path in outputs:
             continue
+        if path in own and options.retains:
+            raise source.error(place, None, "its service removes what no start needs")
         for key in ("sync", "wait_follower"):
             if getattr(options, key) != getattr(JournalOptions(), key):
                 raise source.error(

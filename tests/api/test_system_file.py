@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import millstream as ms
 import pytest
 from millstream._command_errors import UsageError
+from millstream._system import Supervisor
 from millstream._system_file import Restart, read
 
 GOOD = """
@@ -139,6 +141,10 @@ SERVICE = '[services.desk]\ncomponent = "desk:Desk"\nin = "a"\nout = "b"\n'
         ),
         (SERVICE + "dead_letters = 'b'\n", "line 5, [services.desk], dead_letters: b is written by desk"),
         (SERVICE + "[journals.x]\nsync = 'always'\n", "line 5, [journals.x]: no service has this journal"),
+        (
+            SERVICE + '[journals."b.schedule"]\nretain_bytes = "1 GiB"\n',
+            'line 5, [journals."b.schedule"]: its service removes what no start needs',
+        ),
         (
             SERVICE + "[journals.a]\nsync = 'always'\n",
             "line 6, [journals.a], sync: no service of this file writes",
@@ -298,3 +304,13 @@ def test_a_mistake_in_a_gateway_is_named(folder: Path, text: str, error: str) ->
     with pytest.raises(UsageError) as raised:
         read(written(folder, text))
     assert error in str(raised.value)
+
+
+def test_dead_letters_are_pruned_as_the_file_says(folder: Path) -> None:
+    system = read(written(folder, GOOD + '[journals.dead]\nretain_bytes = "64 KiB"\n'))
+    assert system.journals["dead"].retain_bytes == 64 << 10
+    with ms.Journal(folder / "dead", segment_bytes=64 << 10) as journal:
+        journal.append_many([bytes(1000)] * 500)
+    Supervisor(system, lock=-1).prune()
+    with ms.Journal(folder / "dead", "r") as journal:
+        assert journal.first > 300

@@ -20,6 +20,7 @@ mod promote;
 mod prune;
 mod range;
 mod rejoin;
+mod salvage;
 mod serve;
 mod tail;
 mod verify;

@@ -484,6 +484,18 @@ impl<S: Storage> Core<S> {
         }
     }
 
+    /// The segment that is appended to.
+    pub fn tail_open(&self) -> Result<SegmentOf<S>> {
+        loop {
+            let number = self.tail_segment();
+            match self.segment(number) {
+                // Filled and pruned between the two.
+                Err(Error::Io { .. }) if self.tail_segment() > number => {}
+                result => return result,
+            }
+        }
+    }
+
     /// The sequence number of the oldest record.
     pub fn first(&self) -> Result<u64> {
         self.base(&*self.first_open()?)
@@ -499,7 +511,22 @@ impl<S: Storage> Core<S> {
         &self,
         holds: impl Fn(&Segment<S::Region>, u64) -> Result<bool>,
     ) -> Result<SegmentOf<S>> {
-        let (mut low, mut high) = (self.first_segment(), self.tail_segment());
+        loop {
+            let first = self.first_segment();
+            match self.last_segment_from(first, &holds) {
+                // Retention has removed the segment meanwhile.
+                Err(Error::Io { .. }) if self.first_segment() > first => {}
+                found => return found,
+            }
+        }
+    }
+
+    fn last_segment_from(
+        &self,
+        first: u64,
+        holds: impl Fn(&Segment<S::Region>, u64) -> Result<bool>,
+    ) -> Result<SegmentOf<S>> {
+        let (mut low, mut high) = (first, self.tail_segment());
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             let segment = self.segment(middle)?;
@@ -514,13 +541,13 @@ impl<S: Storage> Core<S> {
 
     /// The sequence number after the tail.
     pub fn next(&self) -> Result<u64> {
-        let segment = self.segment(self.tail_segment())?;
+        let segment = self.tail_open()?;
         Ok(self.base(&segment)? + self.tail(&segment).records)
     }
 
     /// The sequence number after all that readers may have seen.
     pub fn published(&self) -> Result<u64> {
-        let segment = self.segment(self.tail_segment())?;
+        let segment = self.tail_open()?;
         Ok(self.base(&segment)? + self.end(&segment).records)
     }
 

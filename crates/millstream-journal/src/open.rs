@@ -202,7 +202,7 @@ fn read<S: Storage>(storage: S, options: Options) -> Result<Opening<S>> {
         let core =
             Core::new(storage, options, Some(control), None, segment_bytes)?.with_confirmed(known);
         // A format that is too new, or a tail that is missing, is an error now and not at the first record.
-        core.segment(core.tail_segment())?;
+        core.tail_open()?;
         return Ok(Opening { core, lock: None });
     }
     planned(storage, options, None)

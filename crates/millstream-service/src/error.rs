@@ -117,17 +117,37 @@ pub enum ServiceError {
     /// A stop was requested while the state was rebuilt. Nothing is lost: the next start rebuilds it.
     #[error("the service was stopped while its state was rebuilt")]
     Stopped,
-    /// The record from which the service must resume is not in its inputs.
+    /// A record that the service has taken is not in its input, or not in its schedule, any more: the journal has lost its end. Another record
+    /// may have its number.
     #[error(
-        "{output}: its last record is an effect of record {sequence} of {journal}, which is not there"
+        "{journal}: record {sequence}, which the service of {output} has taken, is lost: {}. The journal has lost its end, in a loss of power \
+         or because an older copy was restored. Put a copy that has the record, such as a follower's, in its place; or move {output}, \
+         {output}.schedule and {output}.snapshots away, so that the service begins anew with all that its inputs hold now",
+        loss(*sequence, *next, *confirmed)
     )]
     Lost {
         /// The output journal.
         output: String,
-        /// The input journal.
+        /// The journal that has lost the record.
         journal: String,
-        /// The missing record.
+        /// The lost record.
         sequence: u64,
+        /// The sequence number that the next record of that journal gets.
+        next: u64,
+        /// What the service has taken before this number is known to be there.
+        confirmed: u64,
+    },
+    /// The order in which the service took its inputs and timers is not recorded, or not completely.
+    #[error(
+        "{output}.schedule: {missing}, so the order of the calls is not known and the state cannot be rebuilt. Put a copy of the schedule that \
+         has them in its place; or move {output}, {output}.schedule and {output}.snapshots away, so that the service begins anew with all \
+         that its inputs hold now"
+    )]
+    Unordered {
+        /// The output journal.
+        output: String,
+        /// What is missing.
+        missing: String,
     },
     /// Records that the service needs have been pruned: for the state, or not taken yet.
     #[error(
@@ -278,4 +298,18 @@ pub enum ServiceError {
         /// Why not.
         cause: Cause,
     },
+}
+
+/// What there is instead of a lost record, and up to where the two journals agree.
+fn loss(sequence: u64, next: u64, confirmed: u64) -> String {
+    let found = match sequence < next {
+        true => "another record has its number now".to_owned(),
+        false => format!("the journal ends before record {next}"),
+    };
+    match confirmed.checked_sub(1) {
+        Some(last) => format!(
+            "{found}, and what the service has taken is known to be there up to record {last}"
+        ),
+        None => found,
+    }
 }

@@ -1,7 +1,7 @@
 //! The body of a record: two MessagePack values, one after the other.
 //!
-//! 1. The cause: nil, or `[input, sequence]` of the record that made the component make this call ([`Lineage`]). In some calls
-//!    `[input, sequence, after ns, calls]`, which also says when that record was taken ([`Take`]).
+//! 1. The cause: nil, or `[input, sequence, checksum]` of the record that made the component make this call ([`Lineage`]). In some calls
+//!    `[input, sequence, checksum, after ns, calls]`, which also says when that record was taken ([`Take`]).
 //! 2. The contents. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
 //!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
 //!
@@ -23,8 +23,9 @@ use crate::pack::{Packer, pack_growing};
 use crate::schema::Schema;
 use crate::unpack::Unpacker;
 
-/// The length of a lineage with a [`Take`].
-const LINEAGE_AND_TAKE: usize = 4;
+/// The length of a lineage, and of one with a [`Take`].
+const LINEAGE: usize = 3;
+const LINEAGE_AND_TAKE: usize = 5;
 
 /// The input record that a call is an effect of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,6 +34,8 @@ pub struct Lineage {
     pub input: u32,
     /// The sequence number of the record in it.
     pub sequence: u64,
+    /// The checksum of the record, by which it is told from another one that got its number after the input has lost its end.
+    pub checksum: u32,
 }
 
 /// When a component was called with the record that a call is an effect of.
@@ -105,7 +108,7 @@ pub enum Record<'a> {
 
 impl Lineage {
     /// How many bytes a lineage takes at most.
-    pub const SIZE_MAX: usize = 1 + 5 + 9 + 9 + 5;
+    pub const SIZE_MAX: usize = 1 + 5 + 9 + 5 + 9 + 5;
 
     /// Writes the first part of a record, and when its cause was taken.
     ///
@@ -113,9 +116,8 @@ impl Lineage {
     /// No space.
     #[inline]
     pub fn pack_taken(lineage: Self, take: Take, out: &mut Packer<'_>) -> Result<()> {
-        out.array(4)?;
-        out.uint(lineage.input.into())?;
-        out.uint(lineage.sequence)?;
+        out.array(LINEAGE_AND_TAKE)?;
+        lineage.pack_values(out)?;
         out.uint(take.after_ns)?;
         out.uint(take.calls.into())
     }
@@ -126,12 +128,18 @@ impl Lineage {
     /// No space.
     #[inline]
     pub fn pack(lineage: Option<Self>, out: &mut Packer<'_>) -> Result<()> {
-        let Some(Self { input, sequence }) = lineage else {
+        let Some(lineage) = lineage else {
             return out.nil();
         };
-        out.array(2)?;
-        out.uint(input.into())?;
-        out.uint(sequence)
+        out.array(LINEAGE)?;
+        lineage.pack_values(out)
+    }
+
+    #[inline]
+    fn pack_values(self, out: &mut Packer<'_>) -> Result<()> {
+        out.uint(self.input.into())?;
+        out.uint(self.sequence)?;
+        out.uint(self.checksum.into())
     }
 }
 
@@ -147,6 +155,7 @@ impl Take {
         }
         let _input = values.uint()?;
         let _sequence = values.uint()?;
+        let _checksum = values.uint()?;
         Ok(Some(Self {
             after_ns: values.uint()?,
             calls: values.narrow_int("u32")?,
@@ -230,19 +239,24 @@ impl<'a> Record<'a> {
             None
         } else {
             let len = values.array()?;
-            if len != 2 && len != LINEAGE_AND_TAKE {
+            if len != LINEAGE && len != LINEAGE_AND_TAKE {
                 return Err(values.misfit(Misfit::Length {
-                    expected: 2,
+                    expected: LINEAGE,
                     found: len,
                 }));
             }
             let input = values.narrow_int("u32")?;
             let sequence = values.uint()?;
+            let checksum = values.narrow_int("u32")?;
             if len == LINEAGE_AND_TAKE {
                 values.uint()?;
                 values.uint()?;
             }
-            Some(Lineage { input, sequence })
+            Some(Lineage {
+                input,
+                sequence,
+                checksum,
+            })
         };
         let second = values.rest();
         let len = values.array()?;

@@ -38,6 +38,7 @@ impl ServiceRecord {
                     |Lineage {
                          input,
                          sequence: of,
+                         ..
                      }| Origin {
                         journal: calls
                             .input(input, sequence)

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::open::open_to_read;
 use super::range::{self, Choice};
+use super::salvage;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::report;
@@ -16,7 +17,8 @@ use crate::stop::Stop;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Others may append to the original meanwhile; the copy ends where it ended at the start.\n\n\
-                  Example:\n  millstream journal copy orders /backup/orders --since 7d"
+                  Examples:\n  millstream journal copy orders /backup/orders --since 7d\n  \
+                  millstream journal copy --salvage torn orders"
 )]
 pub(super) struct Args {
     /// The journal's directory.
@@ -25,6 +27,10 @@ pub(super) struct Args {
     target: PathBuf,
     #[command(flatten)]
     choice: Choice,
+    /// Copy all records that are sound, also from a journal that cannot be opened: a copy by other programs that was torn, or a damaged
+    /// one. No process may write to it. After a gap the records go into TARGET.from-N, where N is the first of them.
+    #[arg(long, conflicts_with_all = ["from", "to", "since", "until", "count"])]
+    salvage: bool,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -44,6 +50,9 @@ struct Report {
 
 /// Copy the records.
 pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    if args.salvage {
+        return salvage::run(&args.dir, &args.target, args.json, stop);
+    }
     let journal = open_to_read(&args.dir)?;
     let range = args.choice.of(&journal)?;
     let options = Options {

@@ -218,7 +218,13 @@ fn an_effect_names_the_record_behind_it() {
             identity: 7,
         },
     };
-    let lineage = |sequence| Some(Lineage { input: 0, sequence });
+    let lineage = |sequence| {
+        Some(Lineage {
+            input: 0,
+            sequence,
+            checksum: 9,
+        })
+    };
     let cancel = call("cancel", &[("id", Value::Int(1))]);
     for body in [
         Note::Schema(schema()).to_bytes().unwrap(),

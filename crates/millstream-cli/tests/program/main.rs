@@ -16,6 +16,7 @@ mod process;
 mod journal;
 mod journal_calls;
 mod journal_failures;
+mod journal_salvage;
 mod journal_transfer;
 mod journal_two_processes;
 mod leader;

@@ -2,7 +2,7 @@
 //!
 //! A sequence number alone does not say which record it means: after a loss of power, or when an older copy of the directory was restored,
 //! the numbers at the end are used a second time. What stores a position beyond the life of a process therefore stores a [`Bookmark`], and
-//! [confirms](Journal::confirm) it before it resumes from there.
+//! [confirms](crate::Journal::confirm) it before it resumes from there.
 //!
 //! ```
 //! use millstream_journal::{Error, Journal, Options};
@@ -20,10 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::error::{Error, Result};
 use crate::format::checksum;
-use crate::journal::Journal;
-use crate::storage::Storage;
 
 /// A position in a journal, and the checksum of the record before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,47 +95,6 @@ pub fn checksum_of(sequence: u64, time_ns: u64, body: &[u8]) -> u32 {
 pub(crate) fn checksum_from(body_crc: u32, sequence: u64, time_ns: u64) -> u32 {
     let numbers = u128::from(time_ns) << 64 | u128::from(sequence);
     checksum::append(body_crc, &numbers.to_le_bytes())
-}
-
-impl<S: Storage> Journal<S> {
-    /// The position `next` with the checksum of the record before it.
-    ///
-    /// # Errors
-    /// [`Error::NotYet`] after the end; [`Error::Pruned`] before the oldest record; [`Error::Damage`] of the record.
-    pub fn bookmark(&self, next: u64) -> Result<Bookmark> {
-        let mut reader = self.reader()?;
-        reader.seek(next)?;
-        reader.bookmark()
-    }
-
-    /// Checks that the record before a position is the one that was read: that the journal has not lost its end since, which would let
-    /// other records have the numbers of those that were read. A position at or before the oldest record is accepted: nothing is left to
-    /// compare.
-    ///
-    /// # Errors
-    /// [`Error::Lost`]; [`Error::Damage`] of the record.
-    pub fn confirm(&self, bookmark: Bookmark) -> Result<()> {
-        let Bookmark { next, checksum } = bookmark;
-        let (first, end) = (self.first()?, self.next()?);
-        let lost = || Error::Lost {
-            path: self.path(),
-            sequence: next.saturating_sub(1),
-            next: end,
-        };
-        if next > end {
-            return Err(lost());
-        }
-        if next <= first {
-            return Ok(());
-        }
-        match self.bookmark(next) {
-            Ok(found) if checksum.is_none() || found.checksum == checksum => Ok(()),
-            Ok(_) => Err(lost()),
-            // Retention has removed the record meanwhile.
-            Err(Error::Pruned { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

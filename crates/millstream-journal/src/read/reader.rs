@@ -7,7 +7,7 @@ use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
 use crate::format::checksum;
 use crate::format::control::Control;
-use crate::format::frame::{self, Head, Kind};
+use crate::format::frame::{Head, Kind};
 use crate::format::index;
 use crate::format::published::Published;
 use crate::format::segment::Mark;
@@ -373,18 +373,32 @@ impl<S: Storage> Reader<S> {
         };
     }
 
+    /// The next record, or `None` while there is none. The position does not change.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    #[expect(unsafe_code, reason = "the body of a published frame does not change")]
+    pub fn peek(&mut self) -> Result<Option<Record<'_>>> {
+        let Some(found) = self.advance()? else {
+            return Ok(None);
+        };
+        self.at = found.at;
+        self.sequence = found.sequence;
+        Ok(Some(Record {
+            sequence: found.sequence,
+            time_ns: self.segment.time_ns(found.at),
+            // SAFETY: as in `next`.
+            body: unsafe { self.segment.body(found.at, found.head) },
+            body_crc: found.body_crc,
+        }))
+    }
+
     /// When the next record was appended (ns since 1970), or `None` while there is none. The position does not change.
     ///
     /// # Errors
     /// As [`next`](Self::next).
     pub fn peek_time(&mut self) -> Result<Option<u64>> {
-        let Some(record) = self.next()? else {
-            return Ok(None);
-        };
-        let (time_ns, length) = (record.time_ns, record.body.len());
-        self.at -= frame::frame_bytes(length as u32);
-        self.sequence -= 1;
-        Ok(Some(time_ns))
+        Ok(self.peek()?.map(|record| record.time_ns))
     }
 
     /// The sequence number of the first record of this reader's segment. Retention removes no part of a segment.

@@ -186,7 +186,14 @@ impl<S: Storage> Salvage<S> {
                         sequence: at.sequence,
                     });
                 }
-                Some(_) => self.end_segment(Some(at.sequence)),
+                Some(_) => {
+                    self.end_segment(Some(at.sequence));
+                    if self.left.is_empty() {
+                        let what = "the segment is missing: the segment before it has ended";
+                        let records = Some(at.sequence..u64::MAX);
+                        self.note(at.segment + 1, 0, what, records);
+                    }
+                }
                 None => self.skip(at),
             }
         }

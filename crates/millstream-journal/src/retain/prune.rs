@@ -132,3 +132,45 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
     }
     Ok(tail)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{Journal, Options};
+
+    #[test]
+    fn a_search_continues_while_another_process_prunes_the_segments_that_it_looks_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::default().with_segment_bytes(64 << 10);
+        let journal = Journal::open(folder.path().join("j"), options).unwrap();
+        journal
+            .writer()
+            .unwrap()
+            .append_many(vec![[7_u8; 1000]; 1_000])
+            .unwrap();
+        let everything = Retention {
+            bytes: Some(64 << 10),
+            ..Retention::default()
+        };
+        for reader in [Options::read_only(), Options::default()] {
+            let other = Journal::open(journal.path(), reader).unwrap();
+            let next = Cell::new(journal.first().unwrap());
+            let found = other.core().last_segment(|_, base| {
+                if next.get() < journal.next().unwrap() - 100 {
+                    // The oldest segments go while they are searched.
+                    let removed = journal.prune(&everything).unwrap();
+                    next.set(removed.first);
+                }
+                Ok(base <= 50)
+            });
+            let first = journal.first().unwrap();
+            assert!(first > 900);
+            assert_eq!(other.core().base(&found.unwrap()).unwrap(), first);
+            let sought = other.reader().unwrap().seek(50);
+            let is_named = matches!(sought, Err(Error::Pruned { sequence: 50, .. }));
+            assert!(is_named, "{sought:?}");
+        }
+    }
+}

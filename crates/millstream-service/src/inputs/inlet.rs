@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use millstream_journal::{Cursor, Error as JournalError, Host, Journal, Reader, Wait};
+use millstream_journal::{Bookmark, Cursor, Error as JournalError, Host, Journal, Reader, Wait};
 use millstream_wire::{Adapter, CallError, Cause, Head, Lineage, Record, Schema, Unpacker};
 
 use crate::error::ServiceError;
@@ -155,8 +155,8 @@ impl<C> Inlet<C> {
 
     /// The time by which the next record is ordered among several inputs: when it was written. Records from the future count from when they
     /// were seen, so that the other inputs do not hold them up until then.
-    pub fn peek_order(&mut self, host: &Host) -> Result<Option<u64>, ServiceError> {
-        let Some(time_ns) = self.peek_time()? else {
+    pub fn peek_order(&mut self, host: &Host) -> Result<Option<(u64, u32)>, ServiceError> {
+        let Some((time_ns, checksum)) = self.peek()? else {
             return Ok(None);
         };
         if time_ns > self.seen.at_ns && self.position() >= self.seen.end {
@@ -167,12 +167,36 @@ impl<C> Inlet<C> {
             };
             self.seen = Seen { end, at_ns };
         }
-        Ok(Some(time_ns.min(self.seen.at_ns)))
+        Ok(Some((time_ns.min(self.seen.at_ns), checksum)))
     }
 
-    /// When the next record was written.
-    pub fn peek_time(&mut self) -> Result<Option<u64>, ServiceError> {
-        Ok(self.reader.peek_time()?)
+    /// Passes the next record without calling the component.
+    pub fn pass(&mut self) -> Result<(), ServiceError> {
+        if let Some(record) = self.reader.next()?
+            && let Ok(Record::Note(note)) = Record::read(record.body)
+        {
+            // A note that this version does not know is an error for the call that needs it.
+            let _known = self.calls.learn(record.sequence, note);
+        }
+        Ok(())
+    }
+
+    /// When the next record was written, and its checksum.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Option<(u64, u32)>, ServiceError> {
+        let next = self.reader.peek()?;
+        Ok(next.map(|record| (record.time_ns, record.checksum())))
+    }
+
+    /// The position of the next record, with the checksum of the one before.
+    pub fn bookmark(&self) -> Result<Bookmark, ServiceError> {
+        match self.missing {
+            Some(next) => {
+                let checksum = None;
+                Ok(Bookmark { next, checksum })
+            }
+            None => Ok(self.reader.bookmark()?),
+        }
     }
 
     /// Makes all existing records durable, if there is a next one. A journal that was opened
@@ -207,6 +231,7 @@ impl<C> Inlet<C> {
         let lineage = Lineage {
             input: self.number,
             sequence,
+            checksum: record.checksum(),
         };
         let called = match Record::read(body) {
             Ok(Record::Call(_, head, arguments)) => {

@@ -42,6 +42,7 @@ fn this_thread() -> usize {
 pub(crate) struct Current {
     input: AtomicU32,
     sequence: AtomicU64,
+    checksum: AtomicU32,
     time_ns: AtomicI64,
     /// The latency until the input was taken, and the number of calls that it counts for; 0 where it is not measured.
     take_after_ns: AtomicU64,
@@ -70,6 +71,7 @@ impl Default for Current {
         Self {
             input: AtomicU32::new(OUTSIDE),
             sequence: AtomicU64::new(0),
+            checksum: AtomicU32::new(0),
             time_ns: AtomicI64::new(0),
             take_after_ns: AtomicU64::new(0),
             take_calls: AtomicU32::new(0),
@@ -93,6 +95,7 @@ impl Current {
     pub fn begin(&self, lineage: Lineage, time_ns: i64) {
         self.input.store(lineage.input, Relaxed);
         self.sequence.store(lineage.sequence, Relaxed);
+        self.checksum.store(lineage.checksum, Relaxed);
         self.time_ns.store(time_ns, Relaxed);
         self.gate.store(this_thread(), Relaxed);
     }
@@ -151,7 +154,12 @@ impl Current {
     pub fn lineage(&self) -> Option<Lineage> {
         let input = self.input.load(Relaxed);
         let sequence = self.sequence.load(Relaxed);
-        (input != OUTSIDE).then_some(Lineage { input, sequence })
+        let checksum = self.checksum.load(Relaxed);
+        (input != OUTSIDE).then_some(Lineage {
+            input,
+            sequence,
+            checksum,
+        })
     }
 
     /// Whether a call with these contents is not recorded, while the component is called again.

@@ -105,12 +105,15 @@ impl Earlier {
         self.leave(Lineage {
             input,
             sequence: next,
+            checksum: 0,
         });
     }
 
     /// The component is not called again with records of an input before this one.
     pub fn leave(&mut self, next: Lineage) {
-        let Lineage { input, sequence } = next;
+        let Lineage {
+            input, sequence, ..
+        } = next;
         match self.reached.iter_mut().find(|(known, _)| *known == input) {
             Some((_, reached)) => *reached = sequence.max(*reached),
             None => self.reached.push((input, sequence)),

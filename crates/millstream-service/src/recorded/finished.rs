@@ -1,5 +1,7 @@
 //! The inputs whose effects are all recorded: those before the last announcement.
 
+use millstream_journal::{Bookmark, Error as JournalError, Journal};
+
 use crate::error::ServiceError;
 use crate::recorded::schedule::{Announcement, Schedule};
 
@@ -15,8 +17,20 @@ pub(crate) struct Finished {
     pub outputs: u64,
 }
 
-/// Looks for the last announcement that is not ahead of the outputs, the next of which is `outputs`: a loss of power may have removed some.
-pub(crate) fn find(schedule: &Schedule, outputs: u64) -> Result<Option<Finished>, ServiceError> {
+/// Whether the outputs before a position are there.
+pub(crate) fn holds(output: &Journal, outputs: Bookmark) -> Result<bool, ServiceError> {
+    match output.confirm(outputs) {
+        Ok(()) => Ok(true),
+        Err(JournalError::Lost { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Looks for the last announcement that is not ahead of the outputs: a loss of power may have removed some, and others may have their numbers.
+pub(crate) fn find(
+    schedule: &Schedule,
+    output: &Journal,
+) -> Result<Option<Finished>, ServiceError> {
     let (first, mut end) = (schedule.journal.first()?, schedule.journal.next()?);
     let mut reader = schedule.journal.reader()?;
     let mut found = None;
@@ -27,11 +41,11 @@ pub(crate) fn find(schedule: &Schedule, outputs: u64) -> Result<Option<Finished>
             && let Some(record) = reader.next()?
         {
             if let Ok(Some(announced)) = Announcement::from_bytes(record.body)
-                && announced.outputs <= outputs
+                && holds(output, announced.outputs)?
             {
                 found = Some(Finished {
                     announcement: record.sequence,
-                    outputs: announced.outputs,
+                    outputs: announced.outputs.next,
                 });
             }
         }

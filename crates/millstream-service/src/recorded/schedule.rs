@@ -4,22 +4,28 @@
 //! which inputs and timers the service has, by identity and by name, and the position in each. With one input and no timer the order is
 //! that of the input, and there are no entries. With several, an entry for each call says which one came next.
 //!
-//! - A record of an input: `[input, sequence]`. A tick of a timer: `[nil, timer, time in ns, next]`, where `next` is its next occurrence, in ns,
-//!   or the name of a one-off timer. The numbers are those of the last announcement.
-//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, inputs, gone, timers]`. `outputs` is the
-//!   sequence number that the next output gets. An input is `[path, identity, start, next]`: the first record that the service ever took,
-//!   and the one that it takes next. `gone` are inputs that the service had before. A timer is `[name, next]`, with its next occurrence in ns
-//!   (0 of one-off timers).
+//! - A record of an input: `[input, sequence, checksum]`. A tick of a timer: `[nil, timer, time in ns, next]`, where `next` is its next
+//!   occurrence, in ns, or the name of a one-off timer. The numbers are those of the last announcement.
+//! - An announcement is a [note](millstream_wire::Record): `[0, "order", 1, outputs, checksum, inputs, gone, timers]`. `outputs` is the
+//!   sequence number that the next output gets. An input is `[path, identity, start, next, checksum]`: the first record that the service ever
+//!   took, and the one that it takes next. `gone` are inputs that the service had before. A timer is `[name, next]`, with its next occurrence
+//!   in ns (0 of one-off timers).
+//!
+//! A checksum is that of the record before a position, or of the record of an entry: so a journal is noticed that has lost its end. The
+//! positions of an announcement bind only if the outputs before it are there: after a loss of outputs, the last one that is left says where
+//! to resume.
 
 mod entries;
 
 use std::path::{Path, PathBuf};
 
-use millstream_journal::{Error as JournalError, Journal, Options, Writer};
+use millstream_journal::{
+    Bookmark, Cursor, CursorMode, Error as JournalError, Journal, Options, Retention, Writer,
+};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;
-pub(crate) use entries::{Entries, Step};
+pub(crate) use entries::{Entries, EntryId, Step};
 
 /// The version of announcements.
 const VERSION: u64 = 1;
@@ -37,6 +43,7 @@ pub(crate) enum Entry {
     Record {
         input: u32,
         sequence: u64,
+        checksum: u32,
     },
     Timer {
         timer: u32,
@@ -62,10 +69,10 @@ pub(crate) struct TimerPosition {
 }
 
 /// The inputs and timers of a service, and its positions in them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Announcement {
-    /// The sequence number that the next output gets: all before are effects of inputs before the announcement.
-    pub outputs: u64,
+    /// The position of the next output: all before are effects of inputs before the announcement.
+    pub outputs: Bookmark,
     pub inputs: Vec<InputPosition>,
     /// Inputs that the service had before, and the positions in them.
     pub gone: Vec<InputPosition>,
@@ -80,6 +87,18 @@ pub(crate) struct InputPosition {
     pub start: u64,
     /// The record that it takes next: all before have had all their effects.
     pub next: u64,
+    /// The checksum of the record before that, if it was there.
+    pub checksum: Option<u32>,
+}
+
+impl InputPosition {
+    /// The record that the service takes next, with the checksum of the one before.
+    pub fn bookmark(&self) -> Bookmark {
+        Bookmark {
+            next: self.next,
+            checksum: self.checksum,
+        }
+    }
 }
 
 impl Announcement {
@@ -94,6 +113,10 @@ pub(crate) struct Schedule {
     pub journal: Journal,
     pub name: String,
     writer: Option<Writer>,
+    /// Protects what a start needs from pruning.
+    cursor: Option<Cursor>,
+    /// The announcement from which a start would read now.
+    needed: Option<u64>,
 }
 
 /// The directory of the schedule of the service that writes to `output`: that path with `.schedule` appended.
@@ -117,6 +140,8 @@ impl Schedule {
         Ok(Self {
             name: path.display().to_string(),
             writer: Some(journal.writer()?),
+            cursor: Some(journal.cursor("needed", CursorMode::Exclusive)?),
+            needed: None,
             journal,
         })
     }
@@ -130,6 +155,8 @@ impl Schedule {
                 name: path.display().to_string(),
                 journal: journal?,
                 writer: None,
+                cursor: None,
+                needed: None,
             })),
         }
     }
@@ -164,13 +191,34 @@ impl Schedule {
         self.append_bytes(out.written())
     }
 
-    /// All announcements and entries, or those from an announcement on.
+    /// A start would read from this announcement on. What comes before the one of the last call is removed: a start needs that one when a loss
+    /// of power has taken outputs away.
+    pub fn pass(&mut self, announcement: u64) -> Result<(), ServiceError> {
+        let before = self.needed.replace(announcement);
+        if let (Some(before), Some(cursor)) = (before, &self.cursor) {
+            cursor.set(before)?;
+            let passed = Retention {
+                keep_for_cursors: true,
+                ..Retention::default()
+            };
+            self.journal.prune(&passed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether its oldest records have been removed.
+    pub fn is_pruned(&self) -> Result<bool, ServiceError> {
+        Ok(self.journal.first()? > 0)
+    }
+
+    /// All announcements and entries that are there, or those from an announcement on. Entries whose announcement was pruned are left out.
     pub fn entries(&self, from: Option<u64>) -> Result<Entries, ServiceError> {
         let mut reader = self.journal.reader()?;
         if let Some(from) = from {
             reader.seek(from)?;
         }
-        Ok(Entries::new(reader, self.name.clone()))
+        let is_pruned = from.is_none() && self.is_pruned()?;
+        Ok(Entries::new(reader, self.name.clone(), is_pruned))
     }
 }
 
@@ -185,11 +233,11 @@ impl Announcement {
 
     fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
         out.nil()?;
-        out.array(7)?;
+        out.array(8)?;
         out.uint(0)?;
         out.str(KIND)?;
         out.uint(VERSION)?;
-        out.uint(self.outputs)?;
+        pack_bookmark(self.outputs, out)?;
         pack_places(&self.inputs, out)?;
         pack_places(&self.gone, out)?;
         out.array(self.timers.len())?;
@@ -221,7 +269,7 @@ impl Announcement {
             )
             .into());
         }
-        let outputs = values.uint()?;
+        let outputs = unpack_bookmark(&mut values)?;
         let inputs = unpack_places(&mut values)?;
         let gone = unpack_places(&mut values)?;
         let count = values.array()?;
@@ -244,13 +292,34 @@ impl Announcement {
     }
 }
 
+/// Writes a position as two values: the number and the checksum, or nil.
+pub(super) fn pack_bookmark(
+    bookmark: Bookmark,
+    out: &mut Packer<'_>,
+) -> Result<(), Box<WireError>> {
+    out.uint(bookmark.next)?;
+    match bookmark.checksum {
+        Some(checksum) => out.uint(checksum.into()),
+        None => out.nil(),
+    }
+}
+
+pub(super) fn unpack_bookmark(values: &mut Unpacker<'_>) -> Result<Bookmark, Box<WireError>> {
+    let next = values.uint()?;
+    let checksum = match values.take_nil()? {
+        true => None,
+        false => Some(values.narrow_int("u32")?),
+    };
+    Ok(Bookmark { next, checksum })
+}
+
 fn pack_places(places: &[InputPosition], out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
     out.array(places.len())?;
-    for InputPosition { input, start, next } in places {
-        out.array(4)?;
-        input.pack(out)?;
-        out.uint(*start)?;
-        out.uint(*next)?;
+    for place in places {
+        out.array(5)?;
+        place.input.pack(out)?;
+        out.uint(place.start)?;
+        pack_bookmark(place.bookmark(), out)?;
     }
     Ok(())
 }
@@ -258,11 +327,14 @@ fn pack_places(places: &[InputPosition], out: &mut Packer<'_>) -> Result<(), Box
 fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<WireError>> {
     let count = values.array()?;
     let place = |_| {
-        values.array_of(4)?;
+        values.array_of(5)?;
+        let (input, start) = (InputName::unpack(values)?, values.uint()?);
+        let Bookmark { next, checksum } = unpack_bookmark(values)?;
         Ok(InputPosition {
-            input: InputName::unpack(values)?,
-            start: values.uint()?,
-            next: values.uint()?,
+            input,
+            start,
+            next,
+            checksum,
         })
     };
     (0..count).map(place).collect()
@@ -271,10 +343,15 @@ fn unpack_places(values: &mut Unpacker<'_>) -> Result<Vec<InputPosition>, Box<Wi
 impl Entry {
     fn pack(&self, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
         match self {
-            Self::Record { input, sequence } => {
-                out.array(2)?;
+            Self::Record {
+                input,
+                sequence,
+                checksum,
+            } => {
+                out.array(3)?;
                 out.uint((*input).into())?;
-                out.uint(*sequence)
+                out.uint(*sequence)?;
+                out.uint((*checksum).into())
             }
             Self::Timer {
                 timer,
@@ -309,6 +386,7 @@ impl Entry {
             Self::Record {
                 input: values.narrow_int("u32")?,
                 sequence: values.uint()?,
+                checksum: values.narrow_int("u32")?,
             }
         };
         values.end()?;
@@ -325,6 +403,7 @@ mod tests {
         let record = Entry::Record {
             input: 1,
             sequence: 300,
+            checksum: 5,
         };
         let timer = |next| Entry::Timer {
             timer: 2,
@@ -332,7 +411,7 @@ mod tests {
             next,
         };
         for (entry, bytes) in [
-            (record, &b"\x92\x01\xcd\x01\x2c"[..]),
+            (record, &b"\x93\x01\xcd\x01\x2c\x05"[..]),
             (timer(Next::At(7)), &b"\x94\xc0\x02\xfb\x07"[..]),
             (
                 timer(Next::Named("A".to_owned())),
@@ -359,9 +438,10 @@ mod tests {
             },
             start,
             next,
+            checksum: (next > 0).then_some(9),
         };
         let announcement = Announcement {
-            outputs: 5,
+            outputs: Bookmark::after(4, 300),
             inputs: vec![place("a", 1, 2, 3), place("b", 4, 0, 0)],
             gone: vec![place("d", 6, 7, 8)],
             timers: vec![TimerPosition {
@@ -371,13 +451,13 @@ mod tests {
         };
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\xc0\x97\x00\xa5order\x01\x05\x92\x94\xa1a"[..],
+            &b"\xc0\x98\x00\xa5order\x01\x05\xcd\x01\x2c\x92\x95\xa1a"[..],
             &id(1),
-            b"\x02\x03\x94\xa1b",
+            b"\x02\x03\x09\x95\xa1b",
             &id(4),
-            b"\x00\x00\x91\x94\xa1d",
+            b"\x00\x00\xc0\x91\x95\xa1d",
             &id(6),
-            b"\x07\x08\x91\x92\xa4beat\x09",
+            b"\x07\x08\x09\x91\x92\xa4beat\x09",
         ]
         .concat();
         assert_eq!(announcement.to_bytes().unwrap(), bytes);

@@ -1,17 +1,19 @@
 //! Saved states of a component, so that a start need not repeat all inputs: a journal beside the output journal.
 //!
 //! A snapshot is one or more records with a piece of the state each (MessagePack bytes), and a record after them that completes it:
-//! `[1, time in ns, outputs, schedule, pieces, [[path, identity, position], ...], [[timer, name, due, length], ...], state version]`. Positions are the sequence numbers that come next, of
-//! the outputs and of each input, which is named by its identity; `schedule` is the announcement of the snapshot in the
-//! [schedule](crate::recorded::schedule). Then come the one-off timers, with their times in ns, and the version of the state. The last two snapshots are kept: after a loss of power that removed outputs which the newest one
+//! `[1, time in ns, outputs, checksum, schedule, checksum, pieces, [[path, identity, position, checksum], ...], [[timer, name, due, length], ...],
+//! state version]`. Positions are the sequence numbers that come next, of the outputs, of the [schedule](crate::recorded::schedule) after the
+//! announcement of the snapshot, and of each input, which is named by its identity; each with the checksum of the record before it. Then come
+//! the one-off timers, with their times in ns, and the version of the state. The last two snapshots are kept: after a loss of power that removed outputs which the newest one
 //! covers, the other one remains.
 
 use std::path::PathBuf;
 
-use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
+use millstream_journal::{Bookmark, Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
 use crate::error::ServiceError;
+use crate::recorded::schedule::{pack_bookmark, unpack_bookmark};
 use crate::timers::Pending;
 
 /// The version of the records.
@@ -111,9 +113,10 @@ pub(crate) struct Snapshotter<C> {
 pub(crate) struct Position {
     /// The latest time that the component had seen.
     pub time_ns: i64,
-    pub outputs: u64,
-    pub schedule: u64,
-    pub inputs: Vec<(InputName, u64)>,
+    pub outputs: Bookmark,
+    /// The position after the announcement of the snapshot.
+    pub schedule: Bookmark,
+    pub inputs: Vec<(InputName, Bookmark)>,
     /// The one-off timers that had not come due.
     pub timers: Vec<Pending>,
     /// The version of the state.
@@ -187,7 +190,7 @@ impl Snapshots {
     /// The newest snapshot whose position `fits` accepts, with its state and its sequence number.
     pub fn newest(
         &self,
-        mut fits: impl FnMut(&Position) -> bool,
+        mut fits: impl FnMut(&Position) -> Result<bool, ServiceError>,
     ) -> Result<Option<(Position, Vec<u8>, u64)>, ServiceError> {
         let mut reader = self.journal.reader()?;
         let first = self.journal.first()?;
@@ -197,7 +200,7 @@ impl Snapshots {
             let Some((position, pieces)) = found else {
                 continue; // a piece
             };
-            if sequence - first < pieces || !fits(&position) {
+            if sequence - first < pieces || !fits(&position)? {
                 continue;
             }
             let mut state = Vec::new();
@@ -239,17 +242,17 @@ impl Snapshots {
 
 impl Position {
     fn pack(&self, pieces: u64, out: &mut Packer<'_>) -> Result<(), Box<WireError>> {
-        out.array(8)?;
+        out.array(10)?;
         out.uint(VERSION)?;
         out.int(self.time_ns)?;
-        out.uint(self.outputs)?;
-        out.uint(self.schedule)?;
+        pack_bookmark(self.outputs, out)?;
+        pack_bookmark(self.schedule, out)?;
         out.uint(pieces)?;
         out.array(self.inputs.len())?;
         for (name, position) in &self.inputs {
-            out.array(3)?;
+            out.array(4)?;
             name.pack(out)?;
-            out.uint(*position)?;
+            pack_bookmark(*position, out)?;
         }
         out.array(self.timers.len())?;
         for it in &self.timers {
@@ -275,8 +278,8 @@ impl Position {
                 format!("a snapshot of version {version}; this program reads {VERSION}").into(),
             );
         }
-        let (time_ns, outputs) = (values.int()?, values.uint()?);
-        let (schedule, pieces) = (values.uint()?, values.uint()?);
+        let (time_ns, outputs) = (values.int()?, unpack_bookmark(&mut values)?);
+        let (schedule, pieces) = (unpack_bookmark(&mut values)?, values.uint()?);
         let inputs = unpack_inputs(&mut values)?;
         let timers = unpack_timers(&mut values)?;
         let state_version = values.uint()?;
@@ -293,11 +296,11 @@ impl Position {
     }
 }
 
-fn unpack_inputs(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, u64)>, Box<WireError>> {
+fn unpack_inputs(values: &mut Unpacker<'_>) -> Result<Vec<(InputName, Bookmark)>, Box<WireError>> {
     let count = values.array()?;
     let input = |_| {
-        values.array_of(3)?;
-        Ok((InputName::unpack(values)?, values.uint()?))
+        values.array_of(4)?;
+        Ok((InputName::unpack(values)?, unpack_bookmark(values)?))
     };
     (0..count).map(input).collect()
 }
@@ -327,12 +330,20 @@ mod tests {
         }
     }
 
+    fn at(next: u64) -> Bookmark {
+        let checksum = (next > 0).then_some(5);
+        Bookmark { next, checksum }
+    }
+
     fn position(outputs: u64) -> Position {
         Position {
             time_ns: -1,
-            outputs,
-            schedule: 7,
-            inputs: vec![(named("orders", 9), outputs * 3), (named("limits", 8), 0)],
+            outputs: at(outputs),
+            schedule: at(7),
+            inputs: vec![
+                (named("orders", 9), at(outputs * 3)),
+                (named("limits", 8), at(0)),
+            ],
             timers: vec![Pending {
                 timer: "expire".to_owned(),
                 name: "A-1".to_owned(),
@@ -349,7 +360,7 @@ mod tests {
         let output = Journal::open(folder.path().join("out"), Options::default()).unwrap();
         let state = |number: u64| vec![number as u8; 1_000_000 + number as usize];
         let mut snapshots = Snapshots::beside(&output).unwrap();
-        assert_eq!(snapshots.newest(|_| true).unwrap(), None);
+        assert_eq!(snapshots.newest(|_| Ok(true)).unwrap(), None);
         for number in 0..20 {
             snapshots.append(&position(number), &state(number)).unwrap();
         }
@@ -360,7 +371,9 @@ mod tests {
         drop(snapshots);
         let snapshots = Snapshots::beside(&output).unwrap();
         for number in [19, 18] {
-            let found = snapshots.newest(|at| at.outputs <= number).unwrap();
+            let found = snapshots
+                .newest(|at| Ok(at.outputs.next <= number))
+                .unwrap();
             let (at, kept, _) = found.unwrap();
             assert_eq!(at, position(number));
             assert!(kept == state(number));
@@ -373,7 +386,7 @@ mod tests {
         let output = Journal::open(folder.path().join("out"), Options::default()).unwrap();
         let mut snapshots = Snapshots::beside(&output).unwrap();
         snapshots.append(&position(1), b"").unwrap();
-        let (at, kept, sequence) = snapshots.newest(|_| true).unwrap().unwrap();
+        let (at, kept, sequence) = snapshots.newest(|_| Ok(true)).unwrap().unwrap();
         assert_eq!((at, kept, sequence), (position(1), Vec::new(), 0));
     }
 
@@ -381,11 +394,11 @@ mod tests {
     fn a_snapshot_is_these_bytes() {
         let id = |last: u8| [&b"\xc4\x10"[..], &[0; 15], &[last]].concat();
         let bytes = [
-            &b"\x98\x01\xff\x02\x07\x03\x92\x93\xa6orders"[..],
+            &b"\x9a\x01\xff\x02\x05\x07\x05\x03\x92\x94\xa6orders"[..],
             &id(9),
-            b"\x06\x93\xa6limits",
+            b"\x06\x05\x94\xa6limits",
             &id(8),
-            b"\x00\x91\x94\xa6expire\xa3A-1\x05\x03\x04",
+            b"\x00\xc0\x91\x94\xa6expire\xa3A-1\x05\x03\x04",
         ]
         .concat();
         let packed = pack(128, |out| position(2).pack(3, out)).unwrap();
@@ -406,7 +419,7 @@ mod tests {
             out.uint(2)
         });
         snapshots.writer.append(&later.unwrap()).unwrap();
-        let error = snapshots.newest(|_| true).unwrap_err().to_string();
+        let error = snapshots.newest(|_| Ok(true)).unwrap_err().to_string();
         assert!(
             error.ends_with(
                 "out.snapshots, record 0: a snapshot of version 2; this program reads 1"

@@ -58,6 +58,7 @@ impl Effects {
                 let Some(Lineage {
                     input,
                     sequence: cause,
+                    ..
                 }) = lineage
                 else {
                     return Ok(None);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use millstream_journal::{Identity, Journal, Options};
+use millstream_journal::{Bookmark, Identity, Journal, Options};
 use millstream_wire::{Call, InputName, Lineage, Record};
 
 use crate::error::ServiceError;
@@ -28,16 +28,19 @@ pub struct Hop {
 /// directory of the journal that names it; among the journals beside that one; and in `folders`, and the journals in these.
 ///
 /// # Errors
-/// A journal on the way is not found; a record has been pruned.
+/// A journal on the way is not found; a record has been pruned, or is lost: another one may have its number.
 pub fn history(
     journal: &Path,
     sequence: u64,
     folders: &[PathBuf],
 ) -> Result<Vec<Hop>, ServiceError> {
     let mut hops = Vec::new();
-    let mut next = Some((journal.to_owned(), sequence));
-    while let Some((path, sequence)) = next.take() {
+    let mut next = Some((journal.to_owned(), sequence, None));
+    while let Some((path, sequence, expected)) = next.take() {
         let journal = Journal::open(&path, Options::read_only())?;
+        if let Some(checksum) = expected {
+            journal.confirm(Bookmark::after(sequence, checksum))?;
+        }
         let mut reader = journal.reader()?;
         let record = reader.read(sequence)?;
         let mut hop = Hop {
@@ -59,10 +62,11 @@ pub fn history(
                 if let Some(Lineage {
                     input,
                     sequence: parent,
+                    checksum,
                 }) = lineage
                 {
                     let name = input_name(&journal, sequence, input)?;
-                    next = Some((find(&name, &path, folders)?, parent));
+                    next = Some((find(&name, &path, folders)?, parent, Some(checksum)));
                 }
             }
         }

@@ -355,6 +355,7 @@ impl Measurement<'_> {
             Some(Lineage {
                 input,
                 sequence: of,
+                ..
             }) => {
                 let known = node.inputs.get(&input).map(|(from, _)| *from);
                 let from = match known {

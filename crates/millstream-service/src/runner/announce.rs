@@ -23,28 +23,32 @@ impl<C> Runner<C> {
     /// Records the positions in the inputs; returns the number of the announcement in the schedule.
     #[cold]
     pub(super) fn announce(&mut self) -> Result<Option<u64>, ServiceError> {
-        let (Some(schedule), Some(output)) = (&self.schedule, &self.output) else {
+        let timers = self.timer_positions();
+        let (Some(schedule), Some(output)) = (&mut self.schedule, &self.output) else {
             return Ok(None);
         };
         let mut inputs = Vec::new();
         for inlet in &mut self.inlets {
             // Before the identity is read: that of a journal with records does not change.
             inlet.was_empty = inlet.end()? == 0;
+            let at = inlet.bookmark()?;
             inputs.push(InputPosition {
                 input: name_of(&inlet.journal)?,
                 start: inlet.start,
-                next: inlet.position(),
+                next: at.next,
+                checksum: at.checksum,
             });
         }
         // An empty journal may have become a copy of one of the others.
         Names::new(self.inlets.iter().map(|inlet| &inlet.journal))?;
         let announcement = Announcement {
-            outputs: output.journal.next()?,
-            timers: self.timer_positions(),
+            outputs: output.journal.bookmark(output.journal.next()?)?,
+            timers,
             gone: self.gone.clone(),
             inputs,
         };
         let number = schedule.announce(&announcement)?;
+        let is_implicit = announcement.is_implicit();
         let mut inputs = self.announced.iter().zip(&announcement.inputs);
         if inputs.any(|(before, now)| before.input.identity != now.input.identity) {
             self.progress.current.rename_inputs();
@@ -54,6 +58,9 @@ impl<C> Runner<C> {
         if self.needs == Needs::New {
             for (inlet, place) in self.inlets.iter().zip(&self.announced) {
                 inlet.protect_from(place.next)?;
+            }
+            if !is_implicit {
+                schedule.pass(number)?;
             }
         }
         Ok(Some(number))

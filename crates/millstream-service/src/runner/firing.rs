@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millstream_journal::Bookmark;
 use millstream_wire::Lineage;
 
 use super::state::Runner;
@@ -57,12 +58,18 @@ impl<C> Runner<C> {
             time_ns,
             next,
         };
-        let sequence = match &self.schedule {
-            Some(schedule) => schedule.append(&entry)?,
-            None => 0,
+        let entry = match &self.schedule {
+            Some(schedule) => {
+                let sequence = schedule.append(&entry)?;
+                schedule.journal.bookmark(sequence + 1)?
+            }
+            None => Bookmark::after(0, 0),
         };
-        let input = self.inlets.len() as u32;
-        let lineage = Lineage { input, sequence };
+        let lineage = Lineage {
+            input: self.inlets.len() as u32,
+            sequence: entry.next - 1,
+            checksum: entry.checksum.unwrap_or(0),
+        };
         self.tick(due.timer, due.name.as_deref(), lineage, time_ns)?;
         Ok(true)
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use millstream_journal::{Bookmark, Error as JournalError};
 use millstream_wire::{InputName, Lineage};
 
 use super::state::{GONE, Runner};
@@ -16,7 +17,7 @@ use crate::inputs::names::{Names, same_directory};
 use crate::outputs::difference::Differences;
 use crate::outputs::earlier::{Earlier, Extent};
 use crate::recorded::resume::Resume;
-use crate::recorded::schedule::{Announcement, InputPosition, Step};
+use crate::recorded::schedule::{Announcement, EntryId, InputPosition, Step};
 use crate::recorded::snapshot::{Position, RestoreError};
 use crate::settings::OnDifference;
 
@@ -34,6 +35,8 @@ struct Past<'a> {
     at_gone: bool,
     /// Whether the state is that of a snapshot.
     is_restored: bool,
+    /// Whether the order of the oldest calls has been pruned. Those are not repeated.
+    is_unordered: bool,
     /// The ticks after the snapshot that are not repeated, by timer: the service does not have the timer any longer.
     skipped_ticks: BTreeMap<String, u64>,
 }
@@ -64,6 +67,9 @@ impl<C> Runner<C> {
         finished: Option<u64>,
         names: &Names,
     ) -> Result<(), ServiceError> {
+        if let Some(resume) = resume {
+            self.confirm_resume(resume)?;
+        }
         self.progress.last = resume.map(|resume| resume.lineage);
         let kept = self.restore(resume, names)?;
         self.begin_again(kept.as_ref(), resume)?;
@@ -77,14 +83,23 @@ impl<C> Runner<C> {
             at_gone: false,
             is_restored: kept.is_some(),
             skipped_ticks: BTreeMap::new(),
+            is_unordered: false,
         };
-        let from = kept.as_ref().map(|kept| kept.schedule);
+        let from = kept.as_ref().map(|kept| kept.schedule.next - 1);
         if let Some(schedule) = &self.schedule {
+            past.is_unordered = from.is_none() && schedule.is_pruned()?;
+            if past.is_unordered && self.repeats() && !self.settings.skip_pruned {
+                let first = schedule.journal.first()?;
+                let missing = format!(
+                    "its records before {first} have been pruned, and no snapshot has the state after them"
+                );
+                return Err(self.unordered(missing));
+            }
             let mut entries = schedule.entries(from)?;
-            while let Some((number, step)) = entries.next()? {
+            while let Some((id, step)) = entries.next()? {
                 if let Some(announced) = entries.announced() {
-                    self.progress.is_finished = past.finished >= Some(number);
-                    self.repeat(&mut past, announced, names, (number, step))?;
+                    self.progress.is_finished = past.finished >= Some(id.sequence);
+                    self.repeat(&mut past, announced, names, (id, step))?;
                 }
             }
         }
@@ -102,13 +117,12 @@ impl<C> Runner<C> {
         Ok(())
     }
 
-    fn lost(&self, resume: &Resume) -> ServiceError {
-        let output = self.output.as_ref().map(|it| it.journal.path());
-        ServiceError::Lost {
-            output: output.unwrap_or_default().display().to_string(),
-            journal: resume.input.path.clone(),
-            sequence: resume.lineage.sequence,
-        }
+    /// The error for a last output whose cause the schedule does not have.
+    fn without_entry(&self, resume: &Resume) -> ServiceError {
+        self.unordered(format!(
+            "the entry of record {} of {}, whose effect is the last output, is missing",
+            resume.lineage.sequence, resume.input.path
+        ))
     }
 
     /// Whether the component is called again with inputs whose effect is there.
@@ -135,7 +149,7 @@ impl<C> Runner<C> {
         // A state that lacks pruned inputs has other outputs.
         let finished = unfinished && self.repeats() && !self.settings.skip_pruned;
         let from = match resume {
-            _ if finished => kept.map_or(0, |kept| kept.outputs),
+            _ if finished => kept.map_or(0, |kept| kept.outputs.next),
             Some(resume) => resume.first,
             None => output.journal.next()?,
         };
@@ -183,12 +197,12 @@ impl<C> Runner<C> {
         for (place, (_, at)) in places.into_iter().zip(&kept.inputs) {
             if let Some(number) = place {
                 let inlet = &mut self.inlets[number as usize];
-                inlet.seek(*at)?;
+                inlet.seek(at.next)?;
                 // Until the announcement of the snapshot says where it began.
                 (inlet.placed, inlet.start) = (true, 0);
             }
         }
-        if resume.is_some_and(|it| it.last < kept.outputs) {
+        if resume.is_some_and(|it| it.last < kept.outputs.next) {
             self.progress.last = None;
         }
         self.progress.go_on_at(kept.time_ns);
@@ -205,18 +219,24 @@ impl<C> Runner<C> {
         else {
             return Ok(None);
         };
-        let (outputs, scheduled) = (output.journal.next()?, schedule.journal.next()?);
-        let ends: Result<Vec<u64>, ServiceError> = self.inlets.iter().map(Inlet::end).collect();
-        let ends = ends?;
+        let first = schedule.journal.first()?;
         let found = snapshots.newest(|kept| {
-            let has_input = |(name, at): &(InputName, u64)| {
-                names
-                    .find(name)
-                    .is_none_or(|place| *at <= ends[place as usize])
-            };
-            kept.outputs <= outputs
-                && kept.schedule <= scheduled
-                && kept.inputs.iter().all(has_input)
+            let inputs = kept.inputs.iter().filter_map(|(name, at)| {
+                let place = names.find(name)?;
+                Some((&self.inlets[place as usize].journal, *at))
+            });
+            let own = [
+                (&output.journal, kept.outputs),
+                (&schedule.journal, kept.schedule),
+            ];
+            for (journal, at) in own.into_iter().chain(inputs) {
+                match journal.confirm(at) {
+                    Ok(()) => {}
+                    Err(JournalError::Lost { .. }) => return Ok(false),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(kept.schedule.next > first)
         })?;
         Ok(found.map(|(kept, state, sequence)| {
             let places = kept
@@ -243,7 +263,7 @@ impl<C> Runner<C> {
         };
         let time_ns = self.progress.time_ns();
         self.progress.is_finished = true;
-        own.seek(kept.map_or(0, |kept| kept.outputs))?;
+        own.seek(kept.map_or(0, |kept| kept.outputs.next))?;
         while own.position() < end {
             if own.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
                 break;
@@ -260,7 +280,7 @@ impl<C> Runner<C> {
         past: &mut Past<'_>,
         announced: &Announcement,
         names: &Names,
-        (number, step): (u64, Step),
+        (id, step): (EntryId, Step),
     ) -> Result<(), ServiceError> {
         if std::mem::take(&mut past.at_gone) {
             // Something came after it, so it had all its effects.
@@ -268,8 +288,16 @@ impl<C> Runner<C> {
         }
         match step {
             Step::Announced => self.renumber(past, announced, names),
-            Step::Record { input, sequence } => match past.inputs.get(input).copied().flatten() {
-                Some(input) => self.repeat_record(Lineage { input, sequence }),
+            Step::Record {
+                input,
+                sequence,
+                checksum,
+            } => match past.inputs.get(input).copied().flatten() {
+                Some(input) => self.repeat_record(Lineage {
+                    input,
+                    sequence,
+                    checksum,
+                }),
                 None => {
                     if let Some(InputPosition { input: name, .. }) = announced.inputs.get(input) {
                         past.at_gone = past.resume.is_some_and(|it| {
@@ -277,7 +305,7 @@ impl<C> Runner<C> {
                                 && it.lineage.sequence == sequence
                                 && it.is_of(name)
                         });
-                        self.leave(name, sequence, sequence + 1);
+                        self.leave(name, sequence, Bookmark::after(sequence, checksum));
                     }
                     Ok(())
                 }
@@ -289,18 +317,17 @@ impl<C> Runner<C> {
             } => {
                 let lineage = Lineage {
                     input: self.inlets.len() as u32,
-                    sequence: number,
+                    sequence: id.sequence,
+                    checksum: id.checksum,
                 };
                 let is_last = past.resume.is_some_and(|it| it.lineage == lineage);
                 let takes = self.takes(lineage);
                 let number = past.timers.get(timer).copied().flatten();
                 if let (None, Some(timer)) = (number, announced.timers.get(timer)) {
                     *past.skipped_ticks.entry(timer.name.clone()).or_default() += 1;
-                    let next = lineage.sequence + 1;
-                    self.progress.leave(Lineage {
-                        sequence: next,
-                        ..lineage
-                    });
+                    let mut next = lineage;
+                    next.sequence += 1;
+                    self.progress.leave(next);
                 }
                 let name = self.recorded_tick(number, &next);
                 match number {
@@ -325,13 +352,20 @@ impl<C> Runner<C> {
         announced: &Announcement,
         names: &Names,
     ) -> Result<(), ServiceError> {
+        let was_implicit = past.is_implicit;
+        let binds = self.binds(announced)?;
         let inputs = announced.inputs.iter();
         past.inputs = inputs.map(|place| names.find(&place.input)).collect();
         past.timers = self.announced_timers(announced);
         past.is_implicit = Some(announced.is_implicit());
         for (place, number) in announced.inputs.iter().zip(past.inputs.clone()) {
             match number {
-                Some(number) => self.repeat_to(number, place, announced.outputs)?,
+                Some(number) => {
+                    if binds {
+                        self.confirm(&self.inlets[number as usize].journal, place.bookmark())?;
+                    }
+                    self.repeat_to(past, number, place, binds, was_implicit)?;
+                }
                 None => {
                     self.check_replaced(place)?;
                     self.pass(past, place);
@@ -345,6 +379,7 @@ impl<C> Runner<C> {
                     let inlet = &mut self.inlets[number as usize];
                     (inlet.start, inlet.placed) = (place.start, true);
                     inlet.go_to(place.next)?;
+                    self.confirm(&self.inlets[number as usize].journal, place.bookmark())?;
                 }
                 Some(_) => {}
                 None => self.pass(past, place),
@@ -381,51 +416,60 @@ impl<C> Runner<C> {
         if is_done {
             self.progress.last = None;
         }
-        self.leave(&place.input, place.start, place.next);
+        self.leave(&place.input, place.start, place.bookmark());
     }
 
     /// Stores the position in an input that the service no longer has, if it took a record of it.
-    fn leave(&mut self, input: &InputName, start: u64, next: u64) {
+    fn leave(&mut self, input: &InputName, start: u64, at: Bookmark) {
+        let Bookmark { next, checksum } = at;
         self.progress.leave_input(input.identity, next);
         let same = |place: &&mut InputPosition| place.input.identity == input.identity;
         match self.gone.iter_mut().find(same) {
-            Some(place) => place.next = place.next.max(next),
+            Some(place) if place.next >= next => {}
+            Some(place) => (place.next, place.checksum) = (next, checksum),
             None if next == 0 => {}
             None => self.gone.push(InputPosition {
                 input: input.clone(),
                 start,
                 next,
+                checksum,
             }),
         }
     }
 
-    /// Moves an input to its position in an announcement; `outputs` existed then.
+    /// Moves an input to its position in an announcement, if that binds. After an announcement with an implicit order, the records
+    /// before the position have no entries.
     fn repeat_to(
         &mut self,
+        past: &Past<'_>,
         number: u32,
         place: &InputPosition,
-        outputs: u64,
+        binds: bool,
+        was_implicit: Option<bool>,
     ) -> Result<(), ServiceError> {
         let repeats = self.repeats();
-        let has_outputs = match &self.output {
-            Some(output) => outputs <= output.journal.next()?,
-            None => true,
-        };
         let inlet = &mut self.inlets[number as usize];
         inlet.start = place.start;
         if !inlet.placed {
             // All that it ever took is needed; without a state only what has not had its effects.
-            if repeats || place.start >= inlet.first()? {
+            if past.is_unordered && repeats {
+                inlet.go_to(place.next)?;
+            } else if repeats || place.start >= inlet.first()? {
                 inlet.seek(place.start)?;
             }
             inlet.placed = true;
         }
         if !repeats {
-            return match has_outputs {
+            return match binds {
                 true => self.skip_to(number, place.next),
                 // A loss of power took outputs away: the last one that is left says where to go on.
                 false => Ok(()),
             };
+        }
+        let position = inlet.position();
+        if was_implicit == Some(false) && binds && position < place.next {
+            let missing = missing_entries(position, place.next, &inlet.name);
+            return Err(self.unordered(missing));
         }
         while self.inlets[number as usize].position() < place.next {
             if self.take_from(number as usize)? == Outcome::Nothing {
@@ -452,7 +496,7 @@ impl<C> Runner<C> {
         let inlet = &mut self.inlets[input as usize];
         if sequence >= inlet.first()? {
             inlet.go_to(sequence)?;
-            if let Some(time_ns) = inlet.peek_time()? {
+            if let Some((time_ns, _)) = inlet.peek()? {
                 self.progress
                     .has_seen(i64::try_from(time_ns).unwrap_or(i64::MAX));
             }
@@ -462,7 +506,9 @@ impl<C> Runner<C> {
 
     /// Repeats the call of an entry.
     fn repeat_record(&mut self, lineage: Lineage) -> Result<(), ServiceError> {
-        let Lineage { input, sequence } = lineage;
+        let Lineage {
+            input, sequence, ..
+        } = lineage;
         let takes = self.takes(lineage);
         let inlet = &mut self.inlets[input as usize];
         if inlet.placed && inlet.position() > sequence {
@@ -475,14 +521,32 @@ impl<C> Runner<C> {
             }
             return Ok(());
         }
-        if !takes {
-            inlet.placed = true;
-            return self.pass_record(input, sequence);
+        let position = inlet.position();
+        if inlet.placed && self.settings.rebuild && self.own.is_none() && position < sequence {
+            let missing = missing_entries(position, sequence, &inlet.name);
+            return Err(self.unordered(missing));
         }
-        inlet.seek(sequence)?;
         inlet.placed = true;
-        self.take_from(input as usize)?;
-        Ok(())
+        if !takes && sequence < inlet.first()? {
+            return inlet.go_to(sequence + 1);
+        }
+        // The records of an input have one entry after the other.
+        if inlet.position() != sequence {
+            inlet.seek(sequence)?;
+        }
+        let next = inlet.peek()?;
+        let same = next.filter(|(_, checksum)| *checksum == lineage.checksum);
+        let Some((time_ns, _)) = same else {
+            let end = inlet.end()?;
+            return Err(self.lost(&self.inlets[input as usize].journal, sequence, end));
+        };
+        if takes {
+            return self.take_from(input as usize).map(drop);
+        }
+        // The component was called with it in an earlier run, and has seen its time.
+        let time_ns = i64::try_from(time_ns).unwrap_or(i64::MAX);
+        self.progress.has_seen(time_ns);
+        self.inlets[input as usize].pass()
     }
 
     /// With one input, the rest was taken in the order of the input, after the entries of the schedule.
@@ -498,7 +562,7 @@ impl<C> Runner<C> {
         let is_implicit = past.is_implicit.unwrap_or(resume.inputs == 1);
         let repeats = self.repeats();
         let Some(inlet) = self.inlets.get_mut(number as usize).filter(|_| is_implicit) else {
-            return Err(self.lost(resume));
+            return Err(self.without_entry(resume));
         };
         if inlet.skip_pruned && resume.lineage.sequence < inlet.first()? {
             self.progress.last = None;
@@ -516,7 +580,8 @@ impl<C> Runner<C> {
         while self.progress.last.is_some() {
             let inlet = &mut self.inlets[number as usize];
             if inlet.take(&mut self.component, &mut self.progress)? == Outcome::Nothing {
-                return Err(self.lost(resume));
+                let (sequence, next) = (resume.lineage.sequence, inlet.end()?);
+                return Err(self.lost(&self.inlets[number as usize].journal, sequence, next));
             }
         }
         Ok(())
@@ -525,7 +590,7 @@ impl<C> Runner<C> {
     fn unfinished(&self, resume: &Resume) -> ServiceError {
         // Nothing but the wording depends on the path.
         if resume.input.path.ends_with(".schedule") {
-            return self.lost(resume);
+            return self.without_entry(resume);
         }
         let output = self.output.as_ref().map(|output| output.journal.path());
         ServiceError::Unfinished {
@@ -533,5 +598,16 @@ impl<C> Runner<C> {
             journal: resume.input.path.clone(),
             sequence: resume.lineage.sequence,
         }
+    }
+}
+
+/// The records of an input of which the schedule does not say when they were taken.
+fn missing_entries(from: u64, to: u64, input: &str) -> String {
+    match to - from {
+        1 => format!("the entry of record {from} of {input} is missing"),
+        _ => format!(
+            "the entries of the records {from} to {} of {input} are missing",
+            to - 1
+        ),
     }
 }

@@ -38,7 +38,7 @@ impl<C> Runner<C> {
     /// Takes the next record of an input. In a replay, timers that are not recorded come due before it.
     pub(super) fn take_from(&mut self, number: usize) -> Result<Outcome, ServiceError> {
         if self.replay.is_some()
-            && let Some(time_ns) = self.inlets[number].peek_time()?
+            && let Some((time_ns, _)) = self.inlets[number].peek()?
         {
             self.fire_until(i64::try_from(time_ns).unwrap_or(i64::MAX))?;
         }
@@ -67,8 +67,12 @@ impl<C> Runner<C> {
             && due.due_ns < i64::MAX
         {
             self.timers[due.timer].take(due.due_ns);
-            let (input, sequence) = (self.inlets.len() as u32, 0);
-            let lineage = Lineage { input, sequence };
+            // No journal records it.
+            let lineage = Lineage {
+                input: self.inlets.len() as u32,
+                sequence: 0,
+                checksum: 0,
+            };
             self.tick(due.timer, due.name.as_deref(), lineage, due.due_ns)?;
         }
         Ok(())

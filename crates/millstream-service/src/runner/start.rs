@@ -190,7 +190,7 @@ impl Recorded {
         let (Some(schedule), Some(output)) = (&self.schedule, output) else {
             return Ok(None);
         };
-        let finished = finished::find(schedule, output.next()?)?;
+        let finished = finished::find(schedule, output)?;
         let is_left = |resume: &mut Resume| finished.is_none_or(|it| resume.last >= it.outputs);
         self.resume.take_if(|resume| !is_left(resume));
         Ok(finished.map(|it| it.announcement))

@@ -66,9 +66,12 @@ impl<C> Runner<C> {
         }
         // A start from here finds the inputs and timers right there.
         let schedule = self.announce()?;
-        let (Some(snapshotter), Some(snapshots), Some(output)) =
-            (&mut self.snapshotter, &mut self.snapshots, &self.output)
-        else {
+        let (Some(snapshotter), Some(snapshots), Some(output), Some(order)) = (
+            &mut self.snapshotter,
+            &mut self.snapshots,
+            &self.output,
+            &mut self.schedule,
+        ) else {
             return Ok(());
         };
         let Some(schedule) = schedule else {
@@ -77,10 +80,10 @@ impl<C> Runner<C> {
         let places = self.announced.iter();
         let position = Position {
             time_ns: self.progress.time_ns(),
-            outputs: output.journal.next()?,
-            schedule,
+            outputs: output.journal.bookmark(output.journal.next()?)?,
+            schedule: order.journal.bookmark(schedule + 1)?,
             inputs: places
-                .map(|place| (place.input.clone(), place.next))
+                .map(|place| (place.input.clone(), place.bookmark()))
                 .collect(),
             timers: self.progress.current.one_offs().pending(),
             version: snapshotter.version,
@@ -93,6 +96,10 @@ impl<C> Runner<C> {
             })?;
         self.progress.check_silence(Some(&output.journal))?;
         snapshots.append(&position, &state)?;
+        // With one input and no timer there is nothing to remove but announcements.
+        if self.inlets.len() > 1 || !self.timers.is_empty() {
+            order.pass(schedule)?;
+        }
         // The last but one is needed when a loss of power has taken outputs away that the last one has seen.
         let places = self.announced.iter().map(|place| place.next).collect();
         if let Some(before) = self.last_snapshot.replace(places) {
@@ -105,26 +112,26 @@ impl<C> Runner<C> {
 
     fn turn_of_several(&mut self) -> Result<Outcome, ServiceError> {
         let is_replay = self.replay.is_some();
-        let mut next: Option<(u64, usize)> = None;
+        let mut next: Option<(u64, usize, u32)> = None;
         for (at, inlet) in self.inlets.iter_mut().enumerate() {
             let time = match is_replay {
-                true => inlet.peek_time()?,
+                true => inlet.peek()?,
                 false => inlet.peek_order(&self.host)?,
             };
-            if let Some(time) = time {
-                next = next.into_iter().chain([(time, at)]).min();
+            if let Some((time, checksum)) = time {
+                next = next.into_iter().chain([(time, at, checksum)]).min();
             }
         }
         if is_replay {
             return match next {
-                Some((_, at)) => self.take_from(at),
+                Some((_, at, _)) => self.take_from(at),
                 None => Ok(Outcome::Nothing),
             };
         }
-        if self.fire_due(next.map(|(time, _)| time))? {
+        if self.fire_due(next.map(|(time, ..)| time))? {
             return Ok(Outcome::Call);
         }
-        let Some((_, at)) = next else {
+        let Some((_, at, checksum)) = next else {
             return Ok(Outcome::Nothing);
         };
         let (input, sequence) = (at as u32, self.inlets[at].position());
@@ -135,7 +142,11 @@ impl<C> Runner<C> {
             self.announce()?;
         }
         if let Some(schedule) = &self.schedule {
-            schedule.append(&Entry::Record { input, sequence })?;
+            schedule.append(&Entry::Record {
+                input,
+                sequence,
+                checksum,
+            })?;
         }
         self.inlets[at].take(&mut self.component, &mut self.progress)
     }

@@ -21,7 +21,15 @@ fn each_output_tells_the_input_that_it_is_an_effect_of() {
         .unwrap();
     assert_eq!(report.calls, 3);
     let outputs = calls(&folder.journal("replies"));
-    let from = |sequence| Some(Lineage { input: 0, sequence });
+    let orders = folder.journal("orders");
+    let from = |sequence| {
+        let checksum = orders.bookmark(sequence + 1).unwrap().checksum.unwrap();
+        Some(Lineage {
+            input: 0,
+            sequence,
+            checksum,
+        })
+    };
     let found: Vec<_> = outputs
         .iter()
         .map(|(lineage, call)| (*lineage, call.method.as_str()))

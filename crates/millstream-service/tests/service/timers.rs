@@ -159,11 +159,12 @@ fn hourly(folder: &Folder, missed: Missed, next_ns: Option<i64>) -> Vec<i64> {
         let schedule = Journal::open(path, Options::default()).unwrap();
         let body = pack(256, |out| {
             out.nil()?;
-            out.array(7)?;
+            out.array(8)?;
             out.uint(0)?;
             out.str("order")?;
             out.uint(1)?;
             out.uint(0)?;
+            out.nil()?;
             out.array(0)?;
             out.array(0)?;
             out.array(1)?;

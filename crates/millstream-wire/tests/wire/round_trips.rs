@@ -32,6 +32,7 @@ fn every_call_survives_bytes_and_text() {
         let lineage = (random.below(2) == 0).then(|| Lineage {
             input: random.next() as u32,
             sequence: random.next(),
+            checksum: random.next() as u32,
         });
         let bytes = call.to_bytes(&schema, lineage).unwrap();
         let (origin, mut read) = catalog.read(&bytes).unwrap().unwrap();

@@ -95,7 +95,10 @@ impl Takes {
             if let Ok(Some(announcement)) = Announcement::from_bytes(record.body) {
                 let inputs = announcement.inputs.into_iter().map(|place| place.input);
                 self.names = (0..).zip(inputs).collect();
-            } else if let Ok(Entry::Record { input, sequence }) = Entry::unpack(record.body) {
+            } else if let Ok(Entry::Record {
+                input, sequence, ..
+            }) = Entry::unpack(record.body)
+            {
                 return Ok(Some((input, sequence, time_ns)));
             }
         }

@@ -94,7 +94,7 @@ def every(
     if at is None and zone != "UTC":
         raise ServiceError(f"zone={zone!r}: a zone is for a time of the day, at=")
     if seconds is not None and (isinstance(seconds, bool) or not 1e-9 <= seconds < 9e9):
-        raise ServiceError(f"every({seconds}): the period is 1 ns (1e-9 seconds) or more, and 285 years at most")
+        raise ServiceError(f"every({seconds}): the period is 1 ns (1e-9) or more, and 285 years at most")
     period_ns = None if seconds is None else round(seconds * 1e9)
     return marked(_millstream.When(period_ns, at, zone, missed), renamed_from)
 

@@ -84,6 +84,31 @@ fn expected(what: &str, found: &Bound<'_, PyAny>) -> EncodeError {
     PyTypeError::new_err(format!("expected {what}, found {found}")).into()
 }
 
+/// Writes a float of 8 or 4 bytes.
+fn encode_float(
+    value: &Bound<'_, PyAny>,
+    ty: &Type,
+    wrong: impl Fn() -> EncodeError,
+    out: &mut Packer<'_>,
+) -> Result<()> {
+    let number = match value.cast::<PyFloat>() {
+        Ok(float) => float.value(),
+        // A bool is an int of Python.
+        Err(_) if value.is_exact_instance_of::<PyBool>() => return Err(wrong()),
+        Err(_) if value.is_instance_of::<PyInt>() => value.extract()?,
+        Err(_) => return Err(wrong()),
+    };
+    match (ty, millstream_wire::narrowed(number)) {
+        (Type::F64, _) => out.f64(number)?,
+        (_, Some(narrow)) => out.f32(narrow)?,
+        (_, None) => {
+            let text = format!("{number:e} is out of range for f32");
+            return Err(PyValueError::new_err(text).into());
+        }
+    }
+    Ok(())
+}
+
 /// Writes a value of the type.
 pub(super) fn encode(
     value: &Bound<'_, PyAny>,
@@ -95,23 +120,7 @@ pub(super) fn encode(
     let wrong = || expected(&schema.type_name(ty), value);
     match ty {
         Type::Str => out.str(value.cast::<PyString>().map_err(|_| wrong())?.to_str()?)?,
-        Type::F64 | Type::F32 => {
-            let number = match value.cast::<PyFloat>() {
-                Ok(float) => float.value(),
-                // A bool is an int of Python.
-                Err(_) if value.is_exact_instance_of::<PyBool>() => return Err(wrong()),
-                Err(_) if value.is_instance_of::<PyInt>() => value.extract()?,
-                Err(_) => return Err(wrong()),
-            };
-            match (ty, millstream_wire::narrowed(number)) {
-                (Type::F64, _) => out.f64(number)?,
-                (_, Some(narrow)) => out.f32(narrow)?,
-                (_, None) => {
-                    let text = format!("{number:e} is out of range for f32");
-                    return Err(PyValueError::new_err(text).into());
-                }
-            }
-        }
+        Type::F64 | Type::F32 => encode_float(value, ty, wrong, out)?,
         Type::Bool => out.bool(value.cast::<PyBool>().map_err(|_| wrong())?.is_true())?,
         Type::Char => {
             let text = value.cast::<PyString>().map_err(|_| wrong())?.to_str()?;

@@ -619,20 +619,6 @@ pub(super) fn dispatch<C>(
     }
 }
 
-/// A service whose component has timers.
-fn timed(mut setup: Setup<()>, timers: Vec<Timer>) -> Setup<()> {
-    for (name, when, call, aliases) in timers {
-        for alias in aliases {
-            setup = setup.renamed_timer(&alias, &name);
-        }
-        setup = match when {
-            Some(when) => setup.timer(&name, when.get().when.clone(), tick(call)),
-            None => setup.one_off(&name, named_tick(call)),
-        };
-    }
-    setup
-}
-
 /// A service whose component answers queries.
 fn queried(setup: Setup<()>, queries: Vec<(String, Py<PyAny>)>) -> Setup<()> {
     let with = |setup: Setup<()>, (name, answer): (String, _)| setup.query(&name, answered(answer));

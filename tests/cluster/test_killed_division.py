@@ -128,7 +128,7 @@ def test_a_killed_state_is_scaled_and_loses_nothing(
     processes: int, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if processes == 1:
-        # No process of the number 1 comes that would take back what the killed one wrote last.
+        # No process of the number 1 comes that would remove what the killed one wrote last.
         assert main(["scale", "state", "--processes", "1"]) == 1
         assert "start the flow once more as before" in capfd.readouterr().err
         start(2)

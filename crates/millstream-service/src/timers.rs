@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn missed_occurrences_follow_the_rule() {
-        // The next was to be 20, and it is 55: the calls until then, and the one after them.
+        // The next was due at 20, and the time is 55: the calls until then, and the one after them.
         for (missed, down, busy) in [
             (Missed::Once, &[20][..], &[20][..]),
             (Missed::Skip, &[], &[50]),

@@ -34,7 +34,7 @@ pub struct Lineage {
     pub input: u32,
     /// The sequence number of the record in it.
     pub sequence: u64,
-    /// The checksum of the record, by which it is told from another one that got its number after the input has lost its end.
+    /// The checksum of the record, which differs from that of another one that got its number after the input has lost its end.
     pub checksum: u32,
 }
 

@@ -105,7 +105,7 @@ impl Found {
 /// (`None`: as before). With one process the state becomes that of a run without a cluster. The flow must not run; after a crash
 /// the state is that of the last epoch that process 0 has committed, as at a start.
 ///
-/// A process that was killed may have written output after that epoch, which the process of its number takes back when it starts. Where
+/// A process that was killed may have written output after that epoch, which the process of its number removes when it starts. Where
 /// none of this number follows (or one process without a cluster becomes several, or the reverse), the division is refused, unless
 /// `leave_output` says that the output may stay as it is.
 ///
@@ -317,7 +317,7 @@ fn resolved(
     Ok(kept)
 }
 
-/// The processes that may have written output after their last commit which no process of the new division takes back, with the epochs
+/// The processes that may have written output after their last commit which no process of the new division removes, with the epochs
 /// of those commits.
 fn with_output(found: &[Found], to: Layout) -> Vec<(usize, u64)> {
     let killed = found

@@ -48,7 +48,7 @@ impl<I> Order<I> {
         }
     }
 
-    /// Adds an item behind those of its turn and rank.
+    /// Adds an item after those of its turn and rank.
     fn add(&self, items: &mut Backlog<Timed<I>>, item: Timed<I>) {
         let key = |item: &Timed<I>| (self.turn(item), (self.rank)(&item.value));
         let own = key(&item);

@@ -184,7 +184,7 @@ fn list(names: &[&str]) -> String {
 }
 
 impl<'a> Route<'a> {
-    /// Records a call with these arguments, an object of JSON; returns when it survives what it must. If it is to be answered, the answer is
+    /// Records a call with these arguments, an object of JSON; returns when it survives what it must. If the caller waits, the answer is
     /// waited for from now on.
     pub(super) async fn record(
         &self,

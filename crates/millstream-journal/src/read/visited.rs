@@ -10,7 +10,7 @@ use crate::storage::Storage;
 /// How many stay mapped, besides the first one and the one that is appended to.
 const MAPPED_MAX: usize = 16;
 
-/// The segments that a reader has visited. It remembers them from its second seek on: most readers move once and go on from there.
+/// The segments that a reader has visited. It remembers them from its second seek on: most readers move once and read from there.
 pub(super) struct Visited<S: Storage> {
     has_moved: bool,
     /// The numbers of segments by the numbers of their first records.

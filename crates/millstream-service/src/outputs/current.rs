@@ -263,7 +263,7 @@ impl Current {
 /// The time as a component may see it: that of the record that it is called with. It is the same in a replay.
 ///
 /// It does not go back where inputs arrive in another order than that of their times, by less than a second. Where a record is older than
-/// that, the clock of a machine was ahead and has been put right: then it goes back to the time of the record.
+/// that, the clock of a machine was ahead and has been put right: then it has the time of the record.
 #[derive(Clone)]
 pub struct Clock {
     pub(crate) current: Arc<Current>,

@@ -14,7 +14,7 @@ use super::fault::{Fault, QueryError};
 use super::message::{Reply, Request, VERSION, read, write};
 use super::questions::{Desk, Questions, desk};
 
-/// How many clients may ask at once; further ones are told to try again.
+/// How many clients may ask at once; further ones have to try again.
 const CLIENTS_MAX: usize = 64;
 /// How long a client may take to send its question, and to receive the answer.
 const CLIENT: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use crate::desk::{Desk, Folder, Limits, Order, Orders, Replies, calls};
 const HOUR: Duration = Duration::from_secs(3600);
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// Each order is to be paid within an hour.
+/// Each order must be paid within an hour.
 struct Payments<R> {
     replies: R,
     timers: Timers,

@@ -15,7 +15,7 @@
 //!
 //! // An older copy of the journal, which has only the first record.
 //! let older = Journal::open(folder.path().join("older"), Options::default())?;
-//! older.writer()?.append("a")?;
+//! older.writer()?.append(b"a")?;
 //! assert!(matches!(older.confirm(read), Err(Error::Lost { sequence: 1, next: 1, .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -32,23 +32,22 @@ const HEAD_BYTES: usize = 64;
 /// use millstream_wire::{Cause, packed, unpacked};
 ///
 /// struct Desk {
-///     total: f64,
-///     orders: u64,
+///     prices: Vec<f64>,
 /// }
 ///
 /// impl Snapshot for Desk {
-///     const VERSION: u64 = 2; // version 1 had the total only
+///     const VERSION: u64 = 2; // version 1 had the last price only
 ///
 ///     fn snapshot(&self) -> Result<Vec<u8>, Cause> {
-///         Ok(packed(&(self.total, self.orders))?)
+///         Ok(packed(&self.prices)?)
 ///     }
 ///     fn restore(&mut self, state: &[u8]) -> Result<(), Cause> {
-///         (self.total, self.orders) = unpacked(state)?;
+///         self.prices = unpacked(state)?;
 ///         Ok(())
 ///     }
 ///     fn migrate(state: &[u8], version: u64) -> Result<Vec<u8>, Cause> {
 ///         match version {
-///             1 => Ok(packed(&(unpacked::<f64>(state)?, 0u64))?),
+///             1 => Ok(packed(&vec![unpacked::<f64>(state)?])?),
 ///             _ => Err(format!("there is no version {version}").into()),
 ///         }
 ///     }

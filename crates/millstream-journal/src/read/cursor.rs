@@ -130,20 +130,12 @@ impl<S: Storage> Cursor<S> {
     pub fn set(&self, sequence: u64) -> Result<()> {
         let core = self.journal.core();
         core.check_fork()?;
-        let next = core.checked(core.published())?;
-        if sequence > next {
-            return Err(Error::NotYet {
-                path: core.path(),
-                sequence,
-                next,
-            });
-        }
-        let bookmark = match sequence > core.first()? {
-            true => self.journal.bookmark(sequence)?,
-            false => Bookmark {
+        let bookmark = match self.journal.bookmark(sequence) {
+            Err(Error::Pruned { .. }) => Bookmark {
                 next: sequence,
                 checksum: None,
             },
+            found => found?,
         };
         self.store(bookmark);
         self.check()

@@ -146,32 +146,7 @@ impl<S: Storage> Reader<S> {
     /// [`Error::Damage`] of that record; a segment that cannot be opened.
     pub fn bookmark(&self) -> Result<Bookmark> {
         let core = self.journal.core();
-        let checksum = self.checksum_before(core);
-        Ok(Bookmark {
-            next: self.sequence,
-            checksum: core.checked(checksum)?,
-        })
-    }
-
-    fn checksum_before(&self, core: &Core<S>) -> Result<Option<u32>> {
-        let Some(before) = self.sequence.checked_sub(1) else {
-            return Ok(None);
-        };
-        let in_segment = core.base(&self.segment)? <= before;
-        let segment = match in_segment {
-            true => Arc::clone(&self.segment),
-            false if core.first()? > before => return Ok(None),
-            false => core.locate(before)?,
-        };
-        let mark = core.find(&segment, before)?;
-        let frame = Published::at(&segment, mark.offset).ok().flatten();
-        let found = frame.and_then(|frame| {
-            let body_crc = frame.sound_body_crc(before)?;
-            Some(bookmark::checksum_from(body_crc, before, frame.time_ns()))
-        });
-        found.map(Some).ok_or_else(|| {
-            core.damage(&segment, mark.offset, "a frame does not match its checksum")
-        })
+        core.checked(core.bookmark(&self.segment, self.sequence))
     }
 
     /// Go to the record `sequence`; [`Journal::next`] is the end.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_journal::{CursorMode, Error, Host, Journal, Options, Retention};
 
-use crate::support::{SEGMENT_BYTES, fresh, small};
+use crate::support::{Random, SEGMENT_BYTES, fresh, small};
 
 /// About sixty records of 1,000 bytes fit a segment.
 fn filled(options: Options) -> (tempfile::TempDir, Journal) {
@@ -147,22 +147,27 @@ fn the_background_prunes_at_each_roll() {
     assert!(files(&journal) <= 3);
 }
 
+/// The segments that this process has mapped still, though their files are gone.
+fn removed_but_mapped(journal: &Journal) -> usize {
+    std::thread::yield_now();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let own = journal.path().display().to_string();
+    let removed = maps
+        .lines()
+        .filter(|line| line.contains(&own) && line.ends_with("(deleted)"));
+    removed.count()
+}
+
 #[test]
 fn a_reader_moves_here_and_there_while_records_come_and_go() {
     let (_folder, journal) = filled(small());
     let reading = Journal::open(journal.path(), Options::read_only()).unwrap();
     let writer = journal.writer().unwrap();
     let mut readers = [journal.reader().unwrap(), reading.reader().unwrap()];
-    let mut chance = 7_u64;
-    let mut random = |below: u64| {
-        chance = chance
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (chance >> 33) % below
-    };
+    let mut random = Random(7);
     for round in 0..3_000_u64 {
         let (first, next) = (journal.first().unwrap(), journal.next().unwrap());
-        let sequence = random(next);
+        let sequence = random.below(next);
         for reader in &mut readers {
             match reader.read(sequence) {
                 Ok(record) => {
@@ -184,7 +189,7 @@ fn a_reader_moves_here_and_there_while_records_come_and_go() {
             .append_at((600 + round) * 1_000_000_000, &[7; 1_000])
             .unwrap();
         if round % 500 == 499 {
-            let bytes = Some((5 + random(30)) * SEGMENT_BYTES);
+            let bytes = Some((5 + random.below(30)) * SEGMENT_BYTES);
             let retention = Retention {
                 bytes,
                 ..Retention::default()
@@ -194,12 +199,9 @@ fn a_reader_moves_here_and_there_while_records_come_and_go() {
             for reader in &mut readers {
                 reader.read(journal.next().unwrap() - 1).unwrap();
             }
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            let own = journal.path().display().to_string();
-            let kept = maps
-                .lines()
-                .filter(|line| line.contains(&own) && line.ends_with("(deleted)"));
-            assert_eq!(kept.count(), 0, "{maps}");
+            // The background thread may be at work on one of the segments.
+            let mut looks = 0..20_000;
+            assert!(looks.any(|_| removed_but_mapped(&journal) == 0));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! its windows. `first` and `last` of a group are the start and the end of its window.
 
 use super::aggregate::{Aggregate, Bounds};
-use super::group::{Group, Groups};
+use super::group::{self, Group, Groups};
 use super::item::{Choose, Copier};
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
@@ -101,7 +101,7 @@ pub(super) fn close<K, G: Aggregate>(
     out: &mut impl Outputs<K, G::Out, G::In>,
 ) -> Result<(), G::Error> {
     while next_end(held) <= until
-        && let Some(mut group) = held.remove(0)
+        && let Some(group) = held.remove(0)
     {
         let bounds = Bounds {
             start: group.first,
@@ -109,14 +109,7 @@ pub(super) fn close<K, G: Aggregate>(
             early: false,
         };
         let last = bounds.end.saturating_sub(1);
-        if let Some(value) = aggregate.result_of_any(&mut group.acc, bounds)? {
-            let output = Timed {
-                time: last,
-                watermark: last,
-                value,
-            };
-            out.result(key, output);
-        }
+        group::close(group, bounds, (last, last), (aggregate, key), out)?;
     }
     Ok(())
 }

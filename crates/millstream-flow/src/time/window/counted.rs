@@ -1,7 +1,7 @@
 //! Windows by number of items. They do not depend on time, and no item is late for them.
 
 use super::aggregate::{Aggregate, Bounds};
-use super::group::{Group, Groups};
+use super::group::{self, Group, Groups};
 use crate::state::Outputs;
 use crate::time::Timed;
 
@@ -60,18 +60,13 @@ impl Size {
         key: &K,
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
-        if let Some(mut group) = held.remove(0) {
-            let bounds = bounds(&group, false);
-            if let Some(value) = aggregate.result_of_any(&mut group.acc, bounds)? {
-                let output = Timed {
-                    time: group.last,
-                    watermark,
-                    value,
-                };
-                out.result(key, output);
+        match held.remove(0) {
+            Some(group) => {
+                let (bounds, moment) = (bounds(&group, false), (group.last, watermark));
+                group::close(group, bounds, moment, (aggregate, key), out)
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

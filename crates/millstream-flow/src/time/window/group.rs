@@ -3,9 +3,12 @@
 use std::cell::Cell;
 use std::ops::Deref;
 
+use super::aggregate::{Aggregate, Bounds};
 use super::inline_queue::InlineQueue;
 use crate::checkpoint::{StateCodec, pack};
 use crate::error::Cause;
+use crate::state::Outputs;
+use crate::time::Timed;
 
 /// The items of a group in aggregated form.
 pub(super) struct Group<A> {
@@ -54,6 +57,25 @@ impl<A> Group<A> {
             ..Group::new(first, last, codec.load(from)?)
         })
     }
+}
+
+/// Emits the result of a group that has closed, with its time and watermark.
+pub(super) fn close<K, G: Aggregate>(
+    mut group: Group<G::Acc>,
+    bounds: Bounds,
+    (time, watermark): (i64, i64),
+    (aggregate, key): (&mut G, &K),
+    out: &mut impl Outputs<K, G::Out, G::In>,
+) -> Result<(), G::Error> {
+    if let Some(value) = aggregate.result_of_any(&mut group.acc, bounds)? {
+        let output = Timed {
+            time,
+            watermark,
+            value,
+        };
+        out.result(key, output);
+    }
+    Ok(())
 }
 
 /// The open groups of a key, in an order of their own.

@@ -5,7 +5,7 @@
 //! moment, not at it. The open sessions of a key are in the order of time, with more than a gap between them.
 
 use super::aggregate::{Aggregate, Bounds};
-use super::group::{Group, Groups};
+use super::group::{self, Group, Groups};
 use crate::state::Outputs;
 use crate::time::{NEVER, Timed};
 
@@ -111,19 +111,12 @@ impl SessionRule {
         out: &mut impl Outputs<K, G::Out, G::In>,
     ) -> Result<(), G::Error> {
         while self.next_close(held) <= until
-            && let Some(mut session) = held.remove(0)
+            && let Some(session) = held.remove(0)
         {
             let bounds = self.bounds(&session, false);
-            let Some(result) = aggregate.result_of_any(&mut session.acc, bounds)? else {
-                continue;
-            };
             // Its last moment is its end: the watermark may have reached it before the session closed.
-            let output = Timed {
-                time: bounds.end,
-                watermark: bounds.end,
-                value: result,
-            };
-            out.result(key, output);
+            let moment = (bounds.end, bounds.end);
+            group::close(session, bounds, moment, (&mut *aggregate, key), out)?;
         }
         Ok(())
     }

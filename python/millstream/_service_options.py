@@ -64,16 +64,20 @@ def sync_seconds(sync: Sync) -> float | None:
         return None
     if sync == "always":
         return 0.0
-    try:
-        if isinstance(sync, str):
-            length = seconds(sync)
-        else:
-            length = sync.total_seconds() if isinstance(sync, timedelta) else float(sync)
-    except (TypeError, ValueError):
-        length = 0.0
+    length = length_of(sync)
     if not 0 < length < 1e9:
         raise ServiceError(f"sync={sync!r}: it is never, always, or a time above 0 like 10ms")
     return length
+
+
+def length_of(value: float | str | timedelta) -> float:
+    """A length of time in seconds, of a number, a text like ``10ms`` or a timedelta; 0 for anything else."""
+    try:
+        if isinstance(value, str):
+            return seconds(value)
+        return value.total_seconds() if isinstance(value, timedelta) else float(value)
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def checked_followers(count: int) -> int:

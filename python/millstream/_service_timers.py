@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 from . import _millstream
 from ._errors import ServiceError
 from ._service_checks import check_callback
-from ._service_options import seconds as seconds_of
+from ._service_options import length_of
 
 __all__ = ["NamedMethod", "RecordedTimer", "Timers", "check_timers", "every", "is_timed", "one_off", "timers"]
 
@@ -216,13 +216,7 @@ def name_of(timer: Callable[..., object] | str) -> str:
 
 
 def length_ns(length: float | str | timedelta) -> int:
-    try:
-        if isinstance(length, str):
-            given = seconds_of(length)
-        else:
-            given = length.total_seconds() if isinstance(length, timedelta) else float(length)
-    except (TypeError, ValueError):
-        given = 0.0
+    given = length_of(length)
     if not 0 < given < 9e9:
         raise ServiceError(f"length={length!r}: it is a time above 0, as 1800, 30m or 2.5s")
     return max(1, round(given * 1e9))

@@ -4,6 +4,19 @@ use millstream_journal::{Journal, Options};
 use millstream_service::{Clock, OnError, Runner, Service, ServiceError, Settings, publisher};
 use millstream_wire::{Call, Catalog, Cause, Lineage};
 
+/// How the state of a service comes back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rebuild {
+    Inputs,
+    Snapshot,
+    Outputs,
+    Nothing,
+}
+
+impl Rebuild {
+    pub const ALL: [Self; 4] = [Self::Inputs, Self::Snapshot, Self::Outputs, Self::Nothing];
+}
+
 #[derive(Debug, millstream_wire::Wire)]
 pub struct Order<'a> {
     pub id: u64,

@@ -6,7 +6,7 @@ use millstream_journal::{Journal, Options};
 use millstream_service::{Runner, Service, ServiceError, Settings, publisher};
 use millstream_wire::Call;
 
-use crate::desk::{Folder, calls};
+use crate::desk::{Folder, Rebuild, calls};
 
 #[millstream_wire::interface]
 trait Pay {
@@ -42,22 +42,6 @@ impl<T: Totals> Add for Sum<T> {
         self.totals.total(self.total);
     }
 }
-
-/// How the state comes back.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Rebuild {
-    Inputs,
-    Snapshot,
-    Outputs,
-    Nothing,
-}
-
-const ALL: [Rebuild; 4] = [
-    Rebuild::Inputs,
-    Rebuild::Snapshot,
-    Rebuild::Outputs,
-    Rebuild::Nothing,
-];
 
 struct Heard(u64);
 
@@ -191,7 +175,7 @@ fn move_away(folder: &Folder) {
 
 #[test]
 fn an_only_input_that_was_replaced_by_an_older_copy_is_noticed_before_and_after_new_calls() {
-    for rebuild in ALL {
+    for rebuild in Rebuild::ALL {
         let folder = Folder::new();
         pay(&folder, &[1; 5]);
         let (input, backup) = (folder.path("pay"), folder.path("backup"));
@@ -237,7 +221,7 @@ fn an_only_input_that_was_replaced_by_an_older_copy_is_noticed_before_and_after_
 
 #[test]
 fn one_of_two_inputs_that_has_lost_its_end_is_noticed() {
-    for rebuild in ALL {
+    for rebuild in Rebuild::ALL {
         let folder = Folder::new();
         let both = ["pay", "add"];
         pay(&folder, &[1; 2]);

@@ -6,7 +6,7 @@ use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention};
 use millstream_service::{Runner, Service, ServiceError, Settings, publisher};
 use millstream_wire::Call;
 
-use crate::desk::{Folder, calls};
+use crate::desk::{Folder, Rebuild, calls};
 
 #[millstream_wire::interface]
 trait Left {
@@ -53,14 +53,6 @@ impl<S> States for Mix<S> {
     fn state(&mut self, state: u64) {
         self.state = state;
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Rebuild {
-    Inputs,
-    Snapshot,
-    Outputs,
-    Nothing,
 }
 
 fn start(

@@ -6,7 +6,7 @@ use millstream_service::{
 };
 use millstream_wire::{Call, Cause, packed, unpacked};
 
-use crate::desk::{Folder, calls};
+use crate::desk::{Folder, Rebuild, calls};
 
 #[millstream_wire::interface]
 trait Steps {
@@ -69,16 +69,6 @@ impl<R> Snapshot for Adder<R> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
-    Inputs,
-    Snapshot,
-    Outputs,
-    Nothing,
-}
-
-const WAYS: [Way; 4] = [Way::Inputs, Way::Snapshot, Way::Outputs, Way::Nothing];
-
 fn steps(folder: &Folder, steps: &[u64]) {
     let mut out = publisher::<dyn Steps>(&folder.journal("steps")).unwrap();
     steps.iter().for_each(|n| out.step(*n).unwrap());
@@ -87,7 +77,7 @@ fn steps(folder: &Folder, steps: &[u64]) {
 fn start(
     folder: &Folder,
     plan: &'static str,
-    way: Way,
+    way: Rebuild,
     settings: Settings,
 ) -> Result<Runner<impl Steps + use<>>, ServiceError> {
     let service = Service::new(&folder.journal("sums"))?;
@@ -96,15 +86,15 @@ fn start(
         sums,
         plan,
         book: Book(0),
-        keeps: way != Way::Nothing,
+        keeps: way != Rebuild::Nothing,
     };
     let mut setup = service.component(adder);
     match way {
-        Way::Snapshot => setup = setup.snapshots(1_000),
-        Way::Outputs => setup = setup.rebuild_from::<dyn Sums, _>(|adder| &mut adder.book)?,
-        Way::Inputs | Way::Nothing => {}
+        Rebuild::Snapshot => setup = setup.snapshots(1_000),
+        Rebuild::Outputs => setup = setup.rebuild_from::<dyn Sums, _>(|adder| &mut adder.book)?,
+        Rebuild::Inputs | Rebuild::Nothing => {}
     }
-    let rebuild = way != Way::Nothing;
+    let rebuild = way != Rebuild::Nothing;
     setup
         .input::<dyn Steps>(&folder.journal("steps"))?
         .start(Settings {
@@ -191,7 +181,7 @@ fn after_a_clean_stop_nothing_of_earlier_inputs_is_recorded_or_missed() {
         ("a", ""),
     ];
     for (old, new) in changes {
-        for way in WAYS {
+        for way in Rebuild::ALL {
             let folder = Folder::new();
             steps(&folder, &[1, 1, 1]);
             start(&folder, old, way, Settings::default())
@@ -199,14 +189,14 @@ fn after_a_clean_stop_nothing_of_earlier_inputs_is_recorded_or_missed() {
                 .drain()
                 .unwrap();
             let last = match way {
-                Way::Outputs if old.is_empty() => 10,
-                Way::Nothing => 10,
+                Rebuild::Outputs if old.is_empty() => 10,
+                Rebuild::Nothing => 10,
                 _ => 13,
             };
-            let (before, after) = expected(old, new, way != Way::Nothing, last);
+            let (before, after) = expected(old, new, way != Rebuild::Nothing, last);
             assert_eq!(recorded(&folder), before);
             let mut settings = Settings::default();
-            if way == Way::Inputs {
+            if way == Rebuild::Inputs {
                 // It is called again with all three.
                 let error = start(&folder, new, way, accepting(2)).err().unwrap();
                 assert!(
@@ -216,7 +206,7 @@ fn after_a_clean_stop_nothing_of_earlier_inputs_is_recorded_or_missed() {
                 settings = accepting(3);
             }
             let mut runner = start(&folder, new, way, settings).unwrap();
-            assert_eq!(runner.warnings().len(), usize::from(way == Way::Inputs));
+            assert_eq!(runner.warnings().len(), usize::from(way == Rebuild::Inputs));
             assert_eq!(recorded(&folder), before, "{old} to {new} by {way:?}");
             steps(&folder, &[10]);
             runner.drain().unwrap();
@@ -239,14 +229,14 @@ fn in_the_middle_of_an_input_the_missing_calls_are_recorded_and_others_are_error
         ("ab", 5, "2", Err("is a(sum=3), and it makes a(sum=6)")),
     ];
     for (old, left, new, outcome) in cases {
-        for way in WAYS {
-            let repeats_all = matches!(way, Way::Inputs | Way::Snapshot);
+        for way in Rebuild::ALL {
+            let repeats_all = matches!(way, Rebuild::Inputs | Rebuild::Snapshot);
             if repeats_all && old != new {
                 continue; // the inputs before it differ, too
             }
             let folder = Folder::new();
             match way {
-                Way::Nothing => steps(&folder, &[1, 2, 3]),
+                Rebuild::Nothing => steps(&folder, &[1, 2, 3]),
                 _ => steps(&folder, &[1, 1, 1]),
             }
             die(start(&folder, old, way, Settings::default()).unwrap(), 3);
@@ -278,23 +268,23 @@ fn a_repaired_rule_for_the_last_input_is_accepted_or_set_aside() {
     let broken = || {
         let folder = Folder::new();
         steps(&folder, &[1, 1]);
-        let mut runner = start(&folder, "a", Way::Outputs, Settings::default()).unwrap();
+        let mut runner = start(&folder, "a", Rebuild::Outputs, Settings::default()).unwrap();
         runner.drain().unwrap();
         drop(runner);
         steps(&folder, &[1]);
-        let mut runner = start(&folder, "2!", Way::Outputs, Settings::default()).unwrap();
+        let mut runner = start(&folder, "2!", Rebuild::Outputs, Settings::default()).unwrap();
         runner.drain().unwrap_err();
         drop(runner);
         assert_eq!(recorded(&folder), "a1 a2 a6");
         folder
     };
     let folder = broken();
-    let error = start(&folder, "a", Way::Outputs, Settings::default())
+    let error = start(&folder, "a", Rebuild::Outputs, Settings::default())
         .err()
         .unwrap();
     let advice = "(--accept-differences N)";
     assert!(error.to_string().contains(advice), "{error}");
-    let mut runner = start(&folder, "a", Way::Outputs, accepting(1)).unwrap();
+    let mut runner = start(&folder, "a", Rebuild::Outputs, accepting(1)).unwrap();
     assert_eq!(runner.warnings().len(), 1);
     steps(&folder, &[1]);
     runner.drain().unwrap();
@@ -308,7 +298,7 @@ fn a_repaired_rule_for_the_last_input_is_accepted_or_set_aside() {
         ..Settings::default()
     };
     for _ in 0..2 {
-        let mut runner = start(&folder, "a", Way::Outputs, settings.clone()).unwrap();
+        let mut runner = start(&folder, "a", Rebuild::Outputs, settings.clone()).unwrap();
         runner.drain().unwrap();
     }
     assert_eq!(recorded(&folder), "a1 a2 a6");
@@ -326,11 +316,11 @@ fn a_repaired_rule_for_the_last_input_is_accepted_or_set_aside() {
 fn a_changed_rule_is_told_with_the_first_record_that_differs() {
     let folder = Folder::new();
     steps(&folder, &[0, 0, 5, 5]);
-    start(&folder, "a", Way::Inputs, Settings::default())
+    start(&folder, "a", Rebuild::Inputs, Settings::default())
         .unwrap()
         .drain()
         .unwrap();
-    let error = start(&folder, "2", Way::Inputs, Settings::default())
+    let error = start(&folder, "2", Rebuild::Inputs, Settings::default())
         .err()
         .unwrap();
     let text = format!(
@@ -346,7 +336,7 @@ fn a_changed_rule_is_told_with_the_first_record_that_differs() {
             on_difference,
             ..Settings::default()
         };
-        let mut runner = start(&folder, "2", Way::Inputs, settings).unwrap();
+        let mut runner = start(&folder, "2", Rebuild::Inputs, settings).unwrap();
         assert_eq!(runner.warnings().len(), warnings);
         if let [warning] = runner.warnings() {
             assert!(
@@ -392,7 +382,7 @@ impl<R: next::Sums> Steps for Later<R> {
 fn outputs_are_compared_by_name_where_their_interface_has_changed() {
     let folder = Folder::new();
     steps(&folder, &[1, 1, 1]);
-    start(&folder, "a", Way::Inputs, Settings::default())
+    start(&folder, "a", Rebuild::Inputs, Settings::default())
         .unwrap()
         .drain()
         .unwrap();
@@ -415,7 +405,7 @@ fn outputs_are_compared_by_name_where_their_interface_has_changed() {
 fn outputs_that_have_been_pruned_are_not_compared() {
     let folder = Folder::new();
     steps(&folder, &[1; 9_000]);
-    start(&folder, "ab", Way::Inputs, Settings::default())
+    start(&folder, "ab", Rebuild::Inputs, Settings::default())
         .unwrap()
         .drain()
         .unwrap();
@@ -427,9 +417,9 @@ fn outputs_that_have_been_pruned_are_not_compared() {
     let sums = folder.journal("sums");
     assert!(sums.first().unwrap() > 1_000);
     let end = sums.next().unwrap();
-    start(&folder, "ab", Way::Inputs, Settings::default()).unwrap();
+    start(&folder, "ab", Rebuild::Inputs, Settings::default()).unwrap();
     assert_eq!(sums.next().unwrap(), end);
-    let error = start(&folder, "a", Way::Inputs, Settings::default())
+    let error = start(&folder, "a", Rebuild::Inputs, Settings::default())
         .err()
         .unwrap();
     assert!(
@@ -491,7 +481,7 @@ fn a_component_publishes_in_its_calls_only() {
             .unwrap_err();
         assert!(matches!(error, ServiceError::OutsideCall { .. }), "{error}");
         assert_eq!(recorded(&folder), "a1");
-        start(&folder, "a", Way::Snapshot, Settings::default()).unwrap();
+        start(&folder, "a", Rebuild::Snapshot, Settings::default()).unwrap();
     }
 }
 
@@ -499,11 +489,11 @@ fn a_component_publishes_in_its_calls_only() {
 fn a_component_that_fails_when_it_is_called_again_says_why() {
     let folder = Folder::new();
     steps(&folder, &[1, 1]);
-    start(&folder, "ab", Way::Inputs, Settings::default())
+    start(&folder, "ab", Rebuild::Inputs, Settings::default())
         .unwrap()
         .drain()
         .unwrap();
-    let error = start(&folder, "a!", Way::Inputs, accepting(9))
+    let error = start(&folder, "a!", Rebuild::Inputs, accepting(9))
         .err()
         .unwrap();
     assert!(error.to_string().contains("it cannot be taken"), "{error}");
@@ -512,7 +502,9 @@ fn a_component_that_fails_when_it_is_called_again_says_why() {
         on_error: OnError::Skip,
         ..Settings::default()
     };
-    let error = start(&folder, "a!", Way::Inputs, skipping).err().unwrap();
+    let error = start(&folder, "a!", Rebuild::Inputs, skipping)
+        .err()
+        .unwrap();
     assert_eq!(differing(&error), Some(1), "{error}");
 }
 

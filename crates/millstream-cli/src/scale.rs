@@ -17,9 +17,9 @@ use crate::report;
 #[command(
     long_about = "Divide the state of a flow that does not run among another number of processes.
 
-After a crash of the flow the state is that of the last committed epoch. A process that was killed may have written output after it, which
-the process of its number takes back when it starts: where there is none any more, start the flow once more as before and stop it, or say
---leave-output. A crash of this command leaves the old state or the new one; if it was interrupted, run it again.",
+After a crash of the flow the state is that of the last committed epoch. A process that was killed may have written output after that
+epoch. A process with the same number removes it when it starts. If there will be none, start the flow with the old number of processes
+and stop it, or use --leave-output. A crash of this command leaves the old state or the new one; if it was interrupted, run it again.",
     after_help = "Example:
   millstream scale state --processes 4
   millstream run flow.py --processes 4 --state state"

@@ -155,7 +155,7 @@ pub fn rescale(
 
 fn would_leave_output(dir: &Path, process: usize, epoch: u64) -> FlowError {
     let cause = format!(
-        "process {process} was killed or has failed, and no process of its number would take back what it wrote after epoch {epoch}: start \
+        "process {process} was killed or has failed, and no process with its number will remove what it wrote after epoch {epoch}: start \
          the flow once more as before, and stop it; or, if its output is lost with its machine or may have records twice, leave it as it \
          is (--leave-output)"
     );

@@ -135,7 +135,7 @@ def test_an_upgrade_of_one_machine_after_the_other_waits_for_the_last(machines: 
 
 def test_a_name_of_the_version_stands_for_the_sources(machines: Machines) -> None:
     first = machines.start(0, machines.install(0, version="7"))
-    second = machines.start(1, machines.install(1, step="v2", rate=2, version="8"), "--meet-within", "2s")
+    second = machines.start(1, machines.install(1, step="v2", rate=2, version="8"), "--meet-within", "8s")
     assert "version is 8 there, and 7 in process 0" in second.end(75)
     second = machines.start(1, machines.install(1, step="v2", rate=2, version="7"))
     first.end(0)

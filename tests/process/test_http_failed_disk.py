@@ -29,6 +29,13 @@ flow.source("in", source).map(lambda body: body[:20]).sink("out", ms.journals.ap
 """
 
 
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 class Posts:
     """A flow that nothing commits before its end: what is acknowledged is in the journal of the requests."""
 
@@ -88,6 +95,8 @@ def test_a_request_whose_sync_fails_is_not_acknowledged(failing: Path, tmp_path:
     posts = Posts(tmp_path, tmp_path / "state")
     process = posts.start()
     assert posts.post(b"a") == (200, "")
+    # What becomes of the first item is over, so that the next sync is that of the second request.
+    wait_for(lambda: journal_length(posts.out) == 1)
     failing.touch()
     status, line = posts.post(b"b")
     assert status == 500 and line.startswith("the request cannot be recorded: "), line

@@ -107,7 +107,8 @@ def test_torn_copies_are_opened_as_they_are_or_salvaged(
         except ms.JournalDamageError:
             assert report["lost"]
         else:
-            assert parts == [opened]
+            # As after a loss of power it ends before the first record that is missing; more can be salvaged.
+            assert parts[0] == opened
         shutil.rmtree(torn)
 
 

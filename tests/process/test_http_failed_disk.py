@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from flow_traffic import PATIENCE, journal_items
+from flow_traffic import PATIENCE, journal_items, journal_length
 from small_disk import small_disk
 
 FLOW = """

@@ -36,6 +36,7 @@ pub(crate) mod source;
 mod start;
 mod statuses;
 mod version;
+mod waiting;
 pub mod watch;
 mod wire;
 mod worker;

@@ -30,6 +30,8 @@ compile_error!("the format is little-endian, and words are mapped as they are");
 
 mod append;
 pub mod clock;
+#[doc(hidden)]
+pub mod contention;
 mod copies;
 mod core;
 mod error;

@@ -15,7 +15,6 @@
 mod attempts;
 mod commit;
 mod connection;
-mod contention;
 mod core;
 mod descriptors;
 mod error;

@@ -22,6 +22,7 @@ use crate::run::metrics::StepMetrics;
 use crate::run::options::Options;
 use crate::run::plan::Plan;
 use crate::run::poller::Poller;
+use crate::run::waiting::{self, Waiting};
 use crate::testing::replay::Conductor;
 use crate::time::NEVER;
 
@@ -160,8 +161,9 @@ fn work(
         next_report: now_ns(),
         stop_noticed_ns: None,
     };
+    let mut waiting = waiting::of_this_thread();
     while cycle.step() {
-        let limit = cycle.sleep_limit();
+        let limit = cycle.sleep_limit(&mut waiting);
         if let Some(limit) = limit {
             poller.wait(Some(limit)).map_err(|e| io_error(e.into()))?;
         }
@@ -234,8 +236,14 @@ impl Cycle<'_> {
     }
 
     /// Prepares a wait in the poller; returns its limit, which is zero if there is work.
-    fn sleep_limit(&mut self) -> Option<Duration> {
-        if self.options.spin && self.conductor.is_none() {
+    fn sleep_limit(
+        &mut self,
+        waiting: &mut Waiting<impl FnMut() -> Option<u64>>,
+    ) -> Option<Duration> {
+        let spins = self.options.spin && self.conductor.is_none();
+        if spins
+            || (self.options.rehearsal.is_none() && waiting.polls(self.context.borrow().activity))
+        {
             self.activate_sources();
             return Some(Duration::ZERO);
         }

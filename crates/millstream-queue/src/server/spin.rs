@@ -9,9 +9,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::contention::{Contention, waited_by_this_thread};
 use super::core::Core;
 use crate::clock;
+use millstream_journal::contention::{Contention, waited_by_this_thread};
 
 /// Spins as long as requests come quickly, forever. The next must come within `limits.spin`; 0 disables spinning.
 pub(super) async fn run(core: Rc<Core>) {

@@ -1,4 +1,4 @@
-//! Whether other programs need the core that this thread uses.
+//! Whether other programs need the core that this thread uses: for threads that spin before they sleep.
 //!
 //! A thread that spins while others need its core uses up its share, and then waits for some milliseconds; a thread
 //! that sleeps runs as soon as it is woken. So spinning helps only on a machine with a free core. Linux reports how
@@ -19,7 +19,7 @@ const PAUSE_US_MAX: u64 = 4_000_000;
 const CALM_US: u64 = 1_000_000;
 
 /// How long this thread has waited for a core.
-pub(super) struct Contention<W> {
+pub struct Contention<W> {
     waited_us: W,
     /// The time of the last query, and its result.
     last_us: Option<(u64, u64)>,
@@ -29,7 +29,7 @@ pub(super) struct Contention<W> {
 }
 
 /// The waiting time of this thread in microseconds; `None` where the system does not report it.
-pub(super) fn waited_by_this_thread() -> impl FnMut() -> Option<u64> {
+pub fn waited_by_this_thread() -> impl FnMut() -> Option<u64> {
     let file = File::open("/proc/thread-self/schedstat").ok();
     move || {
         let mut text = [0; 64];
@@ -41,7 +41,8 @@ pub(super) fn waited_by_this_thread() -> impl FnMut() -> Option<u64> {
 }
 
 impl<W: FnMut() -> Option<u64>> Contention<W> {
-    pub(super) fn new(waited_us: W) -> Self {
+    /// Creates the view of a thread; `waited_us` returns for how many microseconds it has waited for a core so far.
+    pub fn new(waited_us: W) -> Self {
         Contention {
             waited_us,
             last_us: None,
@@ -52,7 +53,7 @@ impl<W: FnMut() -> Option<u64>> Contention<W> {
 
     /// Returns for how many microseconds the thread must sleep between requests, if others need its core.
     #[inline]
-    pub(super) fn check(&mut self, now_us: u64) -> Option<u64> {
+    pub fn check(&mut self, now_us: u64) -> Option<u64> {
         match self.last_us {
             Some((at_us, _)) if now_us.saturating_sub(at_us) < CHECK_EVERY_US => None,
             _ => self.check_now(now_us),

@@ -26,7 +26,7 @@
 //! assert_eq!(broker.take_woken(), [consumer]);
 //! let Some(GetOutcome::Item(item)) = broker.resume(consumer, &key, now)? else { panic!("the wait has ended") };
 //! assert_eq!(&*item.body, b"first");
-//! # broker.disconnect(producer, now);
+//! # broker.disconnect(producer, millstream_queue::broker::EndedBy::Client, now);
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
@@ -46,9 +46,11 @@ mod timers;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use tracing::info;
+
 use self::closed::ClosedQueues;
 use self::connection::{Connection, QueueId, Wait};
-pub use self::get::GetOutcome;
+pub use self::get::{Confirmation, GetOutcome};
 pub use self::put::{PutOutcome, Refusal};
 pub use self::redrive::REDRIVE_ITEMS_MAX;
 use crate::broker::counters::{Counters, Latencies};
@@ -101,6 +103,15 @@ impl Default for BrokerLimits {
 
 /// The default number of open logs: they take less than 1,000 descriptors.
 const OPEN_LOGS: usize = 192;
+
+/// The side that ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// The client, or its machine, or the network: the item that it opened first counts as delivered in vain.
+    Client,
+    /// The server, which stops or no longer accepts the client: its open items are returned as if they had not been delivered.
+    Server,
+}
 
 /// A queue whose log must be synced.
 pub(crate) type Unsynced<S> = (Arc<str>, <<S as Storage>::Log as Log>::Syncing);
@@ -188,6 +199,7 @@ impl<S: Storage> Broker<S> {
             }
             broker.limit_open_logs(now);
         }
+        broker.subscribe(now);
         broker.counters = Counters::default();
         Ok(broker)
     }
@@ -259,6 +271,20 @@ impl<S: Storage> Broker<S> {
                 self.set_timer(index as u32, now);
             }
         }
+        self.subscribe(now);
+    }
+
+    /// Creates the fan-out queues that the configuration names.
+    fn subscribe(&mut self, now: Moment) {
+        for name in self.config.subscribers() {
+            let known = self.names.contains_key(name.as_str());
+            if known || self.check_not_closed(&name).is_err() {
+                continue;
+            }
+            if let Err(error) = self.create(&name, now) {
+                self.closed.insert(name, &error, now);
+            }
+        }
     }
 
     /// Adds a connection.
@@ -277,7 +303,7 @@ impl<S: Storage> Broker<S> {
     }
 
     /// Removes a connection: its open items are requeued, and its wait ends.
-    pub fn disconnect(&mut self, id: ConnectionId, now: Moment) {
+    pub fn disconnect(&mut self, id: ConnectionId, ended: EndedBy, now: Moment) {
         let Some(connection) = self.connections.get_mut(id.index()).and_then(Option::take) else {
             return;
         };
@@ -293,11 +319,35 @@ impl<S: Storage> Broker<S> {
             }
             self.dispatch(queue, now);
         }
-        for (queue, item) in connection.opens {
-            if let Some(queue) = self.queue_mut(queue) {
-                queue.requeue(item, now);
+        self.requeue_opens(id, connection.opens, ended, now);
+    }
+
+    /// Requeues what a connection had open. Of each queue the item that it opened first is the one that it worked on; with
+    /// `count_failures = "all"` it worked on all of them.
+    fn requeue_opens(
+        &mut self,
+        by: ConnectionId,
+        opens: impl IntoIterator<Item = (QueueId, u64)>,
+        ended: EndedBy,
+        now: Moment,
+    ) {
+        let mut failed = Vec::new();
+        for (id, item) in opens {
+            let Some(queue) = self.queue_mut(id) else {
+                continue;
+            };
+            // An item whose time was over may be open elsewhere.
+            if queue.opened(item, by).is_none() {
+                continue;
             }
-            self.dispatch(queue, now);
+            let is_first = !failed.contains(&id);
+            if ended == EndedBy::Client && (is_first || queue.settings.count_all_failures) {
+                failed.push(id);
+                queue.requeue(item, now);
+            } else {
+                queue.give_back(item);
+            }
+            self.dispatch(id, now);
         }
     }
 
@@ -371,11 +421,12 @@ impl<S: Storage> Broker<S> {
         outcome
     }
 
-    /// Deletes a queue, open or closed, with all its items. Returns whether it existed.
+    /// Deletes a queue, open or closed, with all its items. Returns whether it existed. A fan-out queue that is closed begins anew, empty:
+    /// what could not be read of it is given up, not its subscription.
     ///
     /// # Errors
     /// The storage fails: the queue exists again after a restart.
-    pub fn delete(&mut self, name: &str) -> Result<bool, QueueError> {
+    pub fn delete(&mut self, name: &str, now: Moment) -> Result<bool, QueueError> {
         let Some(id) = self.names.remove(name) else {
             if !self.closed.may_delete(name)? {
                 return Ok(false);
@@ -383,6 +434,9 @@ impl<S: Storage> Broker<S> {
             self.remove_log(name)?;
             self.closed.remove(name);
             self.counters.queue_deletes += 1;
+            if name::parent(name).is_some() {
+                self.create(name, now)?;
+            }
             return Ok(true);
         };
         self.counters.queue_deletes += 1;
@@ -483,7 +537,8 @@ impl<S: Storage> Broker<S> {
         let opened = self.open_one(name, now);
         match &opened {
             Ok(_) if reopens => {
-                self.closed.remove(name);
+                let skipped = self.closed.remove(name);
+                info!("queue \"{name}\" is open again; it got no copy of {skipped} item(s)");
             }
             Err(error) if reopens => self.closed.insert(name.to_owned(), error, now),
             _ => {}

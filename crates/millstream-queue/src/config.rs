@@ -1,7 +1,8 @@
 //! The configuration: defaults, and settings of single queues.
 //!
 //! The invariant: a configuration that was read is consistent. The settings of a queue do not depend on the order in
-//! which queues are created. A fan-out queue inherits from its parent, which inherits from the defaults.
+//! which queues are created. A fan-out queue inherits from its parent, which inherits from the defaults; `delete_empty_after` alone is not
+//! inherited.
 //!
 //! ```
 //! use millstream_queue::config::{Config, Sync};
@@ -70,6 +71,9 @@ pub struct Settings {
     /// Whether a full fan-out queue skips its copy of an item, instead of refusing the item for its parent and all
     /// others.
     pub skip_full: bool,
+    /// Whether a fan-out queue that cannot be opened gets no copies until it can, instead of refusing the items for its parent and all
+    /// others.
+    pub skip_closed: bool,
     /// The queue for expired items; without it they are removed.
     pub expire_to: Option<String>,
     /// Whether items are put into the fan-out queues only.
@@ -85,6 +89,8 @@ pub struct Settings {
     pub open_timeout: Option<Duration>,
     /// The number of deliveries after which an item is not delivered again.
     pub max_deliveries: Option<u32>,
+    /// Whether all items that a lost consumer had open count as delivered in vain. Otherwise only the one that it opened first does.
+    pub count_all_failures: bool,
     /// The queue for such items; without it they are removed.
     pub error_queue: Option<String>,
     /// The time after which an empty, unused queue is deleted.
@@ -100,6 +106,7 @@ impl Default for Settings {
             max_age: None,
             discard_old: false,
             skip_full: false,
+            skip_closed: false,
             expire_to: None,
             fanout_only: false,
             sync: Sync::Always,
@@ -107,6 +114,7 @@ impl Default for Settings {
             max_opens: None,
             open_timeout: None,
             max_deliveries: None,
+            count_all_failures: false,
             error_queue: None,
             delete_empty_after: None,
         }
@@ -124,6 +132,7 @@ struct Table {
     max_age: Option<Time>,
     discard_old: Option<bool>,
     on_full: Option<OnFull>,
+    on_closed: Option<OnClosed>,
     expire_to: Option<String>,
     fanout_only: Option<bool>,
     #[serde(deserialize_with = "sync")]
@@ -132,8 +141,17 @@ struct Table {
     max_opens: Option<usize>,
     open_timeout: Option<Time>,
     max_deliveries: Option<u32>,
+    count_failures: Option<Failures>,
     error_queue: Option<String>,
     delete_empty_after: Option<Time>,
+}
+
+/// Which of the items that a lost consumer had open were delivered in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Failures {
+    First,
+    All,
 }
 
 /// What a full queue does with a new item.
@@ -142,6 +160,14 @@ struct Table {
 enum OnFull {
     Refuse,
     DropOldest,
+    Skip,
+}
+
+/// What happens to an item of which a fan-out queue cannot get a copy, since it cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OnClosed {
+    Refuse,
     Skip,
 }
 
@@ -190,6 +216,12 @@ impl Table {
         if let Some(on_full) = self.on_full {
             to.discard_old = on_full == OnFull::DropOldest;
             to.skip_full = on_full == OnFull::Skip;
+        }
+        if let Some(on_closed) = self.on_closed {
+            to.skip_closed = on_closed == OnClosed::Skip;
+        }
+        if let Some(failures) = self.count_failures {
+            to.count_all_failures = failures == Failures::All;
         }
         to.fanout_only = self.fanout_only.unwrap_or(to.fanout_only);
         to.sync = self.sync.unwrap_or(to.sync);
@@ -250,11 +282,25 @@ impl Config {
                 table.apply(&mut settings);
             }
         }
+        // A subscription ends only by its own setting.
+        if name::parent(name).is_some() {
+            let own = self.queue.get(name).and_then(|own| own.delete_empty_after);
+            settings.delete_empty_after = own.map(|time| time.0).filter(|time| !time.is_zero());
+        }
         // A default does not send the items of a queue to itself.
         let elsewhere = |target: Option<String>| target.filter(|target| target != name);
         settings.expire_to = elsewhere(settings.expire_to);
         settings.error_queue = elsewhere(settings.error_queue);
         settings
+    }
+
+    /// The fan-out queues that have settings of their own.
+    pub(crate) fn subscribers(&self) -> Vec<String> {
+        let named = self
+            .queue
+            .keys()
+            .filter(|name| name::parent(name).is_some());
+        named.cloned().collect()
     }
 
     /// The limits of connections. They hold for connections made later.

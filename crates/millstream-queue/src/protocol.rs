@@ -23,7 +23,7 @@ pub mod reply;
 mod request;
 
 pub use key::{GetKey, KeyFault, SetKey};
-pub use parser::{Limits, Parsed, Parser};
+pub use parser::{Limits, Parsed, Parser, item_id};
 pub use request::{Get, Request, Set, Tokens};
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod compact;
 mod counters;
 mod delayed;
 mod disk_full;
+mod expiries;
 mod lend;
 pub(crate) mod memory_budget;
 mod ready;
@@ -25,12 +26,14 @@ mod removed;
 mod restore;
 mod source_positions;
 mod suspend;
+mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use self::counters::QueueCounters;
 use self::delayed::Delayed;
+use self::expiries::Expiries;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
 use self::relocations::{Compaction, Relocations};
 use self::removed::RemovedIds;
@@ -85,10 +88,23 @@ struct Backlog {
     position: u64,
     items: u64,
     removed: RemovedIds,
+    /// When items expire.
+    expiries: Expiries,
     /// The position of the first item and the time at which it was added, if known.
     oldest: Option<(u64, u64)>,
     /// How often items were delivered, if known.
     deliveries: BTreeMap<u64, Deliveries>,
+}
+
+impl Backlog {
+    /// Forgets what is known of the records before those to read.
+    fn forget_before_position(&mut self) {
+        self.removed.forget_before(self.position);
+        match self.items {
+            0 => self.expiries = Expiries::default(),
+            _ => self.expiries.forget_before(self.position),
+        }
+    }
 }
 
 /// How often an item was delivered and requeued.
@@ -251,6 +267,7 @@ impl<L: Log> Queue<L> {
                 self.backlog.position = id;
             }
             self.backlog.items += 1;
+            self.backlog.expiries.insert(id, head.expiry_ms);
         } else {
             let body = shared.get_or_insert_with(|| new.body.into()).clone();
             let mut item = Item::new(id, head, 0, body);
@@ -412,6 +429,14 @@ impl<L: Log> Queue<L> {
         }
     }
 
+    /// Requeues an open item whose consumer did not fail: this delivery does not count.
+    pub(crate) fn give_back(&mut self, id: u64) {
+        if let Some(item) = self.take_open(id) {
+            self.counters.canceled_transactions += 1;
+            self.reinsert(item);
+        }
+    }
+
     /// The item, if this connection has it open.
     pub(crate) fn opened(&self, id: u64, by: ConnectionId) -> Option<&Item> {
         self.opens
@@ -420,17 +445,22 @@ impl<L: Log> Queue<L> {
             .map(|open| &open.item)
     }
 
+    /// The connection that has this item open. Items that are lent to a flow are its own.
+    pub(crate) fn owner(&self, id: u64) -> Option<ConnectionId> {
+        let open = self.opens.get(&id).map(|open| open.connection);
+        open.filter(|owner| *owner != ConnectionId::LENT)
+    }
+
     /// Whether items must move to another queue.
     #[inline]
     pub(crate) fn has_dead_letters(&self) -> bool {
         !self.dead_letters.is_empty()
     }
 
-    /// An open item whose open timeout is over: its connection and id.
-    pub(crate) fn overdue(&self, now: Moment) -> Option<(ConnectionId, u64)> {
+    /// An open item whose open timeout is over.
+    pub(crate) fn overdue(&self, now: Moment) -> Option<u64> {
         let &(deadline_us, id) = self.open_deadlines.first()?;
-        let open = self.opens.get(&id)?;
-        (deadline_us <= now.steady_us).then_some((open.connection, id))
+        (deadline_us <= now.steady_us).then_some(id)
     }
 
     /// Returns the items that must move to another queue.
@@ -462,22 +492,6 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Ends delays and removes at most `budget` expired items. Returns how many.
-    pub(crate) fn sweep(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
-        self.end_delays(now)?;
-        let mut expired = 0;
-        while expired < budget {
-            let Some(item) = self.ready.pop_expired(now) else {
-                break;
-            };
-            self.items -= 1;
-            self.bytes -= item.body.len() as u64;
-            self.expire(item);
-            expired += 1;
-        }
-        Ok(expired)
-    }
-
     /// The time at which the sync policy requires a sync.
     pub(crate) fn sync_due(&self) -> Option<u64> {
         match (self.settings.sync, self.unsynced_since_us) {
@@ -502,6 +516,7 @@ impl<L: Log> Queue<L> {
             .ready
             .next_expiry()
             .map(|wall_ms| now.steady_at(wall_ms));
+        let in_backlog = self.backlog.expiries.next_event(now);
         let due = self
             .delayed
             .first()
@@ -511,7 +526,11 @@ impl<L: Log> Queue<L> {
             .first()
             .map(|&(deadline_us, _)| deadline_us);
         let own = [self.sync_due(), self.deletion_due(), self.suspend_due()];
-        [expiry, due, open].into_iter().chain(own).flatten().min()
+        [expiry, in_backlog, due, open]
+            .into_iter()
+            .chain(own)
+            .flatten()
+            .min()
     }
 
     /// Makes all changes durable.
@@ -612,7 +631,7 @@ impl<L: Log> Queue<L> {
             self.backlog.items -= 1;
             read += 1;
         }
-        self.backlog.removed.forget_before(self.backlog.position);
+        self.backlog.forget_before_position();
         Ok(())
     }
 

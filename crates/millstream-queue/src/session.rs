@@ -39,7 +39,7 @@ pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
 pub use self::rights::{Grants, Right, Rights};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, EndedBy};
 use crate::connection::ConnectionId;
 use crate::moment::Moment;
 use crate::protocol::{Limits, Parsed, Parser, Request, reply};
@@ -123,6 +123,7 @@ pub struct Session {
     state: State,
     foreign: bool,
     answered: u64,
+    ended: EndedBy,
     command: Option<ServerCommand>,
     /// The name and password of the client.
     user: Option<Credential>,
@@ -190,6 +191,7 @@ impl Session {
             output: Vec::new(),
             foreign: false,
             answered: 0,
+            ended: EndedBy::Client,
             command: None,
             user: None,
             grants: None,
@@ -378,14 +380,14 @@ impl Session {
         if let (Some(credentials), Some(user)) = (&options.credentials, &self.user) {
             match credentials.find_same(user) {
                 Some(user) => self.user = Some(user.clone()),
-                None => return self.state = State::Closed,
+                None => return self.dismiss(),
             }
         }
         let user = self.user.as_ref();
         let grants = user.and_then(|user| options.rights.of(user.name()));
         if grants != self.grants {
             if self.is_waiting() {
-                return self.state = State::Closed;
+                return self.dismiss();
             }
             self.grants = grants;
         }
@@ -396,9 +398,20 @@ impl Session {
         }
     }
 
+    /// Closes the connection for a reason of the server's.
+    fn dismiss(&mut self) {
+        self.ended = EndedBy::Server;
+        self.state = State::Closed;
+    }
+
+    /// The side that has closed a connection that [is closed](Self::is_closed).
+    pub fn ended(&self) -> EndedBy {
+        self.ended
+    }
+
     /// Ends the connection: its open items are requeued.
-    pub fn end<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
-        broker.disconnect(self.id, now);
+    pub fn end<S: Storage>(&mut self, broker: &mut Broker<S>, ended: EndedBy, now: Moment) {
+        broker.disconnect(self.id, ended, now);
         self.state = State::Closed;
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// The folder of the queues.
     #[arg(long, default_value = "queues")]
     dir: PathBuf,
-    /// The queue that gets the items, which must be empty; by default QUEUE.salvaged.
+    /// The queue that gets the items, which must be empty; by default QUEUE.salvaged, with - for +.
     #[arg(long, value_name = "QUEUE", value_parser = queue_name)]
     into: Option<String>,
     /// Send the items to the server, which has the folder open.
@@ -75,7 +75,8 @@ struct Lost {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let into = match &args.into {
         Some(into) => into.clone(),
-        None => queue_name(&format!("{}.salvaged", args.queue)).map_err(Failure::usage)?,
+        None => queue_name(&format!("{}.salvaged", args.queue.replace('+', "-")))
+            .map_err(Failure::usage)?,
     };
     if into == args.queue {
         return Err(Failure::usage("--into names the damaged queue itself"));

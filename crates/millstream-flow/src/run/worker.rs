@@ -164,9 +164,7 @@ fn work(
     let mut waiting = waiting::of_this_thread();
     while cycle.step() {
         let limit = cycle.sleep_limit(&mut waiting);
-        if let Some(limit) = limit {
-            poller.wait(Some(limit)).map_err(|e| io_error(e.into()))?;
-        }
+        poller.wait(Some(limit)).map_err(|e| io_error(e.into()))?;
         cycle.after_wait();
     }
     Ok(())
@@ -236,31 +234,28 @@ impl Cycle<'_> {
     }
 
     /// Prepares a wait in the poller; returns its limit, which is zero if there is work.
-    fn sleep_limit(
-        &mut self,
-        waiting: &mut Waiting<impl FnMut() -> Option<u64>>,
-    ) -> Option<Duration> {
+    fn sleep_limit(&mut self, waiting: &mut Waiting<impl FnMut() -> Option<u64>>) -> Duration {
         let spins = self.options.spin && self.conductor.is_none();
         if spins
             || (self.options.rehearsal.is_none() && waiting.polls(self.context.borrow().activity))
         {
             self.activate_sources();
-            return Some(Duration::ZERO);
+            return Duration::ZERO;
         }
         if self.has_work() {
-            return Some(Duration::ZERO);
+            return Duration::ZERO;
         }
         if self.shared {
             self.control.set_sleeping(self.worker.index(), true);
             self.worker.step();
             if self.wake_others() || self.has_work() || self.control.aborted() {
-                return Some(Duration::ZERO);
+                return Duration::ZERO;
             }
         }
         if let Some(conductor) = &mut self.conductor {
             match conductor.turn(&self.control) {
                 Ok(false) => {}
-                Ok(true) => return Some(Duration::ZERO),
+                Ok(true) => return Duration::ZERO,
                 Err(error) => self.control.fail(error),
             }
         }
@@ -270,11 +265,9 @@ impl Cycle<'_> {
             let clock = Arc::clone(&self.context.borrow().clock);
             Duration::from_nanos(clock.wait_ns(at))
         });
-        Some(
-            until_deadline
-                .map_or(limit, |other| limit.min(other))
-                .min(LONGEST_SLEEP),
-        )
+        until_deadline
+            .map_or(limit, |other| limit.min(other))
+            .min(LONGEST_SLEEP)
     }
 
     /// Returns the next moment in processing time that an operator waits for.

@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 
 use millstream_journal::Error as Fault;
+use tracing::warn;
 
 use crate::error::QueueError;
 use crate::moment::Moment;
 
 /// The time between two attempts to open a queue that the system refused to open.
 const RETRY_US: u64 = 1_000_000;
+/// The number of queues that are tried together, so that no request waits long for it.
+const RETRIES: usize = 64;
 
 /// All closed queues, by name.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ struct Closed {
     retry_us: Option<u64>,
     /// Whether the directory holds something that is not a queue.
     foreign: bool,
+    /// The number of items of which the queue got no copy since it is closed, as `on_closed` says.
+    skipped: u64,
 }
 
 impl ClosedQueues {
@@ -41,19 +46,57 @@ impl ClosedQueues {
             reason: error.to_string(),
             retry_us,
             foreign: is_foreign(error),
+            skipped: self.0.get(&name).map_or(0, |closed| closed.skipped),
         };
         self.0.insert(name, closed);
     }
 
-    /// Note that a queue was opened or deleted.
-    pub(super) fn remove(&mut self, name: &str) {
-        self.0.remove(name);
+    /// Note that a fan-out queue gets no copy of an item.
+    pub(super) fn skip(&mut self, name: &str) {
+        if let Some(closed) = self.0.get_mut(name) {
+            if closed.skipped == 0 {
+                warn!(
+                    "queue \"{name}\" is closed and gets no copies, as its on_closed says: {}",
+                    closed.reason
+                );
+            }
+            closed.skipped += 1;
+        }
+    }
+
+    /// Note that a queue was opened or deleted. Returns the number of items of which it got no copy.
+    pub(super) fn remove(&mut self, name: &str) -> u64 {
+        self.0.remove(name).map_or(0, |closed| closed.skipped)
     }
 
     /// Whether a queue is closed for a reason that may no longer hold.
     pub(super) fn may_reopen(&self, name: &str, now: Moment) -> bool {
         let closed = self.0.get(name);
         closed.is_some_and(|closed| closed.retry_us.is_some_and(|at| at <= now.steady_us))
+    }
+
+    /// The time of the next attempt to open a queue, on the steady clock.
+    pub(super) fn next_retry(&self) -> Option<u64> {
+        self.0.values().filter_map(|closed| closed.retry_us).min()
+    }
+
+    /// Some queues that may be opened again.
+    pub(super) fn due(&self, now: Moment) -> Vec<String> {
+        let due = self.0.keys().filter(|name| self.may_reopen(name, now));
+        due.take(RETRIES).cloned().collect()
+    }
+
+    /// The fan-out queues of `parent` that are closed.
+    pub(super) fn children_of(&self, parent: &str) -> Vec<String> {
+        let children = self
+            .0
+            .keys()
+            .filter(|name| crate::name::parent(name) == Some(parent));
+        children.cloned().collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a queue is closed and its files may be deleted.

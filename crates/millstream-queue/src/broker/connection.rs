@@ -11,7 +11,8 @@ pub(crate) struct QueueId {
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// The open items, the oldest first.
+    /// The items that the connection has opened and neither confirmed nor aborted, the oldest first. Some may be open no longer, since
+    /// their time was over: they keep their places, so that a late `close` confirms none of the others.
     pub(crate) opens: VecDeque<(QueueId, u64)>,
     pub(crate) wait: Wait,
 }
@@ -29,7 +30,7 @@ pub(crate) enum Wait {
 }
 
 impl Connection {
-    /// The number of open items of this queue.
+    /// The number of items of this queue that were opened.
     #[inline]
     pub(crate) fn opens_of(&self, queue: QueueId) -> usize {
         if self.opens.is_empty() {
@@ -39,9 +40,25 @@ impl Connection {
         }
     }
 
-    /// Removes and returns the oldest open item of this queue.
+    /// The connection opens an item. If it had it open before, until its time was over, that place is gone.
+    #[inline]
+    pub(crate) fn opened(&mut self, queue: QueueId, item: u64) {
+        if !self.opens.is_empty() {
+            self.forget(queue, item);
+        }
+        self.opens.push_back((queue, item));
+    }
+
+    /// Removes and returns the item of this queue that was opened first.
     pub(crate) fn oldest_of(&mut self, queue: QueueId) -> Option<u64> {
         let at = self.opens.iter().position(|(of, _)| *of == queue)?;
         self.opens.remove(at).map(|(_, id)| id)
+    }
+
+    /// Removes the place of an item.
+    pub(crate) fn forget(&mut self, queue: QueueId, item: u64) {
+        if let Some(at) = self.opens.iter().position(|open| *open == (queue, item)) {
+            self.opens.remove(at);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Taking items: get, open, peek, confirm, abort, and the connections that wait. Waiters of a queue are served in
 //! FIFO order.
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::connection::{Connection, QueueId, Wait};
 use super::{Broker, Status};
@@ -23,6 +23,26 @@ pub enum GetOutcome {
     Waiting,
     /// The connection has too many open items for this request, or the server is quiescent.
     Refused,
+    /// The item to confirm or to requeue is not open, or no longer: its time was over. Nothing else was done.
+    NotOpen,
+}
+
+/// The outcome of a `confirm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// All items have left the queue.
+    Confirmed,
+    /// Some were not open, or no longer; the others have left the queue.
+    NotOpen,
+    /// The connection has opened fewer items: none was confirmed.
+    Fewer,
+}
+
+/// What a client says of an open item.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Close,
+    Abort,
 }
 
 impl<S: Storage> Broker<S> {
@@ -81,19 +101,19 @@ impl<S: Storage> Broker<S> {
                 || self.closed.may_reopen(key.name, now) =>
             {
                 self.warn_of_group(key.name);
-                self.create(key.name, now)?
+                self.create_for(key.name, now)?
             }
             None => {
                 self.check_not_closed(key.name)?;
                 self.warn_of_group(key.name);
-                return Ok(self.miss());
+                return Ok(match key.id {
+                    Some(_) => GetOutcome::NotOpen,
+                    None => self.miss(),
+                });
             }
         };
-        if key.close {
-            self.close_oldest(by, id);
-        }
-        if key.abort {
-            self.abort_oldest(by, id, now);
+        if !self.end_open(by, id, key, now) {
+            return Ok(GetOutcome::NotOpen);
         }
         if key.only_ends() {
             return Ok(GetOutcome::Nothing);
@@ -121,6 +141,19 @@ impl<S: Storage> Broker<S> {
         }
     }
 
+    /// The queue that a client reads for the first time.
+    #[cold]
+    fn create_for(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
+        let is_new = self.check_not_closed(name).is_ok();
+        let id = self.create(name, now)?;
+        if let Some(parent) = crate::name::parent(name).filter(|_| is_new) {
+            info!(
+                "queue \"{name}\" gets a copy of each item of \"{parent}\" from now on: a client reads it for the first time"
+            );
+        }
+        Ok(id)
+    }
+
     /// In Siberite `work.group` (in its first versions `work:group`) is a consumer group of the queue `work`. Here it
     /// is an empty queue.
     #[cold]
@@ -141,15 +174,14 @@ impl<S: Storage> Broker<S> {
     /// A quiescent server confirms and aborts open items, and delivers none.
     #[cold]
     fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> GetOutcome {
-        if let Some(&id) = self.names.get(key.name) {
-            if key.close {
-                self.close_oldest(by, id);
-            }
-            if key.abort {
-                self.abort_oldest(by, id, now);
-            }
-        }
-        if key.only_ends() {
+        let known = self.names.get(key.name).copied();
+        let ended = match known {
+            Some(id) => self.end_open(by, id, key, now),
+            None => key.id.is_none(),
+        };
+        if !ended {
+            GetOutcome::NotOpen
+        } else if key.only_ends() {
             GetOutcome::Nothing
         } else {
             GetOutcome::Refused
@@ -193,7 +225,7 @@ impl<S: Storage> Broker<S> {
                     self.dispatch(id, now);
                 } else if key.open {
                     if let Some(connection) = self.connection(by) {
-                        connection.opens.push_back((id, item.id));
+                        connection.opened(id, item.id);
                     }
                 } else {
                     queue.close(item.id);
@@ -231,23 +263,50 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Confirms the `count` oldest items of this queue that the connection has open; none if it has fewer.
-    pub fn confirm(&mut self, by: ConnectionId, name: &str, count: u64) -> bool {
-        let open = |broker: &mut Self, id| {
+    /// Confirms the `count` items of this queue that the connection opened first; none if it opened fewer.
+    pub fn confirm(
+        &mut self,
+        by: ConnectionId,
+        name: &str,
+        count: u64,
+        now: Moment,
+    ) -> Confirmation {
+        let opened = |broker: &mut Self, id| {
             broker
                 .connection(by)
                 .map_or(0, |connection| connection.opens_of(id)) as u64
         };
-        let Some(id) = self
-            .names
-            .get(name)
-            .copied()
-            .filter(|&id| open(self, id) >= count)
-        else {
-            return count == 0;
+        let known = self.names.get(name).copied();
+        let Some(id) = known.filter(|&id| opened(self, id) >= count) else {
+            return match count {
+                0 => Confirmation::Confirmed,
+                _ => Confirmation::Fewer,
+            };
         };
-        (0..count).for_each(|_| self.close_oldest(by, id));
-        true
+        let mut outcome = Confirmation::Confirmed;
+        for _ in 0..count {
+            if !self.end_oldest(by, id, Verdict::Close, now) {
+                outcome = Confirmation::NotOpen;
+            }
+        }
+        outcome
+    }
+
+    /// Confirms the items of this queue with these ids, whichever connections have opened them.
+    pub fn confirm_ids(
+        &mut self,
+        name: &str,
+        ids: impl IntoIterator<Item = u64>,
+        now: Moment,
+    ) -> Confirmation {
+        let known = self.names.get(name).copied();
+        let mut outcome = Confirmation::Confirmed;
+        for item in ids {
+            if !known.is_some_and(|id| self.end_id(id, item, Verdict::Close, now)) {
+                outcome = Confirmation::NotOpen;
+            }
+        }
+        outcome
     }
 
     #[inline]
@@ -308,7 +367,7 @@ impl<S: Storage> Broker<S> {
         if key.open {
             queue.open(item.clone(), by, now);
             if let Some(connection) = self.connection(by) {
-                connection.opens.push_back((id, item.id));
+                connection.opened(id, item.id);
             }
         } else {
             queue.record_removal(item.id, item.body.len());
@@ -341,34 +400,105 @@ impl<S: Storage> Broker<S> {
         let Some(connection) = self.connection(by) else {
             return false;
         };
-        match connection.opens_of(id) {
-            0 if !open => true,
-            opens => {
-                open && opens < limit
-                    && connection.opens.len() < in_all
-                    && (has_room || connection.opens.is_empty())
+        let (opens, of_all) = (connection.opens_of(id), connection.opens.len());
+        if of_all == 0 {
+            return !open || limit > 0;
+        }
+        match open {
+            true if opens < limit && of_all < in_all && has_room => true,
+            true => has_room && self.give_up_place(by, id),
+            false => opens == 0 || !self.has_open(by, id),
+        }
+    }
+
+    /// Whether the connection has an item of this queue open.
+    #[cold]
+    fn has_open(&mut self, by: ConnectionId, id: QueueId) -> bool {
+        let opens = self.connection(by).map(|connection| &connection.opens);
+        let of_queue: Vec<u64> = opens
+            .into_iter()
+            .flatten()
+            .filter(|(of, _)| *of == id)
+            .map(|&(_, item)| item)
+            .collect();
+        let queue = self.queue(id);
+        queue.is_some_and(|queue| {
+            let mut items = of_queue.into_iter();
+            items.any(|item| queue.opened(item, by).is_some())
+        })
+    }
+
+    /// A client that opens an item beyond what it may have open has given up one whose time was over: the place of the oldest such
+    /// item is free. Returns false if there is none.
+    #[cold]
+    fn give_up_place(&mut self, by: ConnectionId, id: QueueId) -> bool {
+        let Some(places) = self
+            .connection(by)
+            .map(|connection| connection.opens.clone())
+        else {
+            return false;
+        };
+        let is_stale = |&(of, item): &(QueueId, u64)| {
+            of == id
+                && self
+                    .queue(id)
+                    .is_some_and(|queue| queue.opened(item, by).is_none())
+        };
+        let Some(at) = places.iter().position(is_stale) else {
+            return false;
+        };
+        if let Some(connection) = self.connection(by) {
+            connection.opens.remove(at);
+        }
+        true
+    }
+
+    /// Confirms or requeues what the key says. Returns false if that is not open, or no longer.
+    fn end_open(&mut self, by: ConnectionId, id: QueueId, key: &GetKey<'_>, now: Moment) -> bool {
+        let verdict = match (key.close, key.abort) {
+            (true, _) => Verdict::Close,
+            (_, true) => Verdict::Abort,
+            _ => return true,
+        };
+        match key.id {
+            Some(item) => self.end_id(id, item, verdict, now),
+            None => self.end_oldest(by, id, verdict, now),
+        }
+    }
+
+    /// Ends the open read that the connection began first. Returns false if its time was over. A connection that has none need not ask.
+    fn end_oldest(&mut self, by: ConnectionId, id: QueueId, verdict: Verdict, now: Moment) -> bool {
+        let connection = self.connection(by);
+        let Some(item) = connection.and_then(|connection| connection.oldest_of(id)) else {
+            return true;
+        };
+        let queue = self.queue(id);
+        let is_open = queue.is_some_and(|queue| queue.opened(item, by).is_some());
+        is_open && self.end(id, item, verdict, now)
+    }
+
+    /// Ends the open read of an item, whichever connection began it. Returns false if the item is not open.
+    fn end_id(&mut self, id: QueueId, item: u64, verdict: Verdict, now: Moment) -> bool {
+        let Some(owner) = self.queue(id).and_then(|queue| queue.owner(item)) else {
+            return false;
+        };
+        if let Some(connection) = self.connection(owner) {
+            connection.forget(id, item);
+        }
+        self.end(id, item, verdict, now)
+    }
+
+    fn end(&mut self, id: QueueId, item: u64, verdict: Verdict, now: Moment) -> bool {
+        let Some(queue) = self.queue_mut(id) else {
+            return false;
+        };
+        match verdict {
+            Verdict::Close => queue.close(item).is_some(),
+            Verdict::Abort => {
+                queue.requeue(item, now);
+                self.dispatch(id, now);
+                true
             }
-        }
-    }
-
-    fn close_oldest(&mut self, by: ConnectionId, id: QueueId) {
-        if let Some(item) = self
-            .connection(by)
-            .and_then(|connection| connection.oldest_of(id))
-            && let Some(queue) = self.queue_mut(id)
-        {
-            queue.close(item);
-        }
-    }
-
-    fn abort_oldest(&mut self, by: ConnectionId, id: QueueId, now: Moment) {
-        if let Some(item) = self
-            .connection(by)
-            .and_then(|connection| connection.oldest_of(id))
-            && let Some(queue) = self.queue_mut(id)
-        {
-            queue.requeue(item, now);
-            self.dispatch(id, now);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
 use crate::protocol::SetKey;
-use crate::queue::Admission;
+use crate::queue::{Admission, DeadLetter};
 use crate::storage::Storage;
 
 /// The outcome of a `set`.
@@ -132,13 +132,7 @@ impl<S: Storage> Broker<S> {
     #[inline]
     pub(super) fn after_put(&mut self, target: QueueId, sync: bool, now: Moment) {
         self.schedule_sync(target, sync);
-        if let Some(queue) = self
-            .queue_mut(target)
-            .filter(|queue| queue.settings.discard_old)
-        {
-            // If an item cannot be read back now, the queue stays over its limit for a while.
-            let _ = queue.discard_old(now);
-        }
+        self.discard_old(target, now);
         self.dispatch(target, now);
     }
 
@@ -151,6 +145,9 @@ impl<S: Storage> Broker<S> {
         now: Moment,
     ) -> Result<(), QueueError> {
         let id = self.get_or_create(name, now)?;
+        if !self.closed.is_empty() {
+            self.check_children(name, now)?;
+        }
         let slot = &self.slots[id.slot as usize];
         let fanout_only = slot
             .queue
@@ -160,6 +157,22 @@ impl<S: Storage> Broker<S> {
         for target in own.into_iter().chain(slot.children.iter().copied()) {
             if !targets.contains(&target) {
                 targets.push(target);
+            }
+        }
+        Ok(())
+    }
+
+    /// A fan-out queue that is closed is still a member: it must not miss an item, unless its settings say so.
+    #[cold]
+    fn check_children(&mut self, parent: &str, now: Moment) -> Result<(), QueueError> {
+        for child in self.closed.children_of(parent) {
+            if self.closed.may_reopen(&child, now) && self.create(&child, now).is_ok() {
+                continue;
+            }
+            if self.config.settings(&child).skip_closed {
+                self.closed.skip(&child);
+            } else {
+                self.check_not_closed(&child)?;
             }
         }
         Ok(())
@@ -259,22 +272,12 @@ impl<S: Storage> Broker<S> {
         let mut targets = Vec::new();
         let mut are_added = Vec::with_capacity(dead_letters.len());
         for letter in &dead_letters {
-            let history = Arc::new(letter.item.history_after(&name, letter.reason, now));
-            let new = NewItem {
-                flags: letter.item.flags,
-                history: Some(&history),
-                body: &letter.item.body,
-                ..NewItem::default()
-            };
-            let mut shared = Some(Arc::clone(&letter.item.body));
-            let target = self.get_or_create(&letter.to, now).ok();
-            let added =
-                target.and_then(|target| self.queue_mut(target)?.add(&new, &mut shared, now).ok());
-            are_added.push(added.is_some());
-            if let Some(target) =
-                target.filter(|target| added.is_some() && !targets.contains(target))
-            {
-                targets.push(target);
+            let added = self.add_letter(&name, letter, now);
+            are_added.push(added.is_ok());
+            for target in added.into_iter().flatten() {
+                if !targets.contains(&target) {
+                    targets.push(target);
+                }
             }
         }
         let synced = !durable
@@ -291,7 +294,53 @@ impl<S: Storage> Broker<S> {
                 }
             }
         }
+        for &target in &targets {
+            self.discard_old(target, now);
+        }
         targets
+    }
+
+    /// Adds an item of another queue to the queue to which it moves, and to the fan-out queues of that. Returns these.
+    fn add_letter(
+        &mut self,
+        from: &str,
+        letter: &DeadLetter,
+        now: Moment,
+    ) -> Result<Vec<QueueId>, QueueError> {
+        let history = Arc::new(letter.item.history_after(from, letter.reason, now));
+        let new = NewItem {
+            flags: letter.item.flags,
+            history: Some(&history),
+            body: &letter.item.body,
+            ..NewItem::default()
+        };
+        let mut targets = Vec::new();
+        self.targets_of(&letter.to, &mut targets, now)?;
+        let length = new.body.len();
+        self.skip_full(&letter.to, length, &mut targets);
+        let mut shared = Some(Arc::clone(&letter.item.body));
+        for at in 0..targets.len() {
+            let Some(queue) = self.queue_mut(targets[at]) else {
+                continue;
+            };
+            if let Err(error) = queue.add(&new, &mut shared, now) {
+                self.retract(&targets[..at], length);
+                return Err(error);
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Removes the oldest items of a queue that is over its limits, if its settings say so.
+    #[inline]
+    fn discard_old(&mut self, target: QueueId, now: Moment) {
+        if let Some(queue) = self
+            .queue_mut(target)
+            .filter(|queue| queue.settings.discard_old)
+        {
+            // If an item cannot be read back now, the queue stays over its limit for a while.
+            let _ = queue.discard_old(now);
+        }
     }
 }
 

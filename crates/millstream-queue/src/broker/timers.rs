@@ -1,5 +1,7 @@
 //! Timed work: waits end, items expire, delays end, open items are requeued, queues are synced or deleted.
 
+use tracing::info;
+
 use super::Broker;
 use super::connection::Wait;
 use crate::error::QueueError;
@@ -17,7 +19,10 @@ impl<S: Storage> Broker<S> {
     pub fn next_event(&self) -> Option<u64> {
         let wait = self.waits.first().map(|&(until_us, _)| until_us);
         let timer = self.timers.first().map(|&(due_us, _)| due_us);
-        wait.into_iter().chain(timer).min()
+        wait.into_iter()
+            .chain(timer)
+            .chain(self.closed.next_retry())
+            .min()
     }
 
     /// Does all work that is due.
@@ -36,6 +41,10 @@ impl<S: Storage> Broker<S> {
             };
             self.remove_waiter(id, wait);
             self.end_wait(id, Wait::Ended);
+        }
+        for name in self.closed.due(now) {
+            // What fails is tried again later.
+            let _opened = self.create(&name, now);
         }
         let mut due = Vec::new();
         while let Some(&(due_us, slot)) = self
@@ -70,7 +79,12 @@ impl<S: Storage> Broker<S> {
             .is_some_and(|due_us| due_us <= now.steady_us)
         {
             let name = queue.name.clone();
-            let deleted = self.delete(&name);
+            if crate::name::parent(&name).is_some() {
+                info!(
+                    "queue \"{name}\" was unused for its delete_empty_after: it gets no more copies"
+                );
+            }
+            let deleted = self.delete(&name, now);
             self.counters.queue_deletes -= 1;
             self.counters.queue_expires += 1;
             return deleted.map(|_| ());
@@ -90,13 +104,10 @@ impl<S: Storage> Broker<S> {
             let Some(queue) = self.queue_mut(id) else {
                 break;
             };
-            let Some((connection, item)) = queue.overdue(now) else {
+            let Some(item) = queue.overdue(now) else {
                 break;
             };
             queue.requeue(item, now);
-            if let Some(connection) = self.connection(connection) {
-                connection.opens.retain(|open| *open != (id, item));
-            }
         }
         self.dispatch(id, now);
         swept.and(synced)

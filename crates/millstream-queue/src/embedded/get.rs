@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::open_item::OpenItem;
 use super::queue::{Queue, millis};
-use crate::broker::GetOutcome;
+use crate::broker::{EndedBy, GetOutcome};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
@@ -84,7 +84,7 @@ impl Waiting {
                 _ => false,
             };
             if !keeps {
-                broker.disconnect(by, now);
+                broker.disconnect(by, EndedBy::Client, now);
             }
             Ok((by, got?))
         })?;
@@ -109,7 +109,7 @@ impl Waiting {
                 let by = self.open.then_some(by);
                 self.got = Some(OpenItem::new(self.queue.clone(), item, by));
             }
-            GetOutcome::Nothing | GetOutcome::Refused => {}
+            GetOutcome::Nothing | GetOutcome::Refused | GetOutcome::NotOpen => {}
         }
     }
 
@@ -129,7 +129,7 @@ impl Waiting {
         let got = directory.with_broker(|broker, now| {
             let got = broker.resume(by, &key, now)?;
             if got.is_some() && !(self.open && matches!(got, Some(GetOutcome::Item(_)))) {
-                broker.disconnect(by, now);
+                broker.disconnect(by, EndedBy::Client, now);
             }
             Ok(got)
         })?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::directory::Queues;
 use super::open_directory::OpenDirectory;
-use crate::broker::{Broker, GetOutcome};
+use crate::broker::{Broker, Confirmation, EndedBy, GetOutcome};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
@@ -66,7 +66,7 @@ impl Queue {
         self.open_directory().with_broker(|broker, now| {
             let by = broker.connect();
             let got = broker.get(by, &key, now);
-            broker.disconnect(by, now);
+            broker.disconnect(by, EndedBy::Client, now);
             match got? {
                 GetOutcome::Item(item) => Ok(Some(item)),
                 _ => Ok(None),
@@ -124,23 +124,23 @@ impl Queue {
     /// # Errors
     /// The storage fails: the queue exists again after the next open of the directory.
     pub fn delete(&self) -> Result<bool, QueueError> {
-        let delete = |broker: &mut Broker<_>, _| broker.delete(&self.name);
+        let delete = |broker: &mut Broker<_>, now| broker.delete(&self.name, now);
         self.open_directory().with_broker(delete)
     }
 
     /// Confirms the open item of a connection. Returns whether it was still open.
     pub(super) fn close(&self, by: ConnectionId) -> Result<bool, QueueError> {
         self.open_directory().with_broker(|broker, now| {
-            let closed = broker.confirm(by, &self.name, 1);
-            broker.disconnect(by, now);
-            Ok(closed)
+            let closed = broker.confirm(by, &self.name, 1, now);
+            broker.disconnect(by, EndedBy::Client, now);
+            Ok(closed == Confirmation::Confirmed)
         })
     }
 
     /// Ends a connection: its open item is requeued.
     pub(super) fn disconnect(&self, by: ConnectionId) {
         let _ = self.open_directory().with_broker(|broker, now| {
-            broker.disconnect(by, now);
+            broker.disconnect(by, EndedBy::Client, now);
             Ok(())
         });
     }

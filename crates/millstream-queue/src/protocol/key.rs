@@ -11,10 +11,12 @@ pub struct GetKey<'a> {
     pub wait_ms: u64,
     /// Open the item for this connection instead of taking it.
     pub open: bool,
-    /// Confirm the oldest open item of this connection.
+    /// Confirm the oldest open item of this connection, or the item `id`.
     pub close: bool,
-    /// Requeue the oldest open item of this connection.
+    /// Requeue the oldest open item of this connection, or the item `id`.
     pub abort: bool,
+    /// The open item to confirm or requeue, of any connection.
+    pub id: Option<u64>,
     /// Return the next item, which stays in the queue.
     pub peek: bool,
     /// Return the item's properties besides its bytes and flags.
@@ -45,6 +47,9 @@ pub enum KeyFault {
     /// The value of `t=` or `delay=`.
     #[error("a time must be a whole number of milliseconds")]
     Time,
+    /// The value of `close=` or `abort=`.
+    #[error("the id of an item is a whole number")]
+    Id,
     /// Options that contradict each other.
     #[error("peek and abort go with no other option but t=")]
     Mix,
@@ -71,10 +76,7 @@ impl<'a> GetKey<'a> {
                 b"details" => parsed.details = true,
                 // A client that joins parts with slashes may send an empty one.
                 b"" => {}
-                _ => match option.strip_prefix(b"t=") {
-                    Some(time) => parsed.wait_ms = milliseconds(time)?,
-                    None => return Err(KeyFault::Option),
-                },
+                _ => parsed.with_value(option)?,
             }
         }
         let mixed = (parsed.peek || parsed.abort) && (parsed.open || parsed.close);
@@ -82,6 +84,24 @@ impl<'a> GetKey<'a> {
             return Err(KeyFault::Mix);
         }
         Ok(parsed)
+    }
+
+    /// An option with a value.
+    fn with_value(&mut self, option: &[u8]) -> Result<(), KeyFault> {
+        let at = memchr::memchr(b'=', option).ok_or(KeyFault::Option)?;
+        let (option, value) = (&option[..at], &option[at + 1..]);
+        match option {
+            b"t" => self.wait_ms = milliseconds(value)?,
+            b"close" | b"abort" => {
+                self.id = Some(super::parser::number(value).ok_or(KeyFault::Id)?);
+                (self.close, self.abort) = (
+                    self.close || option == b"close",
+                    self.abort || option == b"abort",
+                );
+            }
+            _ => return Err(KeyFault::Option),
+        }
+        Ok(())
     }
 
     /// Whether the request ends an open read and does not ask for an item.
@@ -148,6 +168,10 @@ mod tests {
         assert!(!key.only_ends());
         assert!(GetKey::parse(b"jobs/close/t=9").unwrap().only_ends());
         assert_eq!(GetKey::parse(b"jobs/").unwrap().name, "jobs");
+        let key = GetKey::parse(b"jobs/close=12/open").unwrap();
+        assert_eq!((key.close, key.open, key.id), (true, true, Some(12)));
+        let key = GetKey::parse(b"jobs/abort=0").unwrap();
+        assert_eq!((key.abort, key.close, key.id), (true, false, Some(0)));
         let set = SetKey {
             name: "jobs",
             sync: true,
@@ -158,7 +182,7 @@ mod tests {
 
     #[test]
     fn bad_keys_say_why() {
-        let table: [(&[u8], KeyFault); 9] = [
+        let table: [(&[u8], KeyFault); 13] = [
             (b"/open", KeyFault::Name(NameFault::Empty)),
             (b"jobs/opne", KeyFault::Option),
             (b"jobs/OPEN", KeyFault::Option),
@@ -168,6 +192,10 @@ mod tests {
             (b"jobs/peek/open", KeyFault::Mix),
             (b"jobs/abort/close", KeyFault::Mix),
             (b"jobs/abort/peek", KeyFault::Mix),
+            (b"jobs/close=1/abort=2", KeyFault::Mix),
+            (b"jobs/close=", KeyFault::Id),
+            (b"jobs/abort=first", KeyFault::Id),
+            (b"jobs/open=3", KeyFault::Option),
         ];
         for (key, fault) in table {
             assert_eq!(GetKey::parse(key), Err(fault), "{key:?}");

@@ -382,10 +382,7 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
             seconds: words.next().and_then(number).ok_or(reply::BAD_FORMAT)?,
             items_max: optional_number(&mut words)?,
         },
-        b"confirm" => Request::Confirm {
-            queue: words.next().ok_or(reply::ERROR)?,
-            count: words.next().and_then(number).ok_or(reply::BAD_FORMAT)?,
-        },
+        b"confirm" => return confirm(words),
         b"redrive" => Request::Redrive {
             from: words.next().ok_or(reply::ERROR)?,
             to: words.next().ok_or(reply::ERROR)?,
@@ -407,6 +404,24 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
         None => Ok(request),
         Some(_) => Err(reply::BAD_FORMAT),
     }
+}
+
+/// `N` or `id=ID...` after the name of the queue.
+fn confirm<'a>(mut words: Tokens<'a>) -> Result<Request<'a>, &'static [u8]> {
+    let queue = words.next().ok_or(reply::ERROR)?;
+    let ids = words;
+    let first = words.next().ok_or(reply::BAD_FORMAT)?;
+    match (number(first), words.next()) {
+        (Some(count), None) => Ok(Request::Confirm { queue, count }),
+        _ if { ids }.all(|word| item_id(word).is_some()) => Ok(Request::ConfirmIds { queue, ids }),
+        _ => Err(reply::BAD_FORMAT),
+    }
+}
+
+/// The id of an item in a word `id=ID`.
+#[must_use]
+pub fn item_id(word: &[u8]) -> Option<u64> {
+    number(word.strip_prefix(b"id=")?)
 }
 
 fn optional_number(words: &mut Tokens<'_>) -> Result<Option<u64>, &'static [u8]> {

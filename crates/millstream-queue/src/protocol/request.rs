@@ -46,6 +46,8 @@ pub enum Request<'a> {
     },
     /// `confirm QUEUE N`.
     Confirm { queue: &'a [u8], count: u64 },
+    /// `confirm QUEUE id=ID...`; each of the words is an [`item_id`](super::item_id).
+    ConfirmIds { queue: &'a [u8], ids: Tokens<'a> },
     /// `redrive FROM TO [MAX]`.
     Redrive {
         from: &'a [u8],

@@ -60,6 +60,7 @@ fn show(request: Request<'_>) -> String {
             items_max,
         } => format!("monitor {} {seconds} {items_max:?}", text(queue)),
         Request::Confirm { queue, count } => format!("confirm {} {count}", text(queue)),
+        Request::ConfirmIds { queue, ids } => format!("confirm {} {}", text(queue), all(ids)),
         Request::Stats { queue } => format!("stats {}", text(queue.unwrap_or(b"-"))),
         Request::Status { to } => format!("status {}", text(to.unwrap_or(b"-"))),
         other => format!("{other:?}"),
@@ -177,6 +178,14 @@ const TABLE: &[(&str, &str)] = &[
     (
         "monitor q 5|monitor q 5 9|confirm q 2|",
         "[monitor q 5 None][monitor q 5 Some(9)][confirm q 2]",
+    ),
+    (
+        "confirm q id=7|confirm q id=7 id=9|",
+        "[confirm q id=7][confirm q id=7 id=9]",
+    ),
+    (
+        "confirm q id=7 9|confirm q id=|",
+        "<CLIENT_ERROR bad command line format\\r\\n><CLIENT_ERROR bad command line format\\r\\n>",
     ),
     (
         "monitor q|confirm q -1|",

@@ -87,7 +87,7 @@ impl<L: Log> Queue<L> {
                 return Some(added_ms);
             }
             self.backlog.position += 1;
-            self.backlog.removed.forget_before(self.backlog.position);
+            self.backlog.forget_before_position();
         }
         None
     }

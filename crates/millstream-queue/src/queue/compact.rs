@@ -55,6 +55,8 @@ impl<L: Log> Queue<L> {
             && bytes / DEAD_RATIO > live
             && bytes / 2 > self.compaction.compacted_bytes;
         if self.compaction.round.is_none() && worth_it {
+            // Only items in memory are rewritten. If the log cannot be read, its records stay.
+            let _read = self.read_back();
             self.compaction.round = Some((0, self.log.next()));
         }
         if let Some((from, until)) = self.compaction.round {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::counters::QueueCounters;
 use super::delayed::Delayed;
+use super::expiries::Expiries;
 use super::ready::Ready;
 use super::relocations::{Compaction, Relocations};
 use super::removed::RemovedIds;
@@ -27,6 +28,7 @@ struct Replay {
     /// Items whose own record is at this position or later are counted.
     from: u64,
     removed: RemovedIds,
+    expiries: Expiries,
     /// Rewritten items: position and length.
     rewritten: BTreeMap<u64, (u64, u64)>,
     delayed: Delayed,
@@ -81,22 +83,27 @@ impl Replay {
     #[inline]
     fn apply(&mut self, position: u64, operation: Operation<'_>) {
         match operation {
-            Operation::Add { due_ms, body, .. } => {
+            Operation::Add { head, due_ms, body } => {
                 self.count(body.len());
-                if due_ms != 0 {
-                    self.delayed.insert(position, due_ms);
+                match due_ms {
+                    0 => self.expiries.insert(position, head.expiry_ms),
+                    _ => self.delayed.insert(position, due_ms),
                 }
             }
             Operation::From {
+                head,
                 source,
                 index,
                 body,
-                ..
             } => {
                 self.count(body.len());
+                self.expiries.insert(position, head.expiry_ms);
                 self.source_positions.set(source, index + 1, position);
             }
-            Operation::Moved { body, .. } => self.count(body.len()),
+            Operation::Moved { head, body, .. } => {
+                self.count(body.len());
+                self.expiries.insert(position, head.expiry_ms);
+            }
             Operation::Mark { source, index } => self.source_positions.set(source, index, position),
             Operation::Again {
                 due_ms,
@@ -168,6 +175,7 @@ impl Replay {
         self.bytes = self.rewritten.values().map(|(_, length)| length).sum();
         self.delayed = Delayed::default();
         self.removed = RemovedIds::default();
+        self.expiries = Expiries::default();
         self.from = position;
     }
 }
@@ -213,6 +221,7 @@ impl<L: Log> Queue<L> {
                 position: replay.from,
                 items: replay.items - held.len() as u64 - replay.delayed.len() as u64,
                 removed: replay.removed,
+                expiries: replay.expiries,
                 oldest: None,
                 deliveries: replay.deliveries,
             },

@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 use super::attempts::{PENALTY, ThrottleKey};
 use super::core::{ConnectionEntry, Core, State};
 use crate::address::Address;
+use crate::broker::EndedBy;
 use crate::clock;
 use crate::moment::Moment;
 use crate::session::{ServerCommand, Session};
@@ -46,6 +47,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         half_since_us: None,
         waiting_us: None,
         now_us: clock::now().steady_us,
+        ended: EndedBy::Server,
     };
     let outcome = poll_fn(|context| connection.poll(context)).await;
     connection.end();
@@ -85,6 +87,8 @@ struct Connection<T> {
     waiting_us: Option<u64>,
     /// The time of the last activity.
     now_us: u64,
+    /// The side that ends the connection.
+    ended: EndedBy,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
@@ -130,6 +134,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             }
             if self.session.is_closed() {
+                self.ended = self.session.ended();
                 return Poll::Ready(Ok(()));
             }
             if self.session.is_unauthenticated() {
@@ -156,11 +161,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
                 Poll::Pending if self.core.is_stopping() => return Poll::Ready(Ok(())),
                 Poll::Pending => return self.pause(state),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => return self.lost(Err(error)),
                 Poll::Ready(Ok(())) => {
                     let length = buffer.filled().len();
                     if length == 0 {
-                        return Poll::Ready(Ok(()));
+                        return self.lost(Ok(()));
                     }
                     self.received(state, length);
                 }
@@ -169,6 +174,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         // The other connections come first.
         context.waker().wake_by_ref();
         self.pause(state)
+    }
+
+    /// The client has ended the connection, or cannot be reached.
+    fn lost(&mut self, outcome: io::Result<()>) -> Poll<io::Result<()>> {
+        self.ended = EndedBy::Client;
+        Poll::Ready(outcome)
     }
 
     /// Whether a password must not be checked now, since one from the same origin was wrong. The session is held
@@ -293,13 +304,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                         .get_or_insert_with(|| clock::now().steady_us);
                     return self.pause(state);
                 }
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(0)) => return self.lost(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(sent)) => {
                     state.broker.counters().bytes_written += sent as u64;
                     self.session.sent(sent);
                     self.waiting_us = None;
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => return self.lost(Err(error)),
             }
         }
         if let Some((begun_us, set)) = self.begun.take() {
@@ -359,7 +370,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if let Some(entry) = state.entries.get_mut(self.session.id().index()) {
                 *entry = None;
             }
-            self.session.end(&mut state.broker, clock::now());
+            self.session
+                .end(&mut state.broker, self.ended, clock::now());
             state.connections -= 1;
             let all = &mut state.broker.counters().memory_buffers;
             *all = all.saturating_sub(self.buffer_bytes as u64);

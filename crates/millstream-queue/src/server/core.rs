@@ -12,7 +12,7 @@ use super::descriptors;
 use super::files::LiveSettings;
 use super::options::ServerOptions;
 use crate::address::Address;
-use crate::broker::Broker;
+use crate::broker::{Broker, EndedBy};
 use crate::clock;
 use crate::connection::ConnectionId;
 use crate::storage::JournalStorage;
@@ -193,7 +193,7 @@ impl Core {
             for index in 0..state.entries.len() {
                 state
                     .broker
-                    .disconnect(ConnectionId(index as u32), clock::now());
+                    .disconnect(ConnectionId(index as u32), EndedBy::Server, clock::now());
             }
             if let Err(error) = state.broker.sync_all() {
                 error!("{error}");

@@ -2,12 +2,12 @@
 
 use super::expiry::expiry_ms;
 use super::{Compat, Progress, ServerCommand, Session, State};
-use crate::broker::{Broker, PutOutcome, Status};
+use crate::broker::{Broker, Confirmation, PutOutcome, Status};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
-use crate::protocol::{Request, Set, SetKey, Tokens, reply};
+use crate::protocol::{Request, Set, SetKey, Tokens, item_id, reply};
 use crate::storage::Storage;
 
 impl Session {
@@ -76,7 +76,7 @@ impl Session {
             Request::Set(_) | Request::Get(_) | Request::Monitor { .. } => {}
             Request::Delete { queue, noreply } => {
                 quiet = noreply;
-                self.delete(broker, queue, kestrel);
+                self.delete(broker, queue, kestrel, now);
             }
             Request::Flush { queue } => self.with_name(queue, |session, name| {
                 let flushed = broker.flush(name);
@@ -116,9 +116,10 @@ impl Session {
             Request::Shutdown if self.options.shutdown => self.shut_down(),
             Request::Shutdown => self.write(reply::ERROR),
             Request::Confirm { queue, count } => self.with_name(queue, |session, name| {
-                let confirmed = broker.confirm(session.id, name, count);
-                session.write(if confirmed { reply::END } else { reply::ERROR });
+                let confirmed = broker.confirm(session.id, name, count, now);
+                session.write_confirmation(confirmed);
             }),
+            Request::ConfirmIds { queue, ids } => self.confirm_ids(broker, queue, ids, now),
             Request::Redrive {
                 from,
                 to,
@@ -151,8 +152,14 @@ impl Session {
         self.write_or_error(flushed, done);
     }
 
-    fn delete<S: Storage>(&mut self, broker: &mut Broker<S>, queue: &[u8], kestrel: bool) {
-        self.with_name(queue, |session, name| match broker.delete(name) {
+    fn delete<S: Storage>(
+        &mut self,
+        broker: &mut Broker<S>,
+        queue: &[u8],
+        kestrel: bool,
+        now: Moment,
+    ) {
+        self.with_name(queue, |session, name| match broker.delete(name, now) {
             Ok(there) => session.write(if there || kestrel {
                 reply::DELETED
             } else {
@@ -239,7 +246,28 @@ impl Session {
     fn shut_down(&mut self) {
         self.command = Some(ServerCommand::Shutdown);
         self.write(reply::OK);
-        self.state = State::Closed;
+        self.dismiss();
+    }
+
+    fn confirm_ids<S: Storage>(
+        &mut self,
+        broker: &mut Broker<S>,
+        queue: &[u8],
+        ids: Tokens<'_>,
+        now: Moment,
+    ) {
+        self.with_name(queue, |session, name| {
+            let confirmed = broker.confirm_ids(name, ids.filter_map(item_id), now);
+            session.write_confirmation(confirmed);
+        });
+    }
+
+    fn write_confirmation(&mut self, confirmed: Confirmation) {
+        self.write(match confirmed {
+            Confirmation::Confirmed => reply::END,
+            Confirmation::NotOpen => reply::NOT_FOUND,
+            Confirmation::Fewer => reply::ERROR,
+        });
     }
 
     fn write_number(&mut self, number: u64) {

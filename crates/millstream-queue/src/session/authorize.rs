@@ -50,18 +50,23 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
             Ok(key) if !grants.may(Right::Write, key.name) => denied(user, Right::Write, key.name),
             _ => Ok(()),
         },
-        // A client may always confirm or abort its open items.
+        // A client may always confirm or abort its open items. By ids it may end those of others.
         Request::Get(get) => get
             .keys
             .into_iter()
             .try_for_each(|key| match GetKey::parse(key) {
-                Ok(key) if !key.only_ends() && !grants.may(Right::Read, key.name) => {
+                Ok(key)
+                    if (!key.only_ends() || key.id.is_some())
+                        && !grants.may(Right::Read, key.name) =>
+                {
                     denied(user, Right::Read, key.name)
                 }
                 _ => Ok(()),
             }),
         Request::Confirm { .. } => Ok(()),
-        Request::Monitor { queue: name, .. } => queue(Right::Read, name),
+        Request::ConfirmIds { queue: name, .. } | Request::Monitor { queue: name, .. } => {
+            queue(Right::Read, name)
+        }
         Request::Redrive { from, to, .. } => {
             queue(Right::Read, from).and_then(|()| queue(Right::Write, to))
         }

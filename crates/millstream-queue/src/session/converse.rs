@@ -1,7 +1,7 @@
 //! A client's complete conversation as a function, for fuzzers and tests.
 
 use super::{ServerCommand, Session, SessionOptions};
-use crate::broker::Broker;
+use crate::broker::{Broker, EndedBy};
 use crate::config::Config;
 use crate::error::QueueError;
 use crate::moment::Moment;
@@ -53,7 +53,7 @@ pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8
             session.resume(&mut broker, now);
         }
     }
-    session.end(&mut broker, now);
+    session.end(&mut broker, EndedBy::Client, now);
     Ok(answer)
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     /// Words of the protocol and near misses, so that random sequences reach deep states.
-    const WORDS: [&str; 39] = [
+    const WORDS: [&str; 42] = [
         "set ",
         "get ",
         "gets ",
@@ -91,6 +91,9 @@ mod tests {
         "flush_all",
         "monitor q 1",
         "confirm q 1",
+        "confirm q id=0 id=1",
+        "/close=0",
+        "/abort=1",
         "99999999999",
         "q+c ",
         "add ",

@@ -73,6 +73,10 @@ impl Session {
                     self.write(reply::ERROR);
                     return Progress::Done;
                 }
+                Ok(GetOutcome::NotOpen) => {
+                    self.write(reply::NOT_FOUND);
+                    return Progress::Done;
+                }
                 Err(error) => return self.write_error(&error),
             }
             served += 1;
@@ -141,7 +145,7 @@ impl Session {
                         waiting: true,
                     });
                 }
-                Ok(GetOutcome::Nothing | GetOutcome::Refused) => break,
+                Ok(GetOutcome::Nothing | GetOutcome::Refused | GetOutcome::NotOpen) => break,
                 Err(error) => return self.write_error(&error),
             }
         }

@@ -111,3 +111,134 @@ fn a_clock_that_jumps_ends_no_wait() {
     world.play("+1000");
     assert_eq!(world.queues.items("q"), Some(0));
 }
+
+/// Items that expire after 3 s and go elsewhere: "with an expiry this is a delay".
+const DELAY: &str = "[queue.wait]\nexpire_to = \"ready\"\n";
+
+#[test]
+fn items_expire_after_a_restart_though_nobody_reads_the_queue() {
+    for end in ["crash", ""] {
+        let mut world = World::new(DELAY);
+        for item in 10..40 {
+            world.play(&format!("a> set wait 0 3 2|{item}|\na< STORED|"));
+        }
+        world.play(&format!("{end}\n+4000"));
+        assert_eq!(world.queues.items("wait"), Some(0));
+        assert_eq!(world.queues.items("ready"), Some(30));
+        world.play("b> get ready|get ready|\nb< VALUE ready 0 2|10|END|VALUE ready 0 2|11|END|");
+    }
+}
+
+#[test]
+fn items_beyond_the_memory_of_a_queue_expire_too() {
+    let mut world = World::new(&format!("{DELAY}memory_bytes = 1000"));
+    for item in 1000..2000 {
+        world.play(&format!("a> set wait 0 3 4|{item}|\na< STORED|"));
+        if item % 100 == 0 {
+            world.play("+10");
+        }
+    }
+    world.play("a> set wait 0 0 5|never|set wait 0 60 4|late|\na< STORED|STORED|\n+5000");
+    assert_eq!(world.queues.items("wait"), Some(2));
+    assert_eq!(world.queues.items("ready"), Some(1000));
+    for item in 1000..2000 {
+        world.play(&format!("b> get ready|\nb< VALUE ready 0 4|{item}|END|"));
+    }
+    world.play("+60000");
+    assert_eq!(world.queues.items("ready"), Some(1));
+    world.play("b> get wait|get wait|get ready|\nb< VALUE wait 0 5|never|END|END|VALUE ready 0 4|late|END|");
+}
+
+#[test]
+fn the_items_of_a_subscriber_that_is_away_expire_and_let_its_parent_take_others() {
+    play(
+        "[queue.'orders+audit']\nmax_items = 2\nmax_age = '2s'",
+        "a> get orders+audit|set orders 0 0 1|1|set orders 0 0 1|2|set orders 0 0 1|3|
+         a< END|STORED|STORED|NOT_STORED|
+         crash
+         +3500
+         a> set orders 0 0 1|4|get orders+audit|get orders+audit|
+         a< STORED|VALUE orders+audit 0 1|4|END|END|",
+    );
+}
+
+/// Numbers below a limit, always the same for a seed.
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |limit| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    }
+}
+
+#[test]
+fn expiry_in_the_log_agrees_with_a_plain_model() {
+    for seed in 1..=12u64 {
+        let mut random = random(seed);
+        let mut world = World::new("[queue.q]\nmemory_bytes = 300");
+        // Expiry (0 never) and body, the oldest first.
+        let mut model: Vec<(u64, u64)> = Vec::new();
+        for item in 0..1_500 {
+            match random(100) {
+                0 => world.restart(),
+                1..=3 => world.pass(random(4) * 700),
+                4..=9 => {
+                    let now = world.now.wall_ms;
+                    model.retain(|&(expiry, _)| expiry == 0 || expiry > now);
+                    let got = match model.is_empty() {
+                        true => "END|".to_owned(),
+                        false => {
+                            let body = model.remove(0).1.to_string();
+                            format!("VALUE q 0 {}|{body}|END|", body.len())
+                        }
+                    };
+                    world.play(&format!("a> get q|\na< {got}"));
+                }
+                _ => {
+                    let seconds = random(5);
+                    let expiry = match seconds {
+                        0 => 0,
+                        _ => world.now.wall_ms + seconds * 1_000,
+                    };
+                    model.push((expiry, item));
+                    let body = item.to_string();
+                    let length = body.len();
+                    world.play(&format!(
+                        "a> set q 0 {seconds} {length}|{body}|\na< STORED|"
+                    ));
+                }
+            }
+        }
+        // Two seconds later all that had expired by now are gone, although nothing reads the queue.
+        let now = world.now.wall_ms;
+        world.pass(2_000);
+        let left = |at: u64| {
+            let live = model
+                .iter()
+                .filter(|&&(expiry, _)| expiry == 0 || expiry > at);
+            live.count() as u64
+        };
+        let items = world.queues.items("q").unwrap_or(0);
+        assert!(
+            (left(world.now.wall_ms)..=left(now)).contains(&items),
+            "seed {seed}: {items} items, {} to {} expected",
+            left(world.now.wall_ms),
+            left(now)
+        );
+        world.pass(10_000);
+        assert_eq!(
+            world.queues.items("q").unwrap_or(0),
+            left(u64::MAX),
+            "seed {seed}"
+        );
+        world.restart();
+        for (_, item) in model.iter().filter(|&&(expiry, _)| expiry == 0) {
+            let body = item.to_string();
+            let length = body.len();
+            world.play(&format!("a> get q|\na< VALUE q 0 {length}|{body}|END|"));
+        }
+        world.play("a> get q|\na< END|");
+    }
+}

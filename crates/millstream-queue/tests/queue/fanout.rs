@@ -113,3 +113,61 @@ fn a_full_queue_is_not_skipped_where_it_is_set_itself() {
          a< VALUE p 0 1|3|END|VALUE p+c 0 1|1|END|END|",
     );
 }
+
+#[test]
+fn moved_items_reach_the_fan_out_queues_of_where_they_go() {
+    play(
+        "[queue.q]\nmax_age = '1s'\nexpire_to = 'late'\nmax_deliveries = 1\nerror_queue = 'bad'\n[queue.'bad+full']\nmax_items = 1\non_full = 'skip'",
+        "a> get late+audit|get bad+audit|get bad+full|set q 0 0 1|1|get q/open|get q/abort|set q 0 0 1|2|get q/open|get q/abort|
+         a< END|END|END|STORED|VALUE q/open 0 1|1|END|END|STORED|VALUE q/open 0 1|2|END|END|
+         a> set q 0 0 1|3|
+         a< STORED|
+         +1000
+         a> get late|get late+audit|get bad|get bad+audit|get bad|get bad+audit|get bad+full|get bad+full|
+         a< VALUE late 0 1|3|END|VALUE late+audit 0 1|3|END|VALUE bad 0 1|1|END|VALUE bad+audit 0 1|1|END|VALUE bad 0 1|2|END|VALUE bad+audit 0 1|2|END|VALUE bad+full 0 1|1|END|END|",
+    );
+}
+
+#[test]
+fn an_error_queue_that_drops_its_oldest_items_is_bounded() {
+    let mut world = World::new(
+        "[queue.q]\nmax_deliveries = 1\nerror_queue = 'bad'\n[queue.bad]\nmax_items = 3\non_full = 'drop-oldest'",
+    );
+    for item in 0..9 {
+        world.play(&format!(
+            "a> set q 0 0 1|{item}|get q/open|get q/abort|
+             a< STORED|VALUE q/open 0 1|{item}|END|END|"
+        ));
+    }
+    assert_eq!(world.queues.items("bad"), Some(3));
+    world.play("a> get bad|\na< VALUE bad 0 1|6|END|");
+}
+
+#[test]
+fn a_subscription_ends_only_where_its_own_settings_say_so() {
+    let config = "[defaults]\ndelete_empty_after = '5s'\n[queue.p]\ndelete_empty_after = '1s'\n[queue.'p+short']\ndelete_empty_after = '1s'";
+    let mut world = World::new(config);
+    world.play("a> get p+c|get d+c|\na< END|END|\n+20000");
+    assert_eq!(
+        world
+            .queues
+            .names()
+            .iter()
+            .map(|name| &**name)
+            .collect::<Vec<_>>(),
+        ["d+c", "p+c"]
+    );
+    world.play("a> set p 0 0 1|1|get p+c|get p+short|\na< STORED|VALUE p+c 0 1|1|END|END|");
+}
+
+#[test]
+fn a_fan_out_queue_with_settings_is_there_from_the_start() {
+    play(
+        "[queue.'p+c']\nmax_items = 10",
+        "a> set p 0 0 1|1|get p+c|get p|
+         a< STORED|VALUE p+c 0 1|1|END|VALUE p 0 1|1|END|
+         crash
+         a> set p 0 0 1|2|get p+c|
+         a< STORED|VALUE p+c 0 1|2|END|",
+    );
+}

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_queue::Moment;
-use millstream_queue::broker::Broker;
+use millstream_queue::broker::{Broker, EndedBy};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::history::{History, Origin, Reason};
 use millstream_queue::salvage::Salvage;
@@ -165,7 +165,7 @@ fn ask(queues: &mut Broker<JournalStorage>, request: &str) -> String {
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), NOW);
     queues.commit().unwrap();
     let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
-    session.end(queues, NOW);
+    session.end(queues, EndedBy::Client, NOW);
     answer
 }
 

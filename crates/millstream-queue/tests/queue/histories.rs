@@ -52,7 +52,7 @@ fn deliveries_and_the_first_failure_are_told_and_survive_a_crash() {
 
 #[test]
 fn stats_count_failing_items_that_are_open_or_only_on_disk() {
-    let mut world = World::new("[defaults]\nmax_opens = 3");
+    let mut world = World::new("[defaults]\nmax_opens = 3\ncount_failures = 'all'");
     world.play(
         "a> set q 0 0 1|1|set q 0 0 1|2|set q 0 0 1|3|get q/open|get q/open|
          a< STORED|STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/open 0 1|2|END|

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use millstream_queue::Moment;
-use millstream_queue::broker::Broker;
+use millstream_queue::broker::{Broker, EndedBy};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::{JournalStorage, Storage};
@@ -28,7 +28,7 @@ fn ask(queues: &mut Broker<JournalStorage>, request: &str, now: Moment) -> Strin
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
     let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
-    session.end(queues, now);
+    session.end(queues, EndedBy::Client, now);
     answer
 }
 

@@ -191,6 +191,155 @@ fn an_open_read_may_have_a_time_limit() {
          b> get q|
          b< VALUE q 0 1|1|END|
          a> get q/close|get q/open|
-         a< END|END|",
+         a< NOT_FOUND|END|",
     );
+}
+
+#[test]
+fn a_late_close_confirms_no_other_item() {
+    play(
+        "[defaults]\nmax_opens = 2\nopen_timeout = \"1s\"",
+        "a> set q 0 0 1|A|set q 0 0 1|B|
+         a< STORED|STORED|
+         w> get q/open|
+         w< VALUE q/open 0 1|A|END|
+         +600
+         w> get q/open|
+         w< VALUE q/open 0 1|B|END|
+         +600
+         w> get q/close|
+         w< NOT_FOUND|
+         w!
+         a> get q|get q|get q|
+         a< VALUE q 0 1|A|END|VALUE q 0 1|B|END|END|",
+    );
+}
+
+#[test]
+fn late_is_late_for_an_abort_a_confirm_and_the_next_open() {
+    play(
+        "[defaults]\nmax_opens = 3\nopen_timeout = \"1s\"",
+        "w> set q 0 0 1|A|set q 0 0 1|B|set q 0 0 1|C|get q/open|
+         w< STORED|STORED|STORED|VALUE q/open 0 1|A|END|
+         +500
+         w> get q/open|get q/open|
+         w< VALUE q/open 0 1|B|END|VALUE q/open 0 1|C|END|
+         +600
+         v> get q/open|
+         v< VALUE q/open 0 1|A|END|
+         w> confirm q 4|confirm q 2|get q/close|
+         w< ERROR|NOT_FOUND|END|
+         v> get q/close|get q|
+         v< END|END|
+         w> set q 0 0 1|D|get q/open|
+         w< STORED|VALUE q/open 0 1|D|END|
+         +1100
+         v> get q/open|
+         v< VALUE q/open 0 1|D|END|
+         w> get q/close/open|get q/close/open|get q/abort|
+         w< NOT_FOUND|END|END|
+         v> get q/abort|get q|
+         v< END|VALUE q 0 1|D|END|",
+    );
+}
+
+#[test]
+fn who_opens_another_item_has_given_up_the_one_that_was_late() {
+    play(
+        "[defaults]\nopen_timeout = \"1s\"",
+        "w> set q 0 0 1|A|set q 0 0 1|B|get q/open|
+         w< STORED|STORED|VALUE q/open 0 1|A|END|
+         +1000
+         v> get q|
+         v< VALUE q 0 1|A|END|
+         w> get q/open|get q/close|get q/open|
+         w< VALUE q/open 0 1|B|END|END|END|",
+    );
+}
+
+#[test]
+fn an_item_that_comes_back_to_the_same_connection_is_open_once() {
+    play(
+        "[defaults]\nmax_opens = 2\nopen_timeout = \"1s\"",
+        "w> set q 0 0 1|A|set q 0 0 1|B|get q/open|
+         w< STORED|STORED|VALUE q/open 0 1|A|END|
+         +1000
+         w> get q/open|get q/open|get q/open|
+         w< VALUE q/open 0 1|A|END|VALUE q/open 0 1|B|END|ERROR|
+         w> get q/close|
+         w< END|
+         +1000
+         w> get q/close|get q|get q|
+         w< NOT_FOUND|VALUE q 0 1|B|END|END|",
+    );
+}
+
+#[test]
+fn items_are_confirmed_and_aborted_by_their_ids_in_any_order_from_any_connection() {
+    play(
+        "[defaults]\nmax_opens = 5",
+        "w> set q 0 0 1|A|set q 0 0 1|B|set q 0 0 1|C|set q 0 0 1|D|
+         w< STORED|STORED|STORED|STORED|
+         w> gets q/open q/open q/open q/open|
+         w< VALUE q/open 0 1 0|A|VALUE q/open 0 1 1|B|VALUE q/open 0 1 2|C|VALUE q/open 0 1 3|D|END|
+         w> get q/close=1|get q/close=1|get q/abort=1|
+         w< END|NOT_FOUND|NOT_FOUND|
+         v> get q/abort=2|get q|get q/close=2|get other/close=2|
+         v< END|VALUE q 0 1|C|END|NOT_FOUND|NOT_FOUND|
+         v> confirm q id=3 id=9|confirm q id=3|confirm q id=0|confirm none id=0|
+         v< NOT_FOUND|NOT_FOUND|END|NOT_FOUND|
+         w> get q/close|get q/open|
+         w< END|END|
+         crash
+         a> get q|
+         a< END|",
+    );
+}
+
+#[test]
+fn an_item_that_is_not_open_is_not_confirmed_by_its_id() {
+    play(
+        "",
+        "a> set q 0 0 1|A|get q/close=0|get q/abort=0|confirm q id=0|get q/close=0/open|
+         a< STORED|NOT_FOUND|NOT_FOUND|NOT_FOUND|NOT_FOUND|
+         a> gets q/open|get q/close=0/open|get q|
+         a< VALUE q/open 0 1 0|A|END|END|END|",
+    );
+}
+
+#[test]
+fn what_the_server_ends_is_no_failed_delivery() {
+    play(
+        "[queue.q]\nmax_deliveries = 1",
+        "a> set q 0 0 1|A|get q/open|
+         a< STORED|VALUE q/open 0 1|A|END|
+         a.
+         b> get q/open|
+         b< VALUE q/open 0 1|A|END|
+         b!
+         c> get q|
+         c< END|",
+    );
+}
+
+#[test]
+fn a_lost_consumer_has_failed_with_the_item_that_it_opened_first() {
+    let script = |queue: &str, left: &str| {
+        format!(
+            "a> set {queue} 0 0 1|A|set {queue} 0 0 1|B|set {queue} 0 0 1|C|
+             a< STORED|STORED|STORED|
+             w> get {queue}/open {queue}/open {queue}/open|
+             w< VALUE {queue}/open 0 1|A|VALUE {queue}/open 0 1|B|VALUE {queue}/open 0 1|C|END|
+             w!
+             a> get {queue}|get {queue}|get {queue}|
+             a< {left}"
+        )
+    };
+    let config =
+        "[defaults]\nmax_opens = 5\nmax_deliveries = 1\n[queue.all]\ncount_failures = \"all\"";
+    play(
+        config,
+        &script("q", "VALUE q 0 1|B|END|VALUE q 0 1|C|END|END|"),
+    );
+    play(config, &script("all", "END|END|END|"));
 }

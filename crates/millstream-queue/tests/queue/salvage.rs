@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use millstream_queue::Moment;
-use millstream_queue::broker::Broker;
+use millstream_queue::broker::{Broker, EndedBy};
 use millstream_queue::config::{Config, Sync};
 use millstream_queue::salvage::Salvage;
 use millstream_queue::session::{Session, SessionOptions};
@@ -29,7 +29,7 @@ fn ask<S: Storage>(queues: &mut Broker<S>, request: &str, now: Moment) -> String
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
     let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
-    session.end(queues, now);
+    session.end(queues, EndedBy::Client, now);
     answer
 }
 
@@ -145,6 +145,79 @@ fn a_queue_that_has_lost_its_segments_stays_closed() {
     let mut queues = open(folder.path());
     assert_eq!(queues.closed().count(), 1);
     assert!(ask(&mut queues, "get q|", NOW).starts_with("SERVER_ERROR queue \"q\" is closed: "));
+}
+
+/// Queues `p` and `p+c`, of which the second is damaged.
+fn with_damaged_child(config: &str) -> (tempfile::TempDir, Broker<JournalStorage>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queues = open(folder.path());
+    assert_eq!(
+        ask(&mut queues, "get p+c|set p 0 0 4|item|", NOW),
+        "END|STORED|"
+    );
+    queues.sync_all().unwrap();
+    drop(queues);
+    damage(&folder.path().join("p+c"), "item");
+    let mut queues = open(folder.path());
+    queues.configure(config.parse().unwrap(), NOW);
+    assert_eq!(queues.closed().count(), 1);
+    (folder, queues)
+}
+
+#[test]
+fn a_damaged_fan_out_queue_misses_no_item() {
+    let (_folder, mut queues) = with_damaged_child("");
+    let refused = "SERVER_ERROR queue \"p+c\" is closed: ";
+    assert!(ask(&mut queues, "set p 0 0 1|2|", NOW).starts_with(refused));
+    assert_eq!(
+        ask(&mut queues, "get p|get p|", NOW),
+        "VALUE p 0 4|item|END|END|"
+    );
+    // Deleted, it begins anew: only what was in it is given up.
+    let script = "delete p+c|set p 0 0 1|3|get p+c|delete p+c|delete p+c|";
+    let answers = "DELETED|STORED|VALUE p+c 0 1|3|END|DELETED|NOT_FOUND|";
+    assert_eq!(ask(&mut queues, script, NOW), answers);
+}
+
+#[test]
+fn a_damaged_fan_out_queue_is_skipped_if_its_settings_say_so() {
+    let (_folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'skip'");
+    let answers = ask(&mut queues, "set p 0 0 1|2|get p|get p|", NOW);
+    assert_eq!(answers, "STORED|VALUE p 0 4|item|END|VALUE p 0 1|2|END|");
+    assert!(ask(&mut queues, "get p+c|", NOW).starts_with("SERVER_ERROR"));
+}
+
+#[test]
+fn a_fan_out_queue_that_the_system_refused_to_open_is_opened_again_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queues = open(folder.path());
+    let answers = ask(&mut queues, "get p+c|set p 0 0 1|1|", NOW);
+    assert_eq!(answers, "END|STORED|");
+    queues.sync_all().unwrap();
+    drop(queues);
+    let (control, away) = (
+        folder.path().join("p+c/control"),
+        folder.path().join("away"),
+    );
+    fs::rename(&control, &away).unwrap();
+    fs::create_dir(&control).unwrap();
+    let mut queues = open(folder.path());
+    assert_eq!(queues.closed().count(), 1);
+    assert!(ask(&mut queues, "set p 0 0 1|2|", NOW).starts_with("SERVER_ERROR"));
+    fs::remove_dir(&control).unwrap();
+    fs::rename(&away, &control).unwrap();
+    let later = Moment {
+        steady_us: NOW.steady_us + 5_000_000,
+        ..NOW
+    };
+    assert!(queues.next_event().unwrap() <= later.steady_us);
+    queues.run_due(later).unwrap();
+    assert_eq!(queues.closed().count(), 0);
+    let answers = ask(&mut queues, "set p 0 0 1|3|get p+c|get p+c|get p+c|", later);
+    assert_eq!(
+        answers,
+        "STORED|VALUE p+c 0 1|1|END|VALUE p+c 0 1|3|END|END|"
+    );
 }
 
 #[test]

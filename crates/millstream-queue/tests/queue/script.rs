@@ -1,14 +1,14 @@
 //! Conversations as text.
 //!
 //! `a> set q 0 0 2|hi|` client `a` sends; `a< STORED|` is all that it has got since (`|` is CR LF, an empty line nothing);
-//! `+500` half a second passes; `a!` its connection ends; `crash` the process dies and starts again; `power` so does the
+//! `+500` half a second passes; `a!` its connection ends, `a.` the server ends it; `crash` the process dies and starts again; `power` so does the
 //! machine, and what was not synced is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_queue::Moment;
-use millstream_queue::broker::Broker;
+use millstream_queue::broker::{Broker, EndedBy};
 use millstream_queue::config::Config;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::MemoryStorage;
@@ -73,6 +73,7 @@ impl World {
                     assert_eq!(got, words, "at {line:?} of\n{script}");
                 }
                 [name, b'!'] => self.hang_up(*name as char),
+                [name, b'.'] => self.end(*name as char, EndedBy::Server),
                 _ => panic!("what is {line:?}?"),
             }
         }
@@ -113,8 +114,12 @@ impl World {
     }
 
     pub fn hang_up(&mut self, name: char) {
+        self.end(name, EndedBy::Client);
+    }
+
+    fn end(&mut self, name: char, ended: EndedBy) {
         if let Some(mut client) = self.clients.remove(&name) {
-            client.session.end(&mut self.queues, self.now);
+            client.session.end(&mut self.queues, ended, self.now);
             self.deliver();
         }
     }

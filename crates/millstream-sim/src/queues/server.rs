@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millstream_queue::broker::Broker;
+use millstream_queue::broker::{Broker, EndedBy};
 use millstream_queue::config::Config;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::{Moment, QueueError};
@@ -65,7 +65,7 @@ impl Server {
     /// The connection of a client ends.
     pub fn hang_up(&mut self, client: u8, now: Moment) {
         if let Some(mut client) = self.clients.remove(&client) {
-            client.session.end(&mut self.queues, now);
+            client.session.end(&mut self.queues, EndedBy::Client, now);
             self.deliver(now);
         }
     }

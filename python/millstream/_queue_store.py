@@ -210,7 +210,7 @@ class Queue(_millstream.Queue):
         """Takes the next item for the duration of a ``with`` block.
 
         The item is confirmed at the end of the block, and returns to its position in the queue after an
-        exception.
+        exception. It then counts as delivered in vain, but not after Ctrl-C or another exit.
 
         Args:
             timeout: seconds or a timedelta to wait for an item. None waits without a limit.
@@ -243,9 +243,10 @@ class Queue(_millstream.Queue):
         item = self._open(_time("timeout", timeout))
         try:
             yield item
-        except BaseException:
+        except BaseException as error:
             if item is not None:
-                item.abort()
+                # Ctrl-C, an exit and the end of a loop are no failure of the item.
+                item.abort(failed=isinstance(error, Exception))
             raise
         if item is not None:
             item.close()

@@ -46,6 +46,34 @@ def test_items_come_out_as_they_went_in(queues: ms.Queues) -> None:
     assert queue.get() is None and queue.peek() is None and bool(queue)
 
 
+def test_what_ends_the_consumer_is_no_failure_of_the_item(tmp_path: Path) -> None:
+    config = tmp_path / "queues.toml"
+    config.write_text("[queue.q]\nmax_deliveries = 1\n")
+
+    def opened() -> ms.Queues:
+        return ms.Queues(tmp_path / "queues", sync="never", config=config)
+
+    queues = opened()
+    queues["q"].put("job")
+    for error in (KeyboardInterrupt, SystemExit):
+        with pytest.raises(error), queues["q"].open() as item:
+            raise error
+    for _ in queues["q"].each(timeout=0):
+        break
+    with queues["q"].open() as item:
+        assert item is not None
+        item.abort(failed=False)
+    kept = queues["q"]._open(0)
+    assert kept is not None
+    queues.close()
+    del kept
+    with opened() as queues:
+        assert len(queues["q"]) == 1
+        with pytest.raises(ValueError), queues["q"].open() as item:
+            raise ValueError
+        assert len(queues["q"]) == 0
+
+
 def test_an_open_item_is_confirmed_at_the_end_of_its_block_and_comes_back_after_an_exception(
     queues: ms.Queues,
 ) -> None:

@@ -7,10 +7,11 @@ use millstream_queue::history::{History, Origin};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::call;
+use super::{OpenQueues, call};
 use crate::gil::unlocked;
 
-/// An item that was taken and is not yet confirmed. It returns to its queue when its object is deleted.
+/// An item that was taken and is not yet confirmed. It returns to its queue when its object is deleted, and counts as delivered in vain
+/// unless the queues were closed before.
 ///
 /// Example:
 ///     >>> import millstream as ms
@@ -23,6 +24,7 @@ use crate::gil::unlocked;
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct OpenItem {
     open: Mutex<Option<engine::OpenItem>>,
+    folder: Arc<OpenQueues>,
     body: Vec<u8>,
     id: u64,
     flags: u32,
@@ -33,7 +35,7 @@ pub(crate) struct OpenItem {
 }
 
 impl OpenItem {
-    pub(super) fn new(item: engine::OpenItem) -> Self {
+    pub(super) fn new(item: engine::OpenItem, folder: Arc<OpenQueues>) -> Self {
         let known = item.item();
         OpenItem {
             body: known.body.to_vec(),
@@ -44,6 +46,7 @@ impl OpenItem {
             expiry_ms: known.expiry_ms,
             history: known.history.clone(),
             open: Mutex::new(Some(item)),
+            folder,
         }
     }
 
@@ -58,7 +61,15 @@ impl OpenItem {
 impl Drop for OpenItem {
     fn drop(&mut self) {
         if let Some(item) = self.take() {
-            unlocked(|| drop(item));
+            // The end of the queues is no failure of the item.
+            let failed = !self.folder.is_closed();
+            unlocked(|| {
+                if failed {
+                    item.abort()
+                } else {
+                    item.give_back()
+                }
+            });
         }
     }
 }
@@ -214,7 +225,10 @@ impl OpenItem {
         }
     }
 
-    /// Returns the item to its position in the queue. It counts as delivered once more.
+    /// Returns the item to its position in the queue.
+    ///
+    /// Args:
+    ///     failed: whether it counts as delivered in vain, for ``max_deliveries``.
     ///
     /// Example:
     ///     >>> import millstream as ms
@@ -225,9 +239,16 @@ impl OpenItem {
     ///     ...         item.abort()
     ///     ...     len(queues["jobs"])
     ///     1
-    fn abort(&self) {
+    #[pyo3(signature = (failed=true))]
+    fn abort(&self, failed: bool) {
         if let Some(item) = self.take() {
-            unlocked(|| item.abort());
+            unlocked(|| {
+                if failed {
+                    item.abort()
+                } else {
+                    item.give_back()
+                }
+            });
         }
     }
 

@@ -145,7 +145,8 @@ impl Queue {
     }
 
     fn _open(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<OpenItem>> {
-        Ok(self.wait(py, timeout, true)?.map(OpenItem::new))
+        let item = self.wait(py, timeout, true)?;
+        Ok(item.map(|item| OpenItem::new(item, Arc::clone(&self.folder))))
     }
 
     /// Returns the next item and leaves it in the queue.

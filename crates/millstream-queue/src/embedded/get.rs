@@ -160,7 +160,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(by) = self.by.take() {
             // An item that is held for the waiter is requeued.
-            self.queue.disconnect(by);
+            self.queue.disconnect(by, EndedBy::Client);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! An open item, which belongs to its reader until it is confirmed.
 
 use super::queue::Queue;
+use crate::broker::EndedBy;
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::item::Item;
@@ -45,6 +46,13 @@ impl OpenItem {
     /// Requeues the item, as a drop does.
     pub fn abort(self) {}
 
+    /// Requeues the item as if it had not been delivered: its reader ends, and has not failed with it.
+    pub fn give_back(mut self) {
+        if let Some(by) = self.by.take() {
+            self.queue.disconnect(by, EndedBy::Server);
+        }
+    }
+
     pub(super) fn into_item(self) -> Item {
         self.item.clone()
     }
@@ -53,7 +61,7 @@ impl OpenItem {
 impl Drop for OpenItem {
     fn drop(&mut self) {
         if let Some(by) = self.by.take() {
-            self.queue.disconnect(by);
+            self.queue.disconnect(by, EndedBy::Client);
         }
     }
 }

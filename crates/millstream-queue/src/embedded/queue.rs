@@ -138,9 +138,9 @@ impl Queue {
     }
 
     /// Ends a connection: its open item is requeued.
-    pub(super) fn disconnect(&self, by: ConnectionId) {
+    pub(super) fn disconnect(&self, by: ConnectionId, ended: EndedBy) {
         let _ = self.open_directory().with_broker(|broker, now| {
-            broker.disconnect(by, EndedBy::Client, now);
+            broker.disconnect(by, ended, now);
             Ok(())
         });
     }

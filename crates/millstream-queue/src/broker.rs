@@ -36,6 +36,7 @@ pub(crate) mod counters;
 #[cfg(feature = "server")]
 pub mod figures;
 mod get;
+mod kept;
 mod lend;
 mod put;
 mod redrive;
@@ -198,6 +199,9 @@ impl<S: Storage> Broker<S> {
                 broker.closed.insert(name, &error, now);
             }
             broker.limit_open_logs(now);
+        }
+        for name in broker.names() {
+            broker.take_kept(&name, now);
         }
         broker.subscribe(now);
         broker.counters = Counters::default();
@@ -436,6 +440,7 @@ impl<S: Storage> Broker<S> {
             self.counters.queue_deletes += 1;
             if name::parent(name).is_some() {
                 self.create(name, now)?;
+                self.take_kept(name, now);
             }
             return Ok(true);
         };
@@ -539,6 +544,7 @@ impl<S: Storage> Broker<S> {
             Ok(_) if reopens => {
                 let skipped = self.closed.remove(name);
                 info!("queue \"{name}\" is open again; it got no copy of {skipped} item(s)");
+                self.take_kept(name, now);
             }
             Err(error) if reopens => self.closed.insert(name.to_owned(), error, now),
             _ => {}

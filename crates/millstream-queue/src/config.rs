@@ -55,6 +55,18 @@ fn parse_time(text: &str) -> Option<Duration> {
     text.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
+/// What happens to an item of which a fan-out queue cannot get a copy, since it cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnClosed {
+    /// It is refused, for the parent and all others.
+    Refuse,
+    /// The copy is kept in another queue, `orders-audit.kept` for `orders+audit`, and moves when the queue is open again or begins anew.
+    Keep,
+    /// The queue gets no copy.
+    Skip,
+}
+
 /// The settings of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -71,9 +83,8 @@ pub struct Settings {
     /// Whether a full fan-out queue skips its copy of an item, instead of refusing the item for its parent and all
     /// others.
     pub skip_full: bool,
-    /// Whether a fan-out queue that cannot be opened gets no copies until it can, instead of refusing the items for its parent and all
-    /// others.
-    pub skip_closed: bool,
+    /// What happens to an item of which the queue, a fan-out queue, cannot get a copy since it cannot be opened.
+    pub on_closed: OnClosed,
     /// The queue for expired items; without it they are removed.
     pub expire_to: Option<String>,
     /// Whether items are put into the fan-out queues only.
@@ -106,7 +117,7 @@ impl Default for Settings {
             max_age: None,
             discard_old: false,
             skip_full: false,
-            skip_closed: false,
+            on_closed: OnClosed::Refuse,
             expire_to: None,
             fanout_only: false,
             sync: Sync::Always,
@@ -163,14 +174,6 @@ enum OnFull {
     Skip,
 }
 
-/// What happens to an item of which a fan-out queue cannot get a copy, since it cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum OnClosed {
-    Refuse,
-    Skip,
-}
-
 /// A time such as `90s`, `15min` or `24h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Time(Duration);
@@ -217,9 +220,7 @@ impl Table {
             to.discard_old = on_full == OnFull::DropOldest;
             to.skip_full = on_full == OnFull::Skip;
         }
-        if let Some(on_closed) = self.on_closed {
-            to.skip_closed = on_closed == OnClosed::Skip;
-        }
+        to.on_closed = self.on_closed.unwrap_or(to.on_closed);
         if let Some(failures) = self.count_failures {
             to.count_all_failures = failures == Failures::All;
         }

@@ -146,7 +146,7 @@ impl<S: Storage> Broker<S> {
     ) -> Result<(), QueueError> {
         let id = self.get_or_create(name, now)?;
         if !self.closed.is_empty() {
-            self.check_children(name, now)?;
+            self.closed_children(name, targets, now)?;
         }
         let slot = &self.slots[id.slot as usize];
         let fanout_only = slot
@@ -157,22 +157,6 @@ impl<S: Storage> Broker<S> {
         for target in own.into_iter().chain(slot.children.iter().copied()) {
             if !targets.contains(&target) {
                 targets.push(target);
-            }
-        }
-        Ok(())
-    }
-
-    /// A fan-out queue that is closed is still a member: it must not miss an item, unless its settings say so.
-    #[cold]
-    fn check_children(&mut self, parent: &str, now: Moment) -> Result<(), QueueError> {
-        for child in self.closed.children_of(parent) {
-            if self.closed.may_reopen(&child, now) && self.create(&child, now).is_ok() {
-                continue;
-            }
-            if self.config.settings(&child).skip_closed {
-                self.closed.skip(&child);
-            } else {
-                self.check_not_closed(&child)?;
             }
         }
         Ok(())

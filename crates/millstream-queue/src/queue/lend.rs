@@ -78,6 +78,11 @@ impl<L: Log> Queue<L> {
         self.source_positions.next(source)
     }
 
+    /// Each source with the number of its next item.
+    pub(crate) fn sources(&self) -> Vec<(u64, u64)> {
+        self.source_positions.all().collect()
+    }
+
     /// Records the next number of `source` in a queue that keeps none of its items.
     pub(crate) fn set_next_index(&mut self, source: u64, next: u64) -> Result<(), QueueError> {
         let operation = Operation::Mark {

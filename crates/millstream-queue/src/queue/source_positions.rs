@@ -26,6 +26,11 @@ impl SourcePositions {
         self.0.get(&source).map_or(0, |known| known.next)
     }
 
+    /// Each source with its next number.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|(&source, known)| (source, known.next))
+    }
+
     /// A source whose number is in a record before `position`: source, next number, position of the record.
     pub(super) fn before(&self, position: u64) -> Option<(u64, u64, u64)> {
         let first = self.0.iter().min_by_key(|(_, known)| known.position)?;

@@ -180,6 +180,29 @@ fn a_damaged_fan_out_queue_misses_no_item() {
 }
 
 #[test]
+fn the_copies_of_a_damaged_fan_out_queue_are_kept_if_its_settings_say_so() {
+    let (folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'keep'");
+    assert_eq!(
+        ask(&mut queues, "set p 0 0 1|2|set p 7 0 1|3|", NOW),
+        "STORED|STORED|"
+    );
+    assert_eq!(queues.items("p-c.kept"), Some(2));
+    // After a restart too.
+    queues.sync_all().unwrap();
+    drop(queues);
+    let mut queues = open(folder.path());
+    assert!(ask(&mut queues, "get p+c|", NOW).starts_with("SERVER_ERROR"));
+    let answers = ask(&mut queues, "delete p+c|set p 0 0 1|4|", NOW);
+    assert_eq!(answers, "DELETED|STORED|");
+    assert_eq!(queues.items("p-c.kept"), None);
+    let answers = ask(&mut queues, "get p+c|get p+c|get p+c|get p+c|", NOW);
+    assert_eq!(
+        answers,
+        "VALUE p+c 0 1|2|END|VALUE p+c 7 1|3|END|VALUE p+c 0 1|4|END|END|"
+    );
+}
+
+#[test]
 fn a_damaged_fan_out_queue_is_skipped_if_its_settings_say_so() {
     let (_folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'skip'");
     let answers = ask(&mut queues, "set p 0 0 1|2|get p|get p|", NOW);
@@ -203,7 +226,9 @@ fn a_fan_out_queue_that_the_system_refused_to_open_is_opened_again_by_itself() {
     fs::create_dir(&control).unwrap();
     let mut queues = open(folder.path());
     assert_eq!(queues.closed().count(), 1);
-    assert!(ask(&mut queues, "set p 0 0 1|2|", NOW).starts_with("SERVER_ERROR"));
+    assert!(ask(&mut queues, "set p 0 0 1|9|", NOW).starts_with("SERVER_ERROR"));
+    queues.configure("[queue.'p+c']\non_closed = 'keep'".parse().unwrap(), NOW);
+    assert_eq!(ask(&mut queues, "set p 0 0 1|2|", NOW), "STORED|");
     fs::remove_dir(&control).unwrap();
     fs::rename(&away, &control).unwrap();
     let later = Moment {
@@ -213,10 +238,14 @@ fn a_fan_out_queue_that_the_system_refused_to_open_is_opened_again_by_itself() {
     assert!(queues.next_event().unwrap() <= later.steady_us);
     queues.run_due(later).unwrap();
     assert_eq!(queues.closed().count(), 0);
-    let answers = ask(&mut queues, "set p 0 0 1|3|get p+c|get p+c|get p+c|", later);
+    let answers = ask(
+        &mut queues,
+        "set p 0 0 1|3|get p+c|get p+c|get p+c|get p+c|",
+        later,
+    );
     assert_eq!(
         answers,
-        "STORED|VALUE p+c 0 1|1|END|VALUE p+c 0 1|3|END|END|"
+        "STORED|VALUE p+c 0 1|1|END|VALUE p+c 0 1|2|END|VALUE p+c 0 1|3|END|END|"
     );
 }
 

@@ -84,6 +84,81 @@ def test_whoever_waits_for_an_item_is_not_idle(serve: Serve) -> None:
         assert waiting.value(waiting.read()) == b"late"
 
 
+def test_a_connection_with_an_open_item_is_not_idle(serve: Serve) -> None:
+    server = serve("--sync=never", config=TIMES)
+    with server.connect() as worker, server.connect() as other:
+        assert worker.set("q", b"long work") == b"STORED"
+        assert worker.get("q/open") == b"long work"
+        for _ in range(2):
+            with server.connect() as idle:
+                assert idle.file.read() == b""
+        assert other.file.read() == b""
+        assert worker.ask(b"get q/close") == b"END"
+        assert worker.file.read() == b""
+
+
+def test_a_client_whose_machine_vanishes_is_found_out(serve: Serve) -> None:
+    """The system asks the client's machine whether it is there; the queue's guide has the time."""
+    server = serve("--sync=never", config='[limits]\nkeepalive = "9s"')
+    with server.connect() as line:
+        assert line.get("q") is None
+        port = f":{server.port:04X}"
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        # Timer 2 is that of keepalive; its time is in hundredths of a second.
+        timers = [row[5] for row in rows if row[1].endswith(port) and row[3] == "01"]
+        assert len(timers) == 1 and timers[0].startswith("02:"), timers
+        assert 0 < int(timers[0][3:], 16) <= 300
+
+
+def test_silent_connections_keep_no_client_with_a_password_out(serve: Serve, tmp_path: Path) -> None:
+    known = tmp_path / "names"
+    known.write_text("ann:secret\n")
+    known.chmod(0o600)
+    server = serve("--auth-file", str(known), config="[limits]\nconnections = 5")
+    silent = [server.connect() for _ in range(5)]
+    inside = [server.connect() for _ in range(4)]
+    for line in inside:
+        line.send(b"set auth 0 0 10\r\nann secret\r\n")
+        assert line.read() == b"STORED"
+    # The oldest of them had to go.
+    assert silent[0].file.read() == b""
+    for line in inside:
+        assert line.get("q") is None
+    for line in [*silent, *inside]:
+        line.close()
+
+
+def test_a_client_that_does_not_authenticate_in_time_is_closed(serve: Serve, tmp_path: Path) -> None:
+    known = tmp_path / "names"
+    known.write_text("ann:secret\n")
+    known.chmod(0o600)
+    server = serve("--auth-file", str(known), config='[limits]\nauth_timeout = "1s"')
+    with server.connect() as silent, server.connect() as line:
+        line.send(b"set auth 0 0 10\r\nann secret\r\n")
+        assert line.read() == b"STORED"
+        assert silent.file.read() == b""
+        assert line.get("q") is None
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_a_server_without_passwords_is_not_open_to_other_machines_unless_it_is_said(
+    address: str, run: Run, tmp_path: Path, millstream_bin: Path
+) -> None:
+    command = ["queue", "serve", "--dir", str(tmp_path / "queues"), f"--listen={address}"]
+    refused = run(*command)
+    assert refused.returncode == 2
+    assert "is open to other machines" in refused.stderr
+    assert "--auth-file" in refused.stderr and "--no-auth" in refused.stderr
+    assert not (tmp_path / "queues").exists()
+    with subprocess.Popen(
+        [millstream_bin, *command, "--no-auth"], stderr=subprocess.PIPE, text=True
+    ) as served:
+        assert served.stderr is not None
+        assert any("listening on" in line for line in iter(served.stderr.readline, ""))
+        served.terminate()
+    assert served.returncode == 0
+
+
 def test_whoever_takes_no_answer_is_closed(serve: Serve) -> None:
     server = serve("--sync=never", "--verbose", config=TIMES)
     with server.connect() as line:

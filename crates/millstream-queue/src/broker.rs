@@ -355,6 +355,13 @@ impl<S: Storage> Broker<S> {
         }
     }
 
+    /// Whether the connection has opened items that it has not confirmed.
+    #[inline]
+    pub(crate) fn has_opens(&self, id: ConnectionId) -> bool {
+        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
+        connection.is_some_and(|connection| !connection.opens.is_empty())
+    }
+
     /// The connections whose wait has ended since the last call: [`resume`](Self::resume) returns the result.
     pub fn take_woken(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.woken)

@@ -49,6 +49,9 @@ pub(super) struct Args {
     /// A file with a line NAME:PASSWORD for each user. Clients authenticate first, as those of memcached do.
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
+    /// Listen beyond this machine without passwords: each machine that reaches the address may read and remove all items.
+    #[arg(long, conflicts_with = "auth_file")]
+    no_auth: bool,
     /// Speak TLS over TCP, with the certificates in this PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -67,12 +70,29 @@ pub(super) struct Args {
     log: log::Logging,
 }
 
+/// Clients of other machines need a password, unless --no-auth allows them to do without.
+fn check_open(args: &Args) -> Result<(), Failure> {
+    let is_open = |address: &&Address| match address {
+        Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+        Address::Unix(_) => false,
+    };
+    let mut addresses = args.listen.iter().chain(&args.listen_kestrel);
+    match addresses.find(is_open) {
+        Some(address) if args.auth_file.is_none() && !args.no_auth => Err(Failure::usage(format!(
+            "--listen {address} is open to other machines, which could read and remove all items: --auth-file FILE asks \
+             for passwords, --no-auth does without"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Serve until a signal comes.
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let usual = match args.verbose {
         true => LevelFilter::DEBUG,
         false => LevelFilter::INFO,
     };
+    check_open(&args)?;
     args.log.begin(usual);
     let own = args
         .listen

@@ -23,9 +23,15 @@ pub struct ServerLimits {
     pub queues: usize,
     /// The number of items that one connection may have open in all queues. 10,000.
     pub opens_per_connection: usize,
-    /// The time after which an idle connection that does not wait is closed. One hour; 0 never.
+    /// The time after which an idle connection that does not wait and has no item open is closed. One hour; 0 never.
     #[serde(deserialize_with = "crate::config::time")]
     pub idle_timeout: Duration,
+    /// The time without an answer from the client's machine after which a TCP connection is closed. 30 seconds; 0 as the system does.
+    #[serde(deserialize_with = "crate::config::time")]
+    pub keepalive: Duration,
+    /// The time within which a client must authenticate, where that is required. 10 seconds; 0 without limit.
+    #[serde(deserialize_with = "crate::config::time")]
+    pub auth_timeout: Duration,
     /// The time within which a request must be complete, and a reply be read. 30 seconds; 0 without limit.
     #[serde(deserialize_with = "crate::config::time")]
     pub request_timeout: Duration,
@@ -46,6 +52,8 @@ impl Default for ServerLimits {
             queues: 10_000,
             opens_per_connection: 10_000,
             idle_timeout: Duration::from_secs(3_600),
+            keepalive: Duration::from_secs(30),
+            auth_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             spin: default_spin(),
         }

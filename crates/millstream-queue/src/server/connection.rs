@@ -33,6 +33,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     session: Session,
     (peer, throttle_key): (Address, ThrottleKey),
 ) {
+    let now_us = clock::now().steady_us;
     let mut connection = Connection {
         core,
         stream,
@@ -46,7 +47,8 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         begun: None,
         half_since_us: None,
         waiting_us: None,
-        now_us: clock::now().steady_us,
+        connected_us: now_us,
+        now_us,
         ended: EndedBy::Server,
     };
     let outcome = poll_fn(|context| connection.poll(context)).await;
@@ -85,6 +87,8 @@ struct Connection<T> {
     half_since_us: Option<u64>,
     /// Since when the peer has not read the output.
     waiting_us: Option<u64>,
+    /// The time at which it began.
+    connected_us: u64,
     /// The time of the last activity.
     now_us: u64,
     /// The side that ends the connection.
@@ -335,13 +339,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             u64::MAX
         } else if let Some(since_us) = self.waiting_us.or(self.half_since_us) {
             limit(since_us, limits.request_timeout)
-        } else if self.session.is_waiting() {
+        } else if self.session.is_waiting() || state.broker.has_opens(self.session.id()) {
             u64::MAX
         } else {
             limit(self.now_us, limits.idle_timeout)
         };
+        let since_us = self
+            .session
+            .is_unauthenticated()
+            .then_some(self.connected_us);
+        let until_us = since_us.map_or(until_us, |since_us| {
+            until_us.min(limit(since_us, limits.auth_timeout))
+        });
         if let Some(entry) = state.entry(self.session.id()) {
             entry.until_us = until_us;
+            entry.unauthenticated_since_us = since_us;
         }
         Poll::Pending
     }
@@ -359,6 +371,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 woken: false,
                 timed_out: false,
                 until_us: u64::MAX,
+                unauthenticated_since_us: None,
                 peer: self.peer.clone(),
             });
         }

@@ -84,6 +84,8 @@ pub(super) struct ConnectionEntry {
     pub(super) timed_out: bool,
     /// The time limit of its current state.
     pub(super) until_us: u64,
+    /// Since when it has not authenticated, where that is required.
+    pub(super) unauthenticated_since_us: Option<u64>,
     /// The address of the client.
     pub(super) peer: Address,
 }
@@ -208,6 +210,19 @@ impl State {
         let possible =
             descriptors::connections_max(self.descriptors_max, self.broker.open_queues());
         self.live.limits.connections.min(possible)
+    }
+
+    /// Makes room for another connection: the one ends that has not authenticated for the longest time. Returns false if there is none.
+    pub(super) fn end_unauthenticated(&mut self) -> bool {
+        let waiting = self.entries.iter_mut().flatten();
+        let waiting = waiting.filter(|entry| !entry.timed_out);
+        let waiting = waiting.filter_map(|entry| Some((entry.unauthenticated_since_us?, entry)));
+        let Some((_, oldest)) = waiting.min_by_key(|(since_us, _)| *since_us) else {
+            return false;
+        };
+        oldest.timed_out = true;
+        oldest.waker.wake_by_ref();
+        true
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listenfd::ListenFd;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -204,9 +205,25 @@ async fn accept(listener: Listener, core: Rc<Core>, compat: Compat) {
     }
 }
 
+/// Ends the connection when the client's machine has not answered for this time, with data under way and without. Otherwise the items
+/// of a machine that has vanished would stay open, and its waits would be handed further ones.
+fn set_keepalive(stream: &TcpStream, time: Duration) -> io::Result<()> {
+    if time.is_zero() {
+        return Ok(());
+    }
+    let (second, probes) = (Duration::from_secs(1), 2);
+    let pause = (time / 3).max(second);
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, pause)?;
+    sockopt::set_tcp_keepintvl(stream, pause)?;
+    sockopt::set_tcp_keepcnt(stream, probes)?;
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(time.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
 fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: Compat) {
     let room = core.with(|state| {
-        let room = state.connections < state.connections_max();
+        let room = state.connections < state.connections_max() || state.end_unauthenticated();
         state.connections += usize::from(room);
         room
     });
@@ -232,8 +249,10 @@ fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: 
             tokio::task::spawn_local(async move { serve(core, stream, session(), peer).await });
         }
         Client::Tcp(stream) => {
-            let tls = core.with(|state| state.live.tls.clone());
-            if let Err(error) = stream.set_nodelay(true) {
+            let (tls, keepalive) =
+                core.with(|state| (state.live.tls.clone(), state.live.limits.keepalive));
+            let set = stream.set_nodelay(true);
+            if let Err(error) = set.and_then(|()| set_keepalive(&stream, keepalive)) {
                 debug!("{}: {error}", peer.0);
             }
             tokio::task::spawn_local(async move {

@@ -148,7 +148,8 @@ class Journal(_millstream.Journal):
         """Waits until followers on other machines have acknowledged a record, and with it all earlier ones.
 
         A follower is a ``millstream journal follow`` of this journal; its ``--sync`` says what its
-        acknowledgement means. Other threads run meanwhile.
+        acknowledgement means. It must count: ``millstream journal followers`` lists those that do, and why
+        others do not. Other threads run meanwhile.
 
         Args:
             sequence: the number of the record.
@@ -157,7 +158,7 @@ class Journal(_millstream.Journal):
 
         Raises:
             RecordNotFollowedError: (a ``TimeoutError``) the followers have not acknowledged the record in
-                time; it stays in the journal.
+                time; it stays in the journal. The message names followers that do not count, and what to do.
 
         Example:
             >>> import millstream as ms

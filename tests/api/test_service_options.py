@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+import followed
 import millstream as ms
 import pytest
 from millstream._service_options import Sync
@@ -59,9 +60,9 @@ def test_a_call_returns_when_it_is_followed(tmp_path: Path) -> None:
     patient = ms.publisher(Numbers, tmp_path / "n", sync="always", wait_follower=2)  # type: ignore[type-abstract]
     waiting = threading.Thread(target=patient.number, args=(2,))
     waiting.start()
-    with ms.Journal(tmp_path / "n") as followed:
-        followers = [followed.cursor(f"follower.{name}", shared=True) for name in "ab"]
-        while followed.next < 4:  # the second publisher tells the schema too
+    with ms.Journal(tmp_path / "n") as numbers:
+        followers = [followed.follower(numbers, name) for name in "ab"]
+        while numbers.next < 4:  # the second publisher tells the schema too
             pass
         followers[0].position = 4
         waiting.join(0.05)
@@ -107,11 +108,14 @@ def test_other_options_that_make_no_sense(tmp_path: Path) -> None:
     assert not (tmp_path / "n").exists()
 
 
-def test_the_outputs_of_a_service_are_as_durable_as_asked(tmp_path: Path) -> None:
+def test_the_outputs_of_a_service_are_as_durable_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = ms.publisher(Numbers, tmp_path / "n")  # type: ignore[type-abstract]
     for n in range(20):
         out.number(n)
     (tmp_path / "parts.py").write_text(Path(__file__).read_text())
+    monkeypatch.setenv("PYTHONPATH", str(Path(followed.__file__).parent))
     for sync, is_durable in (("always", True), ("never", False)):
         run = ["service", "run", "parts.py:Adder", "--in", "n", "--out", sync, "--drain", "--sync", sync]
         command = [sys.executable, "-m", "millstream", *run]
@@ -148,7 +152,7 @@ def test_a_service_ends_by_drain_when_its_outputs_are_followed(tmp_path: Path) -
 
     running = threading.Thread(target=serve)
     running.start()
-    with ms.Journal(tmp_path / "s") as outputs, outputs.cursor("follower.a", shared=True) as follower:
+    with ms.Journal(tmp_path / "s") as outputs, followed.follower(outputs, "a") as follower:
         while outputs.next < 258:
             pass
         running.join(0.2)

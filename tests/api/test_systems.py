@@ -15,6 +15,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
+from followed import follower
 
 TIMEOUT = 60
 
@@ -450,11 +451,11 @@ def test_options_of_journals_reach_them(system: System) -> None:
     with ms.Journal(system.folder / "sums", "r") as out:
         assert out.durable == out.next
     with ms.Journal(system.folder / "sums") as out:
-        follower = out.cursor("follower.backup", shared=True)
+        backup = follower(out, "backup")
         found = system.services()
         while found["adder"]["calls"] < 1_000:
-            follower.position = out.next
+            backup.position = out.next
             found = system.services()
-        follower.position = out.next
+        backup.position = out.next
     assert system.stop() == 0
     assert system.doubles() == sums(*range(1_000))

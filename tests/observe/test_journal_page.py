@@ -60,6 +60,7 @@ def test_a_lagging_follower_is_named(millstream_bin: Path, tab: "Tab", tmp_path:
         assert (journal["next"], journal["first"], journal["follower_lag"]) == (111, 0, 10)
         [cursor] = journal["cursors"]
         assert (cursor["name"], cursor["is_follower"], cursor["position"]) == ("backup", True, 101)
+        assert cursor["counts"] is True
         info = subprocess.run(
             [str(millstream_bin), "journal", "info", str(orders)], capture_output=True, text=True, check=True
         )

@@ -9,6 +9,7 @@ mod cat;
 mod copy;
 mod export;
 mod follow;
+mod followers;
 mod import;
 mod info;
 mod input;
@@ -65,6 +66,8 @@ enum Verb {
     Serve(serve::Args),
     /// Keep a live copy of a journal of another machine.
     Follow(follow::Args),
+    /// Tell which followers a journal has and which of them count, and let one count or forget it.
+    Followers(followers::Args),
     /// Make copies leaders, in a new term, after their leader was lost.
     Promote(promote::Args),
     /// Make an old leader's journals copies of the new leader's.
@@ -90,6 +93,7 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
         Verb::Copy(args) => ("journal copy", copy::run(&args, &stop)),
         Verb::Serve(args) => ("journal serve", serve::run(args, &stop)),
         Verb::Follow(args) => ("journal follow", follow::run(args, &stop)),
+        Verb::Followers(args) => ("journal followers", followers::run(&args)),
         Verb::Promote(args) => ("journal promote", promote::run(&args)),
         Verb::Rejoin(args) => ("journal rejoin", rejoin::run(args, &stop)),
     };

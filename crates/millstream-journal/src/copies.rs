@@ -1,5 +1,6 @@
-//! Copies of a journal: the identity that they share, and the terms that decide which of them accepts appends.
+//! Copies of a journal: the identity that they share, the terms that decide which of them accepts appends, and which count as followers.
 
+mod followers;
 pub(crate) mod identity;
 mod leadership;
 pub(crate) mod term;

@@ -2,6 +2,7 @@
 //!
 //! These modules do not depend on openings, writers or readers. `docs/journal-format.md` draws the format.
 
+pub(crate) mod admission;
 pub(crate) mod checksum;
 pub(crate) mod control;
 pub(crate) mod files;

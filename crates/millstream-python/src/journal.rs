@@ -142,13 +142,16 @@ pub(crate) fn wait_followed(
                 py.check_signals()?;
             }
             Err(ReplicationError::NotFollowed {
-                followers: have, ..
+                followers: have,
+                uncounted,
+                ..
             }) => {
                 let error = ReplicationError::NotFollowed {
                     sequence,
                     followers: have,
                     wanted: followers,
                     waited: limit.unwrap_or_default(),
+                    uncounted,
                 };
                 return Err(not_followed(py, &error, path));
             }
@@ -517,7 +520,8 @@ impl Journal {
         wait_followed(py, &mut of_journal, sequence, followers, limit, &self.path)
     }
 
-    /// Returns the followers of this journal on other machines.
+    /// Returns the followers of this journal on other machines that count for ``wait_follower``. The command
+    /// ``millstream journal followers`` lists the others too, and lets them count.
     ///
     /// Returns:
     ///     A dict: by the name of each follower the number of the record that it needs next.

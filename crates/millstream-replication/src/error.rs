@@ -1,8 +1,8 @@
 //! The errors of leaders and followers.
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fmt, io};
 
 use millstream_journal as journal;
 #[cfg(feature = "link")]
@@ -168,9 +168,28 @@ pub enum ReplicationError {
     /// Names or addresses that do not fit together.
     #[error("{0}")]
     Usage(String),
+    /// The journal has no follower of that name.
+    #[error("{}: there is no follower '{name}'; {}", path.display(), there_are(names))]
+    NoFollower {
+        /// The journal.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// Those that it has.
+        names: Vec<String>,
+    },
+    /// The follower is connected, and cannot be forgotten.
+    #[error("{}: the follower '{name}' is connected, or was a moment ago; stop it, and repeat this", path.display())]
+    Connected {
+        /// The journal.
+        path: PathBuf,
+        /// The follower.
+        name: String,
+    },
     /// No follower has acknowledged a record in time. The record is in the journal all the same.
     #[error(
-        "record {sequence} is in the journal, but {followers} of {wanted} follower(s) had acknowledged it after {waited:?}"
+        "record {sequence} is in the journal, but {followers} of {wanted} follower(s) had acknowledged it after {waited:?}{}",
+        uncounted.as_ref().map_or_else(String::new, |uncounted| format!("; {uncounted}"))
     )]
     NotFollowed {
         /// The record.
@@ -181,7 +200,35 @@ pub enum ReplicationError {
         wanted: usize,
         /// The time waited.
         waited: Duration,
+        /// Followers that do not count.
+        uncounted: Option<Uncounted>,
     },
+}
+
+/// Followers that do not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uncounted {
+    /// The journal.
+    pub path: PathBuf,
+    /// Their names.
+    pub names: Vec<String>,
+}
+
+impl fmt::Display for Uncounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, names) = (self.path.display(), self.names.join("', '"));
+        write!(
+            f,
+            "'{names}' does not count: `millstream journal followers {path}` says why, `--admit NAME` lets it count"
+        )
+    }
+}
+
+fn there_are(names: &[String]) -> String {
+    match names {
+        [] => "it has none".to_owned(),
+        names => format!("there are: {}", names.join(", ")),
+    }
 }
 
 #[cfg(feature = "link")]

@@ -1,20 +1,26 @@
-//! Waiting until followers have a record, in any process of the leader's machine.
+//! The followers of a journal: which count, and waiting until they have a record, in any process of the leader's machine.
 //!
 //! The serving process keeps the position of each follower in a cursor of the journal, `follower.NAME`. So a writer needs no connection
 //! to it, a follower's position survives restarts, and retention by cursors keeps what a follower has not got.
 //!
+//! A follower counts when its copy was *admitted*: by the serving process, while all that counted before were connected, or by an operator.
+//! Otherwise a follower that is started beside a leader that is cut off from the others would let it acknowledge records, while one of the
+//! others is promoted.
+//!
 //! ```
 //! use std::time::Duration;
 //! use millstream_journal::{Journal, Options, CursorMode};
-//! use millstream_replication::Followers;
+//! use millstream_replication::{Followers, Standing};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! let journal = Journal::open(folder.path().join("orders"), Options::default())?;
 //! let sequence = journal.writer()?.append(b"buy 100")?;
-//! // What `millstream journal serve` does when the follower "backup" has acknowledged:
-//! journal.cursor("follower.backup", CursorMode::Shared)?.set(sequence + 1)?;
+//! // What `millstream journal serve` does when copy 7 of the follower "backup" has acknowledged:
+//! journal.cursor("follower.backup", CursorMode::Shared)?.set_for(7, sequence + 1)?;
 //!
 //! let mut followers = Followers::of(&journal);
+//! assert_eq!(followers.list()?[0].standing, Standing::New);
+//! followers.admit("backup")?;
 //! followers.wait(sequence, 1, Some(Duration::from_secs(5)))?;
 //! assert_eq!(followers.positions()?, [("backup".to_owned(), 1)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -23,26 +29,49 @@
 use std::time::Duration;
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Cursor, CursorMode, Error, Journal};
+use millstream_journal::{Admission, CursorInfo, CursorView, Error, Journal};
 
-use super::error::ReplicationError;
+use super::error::{ReplicationError, Uncounted};
 
-/// The prefix of the cursors' names.
-pub(super) const PREFIX: &str = "follower.";
 /// The first and the longest pause between two polls.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The interval between two checks for new followers.
 const LIST_EVERY_NS: u64 = 20_000_000;
 
-/// The followers of a journal that have acknowledged any record.
+/// A follower of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follower {
+    /// Its name.
+    pub name: String,
+    /// The sequence number of the record that it needs next.
+    pub position: u64,
+    /// Whether it counts, and why not.
+    pub standing: Standing,
+    /// Whether it is connected to a serving process of this machine; `None` when this process may not know.
+    pub is_connected: Option<bool>,
+}
+
+/// Whether a follower counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It counts.
+    Counted,
+    /// It does not: it was never admitted.
+    New,
+    /// It does not: its copy is another one than the copy that was admitted under its name.
+    OtherCopy,
+}
+
+/// The followers of a journal.
 pub struct Followers {
     journal: Journal,
-    cursors: Vec<Cursor>,
+    cursors: Vec<CursorView>,
 }
 
 impl Followers {
-    /// Those of this journal, which must be open to write.
+    /// Those of this journal.
     #[must_use]
     pub fn of(journal: &Journal) -> Self {
         Followers {
@@ -51,20 +80,81 @@ impl Followers {
         }
     }
 
-    /// The names of all followers, with the sequence number of the record that each needs next.
+    /// The names of the followers that count, with the sequence number of the record that each needs next.
     ///
     /// # Errors
     /// A cursor that cannot be read.
     pub fn positions(&self) -> Result<Vec<(String, u64)>, ReplicationError> {
-        let cursors = self.journal.cursors()?.into_iter();
-        let ours = cursors.filter_map(|cursor| {
-            let name = cursor.name.strip_prefix(PREFIX)?;
+        let mut cursors = self.journal.cursors()?;
+        cursors.retain(CursorInfo::counts);
+        let ours = cursors.iter().filter_map(|cursor| {
+            let name = cursor.follower()?;
             Some((name.to_owned(), cursor.position))
         });
         Ok(ours.collect())
     }
 
-    /// Wait until so many followers have acknowledged the record `sequence`, and all before; without a `limit` forever.
+    /// All followers, also those that do not count.
+    ///
+    /// # Errors
+    /// A cursor that cannot be read.
+    pub fn list(&self) -> Result<Vec<Follower>, ReplicationError> {
+        let mut followers = Vec::new();
+        for cursor in self.journal.cursors()? {
+            if let Some(name) = cursor.follower() {
+                followers.push(Follower {
+                    name: name.to_owned(),
+                    position: cursor.position,
+                    standing: Standing::of(&cursor),
+                    is_connected: self.journal.is_cursor_open(&cursor.name)?,
+                });
+            }
+        }
+        Ok(followers)
+    }
+
+    /// Let a follower count: its present copy. The copy that was admitted under the name before does not count any more. A read-only opening
+    /// does.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NoFollower`]; an error of the system.
+    pub fn admit(&self, name: &str) -> Result<(), ReplicationError> {
+        self.find(name)?;
+        self.journal.admit_follower(name)?;
+        Ok(())
+    }
+
+    /// Forget a follower that will not return: it neither counts nor retains records, and the admission of others does not wait for it. A
+    /// read-only opening does.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NoFollower`]; [`ReplicationError::Connected`]; an error of the system.
+    pub fn forget(&self, name: &str) -> Result<(), ReplicationError> {
+        self.find(name)?;
+        match self.journal.remove_follower(name) {
+            Err(Error::CursorInUse { path, .. }) => Err(ReplicationError::Connected {
+                path,
+                name: name.to_owned(),
+            }),
+            removed => Ok(removed?),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<(), ReplicationError> {
+        let cursors = self.journal.cursors()?;
+        let names = cursors.iter().filter_map(CursorInfo::follower);
+        let names: Vec<_> = names.map(str::to_owned).collect();
+        if names.iter().any(|follower| follower == name) {
+            return Ok(());
+        }
+        Err(ReplicationError::NoFollower {
+            path: self.journal.path(),
+            name: name.to_owned(),
+            names,
+        })
+    }
+
+    /// Wait until so many followers that count have acknowledged the record `sequence`, and all before; without a `limit` forever.
     ///
     /// # Errors
     /// [`millstream_journal::Error::Superseded`] when another copy was promoted.
@@ -91,7 +181,7 @@ impl Followers {
             }
             let now = monotonic_ns();
             if listed.is_none_or(|at| now - at > LIST_EVERY_NS) {
-                self.list()?;
+                self.view_all()?;
                 listed = Some(now);
                 continue;
             }
@@ -102,6 +192,7 @@ impl Followers {
                     followers: have,
                     wanted: followers,
                     waited: limit,
+                    uncounted: self.uncounted()?,
                 });
             }
             let left = limit.map_or(pause, |limit| limit - waited);
@@ -113,38 +204,58 @@ impl Followers {
     fn count(&self, sequence: u64) -> Result<usize, ReplicationError> {
         let mut have = 0;
         for cursor in &self.cursors {
-            have += usize::from(cursor.position()? > sequence);
+            have += usize::from(
+                cursor
+                    .counted()?
+                    .is_some_and(|position| position > sequence),
+            );
         }
         Ok(have)
     }
 
-    fn list(&mut self) -> Result<(), ReplicationError> {
+    fn view_all(&mut self) -> Result<(), ReplicationError> {
         let mut cursors = Vec::new();
         for info in self.journal.cursors()? {
-            if !info.name.starts_with(PREFIX) {
-                continue;
-            }
-            match self.journal.cursor(&info.name, CursorMode::Shared) {
-                // It is being removed this moment.
-                Err(Error::CursorInUse { .. }) => {}
-                cursor => cursors.push(cursor?),
+            if info.follower().is_some() {
+                cursors.extend(self.journal.cursor_view(&info.name)?);
             }
         }
         self.cursors = cursors;
         Ok(())
     }
+
+    fn uncounted(&self) -> Result<Option<Uncounted>, ReplicationError> {
+        let mut cursors = self.journal.cursors()?;
+        cursors.retain(|cursor| !cursor.counts());
+        let names = cursors.iter().filter_map(CursorInfo::follower);
+        let names: Vec<_> = names.map(str::to_owned).collect();
+        let path = self.journal.path();
+        Ok((!names.is_empty()).then_some(Uncounted { path, names }))
+    }
+}
+
+impl Standing {
+    fn of(cursor: &CursorInfo) -> Self {
+        match cursor.admission {
+            _ if cursor.counts() => Standing::Counted,
+            Admission::Done(_) => Standing::OtherCopy,
+            Admission::Begun(copy) if copy != cursor.copy => Standing::OtherCopy,
+            Admission::Begun(_) | Admission::None => Standing::New,
+        }
+    }
 }
 
 #[cfg(feature = "link")]
 /// Removes all followers of a journal: their acknowledgements to another leader are not valid here, and must not delay retention.
-pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
+pub(super) fn forget_all(journal: &Journal) -> Result<(), ReplicationError> {
     for info in journal.cursors()? {
-        if info.name.starts_with(PREFIX) {
-            match journal.remove_cursor(&info.name) {
-                // The process that holds the cursor finds out by itself.
-                Err(Error::CursorInUse { .. }) => {}
-                removed => removed?,
-            }
+        let Some(name) = info.follower() else {
+            continue;
+        };
+        match journal.remove_follower(name) {
+            // A process serves it: it stays, and does not count.
+            Err(Error::CursorInUse { .. }) => drop(journal.dismiss_follower(name)?),
+            removed => removed?,
         }
     }
     Ok(())
@@ -156,4 +267,124 @@ pub(super) fn forget(journal: &Journal) -> Result<(), ReplicationError> {
 )]
 fn rest(pause: Duration) {
     std::thread::sleep(pause);
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_journal::{Cursor, CursorMode, Options};
+
+    use super::*;
+
+    /// A journal with one record, and the follower `backup`, whose copy 7 has it.
+    fn followed(folder: &tempfile::TempDir) -> (Journal, Cursor) {
+        let journal = Journal::open(folder.path().join("orders"), Options::default()).unwrap();
+        journal.writer().unwrap().append(b"buy 100").unwrap();
+        let cursor = journal
+            .cursor("follower.backup", CursorMode::Shared)
+            .unwrap();
+        cursor.set_for(7, 1).unwrap();
+        (journal, cursor)
+    }
+
+    fn has(followers: &mut Followers, sequence: u64) -> bool {
+        match followers.wait(sequence, 1, Some(Duration::ZERO)) {
+            Ok(()) => true,
+            Err(ReplicationError::NotFollowed { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn standing(followers: &Followers) -> Standing {
+        followers.list().unwrap()[0].standing
+    }
+
+    #[test]
+    fn a_follower_counts_once_it_is_admitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, _cursor) = followed(&folder);
+        let mut followers = Followers::of(&journal);
+        assert!(followers.positions().unwrap().is_empty());
+        assert_eq!(standing(&followers), Standing::New);
+        let error = followers.wait(0, 1, Some(Duration::ZERO)).unwrap_err();
+        let path = journal.path();
+        let remedy = format!(
+            "0 of 1 follower(s) had acknowledged it after 0ns; 'backup' does not count: `millstream journal followers {}` says why, \
+             `--admit NAME` lets it count",
+            path.display()
+        );
+        assert!(error.to_string().ends_with(&remedy), "{error}");
+        // An opening that only reads is enough.
+        let reading = Journal::open(path, Options::read_only()).unwrap();
+        Followers::of(&reading).admit("backup").unwrap();
+        assert!(has(&mut followers, 0));
+        assert_eq!(standing(&followers), Standing::Counted);
+        assert_eq!(followers.positions().unwrap(), [("backup".to_owned(), 1)]);
+        let other = followers.admit("other").unwrap_err().to_string();
+        let says = "there is no follower 'other'; there are: backup";
+        assert!(other.ends_with(says), "{other}");
+    }
+
+    #[test]
+    fn a_copy_that_was_begun_anew_does_not_count_for_the_one_that_was_admitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, cursor) = followed(&folder);
+        let mut followers = Followers::of(&journal);
+        followers.admit("backup").unwrap();
+        assert!(has(&mut followers, 0));
+        // A waiter that knows the cursor already notices.
+        cursor.set_for(8, 1).unwrap();
+        assert!(!has(&mut followers, 0));
+        assert_eq!(standing(&followers), Standing::OtherCopy);
+        // The old copy comes back.
+        cursor.set_for(7, 1).unwrap();
+        assert!(has(&mut followers, 0));
+        cursor.set_for(8, 1).unwrap();
+        followers.admit("backup").unwrap();
+        assert!(has(&mut followers, 0));
+        cursor.set_for(7, 1).unwrap();
+        assert!(!has(&mut followers, 0));
+    }
+
+    #[test]
+    fn a_follower_that_is_forgotten_neither_counts_nor_retains_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, cursor) = followed(&folder);
+        let mut followers = Followers::of(&journal);
+        followers.admit("backup").unwrap();
+        assert!(has(&mut followers, 0));
+        assert_eq!(followers.list().unwrap()[0].is_connected, Some(true));
+        let error = followers.forget("backup").unwrap_err().to_string();
+        let says =
+            "the follower 'backup' is connected, or was a moment ago; stop it, and repeat this";
+        assert!(error.ends_with(says), "{error}");
+        assert!(has(&mut followers, 0), "nothing was changed");
+        drop(cursor);
+        assert_eq!(followers.list().unwrap()[0].is_connected, Some(false));
+        followers.forget("backup").unwrap();
+        assert!(!has(&mut followers, 0));
+        assert!(journal.cursors().unwrap().is_empty());
+        let error = followers.forget("backup").unwrap_err().to_string();
+        assert!(
+            error.ends_with("no follower 'backup'; it has none"),
+            "{error}"
+        );
+    }
+
+    #[cfg(feature = "link")]
+    #[test]
+    fn all_followers_are_forgotten_also_one_that_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, _cursor) = followed(&folder);
+        let other = journal.cursor("follower.other", CursorMode::Shared);
+        other.unwrap().set_for(9, 1).unwrap();
+        let mut followers = Followers::of(&journal);
+        followers.admit("backup").unwrap();
+        followers.admit("other").unwrap();
+        followers.wait(0, 2, Some(Duration::ZERO)).unwrap();
+        forget_all(&journal).unwrap();
+        assert!(!has(&mut followers, 0));
+        let left = followers.list().unwrap();
+        let left: Vec<_> = left.iter().map(|one| (&*one.name, one.standing)).collect();
+        assert_eq!(left, [("backup", Standing::New)]);
+    }
 }

@@ -40,12 +40,13 @@ mod link;
 #[cfg(feature = "flow")]
 mod replica;
 
-pub use error::{Reason, ReplicationError};
-pub use followers::Followers;
+pub use error::{Reason, ReplicationError, Uncounted};
+pub use followers::{Follower, Followers, Standing};
 #[cfg(feature = "link")]
 pub use link::{
     FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin,
-    RejoinOptions, Secret, ServeOptions, follow, promote, serve, serve_open, with_companions,
+    RejoinOptions, Secret, ServeOptions, follow, journals_of, promote, serve, serve_open,
+    with_companions,
 };
 #[cfg(feature = "flow")]
 pub use replica::StateReplica;

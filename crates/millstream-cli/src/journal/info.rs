@@ -57,6 +57,8 @@ struct Cursor {
     position: u64,
     /// Records that it has not passed.
     behind: u64,
+    /// Of a follower, whether it counts for `wait_follower`.
+    counts: Option<bool>,
 }
 
 /// Tell.
@@ -69,6 +71,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 impl Report {
     fn of(info: Info, leadership: Leadership) -> Self {
         let cursors = info.cursors.into_iter().map(|cursor| Cursor {
+            counts: cursor.follower().map(|_| cursor.counts()),
             name: cursor.name,
             behind: info.next.saturating_sub(cursor.position),
             position: cursor.position,
@@ -137,6 +140,9 @@ impl std::fmt::Display for Report {
                 "\ncursor     {} at {}, {} behind",
                 cursor.name, cursor.position, cursor.behind
             )?;
+            if cursor.counts == Some(false) {
+                f.write_str(", does not count")?;
+            }
         }
         if !self.writers.is_empty() {
             let pids: Vec<String> = self.writers.iter().map(u32::to_string).collect();

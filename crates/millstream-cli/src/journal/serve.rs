@@ -20,7 +20,8 @@ use millstream_replication::{
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Each follower has a cursor follower.NAME in the journal, with the records that it has acknowledged: `journal info` shows it,
-`prune --keep-for-cursors` keeps the records after it, `append --wait-follower` waits for it.
+`prune --keep-for-cursors` keeps the records after it, `append --wait-follower` waits for it if `journal followers` says
+that it counts.
 A journal that does not exist yet is served when it does. What a service keeps beside its output DIR (DIR.schedule,
 DIR.snapshots) is served with it.
 An address that other machines reach takes --secret-file, or --tls-cert, --tls-key and --tls-client-ca.

@@ -13,6 +13,7 @@
 
 mod process;
 
+mod followers;
 mod journal;
 mod journal_calls;
 mod journal_failures;

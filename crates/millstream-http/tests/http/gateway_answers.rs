@@ -241,6 +241,7 @@ fn a_request_waits_for_followers() {
     let follower = journal
         .cursor("follower.backup", CursorMode::Shared)
         .unwrap();
+    assert!(journal.admit_follower("backup").unwrap());
     thread::scope(|scope| {
         let waiting = scope.spawn(move || {
             post(

@@ -1,10 +1,13 @@
 //! The files of cursors: a position that survives the death of its process, and a loss of power after a sync.
 //!
-//! A cursor is a small file with two slots, each a generation, a [bookmark](Bookmark) and a checksum. A move fills the older slot, so that the
-//! newer one is complete at every moment.
+//! A cursor is a small file with two slots, each a generation, a [bookmark](Bookmark), the copy whose position it is, and a checksum. A move
+//! fills the older slot, so that the newer one is complete at every moment. The [admission](crate::format::admission) follows the slots.
+
+use std::io;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::format::admission::{self, Admission, FOLLOWER};
 use crate::format::files;
 use crate::format::segment::Segment;
 use crate::read::bookmark::Bookmark;
@@ -24,18 +27,39 @@ pub struct CursorInfo {
     pub name: String,
     /// The sequence number of the record that it reads next.
     pub position: u64,
+    /// Of a follower's cursor, the [own number](crate::Identity::own) of the copy whose position it is; 0 of another cursor.
+    pub copy: u64,
+    /// Of a follower's cursor, the copy that was admitted.
+    pub admission: Admission,
 }
 
-pub(super) fn store<R: Region>(region: &R, bookmark: Bookmark) {
+impl CursorInfo {
+    /// The follower's name, if it is the cursor of a follower on another machine.
+    #[must_use]
+    pub fn follower(&self) -> Option<&str> {
+        self.name.strip_prefix(FOLLOWER)
+    }
+
+    /// Whether the position is that of a follower that counts.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.follower().is_some() && self.admission.counts(self.copy)
+    }
+}
+
+/// Moves the cursor, for the copy of that number; without one the number stays.
+pub(super) fn store<R: Region>(region: &R, bookmark: Bookmark, copy: Option<u64>) {
     let turn = take_turn(region);
     let newest = newest(region);
-    let generation = newest.map_or(1, |newest| newest.generation + 1);
+    let (generation, before) = newest.map_or((1, 0), |newest| (newest.generation + 1, newest.copy));
+    let copy = copy.unwrap_or(before);
     let at = SLOTS[(generation % 2) as usize];
     region.publish(at, generation);
     let [sequence, word] = bookmark.words();
     region.publish(at + 8, sequence);
     region.publish(at + 16, word);
-    region.publish(at + 24, check([generation, sequence, word]));
+    region.publish(at + 24, copy);
+    region.publish(at + 32, check([generation, sequence, word, copy]));
     // Ends only this turn: one that was taken over belongs to another mover.
     let _mine = region.exchange(TURN, turn, turn + 1);
 }
@@ -69,7 +93,7 @@ fn take_turn<R: Region>(region: &R) -> u64 {
 /// skip the records that get their numbers next. No process has the journal open; `tail` is the last segment.
 pub(crate) fn roll_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
     let names = match storage.list(files::CURSORS) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         names => names.map_err(|source| Error::Io {
             verb: "list",
             path: storage.path(files::CURSORS),
@@ -92,7 +116,7 @@ pub(crate) fn roll_back<S: Storage>(storage: &S, tail: u64) -> Result<()> {
         {
             // The record before it is not compared until the next move.
             let checksum = None;
-            store(&region, Bookmark { next, checksum });
+            store(&region, Bookmark { next, checksum }, None);
             region.sync(0, BYTES).map_err(|source| Error::Io {
                 verb: "sync",
                 path: storage.path(&file),
@@ -111,7 +135,7 @@ pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
         source,
     };
     let mut names = match core.storage.list(files::CURSORS) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         names => names.map_err(failed)?,
     };
     names.retain(|name| files::is_name(name));
@@ -124,16 +148,32 @@ pub(crate) fn list<S: Storage>(core: &Core<S>) -> Result<Vec<CursorInfo>> {
         };
         // One that is being made this moment has no position yet.
         let has_position = region.bytes_len() >= BYTES && region.load(0) != 0;
-        let position = has_position.then(|| read(core, &name, &region));
+        let slot = has_position.then(|| read(core, &name, &region));
+        let admission = admission::read(&region);
         if let Some(fault) = region.fault() {
             return Err(fault.into());
         }
-        if let Some(position) = position.transpose()? {
-            let position = position.next.min(core.published()?);
-            cursors.push(CursorInfo { name, position });
+        if let Some(slot) = slot.transpose()? {
+            cursors.push(CursorInfo {
+                name,
+                position: slot.bookmark.next.min(core.published()?),
+                copy: slot.copy,
+                admission,
+            });
         }
     }
     Ok(cursors)
+}
+
+/// The file of a cursor, as it is; `None` when there is none.
+pub(crate) fn view<S: Storage>(
+    storage: &S,
+    name: &str,
+    access: Access,
+) -> Result<Option<S::Region>> {
+    let region = open_found(storage, &file(name)?, access)?;
+    // One that is being made this moment has no position yet.
+    Ok(region.filter(|region| region.bytes_len() >= BYTES && region.load(0) != 0))
 }
 
 /// The file of a cursor that was listed; `None` when it has been removed meanwhile, or is still empty. Any other error is returned: a prune
@@ -144,7 +184,7 @@ fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Opt
         Err(error)
             if matches!(
                 error.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof
+                io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
             ) =>
         {
             Ok(None)
@@ -160,7 +200,7 @@ fn open_found<S: Storage>(storage: &S, file: &str, access: Access) -> Result<Opt
 /// The damage of each cursor, if any.
 pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
     let names = match storage.list(files::CURSORS) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         names => names.map_err(|source| Error::Io {
             verb: "list",
             path: storage.path(files::CURSORS),
@@ -176,7 +216,8 @@ pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
             return None;
         }
         let found = (0..LOOKS).find_map(|_| newest(&region));
-        Some(found.map(drop).ok_or_else(|| damaged(storage, name)))
+        let found = found.ok_or_else(|| damaged(storage, name));
+        Some(found.and_then(|_| admission::check(storage, name, &region)))
     };
     let mut names: Vec<_> = names
         .into_iter()
@@ -186,11 +227,8 @@ pub(crate) fn check_all<S: Storage>(storage: &S) -> Result<Vec<Result<()>>> {
     Ok(names.iter().filter_map(check).collect())
 }
 
-/// Remove a cursor that is not open.
+/// Remove a cursor that is not open. An admission ends first: a view of the file that is removed counts nothing any more.
 pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
-    if core.options.read_only {
-        return Err(Error::ReadOnly { path: core.path() });
-    }
     let file = file(name)?;
     let failed = |source| Error::Io {
         verb: "remove",
@@ -203,16 +241,29 @@ pub(crate) fn remove<S: Storage>(core: &Core<S>, name: &str) -> Result<()> {
             name: name.to_owned(),
         });
     };
+    if let Some(region) = view(&core.storage, name, Access::Write)? {
+        admission::end(&region).map_err(failed)?;
+    }
     core.storage.remove(&file).map_err(failed)?;
     core.storage.sync_names().map_err(failed)
 }
 
-pub(super) fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<Bookmark> {
+pub(crate) fn read<S: Storage>(core: &Core<S>, name: &str, region: &S::Region) -> Result<Slot> {
     // A mover may be filling one slot while the other is read: then the next attempt finds it complete.
-    let position = (0..LOOKS).find_map(|_| newest(region));
-    position
-        .map(|slot| slot.bookmark)
-        .ok_or_else(|| damaged(&core.storage, name))
+    let slot = (0..LOOKS).find_map(|_| newest(region));
+    slot.ok_or_else(|| damaged(&core.storage, name))
+}
+
+pub(crate) fn synced<S: Storage>(
+    core: &Core<S>,
+    name: &str,
+    outcome: io::Result<()>,
+) -> Result<()> {
+    outcome.map_err(|source| Error::Io {
+        verb: "sync",
+        path: core.storage.path(&format!("cursors/{name}")),
+        source,
+    })
 }
 
 fn damaged<S: Storage>(storage: &S, name: &str) -> Error {
@@ -223,30 +274,33 @@ fn damaged<S: Storage>(storage: &S, name: &str) -> Error {
     }
 }
 
-struct Slot {
+/// The position of a cursor, and whose it is.
+pub(crate) struct Slot {
     generation: u64,
-    bookmark: Bookmark,
+    pub bookmark: Bookmark,
+    pub copy: u64,
 }
 
 fn newest<R: Region>(region: &R) -> Option<Slot> {
     let slots = SLOTS.iter().filter_map(|at| {
-        let words = [0, 8, 16].map(|word| region.load(at + word));
-        let [generation, sequence, word] = words;
-        let sound = generation > 0 && region.load(at + 24) == check(words);
+        let words = [0, 8, 16, 24].map(|word| region.load(at + word));
+        let [generation, sequence, word, copy] = words;
+        let sound = generation > 0 && region.load(at + 32) == check(words);
         Some(Slot {
             generation,
+            copy,
             bookmark: Bookmark::from_words(sequence, word).filter(|_| sound)?,
         })
     });
     slots.max_by_key(|slot| slot.generation)
 }
 
-fn check(words: [u64; 3]) -> u64 {
+fn check(words: [u64; 4]) -> u64 {
     let append = |crc, word: u64| crc32c::crc32c_append(crc, &word.to_le_bytes());
     words.into_iter().fold(0, append).into()
 }
 
-pub(super) fn file(name: &str) -> Result<String> {
+pub(crate) fn file(name: &str) -> Result<String> {
     if files::is_name(name) {
         Ok(format!("cursors/{name}"))
     } else {

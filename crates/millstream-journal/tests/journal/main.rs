@@ -9,6 +9,7 @@
 mod growing;
 mod support;
 
+mod admission;
 mod append;
 mod batches;
 mod bits;

@@ -116,7 +116,7 @@ pub static JOURNALS: &[Metric] = &[
         after: "2m",
         severity: "critical",
         summary: "A follower has not acknowledged records for more than a minute: a loss of this machine would cost them.",
-        action: "Check that `millstream journal follow` runs on the other machine, and the network. Remove the cursor `follower.NAME` if the follower is gone for good.",
+        action: "Check that `millstream journal follow` runs on the other machine, and the network. If the follower is gone for good: `millstream journal followers JOURNAL --forget NAME`.",
     }),
     metric("millstream_journals_watched", Kind::Gauge, NONE, "Journals that are watched", |all, put| {
         whole(all, put, |all| all.count as f64);

@@ -283,7 +283,7 @@ class JournalsPart extends Part {
     if (journal.error) setText(element("detail-text"), journal.error);
     else setText(element("detail-text"), journal.path);
     listed(place, "cursors", "Cursors and followers", CURSOR_HEAD, journal.cursors.map((one) => [
-      textCell(one.name), textCell(one.is_follower ? "follower" : "cursor"), unit("count", one.position), unit("count", one.lag_records), unit("seconds", one.lag_seconds),
+      textCell(one.name), textCell(one.counts ? "follower" : one.is_follower ? "follower, does not count" : "cursor"), unit("count", one.position), unit("count", one.lag_records), unit("seconds", one.lag_seconds),
     ]));
     const where = this.at.from !== null ? `&from=${this.at.from}` : this.at.timeMs !== null ? `&time_ms=${this.at.timeMs}` : "";
     return read(`api/records.json?journal=${encodeURIComponent(name)}${where}`).then((answer) => {

@@ -112,6 +112,8 @@ pub struct CursorSnapshot {
     pub name: String,
     /// Whether it is the position of a follower on another machine.
     pub is_follower: bool,
+    /// Whether it is a follower that counts for `wait_follower`.
+    pub counts: bool,
     /// The next record that it needs.
     pub position: u64,
     /// Records that it has not passed.

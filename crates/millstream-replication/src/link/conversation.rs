@@ -79,6 +79,7 @@ fn converse(
         members: Vec::new(),
         ended: AtomicBool::new(false),
         watch: Watch::default(),
+        answered_ns: Arc::default(),
     };
     let outcome = session
         .enter(found, follow, &welcome)

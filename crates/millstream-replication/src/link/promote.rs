@@ -36,7 +36,7 @@ pub struct Promoted {
 pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     let mut journals = Vec::new();
     for dir in dirs {
-        for dir in expand(dir)? {
+        for dir in journals_of(dir)? {
             if journals.iter().all(|(other, _)| *other != dir) {
                 let journal = open_alone(&dir)?;
                 journals.push((dir, journal));
@@ -53,7 +53,7 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
         let before = journal.leadership()?;
         let term = journal.begin_term(newest + 1)?;
         // Followers of the old leader: they have acknowledged nothing of this term.
-        followers::forget(&journal)?;
+        followers::forget_all(&journal)?;
         // It kept what the old leader had.
         if journal
             .cursors()?
@@ -73,8 +73,11 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     Ok(promoted)
 }
 
-/// The journals that a directory stands for.
-fn expand(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
+/// The journals that a directory stands for: itself and its companions, or the journals in it.
+///
+/// # Errors
+/// [`millstream_journal::Error::NotFound`] when there are none; a journal that cannot be opened.
+pub fn journals_of(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     if is_journal(dir)? {
         let all = with_companions(&[(String::new(), dir.to_owned())]);
         let mut found = Vec::new();

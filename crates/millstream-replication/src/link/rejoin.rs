@@ -130,7 +130,7 @@ impl Rejoin {
         }
         for (_, journal, _) in &self.plans {
             journal.mark_as_copy()?;
-            followers::forget(journal)?;
+            followers::forget_all(journal)?;
         }
         // An effect goes before its cause.
         for (plan, journal, offer) in self.plans.iter().rev() {

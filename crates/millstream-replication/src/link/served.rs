@@ -8,6 +8,7 @@ use millstream_journal::{Error, Identity, Journal, Options, Term};
 use millstream_link::Stream;
 
 use super::error::ReplicationError;
+use super::membership::{Presence, unanswered};
 use super::message::NAME_MAX;
 
 /// A journal that is served, once it exists.
@@ -46,8 +47,7 @@ impl OpenJournal {
 
 /// A follower that is connected.
 struct Live {
-    /// Its copy's own number.
-    own: u64,
+    presence: Presence,
     /// The connection, counted.
     number: usize,
     stream: Arc<Stream>,
@@ -151,10 +151,16 @@ impl Served {
     }
 
     /// Register the follower, unless another one has its name. An earlier connection of the same follower is ended.
-    pub fn enter(&self, name: &str, own: u64, number: usize, stream: &Arc<Stream>) -> bool {
+    pub fn enter(
+        &self,
+        name: &str,
+        presence: Presence,
+        number: usize,
+        stream: &Arc<Stream>,
+    ) -> bool {
         let mut live = self.live();
         if let Some(other) = live.get(name) {
-            if other.own != own {
+            if other.presence.copy != presence.copy {
                 return false;
             }
             other.stream.close();
@@ -163,12 +169,24 @@ impl Served {
         live.insert(
             name.to_owned(),
             Live {
-                own,
+                presence,
                 number,
                 stream,
             },
         );
         true
+    }
+
+    /// The followers that must answer before the one of that name may be [admitted](super::membership).
+    pub fn unanswered(
+        &self,
+        opened: &OpenJournal,
+        name: &str,
+    ) -> Result<Vec<String>, ReplicationError> {
+        let cursors = opened.journal.cursors()?;
+        let live = self.live();
+        let present = |name: &str| live.get(name).map(|live| &live.presence);
+        Ok(unanswered(&cursors, name, present))
     }
 
     /// Call a function for this follower, unless a newer connection has replaced this one.

@@ -4,28 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_journal::clock::monotonic_ns;
-use millstream_journal::{Cursor, CursorMode, Error};
+use millstream_journal::{Cursor, CursorMode, Error, FOLLOWER};
 use millstream_link::{Credential, FAREWELL, Stream};
-use tracing::debug;
+use tracing::{debug, info, warn};
 
 use super::DEAD_AFTER;
 use super::admit::refused;
 use super::error::{Reason, ReplicationError};
-use super::followers::PREFIX;
 use super::frames::Kind;
 use super::handshake::write_refused;
 use super::incoming::Incoming;
 use super::leader::Leader;
+use super::membership::Presence;
 use super::message::{self, Follow, Welcome};
 use super::served::{OpenJournal, Served};
 use super::watch::Watch;
 
 /// The follower's cursor.
 fn cursor(opened: &OpenJournal, name: &str) -> Result<Cursor, ReplicationError> {
-    let cursor = opened
-        .journal
-        .cursor(&format!("{PREFIX}{name}"), CursorMode::Shared);
-    match cursor {
+    let cursor = format!("{FOLLOWER}{name}");
+    match opened.journal.cursor(&cursor, CursorMode::Shared) {
         Err(Error::CursorName { .. }) => {
             let text = format!(
                 "'{name}' is no name for a follower: 1 to 90 letters, digits, '-', '_' or '.'"
@@ -68,6 +66,8 @@ pub(super) struct Session<'a> {
     pub members: Vec<SessionMember<'a>>,
     pub ended: AtomicBool,
     pub watch: Watch,
+    /// When the follower sent its last message.
+    pub answered_ns: Arc<AtomicU64>,
 }
 
 /// A journal of the set that is followed.
@@ -81,7 +81,11 @@ pub(super) struct SessionMember<'a> {
 pub(super) struct Progress<'a> {
     pub name: &'a str,
     pub opened: &'a OpenJournal,
+    /// The copy's own number.
+    pub copy: u64,
     pub cursor: Cursor,
+    /// Whether it was logged that the follower does not count.
+    is_reported: AtomicBool,
     /// All records before this one were sent.
     pub sent: AtomicU64,
 }
@@ -100,7 +104,8 @@ impl<'a> Session<'a> {
             let mut progress = None;
             if let (Some(opened), Some(offer)) = (served.opened()?, offer) {
                 let cursor = cursor(opened, self.follower)?;
-                if !served.enter(self.follower, member.own, self.number, self.stream) {
+                let presence = Presence::new(member.own, &self.answered_ns);
+                if !served.enter(self.follower, presence, self.number, self.stream) {
                     let text = format!(
                         "another follower of '{}' is connected as '{}'; --as sets another name",
                         served.name, self.follower
@@ -110,7 +115,9 @@ impl<'a> Session<'a> {
                 progress = Some(Progress {
                     name: &served.name,
                     opened,
+                    copy: member.own,
                     cursor,
+                    is_reported: AtomicBool::new(false),
                     sent: AtomicU64::new(offer.next),
                 });
             }
@@ -119,6 +126,40 @@ impl<'a> Session<'a> {
         for (member, offer) in self.members.iter().zip(&welcome.members) {
             if let Some(offer) = offer {
                 self.acknowledged(member, offer.next)?;
+            }
+        }
+        self.seek_admission(false)
+    }
+
+    /// Lets the follower count in each of its journals where it may. One that counts already costs a look at its cursor.
+    fn seek_admission(&self, reports: bool) -> Result<(), ReplicationError> {
+        for member in &self.members {
+            let Some(progress) = &member.progress else {
+                continue;
+            };
+            if progress.cursor.admission().counts(progress.copy) {
+                continue;
+            }
+            let (served, name) = (member.served, self.follower);
+            let why = match served.unanswered(progress.opened, name) {
+                Ok(missing) if missing.is_empty() => {
+                    let admit = || progress.cursor.admit(progress.copy);
+                    if let Some(admitted) = served.as_current(name, self.number, admit) {
+                        admitted?;
+                        info!("'{name}' counts as a follower of '{}'", served.name);
+                    }
+                    continue;
+                }
+                Ok(missing) => format!("'{}' has not answered", missing.join("', '")),
+                Err(error) => error.to_string(),
+            };
+            if reports && !progress.is_reported.swap(true, Ordering::Relaxed) {
+                let path = progress.opened.journal.path();
+                warn!(
+                    "'{name}' does not count as a follower of '{}': {why}; `millstream journal followers {} --admit {name}` lets it count",
+                    served.name,
+                    path.display()
+                );
             }
         }
         Ok(())
@@ -140,8 +181,9 @@ impl<'a> Session<'a> {
     }
 
     fn acknowledged(&self, member: &SessionMember<'_>, next: u64) -> Result<(), ReplicationError> {
+        self.answered_ns.store(monotonic_ns(), Ordering::Relaxed);
         if let Some(progress) = &member.progress {
-            let moved = || progress.cursor.set(next);
+            let moved = || progress.cursor.set_for(progress.copy, next);
             let moved = member.served.as_current(self.follower, self.number, moved);
             moved.transpose()?;
         }
@@ -150,6 +192,8 @@ impl<'a> Session<'a> {
 
     pub fn receive(&self, mut incoming: Incoming) -> Result<(), ReplicationError> {
         let mut farewell_ns = None;
+        // Others answer within a heartbeat.
+        let (mut sought_ns, mut looks) = (monotonic_ns(), 0_u32);
         loop {
             incoming.read()?;
             while incoming.frames.is_ready() {
@@ -172,6 +216,11 @@ impl<'a> Session<'a> {
                 }
             }
             incoming.check_alive(self.leader.heartbeat * DEAD_AFTER)?;
+            let now_ns = monotonic_ns();
+            if now_ns - sought_ns > self.leader.heartbeat.as_nanos() as u64 {
+                (sought_ns, looks) = (now_ns, looks.saturating_add(1));
+                self.seek_admission(looks > 1)?;
+            }
         }
     }
 

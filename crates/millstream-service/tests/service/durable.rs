@@ -126,6 +126,7 @@ fn a_publisher_waits_for_its_followers() {
     let follower = orders
         .cursor("follower.backup", CursorMode::Shared)
         .unwrap();
+    assert!(orders.admit_follower("backup").unwrap());
     let outlet = millstream_service::Outlet::outside(&orders).unwrap();
     let outlet = outlet.followed(1, Duration::from_secs(60));
     let mut place = millstream_wire::Publisher::<dyn Orders, _>::new(outlet).unwrap();
@@ -148,6 +149,7 @@ fn a_service_does_not_run_away_from_its_followers() {
     let follower = output
         .cursor("follower.backup", CursorMode::Shared)
         .unwrap();
+    assert!(output.admit_follower("backup").unwrap());
     let (stop, meter) = (Stop::default(), Arc::new(Meter::default()));
     let (stopped, watched) = (stop.clone(), Arc::clone(&meter));
     let settings = Settings {

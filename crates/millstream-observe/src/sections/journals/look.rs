@@ -14,8 +14,6 @@ use crate::sections::journal_figures::{
     CURSORS_MAX, CursorSnapshot, JournalKind, JournalSnapshot, JournalState,
 };
 
-/// The prefix of the cursors of followers.
-const FOLLOWER: &str = "follower.";
 /// The time after which a follower that has not acknowledged a record is reported.
 const FOLLOWER_SECONDS: f64 = 5.0;
 
@@ -118,7 +116,7 @@ impl Look {
         let mut cursors = journal.cursors()?;
         cursors.sort_by_key(|cursor| cursor.position);
         for cursor in cursors {
-            let follower = cursor.name.strip_prefix(FOLLOWER);
+            let follower = cursor.follower();
             let lag_records = snapshot.next.saturating_sub(cursor.position);
             let most = match follower {
                 Some(_) => &mut snapshot.follower_lag,
@@ -140,6 +138,7 @@ impl Look {
             snapshot.cursors.push(CursorSnapshot {
                 name: follower.unwrap_or(&cursor.name).to_owned(),
                 is_follower: follower.is_some(),
+                counts: cursor.counts(),
                 position: cursor.position,
                 lag_records,
                 lag_seconds,

@@ -123,8 +123,25 @@ impl Pair {
         if !status.success() {
             return Err(format!("the follower ended with {status}").into());
         }
-        std::fs::remove_dir_all(&self.copy)?;
+        self.forget_copy()?;
         Ok(count as f64 / seconds)
+    }
+
+    /// The next copy is that of a follower that is new, and counts.
+    fn forget_copy(&self) -> Result<(), Fault> {
+        std::fs::remove_dir_all(&self.copy)?;
+        let start = monotonic_ns();
+        let followers = Followers::of(&self.journal);
+        for follower in followers.list()? {
+            while let Err(error) = followers.forget(&follower.name) {
+                // The leader has not noticed the end of the connection yet.
+                if monotonic_ns() - start > LIMIT.as_nanos() as u64 {
+                    return Err(error.into());
+                }
+                sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
     }
 
     /// A follower that has all, and a reader at the end of its copy.
@@ -150,7 +167,7 @@ impl Pair {
 
     /// How long a record takes from its append to a reader of the copy, in ns. Neither end spins.
     fn lag(&self) -> Result<Histogram<u64>, Fault> {
-        let (_running, mut reader) = self.live("never")?;
+        let (running, mut reader) = self.live("never")?;
         let mut histogram = Histogram::<u64>::new(3)?;
         std::thread::scope(|scope| {
             let pacing = scope.spawn(|| self.pace());
@@ -167,7 +184,8 @@ impl Pair {
             pacing.join().map_err(|_| "the writer has failed")??;
             Ok::<(), Fault>(())
         })?;
-        std::fs::remove_dir_all(&self.copy)?;
+        drop(running);
+        self.forget_copy()?;
         Ok(histogram)
     }
 
@@ -189,7 +207,7 @@ impl Pair {
 
     /// How long it takes to append a record and to wait until a follower has acknowledged it, in ns.
     fn waiting(&self, sync: &str) -> Result<Histogram<u64>, Fault> {
-        let (_running, _reader) = self.live(sync)?;
+        let (running, _reader) = self.live(sync)?;
         let mut followers = Followers::of(&self.journal);
         let mut histogram = Histogram::<u64>::new(3)?;
         for _ in 0..WAITED {
@@ -198,7 +216,8 @@ impl Pair {
             followers.wait(sequence, 1, Some(LIMIT))?;
             histogram.record(monotonic_ns() - start)?;
         }
-        std::fs::remove_dir_all(&self.copy)?;
+        drop(running);
+        self.forget_copy()?;
         Ok(histogram)
     }
 }

@@ -3,6 +3,7 @@
 //! The invariant: records have the numbers and times of the leader, without a gap; what was acknowledged is there after a kill, and, unless
 //! `sync` is `never`, after a loss of power.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -152,12 +153,17 @@ impl Copy {
                 segment_bytes: welcome.segment_bytes,
                 ..self.options()
             };
-            let journal = match Journal::open(&self.dir, options) {
-                // A reader of the copy has made it already.
-                Err(Error::Exists { .. }) => Journal::open(&self.dir, self.options())?,
-                journal => journal?,
-            };
-            self.take(journal)?;
+            match Journal::open(&self.dir, options) {
+                // A reader of the copy has made it already, with a number of its own that the leader does not know.
+                Err(Error::Exists { .. }) => {
+                    self.take(Journal::open(&self.dir, self.options())?)?;
+                    return Err(ReplicationError::Connection {
+                        verb: format!("{}: a reader has made the copy", self.dir.display()),
+                        source: ErrorKind::Interrupted.into(),
+                    });
+                }
+                journal => self.take(journal?)?,
+            }
         }
         let Some(open) = &mut self.open else {
             return Ok(());

@@ -3,6 +3,9 @@
 //! A leader that is cut off may be superseded without knowing it: one of its followers was promoted. A follower that it meets from then on
 //! must not count, or both leaders acknowledge records. So a copy is admitted by itself only while every copy that was admitted before is
 //! connected, and has sent a message since the new one came. The first copy is admitted at once. All others wait for `journal followers --admit`.
+//!
+//! A copy is admitted after the first message that follows WELCOME. Before, it may not be on the follower's disk, and another attempt to make it
+//! has another number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

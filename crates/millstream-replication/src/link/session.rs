@@ -128,10 +128,11 @@ impl<'a> Session<'a> {
                 self.acknowledged(member, offer.next)?;
             }
         }
-        self.seek_admission(false)
+        Ok(())
     }
 
-    /// Lets the follower count in each of its journals where it may. One that counts already costs a look at its cursor.
+    /// Lets the follower count in each of its journals where it may. It has sent a message since WELCOME: the copy is on its disk, and keeps its
+    /// own number. One that counts already costs a look at its cursor.
     fn seek_admission(&self, reports: bool) -> Result<(), ReplicationError> {
         for member in &self.members {
             let Some(progress) = &member.progress else {
@@ -192,8 +193,7 @@ impl<'a> Session<'a> {
 
     pub fn receive(&self, mut incoming: Incoming) -> Result<(), ReplicationError> {
         let mut farewell_ns = None;
-        // Others answer within a heartbeat.
-        let (mut sought_ns, mut looks) = (monotonic_ns(), 0_u32);
+        let (mut sought_ns, mut looks) = (None, 0_u32);
         loop {
             incoming.read()?;
             while incoming.frames.is_ready() {
@@ -201,6 +201,7 @@ impl<'a> Session<'a> {
                     break;
                 };
                 match frame.kind {
+                    Kind::End if looks == 0 => return self.seek_admission(false),
                     Kind::End => return Ok(()),
                     Kind::Ack => self.take(message::read_position(frame.payload)?)?,
                     other => {
@@ -208,6 +209,7 @@ impl<'a> Session<'a> {
                         return Err(ReplicationError::protocol(what));
                     }
                 }
+                sought_ns.get_or_insert(0);
             }
             if self.ended.load(Ordering::Relaxed) {
                 let end = *farewell_ns.get_or_insert(monotonic_ns() + FAREWELL.as_nanos() as u64);
@@ -217,9 +219,11 @@ impl<'a> Session<'a> {
             }
             incoming.check_alive(self.leader.heartbeat * DEAD_AFTER)?;
             let now_ns = monotonic_ns();
-            if now_ns - sought_ns > self.leader.heartbeat.as_nanos() as u64 {
-                (sought_ns, looks) = (now_ns, looks.saturating_add(1));
-                self.seek_admission(looks > 1)?;
+            let heartbeat_ns = self.leader.heartbeat.as_nanos() as u64;
+            if sought_ns.is_some_and(|sought_ns| now_ns - sought_ns > heartbeat_ns) {
+                (sought_ns, looks) = (Some(now_ns), looks.saturating_add(1));
+                // All others answer within a heartbeat.
+                self.seek_admission(looks > 2)?;
             }
         }
     }

@@ -22,13 +22,13 @@ fn secret(text: &str) -> Option<Secret> {
 }
 
 /// A journal with one record, and a directory for a copy.
-struct Journals {
+pub(super) struct Journals {
     _folder: TempDir,
-    original: PathBuf,
-    copy: PathBuf,
+    pub original: PathBuf,
+    pub copy: PathBuf,
 }
 
-fn journals() -> Journals {
+pub(super) fn journals() -> Journals {
     let folder = tempfile::tempdir().unwrap();
     let original = folder.path().join("orders");
     let journal = Journal::open(&original, Options::default()).unwrap();
@@ -41,7 +41,7 @@ fn journals() -> Journals {
 }
 
 /// Do something with the address of a leader that has this secret.
-fn with_leader<T>(
+pub(super) fn with_leader<T>(
     journals: &Journals,
     secret: Option<Secret>,
     act: impl FnOnce(SocketAddr) -> T,

@@ -1,0 +1,59 @@
+//! Which copies a leader admits by itself, over real connections.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use millstream_journal::{Journal, Options};
+
+use super::super::connector::Connector;
+use super::super::error::ReplicationError;
+use super::super::message::{Follow, Member, Purpose};
+use super::super::{FollowOptions, follow};
+use super::authentication::{journals, with_leader};
+use crate::{Followers, Standing};
+
+#[test]
+fn a_follower_that_dies_before_it_has_made_its_copy_does_not_count_under_its_name() {
+    let journals = journals();
+    let journal = Journal::open(&journals.original, Options::default()).unwrap();
+    let followers = Followers::of(&journal);
+    with_leader(&journals, None, |address| {
+        let stop = AtomicBool::new(false);
+        let leader = ("127.0.0.1".to_owned(), address.port());
+        let connector = Connector::new(&leader, None, None).unwrap();
+        let follow_as = |own| Follow {
+            follower: "backup".to_owned(),
+            purpose: Purpose::Records,
+            members: vec![Member {
+                journal: String::new(),
+                lineage: None,
+                own,
+                next: 0,
+                last: None,
+                terms: Vec::new(),
+            }],
+        };
+        // The leader has accepted it, and it is killed.
+        connector.probe(&follow_as(7), &stop).unwrap();
+        while followers.list().unwrap()[0].is_connected != Some(false) {
+            std::thread::yield_now();
+        }
+        assert_eq!(followers.list().unwrap()[0].standing, Standing::New);
+        let mut options = FollowOptions::new("127.0.0.1", address.port(), &journals.copy);
+        (options.once, options.name) = (true, "backup".to_owned());
+        follow(&options, &stop).unwrap();
+        let limit = Some(Duration::from_secs(60));
+        Followers::of(&journal).wait(0, 1, limit).unwrap();
+        // Begun anew, it is another copy.
+        std::fs::remove_dir_all(&journals.copy).unwrap();
+        while let Err(error) = follow(&options, &stop) {
+            let is_left = matches!(error, ReplicationError::Refused { .. });
+            assert!(is_left, "the leader has not noticed the end: {error}");
+        }
+        while followers.list().unwrap()[0].position == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(followers.list().unwrap()[0].standing, Standing::OtherCopy);
+        assert!(followers.positions().unwrap().is_empty());
+    });
+}

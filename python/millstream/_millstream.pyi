@@ -583,6 +583,7 @@ class Gateway:
         origins: Sequence[str],
         sync: float | None,
         max_body: int,
+        idempotency_keep: float,
     ) -> Gateway: ...
     @property
     def address(self) -> str: ...

@@ -21,12 +21,14 @@ from ._errors import ServiceError
 from ._service_components import interfaces_of, parameter_types
 from ._service_interfaces import described, is_interface
 from ._service_load import load
-from ._service_options import sync_seconds
+from ._service_options import seconds, sync_seconds
 
-__all__ = ["MAX_BODY", "Calls", "add_verb", "gateway_of", "interfaces_at"]
+__all__ = ["IDEMPOTENCY_KEEP_S", "MAX_BODY", "Calls", "add_verb", "gateway_of", "interfaces_at", "is_keep"]
 
 #: The default for the largest body of a request, in bytes.
 MAX_BODY = 1 << 20
+#: How long the key of a call is kept: the default, the least and the most, in seconds.
+IDEMPOTENCY_KEEP_S, KEEP_LEAST_S, KEEP_MOST_S = 86400.0, 1.0, 366 * 86400.0
 #: How long a wait for an error lasts before a stop is noticed, in seconds.
 LOOK_S = 0.2
 
@@ -78,6 +80,7 @@ def gateway_of(
     origins: Sequence[str],
     sync: str,
     max_body: int,
+    idempotency_keep_s: float,
 ) -> _millstream.Gateway:
     """Starts a gateway.
 
@@ -93,7 +96,13 @@ def gateway_of(
         origins=origins,
         sync=sync_seconds(sync),
         max_body=max_body,
+        idempotency_keep=idempotency_keep_s,
     )
+
+
+def is_keep(time_s: float) -> bool:
+    """Whether the key of a call may be kept for this time: from 1 s to 366 days."""
+    return KEEP_LEAST_S <= time_s <= KEEP_MOST_S
 
 
 def token_in(path: str) -> str:
@@ -170,6 +179,13 @@ def add_verb(verb: Verb) -> None:
         metavar="BYTES",
         help="the largest body, at most 16777216 (default 1048576)",
     )
+    made.add_argument(
+        "--idempotency-keep",
+        type=keep_of,
+        default=IDEMPOTENCY_KEEP_S,
+        metavar="TIME",
+        help="record requests with the same Idempotency-Key within this time as one call (default 24h)",
+    )
 
 
 def calls_of(text: str) -> Calls:
@@ -190,6 +206,16 @@ def bytes_of(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 16 << 20:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 16777216")
     return int(text)
+
+
+def keep_of(text: str) -> float:
+    try:
+        time_s = seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not is_keep(time_s):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from 1s to 366d")
+    return time_s
 
 
 def merged(calls: Sequence[Calls]) -> list[Calls]:
@@ -221,6 +247,7 @@ def gateway_verb(options: Any) -> int:
         origins=options.origins,
         sync=options.sync,
         max_body=options.max_body,
+        idempotency_keep_s=options.idempotency_keep,
     )
     print(f"listening on {gateway.address}", file=sys.stderr, flush=True)
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ._command_errors import UsageError
 from ._errors import ServiceError
 from ._service_failures import failed
-from ._service_gateway import LOOK_S, MAX_BODY, Calls, gateway_of
+from ._service_gateway import IDEMPOTENCY_KEEP_S, LOOK_S, MAX_BODY, Calls, gateway_of, is_keep
 
 if TYPE_CHECKING:
     from ._system_file import Process, Service
@@ -38,6 +38,8 @@ class Gateway:
     origins: tuple[str, ...]
     sync: str
     max_body: int
+    #: How long the key of a call is kept, in seconds.
+    idempotency_keep_s: float
 
     def order(self) -> dict[str, Any]:
         """The order of the gateway on the standard input of its process."""
@@ -59,6 +61,9 @@ def gateway_table(
     max_body = MAX_BODY if (size := table.bytes("max_body")) is None else size
     if not 1 <= max_body <= 16 << 20:
         raise table.error("max_body", "is from 1 byte to 16 MiB")
+    idempotency_keep_s = table.time("idempotency_keep", IDEMPOTENCY_KEEP_S)
+    if not is_keep(idempotency_keep_s):
+        raise table.error("idempotency_keep", "is from 1s to 366d")
     written = [service.out for service in services if service.out is not None]
     feeds = tuple(os.path.normpath(path) for path in table.texts("feeds", default=written))
     known = {*written, *(path for service in services for path in service.inputs)}
@@ -73,7 +78,9 @@ def gateway_table(
     table.end()
     calls = derived_calls(table, services, processes) if given is None else given
     answers = answers_of(calls, services)
-    return Gateway(listen, calls, feeds, answers, states, token_file, origins, sync, max_body)
+    return Gateway(
+        listen, calls, feeds, answers, states, token_file, origins, sync, max_body, idempotency_keep_s
+    )
 
 
 def answers_of(calls: Sequence[Calls], services: Sequence[Service]) -> tuple[tuple[str, str], ...]:
@@ -147,6 +154,7 @@ class GatewayPart(threading.Thread):
                 origins=order["origins"],
                 sync=order["sync"],
                 max_body=order["max_body"],
+                idempotency_keep_s=order["idempotency_keep_s"],
             )
         except UsageError as error:
             raise UsageError(f"[gateway]: {error}") from None

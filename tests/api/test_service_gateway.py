@@ -160,6 +160,19 @@ def test_a_feed_resumes_after_a_gateway_that_was_killed(folder: Path) -> None:
         )
 
 
+def test_a_repeated_request_is_one_call_also_after_a_kill(folder: Path) -> None:
+    body = {"id": "A-1"}
+    answers = []
+    for _ in range(2):
+        with gateway(folder, "--calls", "orders=desk.py:Orders", "--idempotency-keep", "1h") as (client, _):
+            for key in ("one", "two"):
+                answers.append(client.post("/Orders/cancel", json=body, headers={"Idempotency-Key": key}))
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert [answer.headers.get("Idempotent-Replayed") for answer in answers] == [None, None, "true", "true"]
+    assert [answer.json()["sequence"] for answer in answers] == [1, 2, 1, 2]
+    assert exported(folder, "orders").count("cancel:") == 2
+
+
 def test_a_refusal_names_the_argument(folder: Path) -> None:
     (folder / "token").write_text("s3cret\n")
     options = ["--calls", "orders=desk.py:Orders", "--token-file", "token", "--max-body", "200"]
@@ -242,6 +255,8 @@ def test_a_feed_has_the_calls_of_a_journal(folder: Path) -> None:
         (["--feed", "a/x", "--feed", "b/x"], 1, "a/x and b/x are feeds of one name"),
         (["--feed", "x", "--sync", "often"], 2, "--sync: sync='often': it is never, always"),
         (["--feed", "x", "--max-body", "0"], 2, "'0' is no number from 1 to 16777216"),
+        (["--feed", "x", "--idempotency-keep", "0s"], 2, "'0s' is no time from 1s to 366d"),
+        (["--feed", "x", "--idempotency-keep", "1"], 2, "'1' is no length of time like 10ms, 5s"),
         (["--feed", "x", "--token-file", "none"], 2, "none: No such file or directory"),
         (["--feed", "x", "--token-file", "desk.py"], 1, "a token is one or more visible ASCII"),
         (

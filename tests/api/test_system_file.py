@@ -236,6 +236,7 @@ def test_a_gateway_has_the_external_inputs_and_the_outputs(folder: Path) -> None
     assert calls == [("a", ("desk:Desk",), ()), ("c", ("report:Report",), ("desk:Desk",))]
     assert gateway.feeds == ("b", "x/d")
     assert (gateway.sync, gateway.max_body, gateway.token_file) == ("always", 1 << 20, None)
+    assert gateway.idempotency_keep_s == 86400.0
     assert [process.name for process in system.processes] == ["gateway", "desk", "report"]
     assert system.processes[0].order(system)["gateway"]["listen"] == "127.0.0.1:8080"
     assert "gateway" not in system.processes[1].order(system)
@@ -250,6 +251,7 @@ def test_a_gateway_may_be_told_what_it_serves(folder: Path) -> None:
         origins = ["https://a.example"]
         sync = "10ms"
         max_body = "2 MiB"
+        idempotency_keep = "2h"
         feeds = ["./a"]
 
         [gateway.calls]
@@ -267,7 +269,7 @@ def test_a_gateway_may_be_told_what_it_serves(folder: Path) -> None:
         ("c", ("desk:Limits",)),
     ]
     assert (gateway.feeds, gateway.origins, gateway.token_file) == (("a",), ("https://a.example",), "token")
-    assert (gateway.sync, gateway.max_body) == ("10ms", 2 << 20)
+    assert (gateway.sync, gateway.max_body, gateway.idempotency_keep_s) == ("10ms", 2 << 20, 7200.0)
     assert system.processes[0].restart.limit == 7
 
 
@@ -281,6 +283,8 @@ def test_a_gateway_may_be_told_what_it_serves(folder: Path) -> None:
         ("gateway.listen = 'x'\ngateway.token_file = 'no'" + DESK, "token_file: there is no file no"),
         ("gateway.listen = 'x'\ngateway.sync = 'often'" + DESK, "sync: is never, always, or a time"),
         ("gateway.listen = 'x'\ngateway.max_body = '1 GiB'" + DESK, "max_body: is from 1 byte to 16 MiB"),
+        ("gateway.listen = 'x'\ngateway.idempotency_keep = '1ms'" + DESK, "keep: is from 1s to 366d"),
+        ("gateway.listen = 'x'\ngateway.idempotency_keep = 3" + DESK, "keep: is a time like 100ms, 5s or 7d"),
         ("gateway.listen = 'x'\ngateway.feeds = ['z']" + DESK, "feeds: no service has z as"),
         ("gateway.listen = 'x'\ngateway.calls.b = 'desk:X'" + DESK, "b: is not an input that no service"),
         ("gateway.listen = 'x'\ngateway.calls.a = 'desk'" + DESK, "a: desk: expected MODULE:CLASS"),

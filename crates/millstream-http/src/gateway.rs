@@ -1,7 +1,7 @@
 //! The gateway of services: requests become calls in journals, and calls in journals become feeds.
 //!
 //! - `POST /INTERFACE/METHOD` with the arguments as JSON is a call of an interface. It is checked against the schema, appended to the
-//!   journal of the interface, and answered.
+//!   journal of the interface, and answered. With the header `Idempotency-Key` a request that is repeated is one call.
 //! - `GET /feeds/NAME` is a feed of the calls in the journal `NAME`, over a WebSocket or as server-sent events.
 //!
 //! Invariant: a call is answered with 200 only after its record survives what [`Gateway::sync`] says, and is recorded once for each
@@ -13,9 +13,12 @@ mod calls;
 mod follow;
 mod handler;
 mod id;
+mod intake;
 mod item;
+mod once;
 mod past;
 mod queries;
+mod search;
 mod state;
 
 use std::collections::HashMap;
@@ -43,12 +46,17 @@ use state::State;
 
 /// The bytes of requests that are being received.
 const RECEIVED_BYTES_MAX: u64 = 64 << 20;
+/// The default for how long the key of a call is kept, and the least.
+const KEEP: Duration = Duration::from_secs(24 * 3600);
+const KEEP_MIN: Duration = Duration::from_secs(1);
+
 /// A gateway that is not started. See [`gateway`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
     address: String,
     rules: ServerRules,
     sync: Sync,
+    keep: Duration,
     body_bytes_max: usize,
     client_bytes_max: usize,
     calls: Vec<(PathBuf, Vec<Schema>)>,
@@ -61,7 +69,7 @@ pub struct Gateway {
 ///
 /// Answers to calls: 200 with the journal and the number of the record, 400 for arguments that do not match the schema (the line names
 /// the argument), 401 and 403 for a token that is missing or wrong and for pages of other origins, 404 for an interface or a method that
-/// does not exist, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for another content type, 429
+/// does not exist, 405, 408 for a body that does not arrive in time, 413 for one over the limit, 415 for another content type, 422 for a key of another call, 429
 /// while 64 MiB of requests are being received, 500 if the call cannot be recorded, 504 if it is recorded and has no [answer](Gateway::answers) in
 /// time.
 ///
@@ -94,6 +102,7 @@ pub fn gateway(address: &str) -> Gateway {
         address: address.to_owned(),
         rules: ServerRules::default(),
         sync: Sync::Always,
+        keep: KEEP,
         body_bytes_max: BODY_BYTES_MAX,
         client_bytes_max: CLIENT_BYTES_MAX,
         calls: Vec::new(),
@@ -165,6 +174,13 @@ impl Gateway {
         self.sync = sync;
         self
     }
+    /// Sets how long the key of a call is kept, at least 1 s. The default is 24 h. Within this time a request that is repeated with the same
+    /// header `Idempotency-Key` is one call, whatever process dies; its answer has the header `Idempotent-Replayed: true`.
+    #[must_use]
+    pub fn idempotency_keep(mut self, time: Duration) -> Self {
+        self.keep = time;
+        self
+    }
     /// Sets the largest body in bytes, at most 16 MiB. The default is 1 MiB.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
@@ -200,8 +216,16 @@ impl Gateway {
             return Err("a gateway has calls, feeds, or states".into());
         }
         self.rules.check()?;
+        if self.keep < KEEP_MIN {
+            return Err("the keys of calls are kept for at least 1 s".into());
+        }
         let outputs = self.outputs()?;
-        let interfaces = Arc::new(Interfaces::open(&self.calls, &outputs, self.sync)?);
+        let interfaces = Arc::new(Interfaces::open(
+            &self.calls,
+            &outputs,
+            self.sync,
+            self.keep,
+        )?);
         let named = named_journals("feeds", &self.feeds)?;
         let states = named_journals("states", &self.states)?;
         let bound = Bound::bind(&self.address)?;
@@ -226,7 +250,10 @@ impl Gateway {
             budget: Budget::new(0, RECEIVED_BYTES_MAX, "too many requests; try again later"),
             state: Arc::clone(&state),
         });
-        let background = async move { interfaces.keep_synced().await };
+        let background = async move {
+            interfaces.keep_synced().await;
+            interfaces.release_keys().await;
+        };
         let server = Server::start(
             GatewayHandler::NAME,
             bound,

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, HOST, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, HOST, HeaderValue, ORIGIN, VARY,
 };
 use hyper::{HeaderMap, StatusCode};
 use millstream_flow::error::Cause;
@@ -112,7 +112,7 @@ pub(crate) fn preflight(methods: &'static str) -> Answer {
         (ACCESS_CONTROL_ALLOW_METHODS, methods),
         (
             ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, last-event-id",
+            "authorization, content-type, idempotency-key, last-event-id",
         ),
         (ACCESS_CONTROL_MAX_AGE, "600"),
     ] {
@@ -131,6 +131,8 @@ pub(crate) fn allow_page(origins: &[String], request: &HeaderMap, answer: &mut H
     answer.insert(VARY, HeaderValue::from_static("Origin"));
     if check_origin(origins, request).is_ok() {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        let readable = HeaderValue::from_static("idempotent-replayed");
+        answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, readable);
     }
 }
 

@@ -75,6 +75,12 @@ pub enum ServiceError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// A key of a call is none.
+    #[error("a key is 1 to {bytes_max} visible characters of ASCII")]
+    NoKey {
+        /// The length of the longest one.
+        bytes_max: usize,
+    },
     /// A query started or cancelled a timer.
     #[error("a query starts and cancels no timers: it changes nothing")]
     Query,

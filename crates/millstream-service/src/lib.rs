@@ -74,6 +74,7 @@ pub use inputs::calls::{Calls, Content};
 pub use inputs::inlet::Outcome;
 pub use millstream_replication::Followers;
 pub use outputs::current::{Clock, Timers};
+pub use outputs::keys::{Key, Keys, Once};
 pub use outputs::outlet::{Outlet, publisher};
 pub use queries::{Arguments, Fault, QueryError, ask};
 pub use recorded::snapshot::{RestoreError, Snapshot};

@@ -5,5 +5,6 @@ pub(crate) mod current;
 pub(crate) mod dead;
 pub(crate) mod difference;
 pub(crate) mod earlier;
+pub(crate) mod keys;
 pub(crate) mod outlet;
 pub(crate) mod progress;

@@ -45,7 +45,7 @@ pub use json::NamedValues;
 pub use limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
-pub use record::{Head, InputName, Lineage, Note, Record, Take};
+pub use record::{Head, InputName, KeyedCall, Lineage, Note, Record, Take};
 pub use scalars::{Decimal, Timestamp, narrowed};
 pub use schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 pub use typed::Typed;

@@ -1,7 +1,8 @@
 //! The body of a record: two MessagePack values, one after the other.
 //!
 //! 1. The cause: nil, or `[input, sequence, checksum]` of the record that made the component make this call ([`Lineage`]). In some calls
-//!    `[input, sequence, checksum, after ns, calls]`, which also says when that record was taken ([`Take`]).
+//!    `[input, sequence, checksum, after ns, calls]`, which also says when that record was taken ([`Take`]). `[key]` in an external call
+//!    that is recorded once ([`KeyedCall`]).
 //! 2. The contents. A call is `[schema, method, argument...]`: the [`id`](Schema::id) of the schema, the number of the
 //!    method in it, and the arguments. A [`Note`] is `[0, kind, ...]`.
 //!
@@ -26,6 +27,8 @@ use crate::unpack::Unpacker;
 /// The length of a lineage, and of one with a [`Take`].
 const LINEAGE: usize = 3;
 const LINEAGE_AND_TAKE: usize = 5;
+/// The length of the first part of a call with a key.
+const KEY: usize = 1;
 
 /// The input record that a call is an effect of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +48,27 @@ pub struct Take {
     pub after_ns: u64,
     /// How many calls this measurement represents: not each one is measured.
     pub calls: u32,
+}
+
+/// An external call with a key: its publisher makes it again after a failure, and it is recorded once.
+///
+/// ```
+/// use millstream_wire::{Head, KeyedCall, Record, pack};
+/// let head = Head { schema: 7, method: 1, arguments: 0 };
+/// let contents = pack(Head::SIZE_MAX, |out| head.pack(out))?;
+/// let call = KeyedCall { key: "8e03", contents: &contents };
+/// let body = pack(call.size_max(), |out| call.pack(out))?;
+/// assert_eq!(body, b"\x91\xa48e03\x92\x07\x01");
+/// assert_eq!(KeyedCall::read(&body)?, Some(call));
+/// assert!(matches!(Record::read(&body)?, Record::Call(None, found, _) if found == head));
+/// # Ok::<(), Box<millstream_wire::WireError>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyedCall<'a> {
+    /// The key, which no other call of the journal has for a time.
+    pub key: &'a str,
+    /// The second part of the record: the schema, the method and the arguments.
+    pub contents: &'a [u8],
 }
 
 /// A journal as records refer to it.
@@ -163,6 +187,39 @@ impl Take {
     }
 }
 
+impl<'a> KeyedCall<'a> {
+    /// How many bytes the record takes at most.
+    #[must_use]
+    pub fn size_max(&self) -> usize {
+        1 + 5 + self.key.len() + self.contents.len()
+    }
+
+    /// Writes the record.
+    ///
+    /// # Errors
+    /// No space.
+    pub fn pack(&self, out: &mut Packer<'_>) -> Result<()> {
+        out.array(KEY)?;
+        out.str(self.key)?;
+        out.raw(self.contents)
+    }
+
+    /// Reads the body of a record. `None` without a key.
+    ///
+    /// # Errors
+    /// The first part is not one of a record.
+    #[inline]
+    pub fn read(body: &'a [u8]) -> Result<Option<Self>> {
+        let mut values = Unpacker::new(body);
+        if values.take_nil()? || values.array()? != KEY {
+            return Ok(None);
+        }
+        let key = values.str()?;
+        let contents = values.rest();
+        Ok(Some(Self { key, contents }))
+    }
+}
+
 impl InputName {
     /// Writes the path and the identity.
     ///
@@ -238,25 +295,7 @@ impl<'a> Record<'a> {
         let lineage = if values.take_nil()? {
             None
         } else {
-            let len = values.array()?;
-            if len != LINEAGE && len != LINEAGE_AND_TAKE {
-                return Err(values.misfit(Misfit::Length {
-                    expected: LINEAGE,
-                    found: len,
-                }));
-            }
-            let input = values.narrow_int("u32")?;
-            let sequence = values.uint()?;
-            let checksum = values.narrow_int("u32")?;
-            if len == LINEAGE_AND_TAKE {
-                values.uint()?;
-                values.uint()?;
-            }
-            Some(Lineage {
-                input,
-                sequence,
-                checksum,
-            })
+            Self::read_first(&mut values)?
         };
         let second = values.rest();
         let len = values.array()?;
@@ -278,6 +317,34 @@ impl<'a> Record<'a> {
             arguments,
         };
         Ok(Self::Call(lineage, head, values))
+    }
+
+    /// The first part of a record, where it is not nil: a lineage, or a key.
+    #[inline]
+    fn read_first(values: &mut Unpacker<'_>) -> Result<Option<Lineage>> {
+        let len = values.array()?;
+        if len != LINEAGE && len != LINEAGE_AND_TAKE {
+            if len == KEY {
+                values.str()?;
+                return Ok(None);
+            }
+            return Err(values.misfit(Misfit::Length {
+                expected: LINEAGE,
+                found: len,
+            }));
+        }
+        let input = values.narrow_int("u32")?;
+        let sequence = values.uint()?;
+        let checksum = values.narrow_int("u32")?;
+        if len == LINEAGE_AND_TAKE {
+            values.uint()?;
+            values.uint()?;
+        }
+        Ok(Some(Lineage {
+            input,
+            sequence,
+            checksum,
+        }))
     }
 }
 

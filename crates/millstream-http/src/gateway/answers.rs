@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,14 +15,15 @@ use millstream_service::{Effect, Effects};
 use tokio::sync::oneshot;
 
 use super::item::CallItems;
+use super::search::{Answer, Found, Search, output};
 use super::state::State;
 use crate::lock;
 
 /// How long a wait for outputs lasts before a stop is noticed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What a request receives: the output as JSON, or nothing if the call caused none.
-pub(super) type Received = oneshot::Receiver<Option<String>>;
+/// The number of the next request that waits.
+static TICKETS: AtomicU64 = AtomicU64::new(0);
 
 /// The outputs of a service, and the requests that wait for one of them.
 pub(super) struct Output {
@@ -35,25 +37,42 @@ struct Waiting {
     journal: Option<Journal>,
     /// The first output that may be an answer, when the first request came.
     from: u64,
-    /// By the identity of the journal of the call, and its number.
-    requests: BTreeMap<(u128, u64), Arc<Waiter>>,
+    /// By the identity of the journal of the call, its number, and that of the request: a call may be posted again while its answer is
+    /// waited for.
+    requests: BTreeMap<(u128, u64, u64), Arc<Waiter>>,
 }
 
 /// A request, which may wait for the outputs of several services.
 struct Waiter {
-    left: Mutex<(usize, Option<oneshot::Sender<Option<String>>>)>,
+    left: Mutex<(usize, Option<oneshot::Sender<Answer>>)>,
 }
 
 impl Waiter {
     /// The call has this answer, or none of one service.
-    fn answer(&self, text: Option<String>) {
+    fn answer(&self, answer: Answer) {
         let mut left = lock(&self.left);
         left.0 = left.0.saturating_sub(1);
-        if (text.is_some() || left.0 == 0)
+        if (!matches!(answer, Answer::Nothing) || left.0 == 0)
             && let Some(sender) = left.1.take()
         {
             // The request may have waited long enough.
-            let _ = sender.send(text);
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// An answer that a request waits for. It ends the wait when it is dropped.
+pub(super) struct Pending {
+    pub(super) received: oneshot::Receiver<Answer>,
+    outputs: Arc<[Arc<Output>]>,
+    /// The identity of the journal of the call, its number, and that of the request.
+    call: (u128, u64, u64),
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        for output in self.outputs.iter() {
+            lock(&output.waiting).requests.remove(&self.call);
         }
     }
 }
@@ -72,12 +91,15 @@ impl Waiting {
 }
 
 /// The outputs with which calls of one journal are answered, locked: none is delivered meanwhile.
-pub(super) struct Registration<'a>(Vec<(&'a Output, MutexGuard<'a, Waiting>)>);
+pub(super) struct Registration<'a> {
+    outputs: &'a Arc<[Arc<Output>]>,
+    locked: Vec<MutexGuard<'a, Waiting>>,
+}
 
 impl<'a> Registration<'a> {
     /// Begins before a call is recorded.
-    pub(super) fn begin(outputs: &'a [Arc<Output>]) -> Result<Self, Cause> {
-        let begun: Result<Vec<_>, Error> = outputs
+    pub(super) fn begin(outputs: &'a Arc<[Arc<Output>]>) -> Result<Self, Cause> {
+        let locked: Result<Vec<_>, Error> = outputs
             .iter()
             .map(|output| {
                 let mut waiting = lock(&output.waiting);
@@ -85,26 +107,87 @@ impl<'a> Registration<'a> {
                     let journal = waiting.journal(&output.path)?;
                     waiting.from = journal.map_or(Ok(0), |journal| journal.next())?;
                 }
-                Ok((&**output, waiting))
+                Ok(waiting)
             })
             .collect();
-        Ok(Registration(begun?))
+        let locked = locked?;
+        Ok(Registration { outputs, locked })
     }
 
     /// Ends when the call is recorded: its answer is waited for.
-    pub(super) fn end(self, journal: u128, sequence: u64) -> Received {
+    pub(super) fn end(self, journal: u128, sequence: u64) -> Pending {
+        self.end_at(journal, sequence, |_| true)
+    }
+
+    /// The same, with those of the outputs in which the answer may come.
+    fn end_at(self, journal: u128, sequence: u64, may_find: impl Fn(usize) -> bool) -> Pending {
         let (sender, received) = oneshot::channel();
+        let call = (journal, sequence, TICKETS.fetch_add(1, Ordering::Relaxed));
+        let outputs = self.outputs.iter().zip(self.locked).enumerate();
+        let left: Vec<_> = outputs.filter(|(at, _)| may_find(*at)).collect();
         let waiter = Arc::new(Waiter {
-            left: Mutex::new((self.0.len(), Some(sender))),
+            left: Mutex::new((left.len(), Some(sender))),
         });
-        for (output, mut waiting) in self.0 {
-            waiting
-                .requests
-                .insert((journal, sequence), Arc::clone(&waiter));
+        for (_, (output, mut waiting)) in left {
+            waiting.requests.insert(call, Arc::clone(&waiter));
             output.changed.notify_all();
         }
-        received
+        Pending {
+            received,
+            outputs: Arc::clone(self.outputs),
+            call,
+        }
     }
+}
+
+/// What a request receives whose call was recorded before.
+pub(super) enum Again {
+    /// The answer was there.
+    Answered(Answer),
+    /// It is waited for.
+    Pending(Pending),
+}
+
+/// The answer of a call that was recorded before: it may be there already, or is waited for. The outputs are searched, which may read a
+/// segment of each.
+pub(super) fn answer_again(
+    outputs: &Arc<[Arc<Output>]>,
+    calls: &Journal,
+    sequence: u64,
+) -> Result<Again, Cause> {
+    let journal = calls.lineage()?;
+    let called_ns = match calls.reader()?.read(sequence) {
+        Ok(record) => Some(record.time_ns),
+        Err(Error::Pruned { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let search = |_| Search::new(journal, sequence, called_ns);
+    let mut searches: Vec<Search> = outputs.iter().map(search).collect();
+    for (search, output) in searches.iter_mut().zip(outputs.iter()) {
+        let found = lock(&output.waiting).journal(&output.path)?;
+        search.look(found.as_ref())?;
+    }
+    // What has come meanwhile is looked at under the lock, so that no output passes the request.
+    let mut registration = Registration::begin(outputs)?;
+    for (at, search) in searches.iter_mut().enumerate() {
+        let path = &outputs[at].path;
+        let found = registration.locked[at].journal(path)?;
+        search.look(found.as_ref())?;
+    }
+    let answers = searches.iter().filter_map(|search| match &search.found {
+        Found::Answer(time_ns, answer) => Some((time_ns, answer)),
+        Found::NotYet => None,
+    });
+    // An output comes before the statement that there is none.
+    if let Some((_, answer)) = answers.min_by_key(|(time_ns, _)| **time_ns)
+        && (!matches!(answer, Answer::Nothing) || !searches.iter().any(Search::may_find))
+    {
+        return Ok(Again::Answered(answer.clone()));
+    }
+    let may_find = |at: usize| searches[at].may_find();
+    Ok(Again::Pending(
+        registration.end_at(journal, sequence, may_find),
+    ))
 }
 
 impl Output {
@@ -118,11 +201,6 @@ impl Output {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// A request no longer waits.
-    pub(super) fn forget(&self, journal: u128, sequence: u64) {
-        lock(&self.waiting).requests.remove(&(journal, sequence));
     }
 
     /// Delivers answers until the gateway is stopped; then the requests that wait have none.
@@ -177,20 +255,17 @@ impl Output {
     /// An output is the answer of its cause, and earlier calls of the same journal have none: a service takes them in order.
     fn take(&self, effect: Effect, journal: &Journal, items: &mut CallItems) -> Result<(), Cause> {
         let mut waiting = lock(&self.waiting);
-        if let Some(waiter) = waiting.requests.remove(&(effect.journal, effect.cause)) {
-            let mut reader = journal.reader()?;
-            let item = items.item(&reader.read(effect.sequence)?)?;
-            waiter.answer(item.map(|item| item.text.to_string()));
-        }
-        let earlier = (effect.journal, 0)..(effect.journal, effect.cause);
-        let passed: Vec<_> = waiting
-            .requests
-            .range(earlier)
-            .map(|(key, _)| *key)
+        let passed = (effect.journal, 0, 0)..=(effect.journal, effect.cause, u64::MAX);
+        let passed: Vec<_> = { waiting.requests.range(passed) }
+            .map(|(call, _)| *call)
             .collect();
-        for key in passed {
-            if let Some(waiter) = waiting.requests.remove(&key) {
-                waiter.answer(None);
+        for call in passed {
+            let answer = match call.1 == effect.cause {
+                true => output(journal, effect.sequence, items)?.1,
+                false => Answer::Nothing,
+            };
+            if let Some(waiter) = waiting.requests.remove(&call) {
+                waiter.answer(answer);
             }
         }
         Ok(())

@@ -2,28 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
-use millstream_journal::{Error, Journal, Options, Sync, Writer};
-use millstream_service::{Followers, Outlet};
-use millstream_wire::{Call, Schema, Transport};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use millstream_journal::Sync;
+use millstream_service::{Followers, Key, Once};
+use millstream_wire::{Call, Schema};
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
 
-use super::answers::{Output, Received, Registration};
+use super::answers::{Again, Output, Pending, answer_again};
+use super::intake::{FOLLOWED_MAX, Intake, NotRecorded};
+use super::once::is_same;
 use super::queries::STATE;
-use crate::group_sync::GroupSync;
-use crate::lock;
+use super::search::Answer;
 use crate::refusal::Refusal;
 
 /// The first part of the paths of feeds.
 pub(super) const FEEDS: &str = "feeds";
 
-/// How many requests wait for the followers of a journal at once; others wait for their turn.
-const FOLLOWED_MAX: usize = 64;
+/// How often records are looked for whose keys are not kept any more.
+const RELEASE: Duration = Duration::from_secs(60);
 
 /// The interfaces of a gateway, by name.
 pub(super) struct Interfaces {
@@ -36,58 +37,29 @@ struct Interface {
     intake: Arc<Intake>,
 }
 
-/// A journal of calls.
-struct Intake {
-    /// The last part of its path.
-    name: String,
-    outlet: Mutex<Outlet>,
-    writer: Writer,
-    /// Where the answers of its calls are.
-    outputs: Vec<Arc<Output>>,
-    /// Places for requests that wait for followers.
-    followed: Semaphore,
-    /// `None` if calls are not synced, or not one by one.
-    syncs: Option<GroupSync>,
-}
-
 /// A method of an interface.
 pub(super) struct Route<'a> {
     interface: &'a Interface,
     method: &'a str,
 }
 
+/// What a request asks for besides the record of its call.
+pub(super) struct Asked {
+    /// The call with this key is recorded once.
+    pub(super) key: Option<Key>,
+    /// The answer of the call.
+    pub(super) answer: bool,
+}
+
 /// A call that is recorded.
 pub(super) struct Recorded<'a> {
     pub(super) journal: &'a str,
     pub(super) sequence: u64,
+    /// Whether an earlier request has recorded it.
+    pub(super) is_repeated: bool,
     intake: &'a Arc<Intake>,
-    /// The answer, if it is waited for.
-    pub(super) answer: Option<Pending<'a>>,
-}
-
-/// An answer that a request waits for. It ends the wait when it is dropped.
-pub(super) struct Pending<'a> {
-    pub(super) received: Received,
-    outputs: &'a [Arc<Output>],
-    /// The identity of the journal of the call, and its number.
-    call: (u128, u64),
-}
-
-impl Drop for Pending<'_> {
-    fn drop(&mut self) {
-        let (journal, sequence) = self.call;
-        self.outputs
-            .iter()
-            .for_each(|output| output.forget(journal, sequence));
-    }
-}
-
-/// Why a call is not recorded.
-pub(super) enum NotRecorded {
-    /// The request is at fault.
-    Refused(Refusal),
-    /// The journal is.
-    Failed(Cause),
+    /// The answer of a new call, if it is waited for.
+    answer: Option<Pending>,
 }
 
 impl Interfaces {
@@ -96,14 +68,17 @@ impl Interfaces {
         journals: &[(PathBuf, Vec<Schema>)],
         answers: &[(PathBuf, Arc<Output>)],
         sync: Sync,
+        keep: Duration,
     ) -> Result<Self, Cause> {
         check_names(journals)?;
         let mut interfaces = BTreeMap::new();
         let mut intakes = Vec::new();
         for (path, schemas) in journals {
             let answering = answers.iter().filter(|(calls, _)| calls == path);
-            let outputs = answering.map(|(_, output)| Arc::clone(output)).collect();
-            let intake = Arc::new(Intake::open(path, schemas, outputs, sync)?);
+            let mut outputs: Vec<_> = answering.map(|(_, output)| Arc::clone(output)).collect();
+            // All requests lock them in one order.
+            outputs.sort_unstable_by(|a, b| a.path().cmp(b.path()));
+            let intake = Arc::new(Intake::open(path, schemas, outputs.into(), sync, keep)?);
             for schema in schemas {
                 let interface = Interface {
                     schema: Arc::new(schema.clone()),
@@ -130,6 +105,18 @@ impl Interfaces {
                     syncs.keep_synced(sync).await;
                 }
             });
+        }
+    }
+
+    /// Lets go of the records whose keys are not kept any more, also while there are no requests.
+    pub(super) async fn release_keys(&self) {
+        loop {
+            sleep(RELEASE).await;
+            for intake in &self.intakes {
+                while !intake.release_keys() {
+                    yield_now().await;
+                }
+            }
         }
     }
 
@@ -189,16 +176,15 @@ impl<'a> Route<'a> {
     pub(super) async fn record(
         &self,
         arguments: &[u8],
-        answered: bool,
+        asked: &Asked,
     ) -> Result<Recorded<'a>, NotRecorded> {
-        let Interface { schema, intake } = self.interface;
-        let contents = Call::from_json(self.method, arguments, schema)
-            .and_then(|call| call.contents(schema))
-            .map_err(|error| {
-                let line = error.to_string();
-                NotRecorded::Refused(Refusal::new(StatusCode::BAD_REQUEST, line))
-            })?;
-        let (sequence, answer) = intake.append_call(&contents, answered)?;
+        let intake = &self.interface.intake;
+        intake.check_answered(asked.answer)?;
+        let (once, pending) = match &asked.key {
+            None => intake.append_call(&self.contents(arguments)?, asked.answer)?,
+            Some(key) => self.record_once(key, arguments, asked.answer).await?,
+        };
+        let (Once::Recorded(sequence) | Once::Repeated(sequence)) = once;
         if let Some(syncs) = &intake.syncs {
             let durable = syncs.wait_durable(sequence).await;
             durable.map_err(NotRecorded::Failed)?;
@@ -206,9 +192,61 @@ impl<'a> Route<'a> {
         Ok(Recorded {
             journal: &intake.name,
             sequence,
+            is_repeated: once == Once::Repeated(sequence),
             intake,
-            answer,
+            answer: pending,
         })
+    }
+
+    /// Records a call with a key, or finds the record of an earlier request.
+    async fn record_once(
+        &self,
+        key: &Key,
+        arguments: &[u8],
+        answered: bool,
+    ) -> Result<(Once, Option<Pending>), NotRecorded> {
+        let intake = &self.interface.intake;
+        // The first time these are the records of a day: other requests are served meanwhile.
+        while !intake.catch_up()? {
+            yield_now().await;
+        }
+        let (once, pending) = match intake.find(key) {
+            // Also a call that another version of the interface has recorded, and this one would refuse.
+            Some(sequence) => (Once::Repeated(sequence), None),
+            None => intake.append_once(key, &self.contents(arguments)?, answered)?,
+        };
+        if let Once::Repeated(sequence) = once {
+            self.check_same(key, sequence, arguments)?;
+        }
+        Ok((once, pending))
+    }
+
+    /// The call as it is recorded.
+    fn contents(&self, arguments: &[u8]) -> Result<Vec<u8>, NotRecorded> {
+        let schema = &self.interface.schema;
+        let contents = Call::from_json(self.method, arguments, schema);
+        let contents = contents.and_then(|call| call.contents(schema));
+        contents.map_err(|error| {
+            let line = error.to_string();
+            NotRecorded::Refused(Refusal::new(StatusCode::BAD_REQUEST, line))
+        })
+    }
+
+    /// Refuses a key that another call has.
+    fn check_same(&self, key: &Key, sequence: u64, arguments: &[u8]) -> Result<(), NotRecorded> {
+        let Interface { schema, intake } = self.interface;
+        let journal = intake.writer.journal();
+        let is_same = is_same(journal, sequence, self.method, arguments, schema);
+        if is_same.map_err(NotRecorded::Failed)? {
+            return Ok(());
+        }
+        let line = format!(
+            "the key {} is of another call, record {sequence} of {}; a new call needs a new key",
+            key.text(),
+            intake.name
+        );
+        let refusal = Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, line);
+        Err(NotRecorded::Refused(refusal))
     }
 }
 
@@ -232,80 +270,33 @@ impl Recorded<'_> {
             Err(error) => Err(error.to_string()),
         }
     }
-}
 
-impl Intake {
-    fn open(
-        path: &Path,
-        schemas: &[Schema],
-        outputs: Vec<Arc<Output>>,
-        sync: Sync,
-    ) -> Result<Self, Cause> {
-        // Requests wait for a sync themselves, many for one.
-        let grouped = sync == Sync::Always;
-        let of_journal = if grouped { Sync::Never } else { sync };
-        let journal = Journal::open(path, Options::default().with_sync(of_journal))?;
-        let mut outlet = Outlet::outside(&journal)?;
-        for schema in schemas {
-            outlet.announce(&Arc::new(schema.clone()))?;
-        }
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        Ok(Intake {
-            name: name.to_string_lossy().into_owned(),
-            outlet: Mutex::new(outlet),
-            writer: journal.writer()?,
-            outputs,
-            followed: Semaphore::new(FOLLOWED_MAX),
-            syncs: grouped.then(GroupSync::default),
-        })
-    }
-
-    /// Appends a call. Returns the number of its record, and its answer if that is waited for.
-    fn append_call(
-        &self,
-        contents: &[u8],
-        answered: bool,
-    ) -> Result<(u64, Option<Pending<'_>>), NotRecorded> {
-        if !answered {
-            return Ok((self.append(contents)?, None));
-        }
-        if self.outputs.is_empty() {
-            let line = format!(
-                "the gateway knows no output with answers to calls in {}",
-                self.name
-            );
-            return Err(NotRecorded::Refused(Refusal::new(
-                StatusCode::BAD_REQUEST,
-                line,
-            )));
-        }
-        let registration = Registration::begin(&self.outputs).map_err(NotRecorded::Failed)?;
-        let sequence = self.append(contents)?;
-        let journal = self.writer.journal().lineage();
-        let journal = journal.map_err(|error| NotRecorded::Failed(error.into()))?;
-        let pending = Pending {
-            received: registration.end(journal, sequence),
-            outputs: &self.outputs,
-            call: (journal, sequence),
-        };
-        Ok((sequence, Some(pending)))
-    }
-
-    /// Appends a call. Returns the number of its record.
-    fn append(&self, contents: &[u8]) -> Result<u64, NotRecorded> {
-        let mut outlet = lock(&self.outlet);
-        let published = outlet.publish(contents.len(), |out| out.raw(contents));
-        if let Err(cause) = published {
-            return Err(match cause.downcast_ref() {
-                Some(error @ Error::RecordTooLarge { .. }) => {
-                    let line = error.to_string();
-                    NotRecorded::Refused(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, line))
+    /// Waits for the answer of the call, an output or none. An error of the outer result says that the gateway stops.
+    pub(super) async fn answer(self) -> Result<Result<Answer, Cause>, Stopped> {
+        let (intake, sequence) = (Arc::clone(self.intake), self.sequence);
+        let mut pending = match self.answer {
+            Some(pending) => pending,
+            // Syncs need a thread, too: not all may search.
+            None => {
+                let place = intake.searched.acquire().await.map_err(|_| Stopped)?;
+                let searching = Arc::clone(&intake);
+                let search = move || {
+                    let calls = searching.writer.journal();
+                    answer_again(&searching.outputs, calls, sequence)
+                };
+                let found = tokio::task::spawn_blocking(search).await;
+                drop(place);
+                match found.map_err(|_| Stopped)? {
+                    Ok(Again::Pending(pending)) => pending,
+                    Ok(Again::Answered(answer)) => return Ok(Ok(answer)),
+                    Err(cause) => return Ok(Err(cause)),
                 }
-                _ => NotRecorded::Failed(cause),
-            });
-        }
-        outlet
-            .last()
-            .ok_or_else(|| NotRecorded::Failed("the call has no record".into()))
+            }
+        };
+        let answer = (&mut pending.received).await.map_err(|_| Stopped)?;
+        Ok(Ok(answer))
     }
 }
+
+/// The gateway stops before there is an answer.
+pub(super) struct Stopped;

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use http_body_util::Either;
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 use tokio::time::timeout;
 
-use super::calls::{FEEDS, Interfaces, NotRecorded, Recorded, Route};
+use super::calls::{Asked, FEEDS, Interfaces, Recorded, Route, Stopped};
+use super::intake::NotRecorded;
+use super::once::{REPLAYED, key_of};
 use super::queries::{self, STATE};
+use super::search::Answer as Found;
 use super::state::State;
 use crate::budget::Budget;
 use crate::feed::clients::Clients;
@@ -96,7 +100,11 @@ impl GatewayHandler {
         let route = self.interfaces.route(&first, &second)?;
         self.check_call(request)?;
         let waits = Waits::of(request.uri.query().unwrap_or_default())?;
-        let answer = match self.call(&route, body, waits.answer).await {
+        let asked = Asked {
+            key: key_of(&request.headers)?,
+            answer: waits.answer,
+        };
+        let answer = match self.call(&route, body, &asked).await {
             Ok(recorded) => answer(recorded, &waits).await,
             Err(refusal) => refuse_body(refusal, body).await,
         };
@@ -146,12 +154,12 @@ impl GatewayHandler {
         &self,
         route: &Route<'a>,
         body: &mut Incoming,
-        answered: bool,
+        asked: &Asked,
     ) -> Result<Recorded<'a>, Refusal> {
         let mut reserved = self.budget.reserve();
         let limit = self.rules.timeout;
         let arguments = read_body(body, self.body_bytes_max, limit, &mut reserved).await?;
-        let recorded = route.record(&arguments, answered).await;
+        let recorded = route.record(&arguments, asked).await;
         recorded.map_err(|error| match error {
             NotRecorded::Refused(refusal) => refusal,
             NotRecorded::Failed(cause) => {
@@ -214,6 +222,16 @@ impl Waits {
 
 /// The answer to a request whose call is recorded.
 async fn answer(recorded: Recorded<'_>, waits: &Waits) -> refusal::Answer {
+    let is_repeated = recorded.is_repeated;
+    let mut answer = answer_of(recorded, waits).await;
+    if is_repeated {
+        let value = HeaderValue::from_static("true");
+        answer.headers_mut().insert(REPLAYED, value);
+    }
+    answer
+}
+
+async fn answer_of(recorded: Recorded<'_>, waits: &Waits) -> refusal::Answer {
     let journal = serde_json::Value::from(recorded.journal);
     let sequence = recorded.sequence;
     let head = format!("{{\"journal\":{journal},\"sequence\":{sequence}");
@@ -228,15 +246,21 @@ async fn answer(recorded: Recorded<'_>, waits: &Waits) -> refusal::Answer {
     {
         return failed(StatusCode::GATEWAY_TIMEOUT, &reason);
     }
-    let Some(mut pending) = recorded.answer else {
+    if !waits.answer {
         return json(format!("{head}}}\n"));
-    };
-    match timeout(waits.limit, &mut pending.received).await {
-        Ok(Ok(answer)) => {
-            let answer = answer.as_deref().unwrap_or("null");
-            json(format!("{head},\"answer\":{answer}}}\n"))
-        }
-        Ok(Err(_)) => failed(
+    }
+    match timeout(waits.limit, recorded.answer()).await {
+        Ok(Ok(Ok(Found::Output(answer)))) => json(format!("{head},\"answer\":{answer}}}\n")),
+        Ok(Ok(Ok(Found::Nothing))) => json(format!("{head},\"answer\":null}}\n")),
+        Ok(Ok(Ok(Found::Pruned))) => failed(
+            StatusCode::GONE,
+            "the outputs since the call were pruned; the call is recorded",
+        ),
+        Ok(Ok(Err(cause))) => failed(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("the outputs cannot be read: {cause}; the call is recorded"),
+        ),
+        Ok(Err(Stopped)) => failed(
             StatusCode::SERVICE_UNAVAILABLE,
             "the gateway stops; the call is recorded",
         ),

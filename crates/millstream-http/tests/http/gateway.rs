@@ -20,7 +20,7 @@ pub(crate) trait Orders {
 }
 
 #[millstream_wire::interface]
-trait Limits {
+pub(crate) trait Limits {
     fn limit(&mut self, most: u32);
 }
 
@@ -58,7 +58,7 @@ fn json(arguments: &Call) -> String {
 }
 
 /// The calls of a journal: number, method, arguments.
-fn recorded(journal: &Path) -> Vec<(u64, String, String)> {
+pub(crate) fn recorded(journal: &Path) -> Vec<(u64, String, String)> {
     let journal = Journal::open(journal, Options::read_only()).unwrap();
     let (mut reader, mut calls) = (journal.reader().unwrap(), Calls::of(&journal));
     let mut found = Vec::new();

@@ -11,12 +11,12 @@ use millstream_service::{QueryError, Service, Settings, Stop};
 use crate::gateway::{Desk, Orders, Replies, client as connect, orders};
 use crate::support::Client;
 
-fn answered(folder: &Path) -> Gateway {
+pub(crate) fn answered(folder: &Path) -> Gateway {
     orders(folder).answers(folder.join("orders"), folder.join("replies"))
 }
 
 /// Runs the desk that reads the orders and writes `output`, while `work` runs.
-fn while_served(folder: &Path, output: &str, work: impl FnOnce()) {
+pub(crate) fn while_served(folder: &Path, output: &str, work: impl FnOnce()) {
     let stop = Stop::default();
     let open = |name: &str| Journal::open(folder.join(name), Options::default()).unwrap();
     thread::scope(|scope| {

@@ -7,6 +7,8 @@ mod feed;
 mod gateway;
 #[cfg(feature = "gateway")]
 mod gateway_answers;
+#[cfg(feature = "gateway")]
+mod gateway_once;
 mod gateway_resume;
 mod listen;
 mod listen_limits;

@@ -26,9 +26,9 @@ impl Gateway {
     /// Starts the threads of a gateway. `calls` are journals with the interfaces of their calls, `answers` pairs of
     /// such a journal and an output, `feeds` journals, `states` outputs of
     /// services that are asked; `sync` is none for
-    /// never, 0 for always, or seconds.
+    /// never, 0 for always, or seconds; `idempotency_keep` is in seconds.
     #[new]
-    #[pyo3(signature = (address, *, calls, answers, feeds, states, token, origins, sync, max_body))]
+    #[pyo3(signature = (address, *, calls, answers, feeds, states, token, origins, sync, max_body, idempotency_keep))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         py: Python<'_>,
@@ -41,9 +41,11 @@ impl Gateway {
         origins: Vec<String>,
         sync: Option<f64>,
         max_body: usize,
+        idempotency_keep: f64,
     ) -> PyResult<Self> {
         let gateway = millstream_http::gateway(address).sync(sync_of(sync)?);
-        let mut gateway = gateway.max_body(max_body);
+        let keep = Duration::try_from_secs_f64(idempotency_keep)?;
+        let mut gateway = gateway.max_body(max_body).idempotency_keep(keep);
         for (journal, interfaces) in calls {
             let schemas = interfaces.iter().map(|it| it.get().schema.clone());
             gateway = gateway.calls(journal, schemas);

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use millstream_journal::{Journal, Writer};
 use millstream_wire::{
-    Cause, Interface, Lineage, Note, Packer, Publisher, Result as WireResult, Schema, Transport,
+    Cause, Interface, KeyedCall, Lineage, Note, Packer, Publisher, Result as WireResult, Schema,
+    Transport,
 };
 
 use crate::error::ServiceError;
 use crate::outputs::current::Current;
+use crate::outputs::keys::{Key, Keys, Once};
 use millstream_replication::Followers;
 
 /// A publisher's end of a journal.
@@ -106,6 +108,66 @@ impl Outlet {
         self
     }
 
+    /// Records an external call, unless a call with this key is recorded already: by this process or by another one, now or by an earlier
+    /// run. `contents` is the call [without lineage](millstream_wire::Call::contents), and `keys` are those of the same journal. The key is
+    /// a part of the record, and no other process appends between the look at the keys and the record: nothing is recorded twice, whatever
+    /// process dies.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub fn publish_once(
+        &mut self,
+        key: &Key,
+        contents: &[u8],
+        keys: &mut Keys,
+    ) -> Result<Once, Cause> {
+        let written = self.write_once(key, contents, keys);
+        if let Ok(Once::Recorded(sequence)) = written {
+            self.last = Some(sequence);
+            self.wait_followed()?;
+        }
+        written
+    }
+
+    fn write_once(&mut self, key: &Key, contents: &[u8], keys: &mut Keys) -> Result<Once, Cause> {
+        let call = KeyedCall {
+            key: key.text(),
+            contents,
+        };
+        while !keys.catch_up(usize::MAX)? {}
+        keys.protect()?;
+        loop {
+            let mut claim = self.writer.claim(call.size_max())?;
+            if self.announced != Some((claim.segment_start(), self.current.renamed())) {
+                drop(claim);
+                self.announce_here()?;
+                continue;
+            }
+            // All other writers wait: what is read now is all there is before this record.
+            while !keys.catch_up(usize::MAX)? {}
+            if let Some(sequence) = keys.find(key) {
+                return Ok(Once::Repeated(sequence));
+            }
+            let mut out = Packer::new(&mut claim);
+            call.pack(&mut out)?;
+            let len = out.len();
+            return Ok(Once::Recorded(claim.commit(len)?));
+        }
+    }
+
+    /// Waits for the followers that must have the last call.
+    fn wait_followed(&mut self) -> Result<(), Cause> {
+        let (Some(followed), Some(last)) = (&mut self.followed, self.last) else {
+            return Ok(());
+        };
+        let Followed {
+            followers,
+            count,
+            limit,
+        } = followed;
+        Ok(followers.wait(last, *count, Some(*limit))?)
+    }
+
     /// The journal of the calls.
     #[must_use]
     pub fn journal(&self) -> &Journal {
@@ -141,7 +203,9 @@ impl Outlet {
             claim.copy_from_slice(&body);
             claim.commit(body.len())?;
         }
-        self.announced = start.map(|start| (start, renamed));
+        // Without a note the next call would look for one again.
+        let start = start.ok_or("a publisher announces the schema of its calls first")?;
+        self.announced = Some((start, renamed));
         Ok(())
     }
 
@@ -211,15 +275,8 @@ impl Transport for Outlet {
             true => self.write(size_max, write),
             false => self.publish_again(size_max, write),
         };
-        if let (Ok(()), Some(followed), Some(last)) = (&written, &mut self.followed, self.last) {
-            let Followed {
-                followers,
-                count,
-                limit,
-            } = followed;
-            written = followers
-                .wait(last, *count, Some(*limit))
-                .map_err(Cause::from);
+        if written.is_ok() {
+            written = self.wait_followed();
         }
         if let Err(cause) = &written {
             self.current.fail(&cause.to_string());

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use millstream_wire::{
-    Adapter, Call, Catalog, Definition, Field, Method, Note, Record, Schema, Shape, Type, Unpacker,
-    Value, Variant, carry_comments, documents,
+    Adapter, Call, Catalog, Definition, Field, KeyedCall, Method, Note, Record, Schema, Shape,
+    Type, Unpacker, Value, Variant, carry_comments, documents,
 };
 
 /// A schema in which every type occurs, and one of them within itself.
@@ -90,6 +90,9 @@ fn schema(bytes: &[u8]) {
         .learn(Note::Schema(schema))
         .expect("it is the only one");
     let _ = catalog.read(bytes);
+    if let Ok(Some(call)) = KeyedCall::read(bytes) {
+        assert!(bytes.ends_with(call.contents));
+    }
 }
 
 fn call(arguments: &[u8]) {
@@ -145,6 +148,9 @@ fn values(bytes: &[u8]) {
     }
     let mut catalog = Catalog::default();
     let _ = catalog.read(bytes);
+    if let Ok(Some(call)) = KeyedCall::read(bytes) {
+        assert!(bytes.ends_with(call.contents));
+    }
     if let Ok(Record::Call(_, head, arguments)) = Record::read(bytes) {
         let mut adapter = Adapter::new(&SCHEMA, &SCHEMA).expect("a schema fits itself");
         let _ = adapter.adapt(head.method, arguments);

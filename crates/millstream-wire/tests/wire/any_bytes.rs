@@ -1,7 +1,7 @@
 //! A reader returns a value or an error for any bytes or text: damaged copies of valid ones, truncations at every byte, and noise.
 
 use millstream_wire::{
-    Adapter, Call, Catalog, Note, Record, Schema, Unpacker, carry_comments, documents,
+    Adapter, Call, Catalog, KeyedCall, Note, Record, Schema, Unpacker, carry_comments, documents,
 };
 
 use crate::random::{Random, schema, values};
@@ -11,6 +11,7 @@ fn read_all(bytes: &[u8], schema: &Schema, adapter: &mut Adapter) {
     let mut catalog = Catalog::default();
     catalog.learn(Note::Schema(schema.clone())).unwrap();
     let _ = catalog.read(bytes);
+    let _ = KeyedCall::read(bytes);
     let _ = Schema::from_bytes(bytes);
     let _ = Unpacker::new(bytes).skip();
     if let Ok(Record::Call(_, head, arguments)) = Record::read(bytes) {

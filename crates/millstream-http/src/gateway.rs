@@ -137,9 +137,9 @@ impl Gateway {
     }
     /// Serves the calls in `journal` as `/feeds/NAME`; `NAME` is the last part of the path. A journal that does not exist yet is waited for.
     ///
-    /// A client receives the calls that are recorded from its connection on. Each event has an id, of the journal and the record. A browser
+    /// A client receives the calls that are recorded from its connection on. Each event has an id, of the journal, the record and its checksum. A browser
     /// that connects again sends the last one, and receives what it missed; a WebSocket has it in the URL: `?after=ID`. The answer is 410
-    /// if the missed calls are not there any more.
+    /// if the missed calls, or the last one that the client has, are not there any more.
     #[must_use]
     pub fn feed(mut self, journal: impl AsRef<Path>) -> Self {
         self.feeds.push(journal.as_ref().to_owned());

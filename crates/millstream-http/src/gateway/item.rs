@@ -71,7 +71,7 @@ impl CallItems {
             Some(lineage) => lineage,
             None => *self.lineage.insert(self.journal.lineage()?),
         };
-        let id = id(lineage, sequence).into();
+        let id = id(lineage, record.bookmark()).into();
         Ok(Some(Item {
             text,
             id,

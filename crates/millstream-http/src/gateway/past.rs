@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
-use millstream_journal::{Error, Journal, Options, Reader};
+use millstream_journal::{Bookmark, Error, Journal, Options, Reader};
 
 use super::id::{BEGIN, Resume, id, read_id};
 use super::item::CallItems;
@@ -60,16 +60,18 @@ impl PastCalls {
     /// Refuses a client of which not all records are there that it misses.
     fn check(&self, text: &str, wanted: &Resume) -> Result<(), Refusal> {
         let gone = |line: String| Err(Refusal::new(StatusCode::GONE, line));
-        let (first, next) = match self.journal().map_err(failed)? {
-            None => (0, 0),
+        let (journal, first, next) = match self.journal().map_err(failed)? {
+            None => (None, 0, 0),
             Some((_, lineage)) if wanted.lineage.is_some_and(|wanted| wanted != lineage) => {
                 return gone(format!("the id {text} is of another journal"));
             }
             Some((journal, _)) => {
                 let first = journal.first().map_err(failed)?;
-                (first, journal.next().map_err(failed)?)
+                let next = journal.next().map_err(failed)?;
+                (Some(journal), first, next)
             }
         };
+        let wanted = wanted.at;
         if wanted.next < first {
             return gone(format!(
                 "the records after the id {text} were pruned; the oldest is {first}"
@@ -80,17 +82,31 @@ impl PastCalls {
                 "the id {text} is after the end of the journal: its next record is {next}"
             ));
         }
-        Ok(())
+        match journal.map(|journal| journal.confirm(wanted)) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(Error::Lost { .. })) => gone(format!(
+                "the id {text} is of a record that is lost: the journal has lost its end, and another record has this number; load the state \
+                 anew, and connect without an id"
+            )),
+            Some(Err(error)) => Err(failed(error)),
+        }
     }
 }
 
 impl History for PastCalls {
     fn id(&self, next: u64) -> Result<String, Refusal> {
         let known = self.journal().map_err(failed)?;
-        Ok(match (next.checked_sub(1), known) {
-            (Some(last), Some((_, lineage))) => id(lineage, last),
-            _ => BEGIN.to_owned(),
-        })
+        let Some((journal, lineage)) = known else {
+            return Ok(BEGIN.to_owned());
+        };
+        match journal.bookmark(next) {
+            Ok(at) => Ok(id(lineage, at)),
+            Err(Error::Pruned { .. }) => {
+                let checksum = None;
+                Ok(id(lineage, Bookmark { next, checksum }))
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     fn after(&self, text: &str) -> Result<Box<dyn Missed>, Refusal> {
@@ -101,7 +117,7 @@ impl History for PastCalls {
         self.check(text, &wanted)?;
         Ok(Box::new(MissedCalls {
             past: self.clone(),
-            next: wanted.next,
+            next: wanted.at.next,
             opened: None,
         }))
     }

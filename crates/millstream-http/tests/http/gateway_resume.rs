@@ -37,10 +37,15 @@ fn connect_after(server: &GatewayServer, last: u64) -> (Events, String) {
     loop {
         let (mut events, _) = Events::connect(server.address(), FEED, "");
         let begin = events.begin();
-        if begin.ends_with(&format!("-{last}")) {
+        if number(&begin) == last.to_string() {
             return (events, begin);
         }
     }
+}
+
+/// The number in an id.
+fn number(id: &str) -> &str {
+    id.split('-').nth(1).unwrap()
 }
 
 /// Reads items until that of the quantity `last`; they are those from `first`, in order. Returns the id of the last.
@@ -48,7 +53,7 @@ fn expect(events: &mut Events, first: u32, last: u32) -> String {
     for expected in first..=last {
         let item: serde_json::Value = serde_json::from_str(&events.next().unwrap()).unwrap();
         assert_eq!(item["arguments"]["quantity"], expected);
-        assert!(events.id.ends_with(&format!("-{}", item["sequence"])));
+        assert_eq!(number(&events.id), item["sequence"].to_string());
     }
     events.id.clone()
 }
@@ -193,4 +198,38 @@ fn a_client_whose_calls_are_gone_is_refused() {
     let line = format!("the records after the id {lineage}-1 were pruned; the oldest is {first}\n");
     assert_eq!(refused(&format!("{lineage}-1")), (410, line));
     server.wait(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn a_client_is_told_that_the_journal_has_lost_its_last_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders");
+    let server = start(folder.path());
+    place(&server, 0..4);
+    let mut events = connect(&server, "begin");
+    let (kept, lost) = (expect(&mut events, 0, 1), expect(&mut events, 2, 3));
+    drop((events, server));
+    let exclusive = Options {
+        exclusive: true,
+        ..Options::default()
+    };
+    Journal::open(&path, exclusive).unwrap().cut(3).unwrap();
+
+    let refused = |server: &GatewayServer| {
+        let header = format!("Last-Event-ID: {lost}\r\n");
+        let Answer { status, body, .. } = client(server).request("GET /feeds/orders", &header, "");
+        (status, body)
+    };
+    let server = start(folder.path());
+    let line = format!("the id {lost} is after the end of the journal: its next record is 3\n");
+    assert_eq!(refused(&server), (410, line));
+    // Other calls get the numbers of those that are lost.
+    place(&server, 10..15);
+    let reason = "the journal has lost its end, and another record has this number";
+    let remedy = "load the state anew, and connect without an id";
+    let line = format!("the id {lost} is of a record that is lost: {reason}; {remedy}\n");
+    assert_eq!(refused(&server), (410, line));
+    expect(&mut connect(&server, &kept), 10, 14);
+    // The number alone says nothing of the record.
+    expect(&mut connect(&server, number(&lost)), 11, 14);
 }

@@ -313,7 +313,7 @@ fn a_token_and_an_origin_are_checked() {
     assert_eq!(preflight.status, 204);
     for line in [
         "access-control-allow-origin: https://shop.example",
-        "access-control-allow-headers: authorization, content-type",
+        "access-control-allow-headers: authorization, content-type, idempotency-key",
         "access-control-allow-methods: get, post",
     ] {
         assert!(preflight.header.contains(line), "{}", preflight.header);
@@ -326,6 +326,8 @@ fn a_token_and_an_origin_are_checked() {
             .header
             .contains("access-control-allow-origin: https://shop.example")
     );
+    let exposed = "access-control-expose-headers: idempotent-replayed";
+    assert!(answer.header.contains(exposed), "{}", answer.header);
     let other = "Origin: https://other.example\r\n";
     let refused = client(&server).request("OPTIONS /Orders/close", other, "");
     assert_eq!(refused.status, 403);

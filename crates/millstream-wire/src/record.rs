@@ -295,7 +295,23 @@ impl<'a> Record<'a> {
         let lineage = if values.take_nil()? {
             None
         } else {
-            Self::read_first(&mut values)?
+            match values.array()? {
+                len @ (LINEAGE | LINEAGE_AND_TAKE) => {
+                    let input = values.narrow_int("u32")?;
+                    let sequence = values.uint()?;
+                    let checksum = values.narrow_int("u32")?;
+                    if len == LINEAGE_AND_TAKE {
+                        values.uint()?;
+                        values.uint()?;
+                    }
+                    Some(Lineage {
+                        input,
+                        sequence,
+                        checksum,
+                    })
+                }
+                len => Self::skip_key(len, &mut values)?,
+            }
         };
         let second = values.rest();
         let len = values.array()?;
@@ -319,32 +335,17 @@ impl<'a> Record<'a> {
         Ok(Self::Call(lineage, head, values))
     }
 
-    /// The first part of a record, where it is not nil: a lineage, or a key.
-    #[inline]
-    fn read_first(values: &mut Unpacker<'_>) -> Result<Option<Lineage>> {
-        let len = values.array()?;
-        if len != LINEAGE && len != LINEAGE_AND_TAKE {
-            if len == KEY {
-                values.str()?;
-                return Ok(None);
-            }
+    /// The first part of a record that has no lineage: a key.
+    #[cold]
+    fn skip_key(len: usize, values: &mut Unpacker<'_>) -> Result<Option<Lineage>> {
+        if len != KEY {
             return Err(values.misfit(Misfit::Length {
                 expected: LINEAGE,
                 found: len,
             }));
         }
-        let input = values.narrow_int("u32")?;
-        let sequence = values.uint()?;
-        let checksum = values.narrow_int("u32")?;
-        if len == LINEAGE_AND_TAKE {
-            values.uint()?;
-            values.uint()?;
-        }
-        Ok(Some(Lineage {
-            input,
-            sequence,
-            checksum,
-        }))
+        values.str()?;
+        Ok(None)
     }
 }
 

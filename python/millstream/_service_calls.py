@@ -44,7 +44,9 @@ def call(
 ) -> Answer | None:
     """Makes a call, and waits for the first output that it causes.
 
-    The service that reads the journal of the publisher must run, and write to ``out``.
+    The service that reads the journal of the publisher must run, and write to ``out``. Only an output with
+    the call as its direct cause is an answer: neither what another service makes of it, nor what a timer
+    calls later.
 
     Args:
         method: a method of a :func:`publisher`.

@@ -1,4 +1,4 @@
-//! The answer of a call: the first output of a service whose cause is the call.
+//! The answer of a call: the first output of a service whose direct cause is the call.
 //!
 //! [`Effects`] reads the outputs of a service with their causes. [`Caller`] makes a call and waits for its answer.
 

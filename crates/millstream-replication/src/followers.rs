@@ -4,7 +4,7 @@
 //! to it, a follower's position survives restarts, and retention by cursors keeps what a follower has not got.
 //!
 //! A follower counts when its copy was *admitted*: by the serving process, while all that counted before were connected, or by an operator.
-//! Otherwise a follower that is started beside a leader that is cut off from the others would let it acknowledge records, while one of the
+//! Otherwise a follower that is started beside a leader that cannot reach the others would let it acknowledge records, while one of the
 //! others is promoted.
 //!
 //! ```

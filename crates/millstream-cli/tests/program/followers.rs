@@ -72,22 +72,9 @@ fn a_leader_that_is_cut_off_does_not_acknowledge_with_a_follower_that_comes_late
         leader.said().contains(warning)
     });
     let found = followers(&[path_of]);
-    assert_eq!(
-        (
-            &found[0]["name"],
-            &found[0]["counts"],
-            &found[0]["connected"]
-        ),
-        (&"b".into(), &true.into(), &false.into())
-    );
-    assert_eq!(
-        (
-            &found[1]["name"],
-            &found[1]["counts"],
-            &found[1]["connected"]
-        ),
-        (&"c".into(), &false.into(), &true.into())
-    );
+    let state = |at: usize| ["name", "counts", "connected"].map(|key| found[at][key].clone());
+    assert_eq!(state(0), ["b".into(), true.into(), false.into()]);
+    assert_eq!(state(1), ["c".into(), false.into(), true.into()]);
     let why = "it is new, and counts once it is connected together with the copies that were admitted as b";
     assert_eq!(found[1]["why"], why);
     until("the positions", || {

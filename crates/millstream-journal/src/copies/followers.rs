@@ -2,7 +2,7 @@
 //!
 //! The position of a follower on another machine is a cursor, `follower.NAME`. Each move of it says which copy it is for, by the copy's
 //! [own number](crate::Identity::own). A copy must be *admitted* before its position counts: a follower that a leader meets for the first
-//! time may belong to a machine on which another copy is to be promoted, or has been.
+//! time may belong to a machine on which another copy may have been promoted.
 //!
 //! The invariant: a copy counts when it has been admitted durably, and only while the position is its own.
 //!

@@ -36,7 +36,7 @@ fn a_move_without_a_copy_leaves_it_as_it_is() {
     assert_eq!(journal.cursors().unwrap()[0].copy, 7);
     assert!(journal.dismiss_follower("backup").unwrap());
     assert_eq!(counted(&journal), None);
-    // The copies of other cursors are nobody's, whatever is stored for them.
+    // Other cursors have no copies, whatever is stored for them.
     let other = journal.cursor("billing", CursorMode::Shared).unwrap();
     other.admit(0).unwrap();
     let found = journal.cursors().unwrap();

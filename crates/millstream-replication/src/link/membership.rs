@@ -1,6 +1,6 @@
 //! Which followers a leader lets count by itself.
 //!
-//! A leader that is cut off may be superseded without knowing it: one of its followers was promoted. A follower that it meets from then on
+//! A leader without a connection may be superseded without knowing it: one of its followers was promoted. A follower that it meets from then on
 //! must not count, or both leaders acknowledge records. So a copy is admitted by itself only while every copy that was admitted before is
 //! connected, and has sent a message since the new one came. The first copy is admitted at once. All others wait for `journal followers --admit`.
 //!

@@ -4,12 +4,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::memory::Memory;
 use super::{Access, Fault, Hold, Presence, Region, Storage, fault};
@@ -60,8 +61,48 @@ impl Mapped {
     /// The file of that name, made empty if it is not there.
     fn made(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        options.open(self.path(name))
+        options.read(true).write(true).truncate(false);
+        match options.clone().create_new(true).open(self.path(name)) {
+            Ok(file) => {
+                self.give_to_owner(&file)?;
+                Ok(file)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                options.create(true).open(self.path(name))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a folder of the directory, if it is not there.
+    fn make_folder(&self, name: &str) -> io::Result<()> {
+        let path = self.root.join(name);
+        match fs::create_dir(&path) {
+            Err(_) if path.is_dir() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                // Never what a link leads to that was put there meanwhile.
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let folder = rustix::fs::open(&path, flags, Mode::empty())?;
+                self.give_to_owner(&folder.into())
+            }
+        }
+    }
+
+    /// What root makes in the directory of another user belongs to that user, who could not go on otherwise. A root without the right to
+    /// give files away keeps them.
+    fn give_to_owner(&self, made: &File) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let (owner, found) = (fs::metadata(&self.root)?, made.metadata()?);
+        if (owner.uid(), owner.gid()) == (found.uid(), found.gid()) {
+            return Ok(());
+        }
+        match std::os::unix::fs::fchown(made, Some(owner.uid()), Some(owner.gid())) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -100,9 +141,9 @@ impl Storage for Mapped {
         // It is created after the sync, so that opening a journal again does not sync.
         if !writers.is_dir() {
             create_dir_durably(&self.root)?;
-            fs::create_dir_all(writers)?;
+            self.make_folder("writers")?;
         }
-        fs::create_dir_all(self.root.join("cursors"))
+        self.make_folder("cursors")
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
@@ -346,14 +387,12 @@ fn numbers(path: &Path) -> io::Result<[u64; 4]> {
 /// Numbers that distinguish a file from another that gets its name later.
 #[cfg(not(target_os = "linux"))]
 fn numbers(path: &Path) -> io::Result<[u64; 4]> {
-    use std::os::unix::fs::MetadataExt;
     let found = fs::metadata(path)?;
     Ok([found.dev(), found.ino(), 0, 0])
 }
 
 /// Whether the file has its length and all its blocks. XFS refuses to allocate them once more on a full disk.
 fn has_blocks(file: &File, bytes: u64) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
     let found = file.metadata()?;
     Ok(found.len() >= bytes && found.blocks() * 512 >= found.len())
 }

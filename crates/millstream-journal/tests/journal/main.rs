@@ -29,6 +29,7 @@ mod making;
 mod memory;
 mod missing;
 mod openings;
+mod owners;
 mod pinned;
 mod power_loss;
 mod processes;

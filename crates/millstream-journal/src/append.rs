@@ -4,4 +4,5 @@ pub(crate) mod appender;
 pub(crate) mod background;
 pub(crate) mod grow;
 pub(crate) mod lock;
+pub(crate) mod stamp;
 pub(crate) mod writer;

@@ -15,7 +15,8 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
-/// The time of day, in nanoseconds since 1970. It jumps when the machine's clock is set.
+/// The time of day, in nanoseconds since 1970. It jumps when the machine's clock is set. One that is set before 1970 reads as 1970, one after
+/// 2554 as the last moment of it that has a number.
 #[inline]
 #[must_use]
 pub fn wall_ns() -> u64 {
@@ -24,6 +25,31 @@ pub fn wall_ns() -> u64 {
 
 #[inline]
 fn read(clock: ClockId) -> u64 {
-    let t = clock_gettime(clock);
-    (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
+    let time = clock_gettime(clock);
+    nanoseconds(time.tv_sec, time.tv_nsec)
+}
+
+#[inline]
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    match u64::try_from(seconds) {
+        Ok(seconds) => seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(nanoseconds as u64),
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_a_number_is_the_nearest_that_has_one() {
+        assert_eq!(nanoseconds(3, 5), 3_000_000_005);
+        assert_eq!(nanoseconds(0, 0), 0);
+        assert_eq!(nanoseconds(-1, 999_999_999), 0);
+        assert_eq!(nanoseconds(i64::MIN, 0), 0);
+        assert_eq!(nanoseconds(18_446_744_074, 0), u64::MAX);
+        assert_eq!(nanoseconds(i64::MAX, 999_999_999), u64::MAX);
+    }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Control;
 use crate::format::files;
 use crate::format::frame::Kind;
-use crate::format::index;
+use crate::format::index::{self, TimeSearch};
 use crate::format::published::Published;
 use crate::format::segment::{self, Mark, Segment};
 use crate::mutex::lock;
@@ -437,14 +437,16 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The time of the last record before a segment, or a later time that no record before it has. `None` when the segment has no record
-    /// and none before it is known.
-    pub fn time_before(&self, segment: &Segment<S::Region>, base: u64) -> Result<Option<u64>> {
+    /// The latest time of the records before a segment, or a later time. `None` when none is known.
+    pub fn latest_before(&self, segment: &Segment<S::Region>, base: u64) -> Result<Option<u64>> {
         let before = segment.number().checked_sub(1);
         if let Some(Ok(before)) = before.map(|before| self.segment(before))
             && let Some(time_ns) = index::end_time(&before, base)
         {
             return Ok(Some(time_ns));
+        }
+        if !segment.is_ordered() {
+            return Ok(None);
         }
         let start = segment.data_start();
         match Published::at(segment, start) {
@@ -455,7 +457,7 @@ impl<S: Storage> Core<S> {
         }
     }
 
-    /// The end of a segment that is not the last one, and the time of its last record.
+    /// The end of a segment that is not the last one, and the latest time of the records up to there.
     pub fn ended(&self, segment: &Segment<S::Region>) -> Result<(Mark, u64)> {
         index::ended(segment, self.base(segment)?).ok_or_else(|| {
             self.damage(
@@ -463,6 +465,18 @@ impl<S: Storage> Core<S> {
                 128,
                 "neither the tail nor the frames show the end of the segment",
             )
+        })
+    }
+
+    /// A segment to be searched by time.
+    pub fn times<'a>(&self, segment: &'a Segment<S::Region>) -> Result<TimeSearch<'a, S::Region>> {
+        let number = segment.number();
+        Ok(TimeSearch {
+            segment,
+            base: self.base(segment)?,
+            tail: (number >= self.tail_segment()).then(|| self.tail(segment)),
+            is_ordered: segment.is_ordered()
+                && !self.plan().is_some_and(|plan| plan.is_disordered(number)),
         })
     }
 
@@ -605,7 +619,7 @@ impl<S: Storage> Core<S> {
         })
     }
 
-    /// The time of the last pruned record, as far as known, or 0.
+    /// The latest time of the pruned records, as far as known, or 0.
     pub fn start_time_ns(&self) -> Result<u64> {
         Ok(start::read(&self.storage)?.map_or(0, |start| start.time_ns))
     }
@@ -682,6 +696,11 @@ impl<S: Storage> Core<S> {
             offset,
             what: what.into(),
         }
+    }
+
+    /// A frame at which a search by time ended.
+    pub fn unsound(&self, segment: &Segment<S::Region>, offset: u64) -> Error {
+        self.damage(segment, offset, "a frame does not match its checksum")
     }
 
     pub fn check_fork(&self) -> Result<()> {

@@ -17,11 +17,11 @@ pub(super) struct Choice {
     /// End before this sequence number.
     #[arg(long, value_name = "SEQ")]
     to: Option<u64>,
-    /// Begin at this time: 2026-11-21T16:42:40Z, a date (UTC), how long ago ("10m", "2 hours ago"), or "yesterday 14:00", "monday" in
+    /// Begin with the first record of this time or later: 2026-11-21T16:42:40Z, a date (UTC), how long ago ("10m", "2 hours ago"), or "yesterday 14:00", "monday" in
     /// the time zone of this machine.
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     since: Option<Moment>,
-    /// End before this time.
+    /// End after the last record before this time.
     #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     until: Option<Moment>,
     /// End after this many records.
@@ -47,7 +47,7 @@ impl Choice {
         }
         if let Some(until) = &self.until {
             until.explain("--until");
-            reader.seek_time(until.time_ns)?;
+            reader.seek_time_end(until.time_ns)?;
             end = end.min(reader.position());
         }
         end = end.min(self.to.unwrap_or(u64::MAX));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::append::background::Background;
 use crate::append::grow;
 use crate::append::lock::{self, Acquired, Slot};
+use crate::append::stamp::Stamp;
 use crate::copies::term;
 use crate::core::{Core, SegmentOf};
 use crate::error::{Error, Result};
@@ -17,7 +18,7 @@ use crate::format::control::Control;
 use crate::format::frame::{self, Head, Kind, frame_bytes};
 use crate::format::index;
 use crate::format::published::Published;
-use crate::format::segment::{self, Mark};
+use crate::format::segment::{self, Mark, Times};
 use crate::retain::cut;
 use crate::storage::{Storage, fault};
 use crate::sync::durable::Durable;
@@ -93,21 +94,21 @@ impl<S: Storage> Appender<S> {
     /// Append one record; returns its sequence number.
     #[inline]
     #[expect(unsafe_code, reason = "stores a body at the tail")]
-    pub fn append(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
+    pub fn append(&self, stamp: Stamp, body: &[u8]) -> Result<u64> {
         let length = self.check_length(body.len())?;
         let body_crc = frame::body_crc(body);
         let mut lock = self.lock()?;
         let (mark, sequence) = lock.room(frame_bytes(length))?;
         // SAFETY: there is room at `mark`, the tail.
         unsafe { lock.store_body(mark, body) };
-        lock.commit(mark, sequence, length, body_crc, time_ns)?;
+        lock.commit(mark, sequence, length, body_crc, stamp)?;
         Ok(sequence)
     }
 
     /// [`append`](Self::append) if that needs no waiting: `None` while another has the lock, or when the next segment must be begun.
     #[inline]
     #[expect(unsafe_code, reason = "stores a body at the tail")]
-    pub fn try_append(&self, time_ns: u64, body: &[u8]) -> Result<Option<u64>> {
+    pub fn try_append(&self, stamp: Stamp, body: &[u8]) -> Result<Option<u64>> {
         let length = self.check_length(body.len())?;
         let body_crc = frame::body_crc(body);
         let control = self.ready()?;
@@ -121,14 +122,14 @@ impl<S: Storage> Appender<S> {
         };
         // SAFETY: there is room at `mark`, the tail.
         unsafe { lock.store_body(mark, body) };
-        lock.commit(mark, sequence, length, body_crc, time_ns)?;
+        lock.commit(mark, sequence, length, body_crc, stamp)?;
         Ok(Some(sequence))
     }
 
     /// Append records in a row. Readers see those that fall into one segment at once, or none of them.
     pub fn append_many<B: AsRef<[u8]>>(
         &self,
-        time_ns: u64,
+        stamp: Stamp,
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Range<u64>> {
         let mut lock = self.lock()?;
@@ -140,10 +141,10 @@ impl<S: Storage> Appender<S> {
             let body = body.as_ref();
             let length = self.check_length(body.len())?;
             if !lock.fits(&batch, length) {
-                let end = self.append_rest(lock, batch, time_ns, sequence, body, bodies)?;
+                let end = self.append_rest(lock, batch, stamp, sequence, body, bodies)?;
                 return Ok(first..end);
             }
-            lock.put(&mut batch, sequence, length, body, time_ns);
+            lock.put(&mut batch, sequence, length, body, stamp);
             sequence += 1;
         }
         lock.finish(&batch)?;
@@ -157,7 +158,7 @@ impl<S: Storage> Appender<S> {
         &self,
         mut lock: AppendLock<'_, S>,
         mut batch: Batch,
-        time_ns: u64,
+        stamp: Stamp,
         mut sequence: u64,
         body: &[u8],
         bodies: impl Iterator<Item = B>,
@@ -174,7 +175,7 @@ impl<S: Storage> Appender<S> {
                 let mark = lock.roll(next, lock.tail().segment.tail())?;
                 batch = lock.begin(mark)?;
             }
-            lock.put(&mut batch, sequence, length, body, time_ns);
+            lock.put(&mut batch, sequence, length, body, stamp);
             sequence += 1;
         }
         lock.finish(&batch)?;
@@ -183,14 +184,14 @@ impl<S: Storage> Appender<S> {
 
     /// [`append`](Self::append) with what is in reserve, when the disk has no room for another segment.
     #[cold]
-    pub fn append_reserved(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
-        match self.append(time_ns, body) {
+    pub fn append_reserved(&self, stamp: Stamp, body: &[u8]) -> Result<u64> {
+        match self.append(stamp, body) {
             Err(Error::DiskFull { .. }) => {
                 let mut lock = self.lock()?;
                 let next = grow::take_spare(&self.core, lock.tail().segment.number() + 1)?;
                 lock.roll(next, lock.tail().segment.tail())?;
                 drop(lock);
-                self.append(time_ns, body)
+                self.append(stamp, body)
             }
             appended => appended,
         }
@@ -404,11 +405,11 @@ impl<S: Storage> Reservation<'_, S> {
         unsafe_code,
         reason = "memory after the tail belongs to the holder of the append lock"
     )]
-    pub fn commit(mut self, length: u32, body_crc: u32, time_ns: u64) -> Result<()> {
+    pub fn commit(mut self, length: u32, body_crc: u32, stamp: Stamp) -> Result<()> {
         let Reservation { mark, sequence, .. } = self;
         // SAFETY: as in `body_mut`; no slice is left.
         unsafe { self.lock.tail().segment.claimed(mark.offset, length) };
-        self.lock.commit(mark, sequence, length, body_crc, time_ns)
+        self.lock.commit(mark, sequence, length, body_crc, stamp)
     }
 }
 
@@ -417,7 +418,7 @@ struct Batch {
     start: Mark,
     end: Mark,
     first: Option<Head>,
-    time_ns: u64,
+    times: Times,
 }
 
 impl<'a, S: Storage> AppendLock<'a, S> {
@@ -498,15 +499,15 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         sequence: u64,
         length: u32,
         body_crc: u32,
-        time_ns: u64,
+        stamp: Stamp,
     ) -> Result<()> {
-        let (head, next, time_ns) = self.complete(mark, sequence, length, body_crc, time_ns);
+        let (head, next, times) = self.complete(mark, sequence, length, body_crc, stamp);
         self.check()?;
         let segment = &self.tail().segment;
         segment.publish(mark.offset, head);
         // The tail counts no frame that is not there.
         self.check()?;
-        segment.set_tail(next, time_ns);
+        segment.set_tail(next, times);
         segment.expect(next.offset, head.bytes());
         if next.offset >= self.tail().notice_at {
             self.notice(next.offset);
@@ -524,7 +525,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             start: mark,
             end: mark,
             first: None,
-            time_ns: 0,
+            times: Times::default(),
         })
     }
 
@@ -538,10 +539,10 @@ impl<'a, S: Storage> AppendLock<'a, S> {
     /// Adds a record to the batch, not yet visible. Callers often know its length, and that goes into the copy and the checksum.
     #[inline(always)]
     #[expect(unsafe_code, reason = "stores a body after the tail")]
-    fn put(&mut self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], time_ns: u64) {
+    fn put(&mut self, batch: &mut Batch, sequence: u64, length: u32, body: &[u8], stamp: Stamp) {
         // SAFETY: `batch` ends at or after the tail, and readers see nothing of it before its first word is published.
         unsafe { self.store_body(batch.end, body) };
-        self.add(batch, sequence, length, frame::body_crc(body), time_ns);
+        self.add(batch, sequence, length, frame::body_crc(body), stamp);
     }
 
     /// Stores a body into the frame at `mark`.
@@ -557,18 +558,18 @@ impl<'a, S: Storage> AppendLock<'a, S> {
 
     /// Adds a frame to the batch, not yet visible.
     #[inline]
-    fn add(&mut self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, time_ns: u64) {
+    fn add(&mut self, batch: &mut Batch, sequence: u64, length: u32, body_crc: u32, stamp: Stamp) {
         let at = batch.end;
-        let (head, next, time_ns) = self.complete(at, sequence, length, body_crc, time_ns);
+        let (head, next, times) = self.complete(at, sequence, length, body_crc, stamp);
         match batch.first {
             None => batch.first = Some(head),
             Some(_) => self.tail().segment.publish(at.offset, head),
         }
         batch.end = next;
-        batch.time_ns = time_ns;
+        batch.times = times;
     }
 
-    /// All of a frame but its first word. Returns that, the mark after the frame, and its time.
+    /// All of a frame but its first word. Returns that, the mark after the frame, and the times up to there.
     #[inline(always)]
     fn complete(
         &self,
@@ -576,17 +577,25 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         sequence: u64,
         length: u32,
         body_crc: u32,
-        time_ns: u64,
-    ) -> (Head, Mark, u64) {
+        stamp: Stamp,
+    ) -> (Head, Mark, Times) {
         let segment = &self.tail().segment;
-        let time_ns = time_ns.max(segment.last_time_ns());
+        let before = segment.times();
+        let time_ns = stamp.after(before.last_ns);
+        if time_ns < before.last_ns && at.records > 0 {
+            segment.set_disordered();
+        }
         let head = segment.complete(at.offset, Kind::Record, length, body_crc, sequence, time_ns);
         let next = Mark {
             offset: at.offset + head.bytes(),
             records: at.records + 1,
         };
         index::note(segment, at.offset, next);
-        (head, next, time_ns)
+        let times = Times {
+            last_ns: time_ns,
+            latest_ns: time_ns.max(before.latest_ns),
+        };
+        (head, next, times)
     }
 
     /// Publish a batch.
@@ -596,7 +605,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             let segment = &self.tail().segment;
             segment.publish(batch.start.offset, head);
             self.check()?;
-            segment.set_tail(batch.end, batch.time_ns);
+            segment.set_tail(batch.end, batch.times);
         }
         self.control.set_unpublished(false);
         self.tail_mut().has_unpublished = false;
@@ -663,9 +672,9 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         let number = next.number();
         let segment = &self.tail().segment;
         let sequence = self.tail().base + mark.records;
-        let time_ns = segment.last_time_ns();
-        next.begin(sequence, time_ns);
-        let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, time_ns);
+        let times = segment.times();
+        next.begin(sequence, times);
+        let head = segment.complete(mark.offset, Kind::End, 0, 0, sequence, times.latest_ns);
         core.check_with(&next)?;
         // The roll happens here: a reader of this frame continues in the next segment.
         segment.publish(mark.offset, head);
@@ -684,7 +693,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
             let core = &self.appender.core;
             let Tail { segment, base, .. } = self.tail();
             let mut mark = segment.tail();
-            let mut time_ns = segment.last_time_ns();
+            let mut times = segment.times();
             let ended = loop {
                 let frame = match Published::at(segment, mark.offset)
                     .map_err(|what| core.damage(segment, mark.offset, what))?
@@ -702,12 +711,13 @@ impl<'a, S: Storage> AppendLock<'a, S> {
                 if frame.kind == Kind::End {
                     break true;
                 }
-                time_ns = frame.time_ns();
+                times.last_ns = frame.time_ns();
+                times.latest_ns = times.latest_ns.max(frame.time_ns());
                 mark.offset += frame.bytes();
                 mark.records += 1;
             };
             core.check()?;
-            segment.set_tail(mark, time_ns);
+            segment.set_tail(mark, times);
             if !ended {
                 return if self.control.has_unpublished() {
                     self.clear_unpublished()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::append::appender::{Appender, Reservation};
 use crate::append::grow;
+use crate::append::stamp::Stamp;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::frame;
@@ -55,6 +56,9 @@ impl<S: Storage> Writer<S> {
 
     /// Append a record with the current time, and wait for durability as `sync` says. Returns its sequence number.
     ///
+    /// The time is never earlier than that of a record before, unless the clock is more than a second behind that: then the clock was set
+    /// back, and counts.
+    ///
     /// # Errors
     /// [`Error::RecordTooLarge`], [`Error::DiskFull`] (nothing was appended; it works again when there is room),
     /// [`Error::Busy`], [`Error::Poisoned`], [`Error::Forked`], [`Error::Fault`] (the record may be there or not; nothing more is
@@ -62,7 +66,7 @@ impl<S: Storage> Writer<S> {
     #[inline]
     pub fn append(&self, body: &[u8]) -> Result<u64> {
         let now_ns = self.now_ns();
-        let sequence = self.appender.append(now_ns, body)?;
+        let sequence = self.appender.append(Stamp::Clock(now_ns), body)?;
         self.wait_until_acknowledged(now_ns, sequence, sequence + 1)?;
         Ok(sequence)
     }
@@ -79,16 +83,16 @@ impl<S: Storage> Writer<S> {
         if !self.bound.allows(now_ns) {
             return Ok(None);
         }
-        self.appender.try_append(now_ns, body)
+        self.appender.try_append(Stamp::Clock(now_ns), body)
     }
 
-    /// Append a record with the given time, in ns since 1970. Times never decrease: an earlier time is replaced by the last record's.
+    /// Append a record with the given time, in ns since 1970, which is stored as it is. For copies of records.
     ///
     /// # Errors
     /// As [`append`](Self::append).
     #[inline]
     pub fn append_at(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
-        let sequence = self.appender.append(time_ns, body)?;
+        let sequence = self.appender.append(Stamp::Given(time_ns), body)?;
         self.wait_until_acknowledged_now(sequence, sequence + 1)?;
         Ok(sequence)
     }
@@ -106,7 +110,7 @@ impl<S: Storage> Writer<S> {
         bodies: impl IntoIterator<Item = B>,
     ) -> Result<Range<u64>> {
         let now_ns = self.now_ns();
-        let range = self.appender.append_many(now_ns, bodies)?;
+        let range = self.appender.append_many(Stamp::Clock(now_ns), bodies)?;
         match range.end - range.start {
             0 => {}
             1..LONG => self.wait_until_acknowledged(now_ns, range.start, range.end)?,
@@ -137,7 +141,7 @@ impl<S: Storage> Writer<S> {
     /// As [`append`](Self::append).
     #[inline]
     pub fn write(&self, body: &[u8]) -> Result<u64> {
-        self.appender.append(self.now_ns(), body)
+        self.appender.append(Stamp::Clock(self.now_ns()), body)
     }
 
     /// [`write`](Self::write) a record that frees room sooner or later, with what is in [reserve](Self::reserve) when the disk is full.
@@ -145,7 +149,8 @@ impl<S: Storage> Writer<S> {
     /// # Errors
     /// As [`append`](Self::append); [`Error::DiskFull`] when the reserve is used up too.
     pub fn write_reserved(&self, body: &[u8]) -> Result<u64> {
-        self.appender.append_reserved(self.now_ns(), body)
+        self.appender
+            .append_reserved(Stamp::Clock(self.now_ns()), body)
     }
 
     /// Have a small segment in reserve, on the disk, for [`write_reserved`](Self::write_reserved) and
@@ -324,7 +329,7 @@ impl<S: Storage> Claim<'_, S> {
         let body_crc = frame::body_crc(body);
         let now_ns = writer.now_ns();
         let sequence = room.sequence();
-        room.commit(length as u32, body_crc, now_ns)?;
+        room.commit(length as u32, body_crc, Stamp::Clock(now_ns))?;
         writer.wait_until_acknowledged(now_ns, sequence, sequence + 1)?;
         Ok(sequence)
     }

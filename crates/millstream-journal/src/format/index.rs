@@ -32,14 +32,128 @@ pub(crate) fn find<R: Region>(
         .or_else(|| hop(segment, start, tail, |mark| mark.records == records))
 }
 
-/// The first frame of the segment with a time of `time_ns` or later; the end of its frames when there is none. `tail` is that of a segment
-/// that has not ended.
-///
-/// Times never decrease. The last frame that is skipped decides, and its checksum confirms its time.
-///
-/// # Errors
-/// The offset of the frame that is damaged.
-pub(crate) fn find_time<R: Region>(
+/// The frames of a segment that is searched by time.
+pub(crate) struct TimeSearch<'a, R> {
+    pub segment: &'a Segment<R>,
+    pub base: u64,
+    /// The end of a segment that has not ended.
+    pub tail: Option<Mark>,
+    /// Times do not decrease.
+    pub is_ordered: bool,
+}
+
+impl<R: Region> TimeSearch<'_, R> {
+    /// The first frame with a time of `time_ns` or later; the end of the frames when there is none.
+    ///
+    /// # Errors
+    /// The offset of the frame that is damaged.
+    pub fn first_from(&self, time_ns: u64) -> Result<Mark, u64> {
+        match self.is_ordered {
+            true => find_time(self.segment, self.base, self.tail, time_ns),
+            false => {
+                let mut found = None;
+                let end = self.each(|mark, of_ns| {
+                    found = (of_ns >= time_ns).then_some(mark);
+                    found.is_none()
+                })?;
+                Ok(found.unwrap_or(end))
+            }
+        }
+    }
+
+    /// The mark after the last frame with a time before `time_ns`; `None` when there is none.
+    ///
+    /// # Errors
+    /// The offset of the frame that is damaged.
+    pub fn last_before(&self, time_ns: u64) -> Result<Option<Mark>, u64> {
+        if self.is_ordered {
+            let found = find_time(self.segment, self.base, self.tail, time_ns)?;
+            // The frame that is not before the time decides, too.
+            let follows = Published::at(self.segment, found.offset).ok().flatten();
+            let is_sound = follows.is_some_and(|frame| is_sound(&frame, self.base, found));
+            return match is_sound || self.tail == Some(found) {
+                true => Ok((found.records > 0).then_some(found)),
+                false => Err(found.offset),
+            };
+        }
+        let (mut found, mut is_last) = (None, false);
+        let end = self.each(|mark, of_ns| {
+            if is_last {
+                found = Some(mark);
+            }
+            is_last = of_ns < time_ns;
+            true
+        })?;
+        Ok(if is_last { Some(end) } else { found })
+    }
+
+    /// Whether the segment has ended, and this is its end.
+    pub fn is_end(&self, mark: Mark) -> bool {
+        let frame = Published::at(self.segment, mark.offset).ok().flatten();
+        self.tail.is_none()
+            && frame
+                .is_some_and(|frame| frame.kind == Kind::End && is_sound(&frame, self.base, mark))
+    }
+
+    /// Calls `go_on` with each record and its time, in their order, until that says no. Where times decrease no frame shows what those
+    /// before it have, so that each is compared with its checksum. Returns the end of the frames that were read.
+    fn each(&self, mut go_on: impl FnMut(Mark, u64) -> bool) -> Result<Mark, u64> {
+        let (segment, base) = (self.segment, self.base);
+        let mut at = first(segment);
+        while Some(at) != self.tail {
+            match Published::at(segment, at.offset) {
+                Ok(Some(frame)) if is_sound(&frame, base, at) => {
+                    let is_end = frame.kind == Kind::End && self.tail.is_none();
+                    if is_end || !go_on(at, frame.time_ns()) {
+                        break;
+                    }
+                    at = step(segment, at, *frame);
+                }
+                _ => return Err(at.offset),
+            }
+        }
+        Ok(at)
+    }
+}
+
+/// The latest time of all records before `mark`, the last of which in this segment has the time `last`, if there is one. `before` returns
+/// that of the segments before.
+pub(crate) fn latest_to<R: Region>(
+    segment: &Segment<R>,
+    base: u64,
+    mark: Mark,
+    last: Option<u64>,
+    before: impl FnOnce() -> crate::error::Result<u64>,
+) -> crate::error::Result<u64> {
+    let own = match segment.is_ordered() {
+        true => last,
+        false => latest_time(segment, base, mark),
+    };
+    match own {
+        // A segment that is damaged says nothing of its times.
+        Some(own) => Ok(before().map_or(own, |before| before.max(own))),
+        None => before(),
+    }
+}
+
+/// The latest time of the sound records of a segment before `end`, which is the mark of a frame or the end of the frames.
+#[cold]
+pub(crate) fn latest_time<R: Region>(segment: &Segment<R>, base: u64, end: Mark) -> Option<u64> {
+    let (mut at, mut latest) = (first(segment), None);
+    while at.offset < end.offset
+        && let Ok(Some(frame)) = Published::at(segment, at.offset)
+    {
+        if frame.kind == Kind::Record && is_sound(&frame, base, at) {
+            latest = latest.max(Some(frame.time_ns()));
+        }
+        at.offset += frame.bytes();
+        at.records += 1;
+    }
+    latest
+}
+
+/// [`TimeSearch::first_from`] where times do not decrease. The last frame that is skipped decides, and its checksum confirms its time.
+fn find_time<R: Region>(
     segment: &Segment<R>,
     base: u64,
     tail: Option<Mark>,
@@ -113,7 +227,7 @@ pub(crate) fn trace<R: Region>(segment: &Segment<R>, base: u64, mark: Mark) -> O
     }
 }
 
-/// The time of a segment's last record, when its end frame says that `next` follows. The end frame's checksum covers both.
+/// The latest time of the records up to the end of a segment, when its end frame says that `next` follows. The end frame's checksum covers both.
 pub(crate) fn end_time<R: Region>(segment: &Segment<R>, next: u64) -> Option<u64> {
     let at = segment.tail().offset;
     if at < segment.data_start() {
@@ -124,7 +238,7 @@ pub(crate) fn end_time<R: Region>(segment: &Segment<R>, next: u64) -> Option<u64
     is_end.then(|| segment.time_ns(at))
 }
 
-/// The end of a segment that has ended, and the time of its last record. `None` when it cannot be found.
+/// The end of a segment that has ended, and the latest time of the records up to there. `None` when it cannot be found.
 pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark, u64)> {
     let tail = segment.tail();
     if let Some(time_ns) = end_time(segment, base.wrapping_add(tail.records)) {
@@ -134,6 +248,12 @@ pub(crate) fn ended<R: Region>(segment: &Segment<R>, base: u64) -> Option<(Mark,
     let frame = Published::at(segment, end.offset).ok()??;
     let is_end = frame.kind == Kind::End && is_sound(&frame, base, end);
     is_end.then(|| (end, segment.time_ns(end.offset)))
+}
+
+/// The time of the last record of a segment that has ended.
+pub(crate) fn last_time<R: Region>(segment: &Segment<R>, base: u64) -> Option<u64> {
+    let (end, _) = ended(segment, base)?;
+    trace(segment, base, end).flatten()
 }
 
 /// Where the frames stop being sound records. The index is not used: it may refer to frames of a batch that was never published.

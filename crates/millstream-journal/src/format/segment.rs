@@ -4,7 +4,8 @@
 //!      0  "MILLSEG\n"  version  CRC32C  number  epoch  segment_bytes  created     fixed, synced before the file gets its name
 //!     48  full_bytes                                                              the size that segments of this journal grow to
 //!     64  base         durable                                                    base: sequence of the first record, at the roll
-//!    128  tail         last time                                                  changed by every append
+//!    128  tail         last time  latest time                                     changed by every append
+//!    152  disorder                                                                whether times decrease in this segment
 //!   4096  index: for each block of 64 KiB the first frame in or after it
 //!      .  frames, the last one of a full segment is an end frame
 //! ```
@@ -12,6 +13,9 @@
 //! `tail` and `durable` are *marks*: an offset and the number of records before it, in one word, so that they are never torn. The tail is
 //! stored after the frame that it counts: all frames before it are complete, and there may be another one after it. The tail of a segment
 //! that has ended is before the end frame.
+//!
+//! The last time is that of the last record before the tail, the latest one that of all records of the journal up to there. They differ after
+//! a clock was set back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +50,9 @@ pub(crate) const BASE: u64 = 64;
 const DURABLE: u64 = 72;
 const TAIL: u64 = 128;
 const LAST_TIME: u64 = 136;
+const LATEST_TIME: u64 = 144;
+/// Stored before the first frame that is earlier than the one before it. All its bits are set then, so that a damaged one is not 0.
+const DISORDER: u64 = 152;
 const INDEX: u64 = 4096;
 /// `base` of a segment that was prepared and not begun.
 const NOT_BEGUN: u64 = u64::MAX;
@@ -69,6 +76,25 @@ impl Mark {
     #[inline]
     fn word(self) -> u64 {
         ((self.offset / 8) << 32) | self.records
+    }
+}
+
+/// The times of the records before a mark, in ns since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// That of the last record, or a later one.
+    pub last_ns: u64,
+    /// The latest of all records of the journal, also of those that were pruned.
+    pub latest_ns: u64,
+}
+
+impl Times {
+    /// Those of records of which only the latest time is known.
+    pub fn up_to(latest_ns: u64) -> Self {
+        Times {
+            last_ns: latest_ns,
+            latest_ns,
+        }
     }
 }
 
@@ -323,13 +349,13 @@ impl<R: Region> Segment<R> {
     }
 
     /// Begin the segment: its first record will be `base`.
-    pub fn begin(&self, base: u64, last_time_ns: u64) {
+    pub fn begin(&self, base: u64, before: Times) {
         self.set_tail(
             Mark {
                 offset: self.data_start(),
                 records: 0,
             },
-            last_time_ns,
+            before,
         );
         self.region.publish(BASE, base);
     }
@@ -339,14 +365,31 @@ impl<R: Region> Segment<R> {
         Mark::parse(self.region.load(TAIL))
     }
 
+    /// The times of the records before the tail.
     #[inline]
-    pub fn last_time_ns(&self) -> u64 {
-        self.region.load(LAST_TIME)
+    pub fn times(&self) -> Times {
+        Times {
+            last_ns: self.region.load(LAST_TIME),
+            latest_ns: self.region.load(LATEST_TIME),
+        }
+    }
+
+    /// Whether no record of this segment is earlier than one before it in this segment.
+    #[inline]
+    pub fn is_ordered(&self) -> bool {
+        self.region.load(DISORDER) == 0
+    }
+
+    /// A record of this segment is earlier than one before it in this segment, or is about to be.
+    #[cold]
+    pub fn set_disordered(&self) {
+        self.region.publish(DISORDER, u64::MAX);
     }
 
     #[inline]
-    pub fn set_tail(&self, tail: Mark, last_time_ns: u64) {
-        self.region.publish(LAST_TIME, last_time_ns);
+    pub fn set_tail(&self, tail: Mark, times: Times) {
+        self.region.publish(LAST_TIME, times.last_ns);
+        self.region.publish(LATEST_TIME, times.latest_ns);
         self.region.publish(TAIL, tail.word());
     }
 

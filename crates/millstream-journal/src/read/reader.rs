@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::format::checksum;
 use crate::format::control::Control;
 use crate::format::frame::{Head, Kind};
-use crate::format::index;
 use crate::format::published::Published;
 use crate::format::segment::Mark;
 use crate::journal::Journal;
@@ -43,7 +42,7 @@ const POLLS: u32 = 8 * LOOKS;
 pub struct Record<'a> {
     /// Its number: dense, from 0, never used twice.
     pub sequence: u64,
-    /// When it was appended, in ns since 1970. Never earlier than the record before.
+    /// When it was appended, in ns since 1970. Earlier than a record before only where a clock was set back.
     pub time_ns: u64,
     /// The body.
     pub body: &'a [u8],
@@ -170,7 +169,8 @@ impl<S: Storage> Reader<S> {
         Ok(())
     }
 
-    /// Go to the first record with a time of `time_ns` (ns since 1970) or later, or to the end.
+    /// Go to the first record with a time of `time_ns` (ns since 1970) or later, or to the end. Records after it may be earlier where a
+    /// clock was set back.
     ///
     /// # Errors
     /// [`Error::Damage`] before it in its segment.
@@ -182,16 +182,70 @@ impl<S: Storage> Reader<S> {
 
     fn seek_time_in(&mut self, core: &Core<S>, time_ns: u64) -> Result<()> {
         let segment = core.last_segment(|segment, base| {
-            let before = core.time_before(segment, base)?;
+            let before = core.latest_before(segment, base)?;
             Ok(before.is_some_and(|before_ns| before_ns < time_ns))
         })?;
-        let base = core.base(&segment)?;
-        let tail = (segment.number() >= core.tail_segment()).then(|| core.tail(&segment));
-        let mark = index::find_time(&segment, base, tail, time_ns).map_err(|offset| {
-            core.damage(&segment, offset, "a frame does not match its checksum")
-        })?;
-        self.move_to(segment, base, mark);
-        Ok(())
+        self.move_to_time(core, segment, time_ns)
+    }
+
+    /// Move to the first record from this segment on with a time of `time_ns` or later, or to the end.
+    fn move_to_time(
+        &mut self,
+        core: &Core<S>,
+        mut segment: SegmentOf<S>,
+        time_ns: u64,
+    ) -> Result<()> {
+        loop {
+            let search = core.times(&segment)?;
+            let found = search.first_from(time_ns);
+            let mark = found.map_err(|offset| core.unsound(&segment, offset))?;
+            if !search.is_end(mark) {
+                let base = search.base;
+                self.move_to(segment, base, mark);
+                return Ok(());
+            }
+            // What was later than all records here is pruned.
+            let next = segment.number() + 1;
+            segment = match core.segment(next) {
+                Err(_) if core.first_segment() > next => core.first_open()?,
+                segment => segment?,
+            };
+        }
+    }
+
+    /// Go after the last record with a time before `time_ns` (ns since 1970), or to the first record. That is where
+    /// [`seek_time`](Self::seek_time) goes, unless a clock was set back: each record with a time before `time_ns` is before this position,
+    /// and each other one is at that position or after it.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] in the segments that are searched, from the last one on.
+    pub fn seek_time_end(&mut self, time_ns: u64) -> Result<()> {
+        let core = Arc::clone(self.journal.core());
+        let found = self.seek_time_end_in(&core, time_ns);
+        core.checked(found)
+    }
+
+    fn seek_time_end_in(&mut self, core: &Core<S>, time_ns: u64) -> Result<()> {
+        let mut number = core.tail_segment();
+        loop {
+            let segment = match core.segment(number) {
+                // Retention has removed it meanwhile, and all before it.
+                Err(_) if number < core.first_segment() => core.first_open()?,
+                segment => segment?,
+            };
+            let found = core.times(&segment)?.last_before(time_ns);
+            let found = found.map_err(|offset| core.unsound(&segment, offset))?;
+            let is_first = segment.number() <= core.first_segment();
+            let start = is_first.then_some(Mark {
+                offset: segment.data_start(),
+                records: 0,
+            });
+            if let Some(mark) = found.or(start) {
+                self.move_to(Arc::clone(&segment), core.base(&segment)?, mark);
+                return Ok(());
+            }
+            number = segment.number() - 1;
+        }
     }
 
     fn move_to(&mut self, segment: SegmentOf<S>, base: u64, mark: Mark) {

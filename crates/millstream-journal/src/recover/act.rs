@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::steps::{Plan, Step};
 use crate::error::{Error, Result};
-use crate::format::segment::{self, Segment};
+use crate::format::segment::{self, Segment, Times};
 use crate::options::Options;
 use crate::retain::start;
 use crate::storage::memory::PAGE;
@@ -49,23 +49,28 @@ impl<S: Storage> Recovery<'_, S> {
                     host.random(),
                     host.time_ns(),
                 )?;
-                segment.begin(self.options.first_sequence, 0);
+                segment.begin(self.options.first_sequence, Times::default());
                 self.sync(&segment, segment.data_start())
             }
             Step::Start(start) => start::raise(self.storage, self.options, *start),
             Step::Begin { number, base } => {
                 let segment = self.open(*number)?;
-                segment.begin(*base, 0);
+                segment.begin(*base, Times::default());
                 self.touched.insert(*number, segment.data_start());
                 Ok(())
             }
             Step::Tail {
                 number,
                 mark,
-                last_time_ns,
+                times,
             } => {
-                self.open(*number)?.set_tail(*mark, *last_time_ns);
+                self.open(*number)?.set_tail(*mark, *times);
                 self.touched.insert(*number, mark.offset);
+                Ok(())
+            }
+            // Before the tail is synced with the header.
+            Step::Disorder(number) => {
+                self.open(*number)?.set_disordered();
                 Ok(())
             }
             Step::Clear { number, from } => {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::control::Facts;
 use crate::format::files;
 use crate::format::sealed;
-use crate::format::segment::Mark;
+use crate::format::segment::{Mark, Times};
 use crate::storage::Storage;
 
 const BYTES: u64 = 4096;
@@ -18,7 +18,7 @@ pub(crate) struct CutIntent {
     pub number: u64,
     pub base: u64,
     pub mark: Mark,
-    pub last_time_ns: u64,
+    pub latest_time_ns: u64,
 }
 
 impl CutIntent {
@@ -30,7 +30,7 @@ impl CutIntent {
             self.base,
             offset,
             records,
-            self.last_time_ns,
+            self.latest_time_ns,
         ]
     }
 
@@ -51,12 +51,12 @@ impl CutIntent {
             offset: 0,
             what: "the intention to cut does not match its checksum".to_owned(),
         })?;
-        let [_, number, base, offset, records, last_time_ns]: [u64; WORDS] = words;
+        let [_, number, base, offset, records, latest_time_ns]: [u64; WORDS] = words;
         Ok(CutIntent {
             number,
             base,
             mark: Mark { offset, records },
-            last_time_ns,
+            latest_time_ns,
         })
     }
 
@@ -73,13 +73,13 @@ impl CutIntent {
             number,
             base,
             mark,
-            last_time_ns,
+            latest_time_ns,
         } = *self;
         let mut steps: Vec<Step> = (number + 1..=last).rev().map(Step::Remove).collect();
         steps.push(Step::Tail {
             number,
             mark,
-            last_time_ns,
+            times: Times::up_to(latest_time_ns),
         });
         steps.push(Step::Clear {
             number,

@@ -2,7 +2,7 @@
 
 use crate::format::control::Facts;
 use crate::format::files;
-use crate::format::segment::Mark;
+use crate::format::segment::{Mark, Times};
 use crate::retain::start::Start;
 
 /// A step of a recovery; they are executed in order.
@@ -22,8 +22,10 @@ pub(crate) enum Step {
     Tail {
         number: u64,
         mark: Mark,
-        last_time_ns: u64,
+        times: Times,
     },
+    /// The segment has a record that is earlier than one before it.
+    Disorder(u64),
     /// Nothing but zeros from here to the end of the segment.
     Clear { number: u64, from: u64 },
     /// Store all of a segment once more and sync it: a sync has failed, and the kernel may take the pages for clean.
@@ -64,6 +66,11 @@ impl Plan {
             .collect();
         cleared.sort_unstable();
         cleared
+    }
+
+    /// Whether the recovery has found a record in this segment that is earlier than one before it.
+    pub fn is_disordered(&self, segment: u64) -> bool {
+        self.steps.contains(&Step::Disorder(segment))
     }
 
     /// The planned first sequence number of a segment, where it differs from what is stored.

@@ -9,7 +9,7 @@ use crate::format::control::{Control, Facts};
 use crate::format::frame::Kind;
 use crate::format::index;
 use crate::format::published::Published;
-use crate::format::segment::{self, Mark, Segment};
+use crate::format::segment::{self, Mark, Segment, Times};
 use crate::options::Options;
 use crate::retain::start::Start;
 use crate::storage::{Access, Region, Storage};
@@ -134,8 +134,8 @@ impl<S: Storage> Survey<'_, S> {
             return Ok(None);
         }
         let planned = self.steps.len();
-        let time_ns = self.last_time_ns(&segment, base, traced);
-        let end = match self.scan(segment, base, mark, time_ns)? {
+        let times = self.times(&segment, base, mark, traced)?;
+        let end = match self.scan(segment, base, mark, times)? {
             (end, None) => end,
             // A copy made while the journal was in use, or damage: the complete scan decides.
             (_, Some(_)) => {
@@ -173,9 +173,9 @@ impl<S: Storage> Survey<'_, S> {
 
     /// The machine may have lost power: find the watermark, scan the frames after it, clear the torn end.
     fn after_power_loss(mut self) -> Result<Plan> {
-        let (segment, base, mark, time_ns) = self.watermark()?;
+        let (segment, base, mark, times) = self.watermark()?;
         let (from, segment_bytes) = (segment.number(), segment.bytes_max());
-        let (end, _torn) = self.scan(segment, base, mark, time_ns)?;
+        let (end, _torn) = self.scan(segment, base, mark, times)?;
         let tail = self.open(end.number)?;
         // Even without a fault at the end, later bytes may be left from pages that were written before earlier ones.
         if !is_zero(&tail, end.mark.offset) {
@@ -231,7 +231,7 @@ impl<S: Storage> Survey<'_, S> {
                 segment: self.first,
                 base,
                 time_ns: if segment.tail().records == 0 {
-                    segment.last_time_ns()
+                    segment.times().latest_ns
                 } else {
                     0
                 },
@@ -286,20 +286,34 @@ impl<S: Storage> Survey<'_, S> {
         }
     }
 
-    /// The time of the last record before a mark; `traced` is what frames before it in its segment say.
-    fn last_time_ns(&self, segment: &Segment<S::Region>, base: u64, traced: Option<u64>) -> u64 {
+    /// The times of the records before a mark; `traced` is that of the last of them in its segment.
+    fn times(
+        &self,
+        segment: &Segment<S::Region>,
+        base: u64,
+        mark: Mark,
+        traced: Option<u64>,
+    ) -> Result<Times> {
         let number = segment.number();
         let before = || match number > self.first {
             true => index::end_time(&self.open(number - 1).ok()?, base),
             false => self.start.map(|start| start.time_ns),
         };
-        traced
-            .or_else(before)
-            .unwrap_or_else(|| segment.last_time_ns())
+        let latest_ns = index::latest_to(segment, base, mark, traced, || {
+            Ok(before().unwrap_or_else(|| segment.times().latest_ns))
+        })?;
+        let last = || {
+            let segment = self.open(number.checked_sub(1)?).ok()?;
+            index::last_time(&segment, segment.base()?)
+        };
+        Ok(Times {
+            last_ns: traced.or_else(last).unwrap_or(latest_ns),
+            latest_ns,
+        })
     }
 
-    /// The segment, its first sequence number, the mark up to which all has been synced, and the time of the last record before it.
-    fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark, u64)> {
+    /// The segment, its first sequence number, the mark up to which all has been synced, and the times of the records before it.
+    fn watermark(&self) -> Result<(Segment<S::Region>, u64, Mark, Times)> {
         for number in (self.first..=self.last).rev() {
             let segment = self.open(number)?;
             let mark = segment.durable();
@@ -317,8 +331,8 @@ impl<S: Storage> Survey<'_, S> {
             if mark.records == 0 {
                 self.check_base(&segment, base)?;
             }
-            let time_ns = self.last_time_ns(&segment, base, traced);
-            return Ok((segment, base, mark, time_ns));
+            let times = self.times(&segment, base, mark, traced)?;
+            return Ok((segment, base, mark, times));
         }
         // Nothing was ever synced: everything is above the watermark.
         let segment = self.open(self.first)?;
@@ -338,8 +352,16 @@ impl<S: Storage> Survey<'_, S> {
                 return Err(self.damage(self.first, 64, what));
             }
         };
-        let time_ns = self.last_time_ns(&segment, base, None);
-        Ok((segment, base, mark, time_ns))
+        let times = self.times(&segment, base, mark, None)?;
+        Ok((segment, base, mark, times))
+    }
+
+    /// A record of this segment is earlier than the one before it. A loss of power may have taken the word that says so.
+    fn note_disorder(&mut self, segment: &Segment<S::Region>) {
+        let noted = Step::Disorder(segment.number());
+        if segment.is_ordered() && !self.steps.contains(&noted) {
+            self.steps.push(noted);
+        }
     }
 
     /// Moves over sound frames from `mark` on. The first frame that does not match its checksum is the torn record: the journal ends before it. Returns
@@ -349,10 +371,9 @@ impl<S: Storage> Survey<'_, S> {
         segment: Segment<S::Region>,
         base: u64,
         mark: Mark,
-        last_time_ns: u64,
+        times: Times,
     ) -> Result<(End, Option<&'static str>)> {
-        let (mut segment, mut base, mut mark) = (segment, base, mark);
-        let mut last_time_ns = last_time_ns;
+        let (mut segment, mut base, mut mark, mut times) = (segment, base, mark, times);
         if segment.base() != Some(base) {
             self.steps.push(Step::Begin {
                 number: segment.number(),
@@ -369,7 +390,12 @@ impl<S: Storage> Survey<'_, S> {
                 }
                 Ok(Some(frame)) => {
                     if frame.kind == Kind::Record {
-                        last_time_ns = segment.time_ns(mark.offset);
+                        let time_ns = frame.time_ns();
+                        if mark.records > 0 && time_ns < times.last_ns {
+                            self.note_disorder(&segment);
+                        }
+                        times.last_ns = time_ns;
+                        times.latest_ns = times.latest_ns.max(time_ns);
                         mark.offset += frame.bytes();
                         mark.records += 1;
                         continue;
@@ -377,7 +403,7 @@ impl<S: Storage> Survey<'_, S> {
                     self.steps.push(Step::Tail {
                         number: segment.number(),
                         mark,
-                        last_time_ns,
+                        times,
                     });
                     let next = segment.number() + 1;
                     if next > self.last {
@@ -402,7 +428,7 @@ impl<S: Storage> Survey<'_, S> {
             self.steps.push(Step::Tail {
                 number: segment.number(),
                 mark,
-                last_time_ns,
+                times,
             });
             return Ok((
                 End {

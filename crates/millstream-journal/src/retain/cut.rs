@@ -69,15 +69,15 @@ fn intent<S: Storage>(core: &Core<S>, sequence: u64) -> Result<CutIntent> {
         let what = "the frames before the cut do not match their checksums";
         core.damage(&segment, segment.data_start(), what)
     })?;
-    let last_time_ns = match traced {
-        Some(time_ns) => time_ns,
-        None if number > core.first_segment() => core.ended(&*core.segment(number - 1)?)?.1,
-        None => core.start_time_ns()?,
+    let before = || match number > core.first_segment() {
+        true => Ok(core.ended(&*core.segment(number - 1)?)?.1),
+        false => core.start_time_ns(),
     };
+    let latest_time_ns = index::latest_to(&segment, base, mark, traced, before)?;
     Ok(CutIntent {
         number,
         base,
         mark,
-        last_time_ns,
+        latest_time_ns,
     })
 }

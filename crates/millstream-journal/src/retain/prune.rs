@@ -4,7 +4,10 @@ use std::io;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::format::{files, segment};
+use crate::format::frame::Kind;
+use crate::format::published::Published;
+use crate::format::segment::{self, Segment};
+use crate::format::{files, index};
 use crate::options::Retention;
 use crate::read::cursor_file;
 use crate::retain::start::{self, Start};
@@ -70,7 +73,7 @@ fn start<S: Storage>(core: &Core<S>, number: u64) -> Result<Start> {
     Ok(Start {
         segment: number,
         base,
-        time_ns: core.time_before(&segment, base)?.unwrap_or(0),
+        time_ns: core.latest_before(&segment, base)?.unwrap_or(0),
     })
 }
 
@@ -123,7 +126,10 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
         let bytes = (tail + 1 - number) * core.segment_bytes;
         let too_many = retention.bytes.is_some_and(|most| bytes > most);
         let too_old = match retention.age {
-            Some(most) => u128::from(now.saturating_sub(core.ended(&segment)?.1)) > most.as_nanos(),
+            Some(most) => {
+                let written = last_written(core, &segment, now)?;
+                u128::from(now.saturating_sub(written)) > most.as_nanos()
+            }
             None => false,
         };
         if in_use || (limits && !too_many && !too_old) {
@@ -131,6 +137,33 @@ fn keep_from<S: Storage>(core: &Core<S>, retention: &Retention, from: u64) -> Re
         }
     }
     Ok(tail)
+}
+
+/// When the last record of a segment that has ended was appended, as far as times show: the latest time in it. One in the future is that of
+/// a clock that was ahead, and has been put right: then it was before the first record of the next segment that begins with a time of the past.
+fn last_written<S: Storage>(core: &Core<S>, segment: &Segment<S::Region>, now: u64) -> Result<u64> {
+    let (end, latest) = core.ended(segment)?;
+    let base = core.base(segment)?;
+    let own = match segment.is_ordered() {
+        true => index::last_time(segment, base),
+        false => index::latest_time(segment, base, end),
+    };
+    let own = own.unwrap_or(latest);
+    if own <= now {
+        return Ok(own);
+    }
+    for number in segment.number() + 1..=core.tail_segment() {
+        let later = core.segment(number)?;
+        let first = Published::at(&later, later.data_start()).ok().flatten();
+        let first = first.filter(|frame| frame.kind == Kind::Record);
+        if let Some(time_ns) = first
+            .map(|frame| frame.time_ns())
+            .filter(|time| *time <= now)
+        {
+            return Ok(time_ns);
+        }
+    }
+    Ok(now)
 }
 
 #[cfg(test)]

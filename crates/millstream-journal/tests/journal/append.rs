@@ -118,17 +118,3 @@ fn a_record_over_a_limit_is_refused_and_leaves_nothing() {
     let mut reader = journal.reader().unwrap();
     assert_eq!(reader.read(2).unwrap().body, vec![8; limit as usize]);
 }
-
-#[test]
-fn times_do_not_fall() {
-    let (_folder, journal) = fresh(small());
-    let writer = journal.writer().unwrap();
-    for time_ns in [100, 50, 200, 0, 199] {
-        writer.append_at(time_ns, b"x").unwrap();
-    }
-    let mut reader = journal.reader().unwrap();
-    let times: Vec<u64> = (0..5)
-        .map(|sequence| reader.read(sequence).unwrap().time_ns)
-        .collect();
-    assert_eq!(times, [100, 100, 200, 200, 200]);
-}

@@ -14,6 +14,7 @@ mod append;
 mod batches;
 mod bits;
 mod bookmarks;
+mod clocks;
 mod copies;
 mod cursors;
 mod cuts;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millstream_journal::storage::Simulated;
-use millstream_journal::{CursorMode, Error, Journal, Options};
+use millstream_journal::{CursorMode, Error, Journal, Options, Reader};
 
 use super::model::{Judged, Model, broken};
 use super::world::{World, failed, read_on};
@@ -60,6 +60,7 @@ fn image(world: &mut World, before: &Simulated, model: &mut Model) -> Judged<Sim
     let mut reader = journal.reader().map_err(|error| failed("read", &error))?;
     let first = reader.position();
     let next = read_on(&mut reader, model)?;
+    seek_times(world, &mut reader, &model.times(first, next))?;
     if seen.is_some_and(|seen| seen != (first, next)) {
         return broken(
             3,
@@ -100,5 +101,41 @@ fn look(world: &mut World, machine: &Simulated, model: &mut Model) -> Judged<Opt
         opened => opened.map_err(|error| failed("look", &error))?,
     };
     let mut reader = journal.reader().map_err(|error| failed("read", &error))?;
-    Ok(Some((reader.position(), read_on(&mut reader, model)?)))
+    let first = reader.position();
+    let next = read_on(&mut reader, model)?;
+    seek_times(world, &mut reader, &model.times(first, next))?;
+    Ok(Some((first, next)))
+}
+
+/// A search by time finds what a look at all records finds.
+fn seek_times(
+    world: &mut World,
+    reader: &mut Reader<Simulated>,
+    times: &[(u64, u64)],
+) -> Judged<()> {
+    let (Some(&(first, _)), Some(&(last, _))) = (times.first(), times.last()) else {
+        return Ok(());
+    };
+    for _ in 0..3 {
+        let some = times[world.random.below(times.len() as u64) as usize].1;
+        let time_ns = some.saturating_add(world.random.below(3)).saturating_sub(1);
+        let from = times.iter().find(|(_, of_ns)| *of_ns >= time_ns);
+        let end = times.iter().rfind(|(_, of_ns)| *of_ns < time_ns);
+        let expected = [
+            from.map_or(last + 1, |(sequence, _)| *sequence),
+            end.map_or(first, |(sequence, _)| sequence + 1),
+        ];
+        let found = [Reader::seek_time, Reader::seek_time_end].map(|seek| {
+            seek(reader, time_ns).map_err(|error| failed("seek", &error))?;
+            Ok(reader.position())
+        });
+        for (found, expected) in found.into_iter().zip(expected) {
+            let found = found?;
+            if found != expected {
+                let what = format!("time {time_ns} is at record {found}, not {expected}");
+                return broken(3, what);
+            }
+        }
+    }
+    Ok(())
 }

@@ -36,6 +36,8 @@ struct Expected {
     time_ns: Option<u64>,
     /// By the steady clock.
     appended_ns: u64,
+    /// By the wall clock.
+    wall_ns: u64,
 }
 
 /// What must be there.
@@ -67,12 +69,13 @@ impl Model {
         self.len() - self.orphans
     }
 
-    /// An append begins.
-    pub fn begin(&mut self, bodies: &[Arc<[u8]>], now_ns: u64) {
+    /// An append begins, at these times of the steady clock and of the wall clock.
+    pub fn begin(&mut self, bodies: &[Arc<[u8]>], now_ns: u64, wall_ns: u64) {
         let expected = bodies.iter().map(|body| Expected {
             body: Arc::clone(body),
             time_ns: None,
             appended_ns: now_ns,
+            wall_ns,
         });
         self.in_flight = expected.collect();
     }
@@ -122,7 +125,7 @@ impl Model {
                 .get(before)
                 .or_else(|| self.in_flight.get(before - acknowledged))
         });
-        let earliest = before.and_then(|record| record.time_ns).unwrap_or(0);
+        let before_ns = before.and_then(|record| record.time_ns).unwrap_or(0);
         let expected = if index < acknowledged {
             self.records.get_mut(index)
         } else {
@@ -139,11 +142,30 @@ impl Model {
             );
             return broken(3, what);
         }
-        if expected.time_ns.is_some_and(|known| known != time_ns) || time_ns < earliest {
+        if expected.time_ns.is_some_and(|known| known != time_ns) {
             return broken(3, format!("the time of record {sequence} has changed"));
+        }
+        // That of the clock, or of a record of the second after it.
+        let latest_ns = expected.wall_ns + 1_000_000_000;
+        let is_right = (expected.wall_ns..=latest_ns).contains(&time_ns);
+        if !is_right || time_ns < before_ns && before_ns <= latest_ns {
+            let wall_ns = expected.wall_ns;
+            let what = format!(
+                "record {sequence} has time {time_ns} by a clock at {wall_ns}, after one of time {before_ns}"
+            );
+            return broken(3, what);
         }
         expected.time_ns = Some(time_ns);
         Ok(())
+    }
+
+    /// The records from `first` to `next` that were read: their numbers and times.
+    pub fn times(&self, first: u64, next: u64) -> Vec<(u64, u64)> {
+        let records = (0..).zip(self.records.iter().chain(&self.in_flight));
+        records
+            .filter(|(sequence, _)| (first..next).contains(sequence))
+            .filter_map(|(sequence, record)| Some((sequence, record.time_ns?)))
+            .collect()
     }
 
     /// Records may vanish from the front now.

@@ -225,7 +225,8 @@ impl World {
 
     fn append(&mut self, index: usize, unsynced: bool) -> Judged<()> {
         let body = self.bodies.make(&mut self.random);
-        self.model.begin(std::slice::from_ref(&body), self.now_ns);
+        self.model
+            .begin(std::slice::from_ref(&body), self.now_ns, self.wall_ns());
         let writer = &self.processes[index].writer;
         let appended = if unsynced {
             writer.write(&body)
@@ -246,7 +247,7 @@ impl World {
         let bodies: Vec<Arc<[u8]>> = (0..count)
             .map(|_| self.bodies.make(&mut self.random))
             .collect();
-        self.model.begin(&bodies, self.now_ns);
+        self.model.begin(&bodies, self.now_ns, self.wall_ns());
         let range = self.processes[index]
             .writer
             .append_many(&bodies)
@@ -264,7 +265,8 @@ impl World {
         let room = body.len() + self.random.below(100) as usize;
         let is_committed = self.random.below(3) > 0;
         let filled = self.random.below(room as u64 + 1) as usize;
-        self.model.begin(std::slice::from_ref(&body), self.now_ns);
+        self.model
+            .begin(std::slice::from_ref(&body), self.now_ns, self.wall_ns());
         let mut claim = self.processes[index]
             .writer
             .claim(room)
@@ -285,6 +287,10 @@ impl World {
         self.model.acknowledge(sequence)?;
         self.promise_appended();
         Ok(())
+    }
+
+    fn wall_ns(&self) -> u64 {
+        self.clock.wall_ns.load(Ordering::Relaxed)
     }
 
     /// The calls of a process after it was killed are not checked.

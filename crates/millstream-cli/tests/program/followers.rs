@@ -73,8 +73,14 @@ fn a_leader_that_is_cut_off_does_not_acknowledge_with_a_follower_that_comes_late
     });
     let found = followers(&[path_of]);
     let state = |at: usize| ["name", "counts", "connected"].map(|key| found[at][key].clone());
-    assert_eq!(state(0), ["b".into(), true.into(), false.into()]);
-    assert_eq!(state(1), ["c".into(), false.into(), true.into()]);
+    assert_eq!(
+        state(0),
+        ["b".into(), Value::Bool(true), Value::Bool(false)]
+    );
+    assert_eq!(
+        state(1),
+        ["c".into(), Value::Bool(false), Value::Bool(true)]
+    );
     let why = "it is new, and counts once it is connected together with the copies that were admitted as b";
     assert_eq!(found[1]["why"], why);
     until("the positions", || {

@@ -4,10 +4,10 @@
 //! takes. Then it gets the time of that record. A clock that shows more than a second less was ahead, and has been put right: the record
 //! gets the time of the clock, or no record would have a right time until the wrong one has come.
 
-/// How far a clock may be behind the last record without having been set back, in ns.
+/// How much earlier than the last record a clock may be without having been set back, in ns.
 const BEHIND_MAX_NS: u64 = 1_000_000_000;
 
-/// The time of a record that is to be appended, in ns since 1970.
+/// The time of the next record, in ns since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stamp {
     /// What the clock has shown.

@@ -56,7 +56,7 @@ impl<S: Storage> Writer<S> {
 
     /// Append a record with the current time, and wait for durability as `sync` says. Returns its sequence number.
     ///
-    /// The time is never earlier than that of a record before, unless the clock is more than a second behind that: then the clock was set
+    /// The time is never earlier than that of a record before, unless the clock shows more than a second less: then the clock was set
     /// back, and counts.
     ///
     /// # Errors

@@ -364,6 +364,21 @@ impl<S: Storage> Survey<'_, S> {
         }
     }
 
+    /// The record at `mark` has this time.
+    fn note_time(
+        &mut self,
+        segment: &Segment<S::Region>,
+        mark: Mark,
+        times: &mut Times,
+        time_ns: u64,
+    ) {
+        if mark.records > 0 && time_ns < times.last_ns {
+            self.note_disorder(segment);
+        }
+        times.last_ns = time_ns;
+        times.latest_ns = times.latest_ns.max(time_ns);
+    }
+
     /// Moves over sound frames from `mark` on. The first frame that does not match its checksum is the torn record: the journal ends before it. Returns
     /// the end, and what is wrong there if it is not zeros.
     fn scan(
@@ -390,12 +405,7 @@ impl<S: Storage> Survey<'_, S> {
                 }
                 Ok(Some(frame)) => {
                     if frame.kind == Kind::Record {
-                        let time_ns = frame.time_ns();
-                        if mark.records > 0 && time_ns < times.last_ns {
-                            self.note_disorder(&segment);
-                        }
-                        times.last_ns = time_ns;
-                        times.latest_ns = times.latest_ns.max(time_ns);
+                        self.note_time(&segment, mark, &mut times, frame.time_ns());
                         mark.offset += frame.bytes();
                         mark.records += 1;
                         continue;

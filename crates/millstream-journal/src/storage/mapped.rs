@@ -89,7 +89,7 @@ impl Mapped {
         }
     }
 
-    /// What root makes in the directory of another user belongs to that user, who could not go on otherwise. A root without the right to
+    /// What root makes in the directory of another user belongs to that user, whose processes could not continue otherwise. A root without the right to
     /// give files away keeps them.
     fn give_to_owner(&self, made: &File) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {

@@ -25,7 +25,7 @@ fn time_ns(sequence: u64) -> u64 {
     1_000_000 + sequence / 2 * 1_000
 }
 
-/// The same with a clock that was a day ahead for some records, and a little behind for others.
+/// The same with a clock that was a day ahead for some records, and a little late for others.
 fn jumping_ns(sequence: u64) -> u64 {
     match sequence {
         3..6 => time_ns(sequence) + 86_400_000_000_000,

@@ -1,4 +1,4 @@
-//! What root makes in another user's journal belongs to that user, who must be able to go on.
+//! What root makes in another user's journal belongs to that user, whose processes must be able to continue.
 
 #![expect(
     unsafe_code,

@@ -61,10 +61,7 @@ fn a_leader_that_is_cut_off_does_not_acknowledge_with_a_follower_that_comes_late
         "; 'c' does not count: `millstream journal followers {path_of}` says why, `--admit NAME` lets it count"
     );
     until("the copy", || next(&late) == next(&orders));
-    assert!(
-        error.contains("but 0 of 1 follower(s)"),
-        "the copy of b has not got it: {error}"
-    );
+    assert!(error.contains("but 0 of 1 follower(s)"), "{error}");
     let again = acknowledged(&orders, "once more\n", "300ms").unwrap_err();
     assert!(again.trim_end().ends_with(&remedy), "{again}");
     until("a warning", || {

@@ -9,10 +9,14 @@ pub(crate) struct QueueId {
     pub(crate) generation: u32,
 }
 
+/// The id of no item.
+const GONE: u64 = u64::MAX;
+
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     /// The items that the connection has opened and neither confirmed nor aborted, the oldest first. Some may be open no longer, since
-    /// their time was over: they keep their places, so that a late `close` confirms none of the others.
+    /// their time was over or another connection has ended them by their ids: they keep their places, so that the `close` that was meant for
+    /// one of them confirms none of the others.
     pub(crate) opens: VecDeque<(QueueId, u64)>,
     pub(crate) wait: Wait,
 }
@@ -40,13 +44,20 @@ impl Connection {
         }
     }
 
-    /// The connection opens an item. If it had it open before, until its time was over, that place is gone.
+    /// The connection opens an item. If it had it open before, until its time was over, that was another delivery.
     #[inline]
     pub(crate) fn opened(&mut self, queue: QueueId, item: u64) {
         if !self.opens.is_empty() {
-            self.forget(queue, item);
+            self.lose(queue, item);
         }
         self.opens.push_back((queue, item));
+    }
+
+    /// An item is open no longer, though the connection has not ended that: its place stays.
+    pub(crate) fn lose(&mut self, queue: QueueId, item: u64) {
+        if let Some(open) = self.opens.iter_mut().find(|open| **open == (queue, item)) {
+            open.1 = GONE;
+        }
     }
 
     /// Removes and returns the item of this queue that was opened first.

@@ -295,6 +295,7 @@ impl<S: Storage> Broker<S> {
     /// Confirms the items of this queue with these ids, whichever connections have opened them.
     pub fn confirm_ids(
         &mut self,
+        by: ConnectionId,
         name: &str,
         ids: impl IntoIterator<Item = u64>,
         now: Moment,
@@ -302,7 +303,7 @@ impl<S: Storage> Broker<S> {
         let known = self.names.get(name).copied();
         let mut outcome = Confirmation::Confirmed;
         for item in ids {
-            if !known.is_some_and(|id| self.end_id(id, item, Verdict::Close, now)) {
+            if !known.is_some_and(|id| self.end_id(by, id, item, Verdict::Close, now)) {
                 outcome = Confirmation::NotOpen;
             }
         }
@@ -461,7 +462,7 @@ impl<S: Storage> Broker<S> {
             _ => return true,
         };
         match key.id {
-            Some(item) => self.end_id(id, item, verdict, now),
+            Some(item) => self.end_id(by, id, item, verdict, now),
             None => self.end_oldest(by, id, verdict, now),
         }
     }
@@ -478,12 +479,22 @@ impl<S: Storage> Broker<S> {
     }
 
     /// Ends the open read of an item, whichever connection began it. Returns false if the item is not open.
-    fn end_id(&mut self, id: QueueId, item: u64, verdict: Verdict, now: Moment) -> bool {
+    fn end_id(
+        &mut self,
+        by: ConnectionId,
+        id: QueueId,
+        item: u64,
+        verdict: Verdict,
+        now: Moment,
+    ) -> bool {
         let Some(owner) = self.queue(id).and_then(|queue| queue.owner(item)) else {
             return false;
         };
         if let Some(connection) = self.connection(owner) {
-            connection.forget(id, item);
+            match owner == by {
+                true => connection.forget(id, item),
+                false => connection.lose(id, item),
+            }
         }
         self.end(id, item, verdict, now)
     }

@@ -257,7 +257,7 @@ impl Session {
         now: Moment,
     ) {
         self.with_name(queue, |session, name| {
-            let confirmed = broker.confirm_ids(name, ids.filter_map(item_id), now);
+            let confirmed = broker.confirm_ids(session.id, name, ids.filter_map(item_id), now);
             session.write_confirmation(confirmed);
         });
     }

@@ -258,7 +258,7 @@ fn who_opens_another_item_has_given_up_the_one_that_was_late() {
 }
 
 #[test]
-fn an_item_that_comes_back_to_the_same_connection_is_open_once() {
+fn an_item_that_comes_back_to_the_same_connection_may_take_the_place_that_it_had() {
     play(
         "[defaults]\nmax_opens = 2\nopen_timeout = \"1s\"",
         "w> set q 0 0 1|A|set q 0 0 1|B|get q/open|
@@ -271,6 +271,46 @@ fn an_item_that_comes_back_to_the_same_connection_is_open_once() {
          +1000
          w> get q/close|get q|get q|
          w< NOT_FOUND|VALUE q 0 1|B|END|END|",
+    );
+}
+
+#[test]
+fn what_another_connection_ends_by_its_id_keeps_its_place() {
+    play(
+        "[defaults]\nmax_opens = 3",
+        "a> set p 0 0 1|0|set p 0 0 1|1|set p 0 0 1|2|get p/open p/open p/open|
+         a< STORED|STORED|STORED|VALUE p/open 0 1|0|VALUE p/open 0 1|1|VALUE p/open 0 1|2|END|
+         b> get p/abort=0|get p/close=2|
+         b< END|END|
+         a> get p/close|
+         a< NOT_FOUND|
+         a!
+         b> get p|get p|get p|
+         b< VALUE p 0 1|0|END|VALUE p 0 1|1|END|END|
+         a> set m 0 0 1|0|set m 0 0 1|1|set m 0 0 1|2|monitor m 1 3|
+         a< STORED|STORED|STORED|VALUE m 0 1|0|END|VALUE m 0 1|1|END|VALUE m 0 1|2|END|END|
+         b> confirm m id=1|
+         b< END|
+         a> confirm m 2|
+         a< NOT_FOUND|
+         a!
+         b> get m|get m|
+         b< VALUE m 0 1|2|END|END|",
+    );
+}
+
+#[test]
+fn two_deliveries_of_an_item_to_one_connection_have_two_places() {
+    play(
+        "[defaults]\nmax_opens = 3\nopen_timeout = \"1s\"",
+        "w> set q 0 0 1|A|set q 0 0 1|B|get q/open|
+         w< STORED|STORED|VALUE q/open 0 1|A|END|
+         +1000
+         w> get q/open|get q/open|get q/close|get q/close|
+         w< VALUE q/open 0 1|A|END|VALUE q/open 0 1|B|END|NOT_FOUND|END|
+         w!
+         v> get q|get q|
+         v< VALUE q 0 1|B|END|END|",
     );
 }
 
@@ -288,8 +328,8 @@ fn items_are_confirmed_and_aborted_by_their_ids_in_any_order_from_any_connection
          v< END|VALUE q 0 1|C|END|NOT_FOUND|NOT_FOUND|
          v> confirm q id=3 id=9|confirm q id=3|confirm q id=0|confirm none id=0|
          v< NOT_FOUND|NOT_FOUND|END|NOT_FOUND|
-         w> get q/close|get q/open|
-         w< END|END|
+         w> get q/close|get q/close|get q/close|get q/close|get q/open|
+         w< NOT_FOUND|NOT_FOUND|NOT_FOUND|END|END|
          crash
          a> get q|
          a< END|",

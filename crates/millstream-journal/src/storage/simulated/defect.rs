@@ -30,8 +30,8 @@ const BASE: u64 = 64;
 const FRAME_HEADER: u64 = 16;
 /// How many stores the word there waits for: the end frame of the segment before, and the number of the segment in the control page.
 const BASE_DELAY: u32 = 3;
-/// How many stores bytes wait for after the first word of their frame: the time and the tail of the segment.
-const BYTES_DELAY: u32 = 2;
+/// How many stores bytes wait for after the first word of their frame: both times and the tail of the segment.
+const BYTES_DELAY: u32 = 3;
 
 /// Stores of a process into files `F` that have not happened yet.
 pub(super) struct LateStores<F>(VecDeque<LateStore<F>>);

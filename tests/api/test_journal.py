@@ -271,6 +271,41 @@ def test_cursors_outlive_their_journal(tmp_path: Path) -> None:
             journal.cursor("../etc")
 
 
+def test_each_way_to_read_a_removed_record_says_that_it_was_pruned(tmp_path: Path) -> None:
+    with ms.Journal(tmp_path, segment_bytes=SMALL) as journal, ms.Journal(tmp_path, mode="r") as reading:
+        journal.append_many(numbers(20_000))
+        # Records are found some hundreds at a time: these readers are still in the first segment.
+        started: list[Iterator[ms.JournalRecord]] = []
+        for each in (journal, reading):
+            started += [
+                iter(each),
+                each[:],
+                each.read(3),
+                each.tail(0),
+                each.tail(0, wait="spin"),
+                each.tail(0, wait="backoff"),
+            ]
+        for reader in started:
+            next(reader)
+        view = reading[0].view
+        with journal.cursor("slow") as cursor:
+            first = journal.prune(bytes=SMALL)
+            assert first > 10_000
+            for reader in started:
+                with pytest.raises(ms.RecordPrunedError, match=f"the first one is {first}$"):
+                    for _ in reader:
+                        pass
+            for each in (journal, reading):
+                for read in (each.read, each.tail, each.__getitem__):
+                    for number in (0, cursor.position, first - 1):
+                        with pytest.raises(ms.RecordPrunedError, match=f"the first one is {first}$"):
+                            read(number)
+                # Numbers that do not exist are skipped, as in a slice of a list.
+                assert [record.sequence for record in each[: first + 2]] == [first, first + 1]
+                assert next(iter(each)).sequence == first
+        assert bytes(view) == b"0"
+
+
 def test_retention_while_appending(tmp_path: Path) -> None:
     with ms.Journal(tmp_path, segment_bytes=SMALL, retain_bytes=4 * SMALL) as journal:
         for _ in range(20):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,16 +82,24 @@ def test_the_chapter_about_backups(orders: Path, tmp_path: Path, millstream_bin:
     assert (elsewhere / "orders" / "identity").read_bytes()[8:24] == lineage
 
 
+def advised(message: str) -> str:
+    """The command that an error of a damaged journal names."""
+    found = re.search(r"To copy what is sound: (millstream journal copy --salvage .+)$", message.strip())
+    assert found, message
+    return found.group(1)
+
+
 def test_torn_copies_are_opened_as_they_are_or_salvaged(
     orders: Path, tmp_path: Path, millstream_bin: Path
 ) -> None:
     for attempt in range(12):
-        torn, target = tmp_path / f"torn-{attempt}", tmp_path / f"salvaged-{attempt}"
+        torn, target = tmp_path / f"torn {attempt}", tmp_path / f"salvaged-{attempt}"
         if attempt % 2:
             subprocess.run(["cp", "-a", orders, torn], check=False, capture_output=True)
         else:
             torn.mkdir()
-            subprocess.run(f"tar -C {orders} -cf - . | tar -C {torn} -xf -", shell=True, capture_output=True)
+            copy = f"tar -C {orders} -cf - . | tar -C {shlex.quote(str(torn))} -xf -"
+            subprocess.run(copy, shell=True, capture_output=True)
         if attempt % 3 == 0:
             # Whatever was lost by the copy: a segment in the middle is, too.
             segments = sorted(torn.glob("segment-*"))
@@ -104,8 +113,25 @@ def test_torn_copies_are_opened_as_they_are_or_salvaged(
         assert len(parts) == 1 or report["lost"]
         try:
             opened = numbers(torn)
-        except ms.JournalDamageError:
+        except ms.JournalDamageError as error:
             assert report["lost"]
+            advice = advised(str(error))
+            for verb in ("cat", "tail", "info", "export"):
+                refused = subprocess.run(
+                    [millstream_bin, "journal", verb, torn], capture_output=True, text=True
+                )
+                assert refused.returncode == 1
+                assert advised(refused.stderr) == advice
+            environment = os.environ | {"PATH": f"{millstream_bin.parent}:{os.environ['PATH']}"}
+            subprocess.run(["sh", "-e", "-c", advice], env=environment, check=True, capture_output=True)
+            followed = [
+                Path(part["journal"].replace(str(target), f"{torn}.salvaged")) for part in report["parts"]
+            ]
+            assert [numbers(path) for path in followed] == parts
+            # What was made stays: another try goes elsewhere.
+            with pytest.raises(ms.JournalDamageError) as again:
+                numbers(torn)
+            assert advised(str(again.value)) == advice.replace(".salvaged", ".salvaged-2")
         else:
             # As after a loss of power it ends before the first record that is missing; more can be salvaged.
             assert parts[0] == opened

@@ -35,7 +35,10 @@ impl From<Failure> for End {
 
 impl From<Error> for End {
     fn from(error: Error) -> Self {
-        End::Failed(Failure::failed(error))
+        End::Failed(match error.salvage_command() {
+            Some(command) => Failure::failed(format!("{error}. To copy what is sound: {command}")),
+            None => Failure::failed(error),
+        })
     }
 }
 

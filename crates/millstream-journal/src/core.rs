@@ -308,7 +308,13 @@ impl<S: Storage> Core<S> {
         if let Some(segment) = lock(&self.segments).get(&number).and_then(Weak::upgrade) {
             return Ok(segment);
         }
-        let segment = Segment::open(&self.storage, number, self.access())?;
+        let segment = Segment::open(&self.storage, number, self.access());
+        if matches!(&segment, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
+        {
+            // A process may have recovered what is read as a plan, and pruned it: its control page says so.
+            let _now = self.is_recovered();
+        }
+        let segment = segment?;
         if segment.bytes_max() != self.segment_bytes {
             return Err(Error::Damage {
                 path: self.storage.path(&segment::name(number)),

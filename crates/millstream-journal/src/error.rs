@@ -3,7 +3,7 @@
 //! Each error names the file or the record that it is about, so that one line is enough to act on.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::storage::Fault;
@@ -237,6 +237,60 @@ pub enum Error {
         /// The cursor.
         name: String,
     },
+}
+
+impl Error {
+    /// The way on after [`Damage`](Self::Damage) in a file of a journal: the command that copies what is sound into a directory that does not
+    /// exist yet. `None` for other errors, and for a damaged cursor, which the command does not copy.
+    ///
+    /// ```
+    /// use millstream_journal::Error;
+    /// let path = "my orders/segment-0000000003.log".into();
+    /// let damage = Error::Damage { path, offset: 64, what: "it is zero".to_owned() };
+    /// let command = "millstream journal copy --salvage 'my orders' 'my orders.salvaged'";
+    /// assert_eq!(damage.salvage_command().as_deref(), Some(command));
+    /// ```
+    #[must_use]
+    pub fn salvage_command(&self) -> Option<String> {
+        let Error::Damage { path, .. } = self else {
+            return None;
+        };
+        let journal = path.parent().filter(|_| !is_cursor(path))?;
+        let journal = match journal.file_name() {
+            Some(_) => journal.to_owned(),
+            None => std::fs::canonicalize(journal).ok()?,
+        };
+        let beside = |number: u32| {
+            let mut name = journal.as_os_str().to_owned();
+            match number {
+                1 => name.push(".salvaged"),
+                _ => name.push(format!(".salvaged-{number}")),
+            }
+            PathBuf::from(name)
+        };
+        let target = (1..).map(beside).find(|target| !target.exists())?;
+        Some(format!(
+            "millstream journal copy --salvage {} {}",
+            quoted(&journal),
+            quoted(&target)
+        ))
+    }
+}
+
+fn is_cursor(path: &Path) -> bool {
+    let folder = path.parent().and_then(Path::file_name);
+    folder.is_some_and(|folder| folder == "cursors")
+}
+
+/// A path as a word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,=@:%".contains(c);
+    match text.chars().all(is_plain) && !text.starts_with('-') {
+        true => text,
+        false if text.starts_with('-') => format!("'./{}'", text.replace('\'', "'\\''")),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 /// What there is instead of a lost record.

@@ -224,7 +224,11 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         E::Option { .. } | E::CursorName { .. } => ("JournalUsageError", none),
         _ => ("JournalError", none),
     };
-    make_journal(py, name, (error.to_string(), errno, path, offset))
+    let message = match error.salvage_command() {
+        Some(command) => format!("{error}. To copy what is sound: {command}"),
+        None => error.to_string(),
+    };
+    make_journal(py, name, (message, errno, path, offset))
 }
 
 /// The exception for a record that no follower has acknowledged in time.

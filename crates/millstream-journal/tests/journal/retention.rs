@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_journal::{CursorMode, Error, Host, Journal, Options, Retention};
+use millstream_journal::{CursorMode, Error, Host, Journal, Options, Retention, Wait};
 
 use crate::support::{Random, SEGMENT_BYTES, fresh, small};
 
@@ -129,6 +129,50 @@ fn a_reader_that_was_overtaken_gets_an_error() {
     ));
     late.seek(first).unwrap();
     assert_eq!(late.next().unwrap().unwrap().sequence, first);
+}
+
+#[test]
+fn a_reader_that_was_there_before_all_writers_learns_what_was_pruned() {
+    let (_folder, journal) = filled(small());
+    let path = journal.path();
+    drop(journal);
+    // As after the machine was started again: what a recovery would leave is read.
+    std::fs::remove_file(path.join("control")).unwrap();
+    let reading = Journal::open(&path, Options::read_only()).unwrap();
+    let mut late = reading.reader().unwrap();
+    late.read(10).unwrap();
+    let mut waiting = reading.reader().unwrap();
+    let journal = Journal::open(&path, small()).unwrap();
+    let everything = Retention {
+        bytes: Some(1),
+        ..Retention::default()
+    };
+    let first = journal.prune(&everything).unwrap().first;
+    let is_pruned =
+        |error: Error| matches!(error, Error::Pruned { first: told, .. } if told == first);
+    let met = loop {
+        match late.next() {
+            Ok(found) => assert!(found.is_some(), "the end came before the gap"),
+            Err(error) => break error,
+        }
+    };
+    assert!(is_pruned(met));
+    let met = loop {
+        match waiting.wait(Wait::Spin, Some(Duration::ZERO)) {
+            Ok(came) => assert!(came && waiting.next().unwrap().is_some()),
+            Err(error) => break error,
+        }
+    };
+    assert!(is_pruned(met));
+    assert!(is_pruned(late.seek(10).unwrap_err()));
+    assert!(is_pruned(
+        reading.reader().unwrap().seek(first - 1).unwrap_err()
+    ));
+    assert_eq!(reading.first().unwrap(), first);
+    assert_eq!(reading.reader().unwrap().position(), first);
+    assert_eq!(reading.info().unwrap().first, first);
+    late.seek_time(0).unwrap();
+    assert_eq!(late.position(), first);
 }
 
 #[test]

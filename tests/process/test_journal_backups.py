@@ -224,7 +224,7 @@ def test_a_service_on_the_backup_of_a_running_one_takes_each_input_once(
         assert publishing.stdin is not None and publishing.stdout is not None
         assert publishing.stdout.readline() == "begun\n"
         with subprocess.Popen(service, cwd=live) as running:
-            until(lambda: (live / "out").is_dir() and len(outputs(live, millstream_bin)) > 3_000)
+            until(lambda: (live / "out" / "start").is_file() and len(outputs(live, millstream_bin)) > 3_000)
             for name in ("out.snapshots", "out", "out.schedule", "left", "right"):
                 if (live / name).is_dir():
                     copy = [millstream_bin, "journal", "copy", live / name, backup / name]

@@ -116,6 +116,8 @@ def test_silent_connections_keep_no_client_with_a_password_out(serve: Serve, tmp
     known.chmod(0o600)
     server = serve("--auth-file", str(known), config="[limits]\nconnections = 5")
     silent = [server.connect() for _ in range(5)]
+    for line in silent:
+        assert line.ask(b"get q") == b"CLIENT_ERROR unauthenticated"
     inside = [server.connect() for _ in range(4)]
     for line in inside:
         line.send(b"set auth 0 0 10\r\nann secret\r\n")

@@ -1,22 +1,24 @@
-//! When a worker polls instead of sleeping: for a moment after each batch.
+//! When a worker polls instead of sleeping: for a moment after each batch, while batches come quickly.
 //!
 //! The wake-up of a sleeping thread takes about 5 us, on a virtual machine whose core has stopped 30 to 50 us, and sometimes
-//! milliseconds. A worker that is fed without a pause would pay that each time it has caught up. It does not poll while other threads
-//! need its core, and an idle worker sleeps.
+//! milliseconds. A worker that is fed without a long pause would pay that each time it has caught up. It does not poll where the next
+//! batch would come too late, nor while other threads need its core, and an idle worker sleeps.
 
 use millstream_journal::contention::{Contention, waited_by_this_thread};
 
 use crate::clock::now_ns;
 
-/// How long a worker polls after a batch.
-const POLL_NS: u64 = 200_000;
+/// How long a worker polls after a batch, if the batch came within this time after the one before.
+const POLL_NS: u64 = 100_000;
 
-/// What a worker knows of its last batch and of its core.
+/// What a worker knows of its last batches and of its core.
 pub(super) struct Waiting<W> {
     contention: Contention<W>,
-    /// The activity at the last call, and until when the worker polls for its sake.
+    /// The activity at the last call, and when it was new.
     seen: u64,
-    until_ns: u64,
+    seen_ns: u64,
+    /// Whether the last batch came within the time of a poll.
+    is_quick: bool,
     /// Until when others need the core.
     paused_until_ns: u64,
 }
@@ -33,22 +35,26 @@ impl<W: FnMut() -> Option<u64>> Waiting<W> {
         Waiting {
             contention,
             seen: 0,
-            until_ns: 0,
+            seen_ns: 0,
+            is_quick: false,
             paused_until_ns,
         }
     }
 
-    /// Whether a worker that has processed `activity` batches polls its sources now.
+    /// Whether a worker that has processed `activity` batches polls now.
     pub(super) fn polls(&mut self, activity: u64) -> bool {
         self.polls_at(activity, now_ns())
     }
 
     fn polls_at(&mut self, activity: u64, now: u64) -> bool {
+        let passed = now.saturating_sub(self.seen_ns);
         if activity != self.seen {
-            self.seen = activity;
-            self.until_ns = now.saturating_add(POLL_NS);
+            self.is_quick = self.seen > 0 && passed < POLL_NS;
+            (self.seen, self.seen_ns) = (activity, now);
+        } else if passed >= POLL_NS {
+            return false;
         }
-        if now >= self.until_ns || now < self.paused_until_ns {
+        if !self.is_quick || now < self.paused_until_ns {
             return false;
         }
         if let Some(pause_us) = self.contention.check(now / 1_000) {
@@ -66,25 +72,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_polls_for_a_while_after_a_batch() {
+    fn a_worker_polls_for_a_while_after_a_batch_that_came_quickly() {
         let mut waiting = Waiting::new(Contention::new(|| Some(0)), 0);
         assert!(!waiting.polls_at(0, 5));
-        assert!(waiting.polls_at(1, 10));
-        assert!(waiting.polls_at(1, 9 + POLL_NS));
-        assert!(!waiting.polls_at(1, 10 + POLL_NS));
-        assert!(waiting.polls_at(2, 20 + POLL_NS));
-        assert!(waiting.polls_at(2, 19 + 2 * POLL_NS));
+        assert!(!waiting.polls_at(1, 10));
+        assert!(waiting.polls_at(2, 20));
+        assert!(waiting.polls_at(2, 19 + POLL_NS));
+        assert!(!waiting.polls_at(2, 20 + POLL_NS));
+        // The next one came late, and the one after it quickly.
+        let late = 30 + POLL_NS;
+        assert!(!waiting.polls_at(3, late));
+        assert!(waiting.polls_at(4, late + POLL_NS - 1));
+        assert!(waiting.polls_at(4, late + 2 * POLL_NS - 2));
+        assert!(!waiting.polls_at(4, late + 2 * POLL_NS - 1));
     }
 
     #[test]
     fn a_worker_whose_core_others_need_sleeps() {
         let waited_us = Cell::new(0);
         let mut waiting = Waiting::new(Contention::new(|| Some(waited_us.get())), 0);
-        let ms = 1_000_000;
-        assert!(waiting.polls_at(1, ms));
+        let (ms, step) = (1_000_000, 10_000);
+        let mut quickly = |activity: u64, at: u64| {
+            waiting.polls_at(activity, at);
+            waiting.polls_at(activity + 1, at + step)
+        };
+        assert!(quickly(1, ms));
         waited_us.set(1_500);
-        assert!(!waiting.polls_at(2, 3 * ms));
-        assert!(!waiting.polls_at(3, 100 * ms));
-        assert!(waiting.polls_at(4, 300 * ms));
+        assert!(!quickly(3, 3 * ms));
+        assert!(!quickly(5, 100 * ms));
+        assert!(quickly(7, 300 * ms));
     }
 }

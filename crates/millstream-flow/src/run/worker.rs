@@ -235,11 +235,12 @@ impl Cycle<'_> {
 
     /// Prepares a wait in the poller; returns its limit, which is zero if there is work.
     fn sleep_limit(&mut self, waiting: &mut Waiting<impl FnMut() -> Option<u64>>) -> Duration {
-        let spins = self.options.spin && self.conductor.is_none();
-        if spins
-            || (self.options.rehearsal.is_none() && waiting.polls(self.context.borrow().activity))
-        {
+        if self.options.spin && self.conductor.is_none() {
             self.activate_sources();
+            return Duration::ZERO;
+        }
+        // The poller activates the sources that have input.
+        if self.options.rehearsal.is_none() && waiting.polls(self.context.borrow().activity) {
             return Duration::ZERO;
         }
         if self.has_work() {

@@ -35,10 +35,7 @@ impl From<Failure> for End {
 
 impl From<Error> for End {
     fn from(error: Error) -> Self {
-        End::Failed(match error.salvage_command() {
-            Some(command) => Failure::failed(format!("{error}. To copy what is sound: {command}")),
-            None => Failure::failed(error),
-        })
+        End::Failed(Failure::failed(error.with_remedy()))
     }
 }
 

@@ -240,18 +240,25 @@ pub enum Error {
 }
 
 impl Error {
-    /// The way on after [`Damage`](Self::Damage) in a file of a journal: the command that copies what is sound into a directory that does not
-    /// exist yet. `None` for other errors, and for a damaged cursor, which the command does not copy.
+    /// The error, and after [`Damage`](Self::Damage) in a file of a journal the way on: the command that copies what is sound into a directory
+    /// that does not exist yet. It copies no cursors.
     ///
     /// ```
     /// use millstream_journal::Error;
     /// let path = "my orders/segment-0000000003.log".into();
     /// let damage = Error::Damage { path, offset: 64, what: "it is zero".to_owned() };
-    /// let command = "millstream journal copy --salvage 'my orders' 'my orders.salvaged'";
-    /// assert_eq!(damage.salvage_command().as_deref(), Some(command));
+    /// let remedy = ". To copy what is sound: millstream journal copy --salvage 'my orders' 'my orders.salvaged'";
+    /// assert_eq!(damage.with_remedy(), format!("{damage}{remedy}"));
     /// ```
     #[must_use]
-    pub fn salvage_command(&self) -> Option<String> {
+    pub fn with_remedy(&self) -> String {
+        match self.salvage_command() {
+            Some(command) => format!("{self}. To copy what is sound: {command}"),
+            None => self.to_string(),
+        }
+    }
+
+    fn salvage_command(&self) -> Option<String> {
         let Error::Damage { path, .. } = self else {
             return None;
         };

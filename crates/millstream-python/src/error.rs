@@ -224,11 +224,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
         E::Option { .. } | E::CursorName { .. } => ("JournalUsageError", none),
         _ => ("JournalError", none),
     };
-    let message = match error.salvage_command() {
-        Some(command) => format!("{error}. To copy what is sound: {command}"),
-        None => error.to_string(),
-    };
-    make_journal(py, name, (message, errno, path, offset))
+    make_journal(py, name, (error.with_remedy(), errno, path, offset))
 }
 
 /// The exception for a record that no follower has acknowledged in time.

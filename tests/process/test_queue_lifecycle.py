@@ -97,6 +97,14 @@ def test_a_connection_with_an_open_item_is_not_idle(serve: Serve) -> None:
         assert worker.file.read() == b""
 
 
+def test_a_connection_whose_open_item_was_returned_is_idle(serve: Serve) -> None:
+    server = serve("--sync=never", config=TIMES + '[defaults]\nopen_timeout = "100ms"')
+    with server.connect() as worker:
+        assert worker.set("q", b"long work") == b"STORED"
+        assert worker.get("q/open") == b"long work"
+        assert worker.file.read() == b""
+
+
 def test_a_client_whose_machine_vanishes_is_found_out(serve: Serve) -> None:
     """The system asks the client's machine whether it is there; the queue's guide has the time."""
     server = serve("--sync=never", config='[limits]\nkeepalive = "9s"')

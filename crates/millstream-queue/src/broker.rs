@@ -337,13 +337,13 @@ impl<S: Storage> Broker<S> {
     ) {
         let mut failed = Vec::new();
         for (id, item) in opens {
+            // An item whose time was over may be open elsewhere.
+            if !self.is_open(by, id, item) {
+                continue;
+            }
             let Some(queue) = self.queue_mut(id) else {
                 continue;
             };
-            // An item whose time was over may be open elsewhere.
-            if queue.opened(item, by).is_none() {
-                continue;
-            }
             let is_first = !failed.contains(&id);
             if ended == EndedBy::Client && (is_first || queue.settings.count_all_failures) {
                 failed.push(id);
@@ -353,13 +353,6 @@ impl<S: Storage> Broker<S> {
             }
             self.dispatch(id, now);
         }
-    }
-
-    /// Whether the connection has opened items that it has not confirmed.
-    #[inline]
-    pub(crate) fn has_opens(&self, id: ConnectionId) -> bool {
-        let connection = self.connections.get(id.index()).and_then(Option::as_ref);
-        connection.is_some_and(|connection| !connection.opens.is_empty())
     }
 
     /// The connections whose wait has ended since the last call: [`resume`](Self::resume) returns the result.
@@ -447,7 +440,6 @@ impl<S: Storage> Broker<S> {
             self.counters.queue_deletes += 1;
             if name::parent(name).is_some() {
                 self.create(name, now)?;
-                self.take_kept(name, now);
             }
             return Ok(true);
         };
@@ -502,7 +494,7 @@ impl<S: Storage> Broker<S> {
         };
         let swept = self
             .queue_mut(id)
-            .and_then(|queue| queue.sweep(now, usize::MAX).ok());
+            .and_then(|queue| queue.sweep_all(now).ok());
         self.dispatch(id, now);
         swept.unwrap_or(0) as u64
     }
@@ -551,10 +543,12 @@ impl<S: Storage> Broker<S> {
             Ok(_) if reopens => {
                 let skipped = self.closed.remove(name);
                 info!("queue \"{name}\" is open again; it got no copy of {skipped} item(s)");
-                self.take_kept(name, now);
             }
             Err(error) if reopens => self.closed.insert(name.to_owned(), error, now),
             _ => {}
+        }
+        if opened.is_ok() {
+            self.take_kept(name, now);
         }
         opened
     }

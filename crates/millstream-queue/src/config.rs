@@ -61,7 +61,7 @@ fn parse_time(text: &str) -> Option<Duration> {
 pub enum OnClosed {
     /// It is refused, for the parent and all others.
     Refuse,
-    /// The copy is kept in another queue, `orders-audit.kept` for `orders+audit`, and moves when the queue is open again or begins anew.
+    /// The copy is kept in another queue, `orders%2Baudit.kept` for `orders+audit`, and moves when the queue is open again or begins anew.
     Keep,
     /// The queue gets no copy.
     Skip,

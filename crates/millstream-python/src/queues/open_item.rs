@@ -60,17 +60,8 @@ impl OpenItem {
 
 impl Drop for OpenItem {
     fn drop(&mut self) {
-        if let Some(item) = self.take() {
-            // The end of the queues is no failure of the item.
-            let failed = !self.folder.is_closed();
-            unlocked(|| {
-                if failed {
-                    item.abort()
-                } else {
-                    item.give_back()
-                }
-            });
-        }
+        // The end of the queues is no failure of the item.
+        self.abort(!self.folder.is_closed());
     }
 }
 

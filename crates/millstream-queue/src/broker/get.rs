@@ -408,50 +408,48 @@ impl<S: Storage> Broker<S> {
         match open {
             true if opens < limit && of_all < in_all && has_room => true,
             true => has_room && self.give_up_place(by, id),
-            false => opens == 0 || !self.has_open(by, id),
+            false => opens == 0 || !self.has_open(by, Some(id)),
         }
     }
 
-    /// Whether the connection has an item of this queue open.
-    #[cold]
-    fn has_open(&mut self, by: ConnectionId, id: QueueId) -> bool {
-        let opens = self.connection(by).map(|connection| &connection.opens);
-        let of_queue: Vec<u64> = opens
-            .into_iter()
-            .flatten()
-            .filter(|(of, _)| *of == id)
-            .map(|&(_, item)| item)
-            .collect();
-        let queue = self.queue(id);
-        queue.is_some_and(|queue| {
-            let mut items = of_queue.into_iter();
-            items.any(|item| queue.opened(item, by).is_some())
+    /// Whether the connection has an item open, of this queue or of any.
+    pub(crate) fn has_open(&self, by: ConnectionId, queue: Option<QueueId>) -> bool {
+        let mut opens = self.opens_by(by);
+        opens.any(|(_, id, item)| {
+            queue.is_none_or(|queue| queue == id) && self.is_open(by, id, item)
         })
     }
 
     /// A client that opens an item beyond what it may have open has given up one whose time was over: the place of the oldest such
     /// item is free. Returns false if there is none.
     #[cold]
-    fn give_up_place(&mut self, by: ConnectionId, id: QueueId) -> bool {
-        let Some(places) = self
-            .connection(by)
-            .map(|connection| connection.opens.clone())
-        else {
+    fn give_up_place(&mut self, by: ConnectionId, queue: QueueId) -> bool {
+        let mut opens = self.opens_by(by);
+        let stale = opens.find(|&(_, id, item)| id == queue && !self.is_open(by, id, item));
+        let Some(at) = stale.map(|(at, ..)| at) else {
             return false;
         };
-        let is_stale = |&(of, item): &(QueueId, u64)| {
-            of == id
-                && self
-                    .queue(id)
-                    .is_some_and(|queue| queue.opened(item, by).is_none())
-        };
-        let Some(at) = places.iter().position(is_stale) else {
-            return false;
-        };
+        drop(opens);
         if let Some(connection) = self.connection(by) {
             connection.opens.remove(at);
         }
         true
+    }
+
+    /// What a connection has opened, in its order.
+    fn opens_by(&self, by: ConnectionId) -> impl Iterator<Item = (usize, QueueId, u64)> {
+        let connection = self.connections.get(by.index()).and_then(Option::as_ref);
+        let opens = connection.map(|connection| connection.opens.iter().enumerate());
+        opens
+            .into_iter()
+            .flatten()
+            .map(|(at, &(id, item))| (at, id, item))
+    }
+
+    /// Whether the connection still has an item open that it has opened.
+    pub(super) fn is_open(&self, by: ConnectionId, id: QueueId, item: u64) -> bool {
+        let queue = self.queue(id);
+        queue.is_some_and(|queue| queue.opened(item, by).is_some())
     }
 
     /// Confirms or requeues what the key says. Returns false if that is not open, or no longer.
@@ -473,9 +471,7 @@ impl<S: Storage> Broker<S> {
         let Some(item) = connection.and_then(|connection| connection.oldest_of(id)) else {
             return true;
         };
-        let queue = self.queue(id);
-        let is_open = queue.is_some_and(|queue| queue.opened(item, by).is_some());
-        is_open && self.end(id, item, verdict, now)
+        self.is_open(by, id, item) && self.end(id, item, verdict, now)
     }
 
     /// Ends the open read of an item, whichever connection began it. Returns false if the item is not open.

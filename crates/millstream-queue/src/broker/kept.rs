@@ -1,21 +1,22 @@
 //! What a fan-out queue gets that cannot be opened: nothing, so that its parent refuses items, or a place where its copies are kept.
 //!
-//! The copies of a closed queue `orders+audit` are kept in the queue `orders-audit.kept`. When the closed one is open again, or begins
+//! The copies of a closed queue `orders+audit` are kept in the queue `orders%2Baudit.kept`. When the closed one is open again, or begins
 //! anew, they move to its end before it gets another copy.
 
 use tracing::{info, warn};
 
 use super::Broker;
 use super::connection::QueueId;
+use super::put::add_target;
 use crate::config::OnClosed;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::name;
 use crate::storage::Storage;
 
-/// The queue with the copies of a fan-out queue that cannot be opened.
+/// The queue with the copies of a fan-out queue that cannot be opened. It is no fan-out queue itself, and each has its own.
 fn place_of(child: &str) -> String {
-    format!("{}.kept", child.replace('+', "-"))
+    format!("{}.kept", child.replace('%', "%25").replace('+', "%2B"))
 }
 
 impl<S: Storage> Broker<S> {
@@ -35,7 +36,7 @@ impl<S: Storage> Broker<S> {
             match self.config.settings(&child).on_closed {
                 OnClosed::Refuse => self.check_not_closed(&child)?,
                 OnClosed::Skip => self.closed.skip(&child),
-                OnClosed::Keep => targets.push(self.get_or_create(&place_of(&child), now)?),
+                OnClosed::Keep => add_target(targets, self.get_or_create(&place_of(&child), now)?),
             }
         }
         Ok(())

@@ -155,9 +155,7 @@ impl<S: Storage> Broker<S> {
             .is_some_and(|queue| queue.settings.fanout_only);
         let own = if fanout_only { None } else { Some(id) };
         for target in own.into_iter().chain(slot.children.iter().copied()) {
-            if !targets.contains(&target) {
-                targets.push(target);
-            }
+            add_target(targets, target);
         }
         Ok(())
     }
@@ -258,11 +256,8 @@ impl<S: Storage> Broker<S> {
         for letter in &dead_letters {
             let added = self.add_letter(&name, letter, now);
             are_added.push(added.is_ok());
-            for target in added.into_iter().flatten() {
-                if !targets.contains(&target) {
-                    targets.push(target);
-                }
-            }
+            let added = added.into_iter().flatten();
+            added.for_each(|target| add_target(&mut targets, target));
         }
         let synced = !durable
             || targets.iter().all(|&target| {
@@ -325,6 +320,14 @@ impl<S: Storage> Broker<S> {
             // If an item cannot be read back now, the queue stays over its limit for a while.
             let _ = queue.discard_old(now);
         }
+    }
+}
+
+/// Adds a queue that gets an item, once.
+#[inline]
+pub(super) fn add_target(targets: &mut Vec<QueueId>, target: QueueId) {
+    if !targets.contains(&target) {
+        targets.push(target);
     }
 }
 

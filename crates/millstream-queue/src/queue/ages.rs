@@ -5,7 +5,7 @@
 
 use super::{Log, Queue};
 use crate::moment::Moment;
-use crate::storage::operation::Operation;
+use crate::storage::operation::{Head, Operation};
 
 /// The items that were delivered and requeued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,19 +70,9 @@ impl<L: Log> Queue<L> {
         while self.backlog.items > 0 {
             let position = self.backlog.position;
             let record = self.log.read(position).ok()?;
-            let added_ms = match Operation::decode(record).ok()? {
-                Operation::Add {
-                    head, due_ms: 0, ..
-                }
-                | Operation::From { head, .. }
-                | Operation::Moved { head, .. }
-                    if !self.backlog.removed.contains(position) =>
-                {
-                    Some(head.added_ms)
-                }
-                _ => None,
-            };
-            if let Some(added_ms) = added_ms {
+            let head = Operation::decode(record).ok()?.head_of_ready();
+            let head = head.filter(|_| !self.backlog.removed.contains(position));
+            if let Some(Head { added_ms, .. }) = head {
                 self.backlog.oldest = Some((position, added_ms));
                 return Some(added_ms);
             }

@@ -20,7 +20,7 @@ pub(super) struct Expiries {
     by_block: BTreeMap<u64, u64>,
     by_time: BTreeSet<(u64, u64)>,
     /// When the next round may begin, on the steady clock.
-    pub(super) paused_until_us: u64,
+    paused_until_us: u64,
 }
 
 impl Expiries {
@@ -47,13 +47,21 @@ impl Expiries {
         Some(now.steady_at(expiry_ms).max(self.paused_until_us))
     }
 
-    /// Removes a block in which an item has expired, and returns the positions of its records.
-    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<Range<u64>> {
-        let &(expiry_ms, block) = self.by_time.first()?;
-        if expiry_ms > now_ms {
+    /// Removes a block in which an item has expired, and returns the positions of its records. `None` ends a round, or says that the next
+    /// one may not begin.
+    pub(super) fn take_due(&mut self, now: Moment) -> Option<Range<u64>> {
+        if now.steady_us < self.paused_until_us {
             return None;
         }
-        self.by_time.pop_first();
+        let due = self
+            .by_time
+            .first()
+            .filter(|(expiry_ms, _)| *expiry_ms <= now.wall_ms);
+        let Some(&(expiry_ms, block)) = due else {
+            self.pause(now);
+            return None;
+        };
+        self.by_time.remove(&(expiry_ms, block));
         self.by_block.remove(&block);
         Some(block * RECORDS..(block + 1) * RECORDS)
     }
@@ -61,6 +69,11 @@ impl Expiries {
     /// A round has ended.
     pub(super) fn pause(&mut self, now: Moment) {
         self.paused_until_us = now.steady_us.saturating_add(PAUSE_US);
+    }
+
+    /// The next round may begin at once.
+    pub(super) fn resume(&mut self) {
+        self.paused_until_us = 0;
     }
 
     /// Forgets the blocks before this position.
@@ -80,24 +93,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_due_with_its_first_item() {
+    fn a_block_is_due_with_its_first_item_and_a_round_after_a_pause() {
+        let at = |wall_ms, steady_us| Moment { wall_ms, steady_us };
         let mut expiries = Expiries::default();
         expiries.insert(3, 0);
-        assert_eq!(expiries.take_due(u64::MAX), None);
+        assert_eq!(expiries.next_event(at(0, 0)), None);
         expiries.insert(RECORDS, 70);
         expiries.insert(RECORDS + 9, 50);
         expiries.insert(RECORDS + 10, 60);
         expiries.insert(3 * RECORDS, 55);
-        assert_eq!(expiries.take_due(49), None);
-        assert_eq!(expiries.take_due(60), Some(RECORDS..2 * RECORDS));
+        assert_eq!(expiries.take_due(at(60, 0)), Some(RECORDS..2 * RECORDS));
         expiries.insert(RECORDS, 70);
-        assert_eq!(expiries.take_due(60), Some(3 * RECORDS..4 * RECORDS));
+        assert_eq!(expiries.take_due(at(60, 0)), Some(3 * RECORDS..4 * RECORDS));
+        assert_eq!(expiries.take_due(at(60, 0)), None);
+        // The next round.
+        assert_eq!(expiries.next_event(at(69, 9_000)), Some(PAUSE_US));
+        assert_eq!(expiries.take_due(at(70, PAUSE_US - 1)), None);
         expiries.forget_before(2 * RECORDS - 1);
-        let now = Moment {
-            wall_ms: 0,
-            steady_us: 0,
-        };
-        assert_eq!(expiries.next_event(now), Some(70_000));
+        assert_eq!(
+            expiries.take_due(at(70, PAUSE_US)),
+            Some(RECORDS..2 * RECORDS)
+        );
+        expiries.insert(RECORDS, 70);
         expiries.forget_before(2 * RECORDS);
         assert!(expiries.by_time.is_empty() && expiries.by_block.is_empty());
     }

@@ -9,6 +9,12 @@ use crate::storage::operation::Operation;
 const RECORDS_FOR_AN_ITEM: usize = 4;
 
 impl<L: Log> Queue<L> {
+    /// Ends delays and removes all expired items. Returns how many.
+    pub(crate) fn sweep_all(&mut self, now: Moment) -> Result<usize, QueueError> {
+        self.backlog.expiries.resume();
+        self.sweep(now, usize::MAX)
+    }
+
     /// Ends delays and removes about `budget` expired items. Returns how many.
     pub(crate) fn sweep(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
         self.end_delays(now)?;
@@ -27,14 +33,9 @@ impl<L: Log> Queue<L> {
 
     /// Removes about `budget` items of the backlog that have expired. Returns how many.
     fn sweep_backlog(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
-        let is_asked_for = budget == usize::MAX;
-        if now.steady_us < self.backlog.expiries.paused_until_us && !is_asked_for {
-            return Ok(0);
-        }
         let (mut expired, mut read) = (0, 0);
         while expired < budget && read / RECORDS_FOR_AN_ITEM < budget {
-            let Some(block) = self.backlog.expiries.take_due(now.wall_ms) else {
-                self.backlog.expiries.pause(now);
+            let Some(block) = self.backlog.expiries.take_due(now) else {
                 break;
             };
             let range = block.start.max(self.backlog.position)..block.end.min(self.log.next());
@@ -89,15 +90,9 @@ impl<L: Log> Queue<L> {
             Ok(record) => record,
             Err(cause) => return Err(self.fault(cause)),
         };
-        Ok(match Operation::decode(record) {
-            Ok(
-                Operation::Add {
-                    head, due_ms: 0, ..
-                }
-                | Operation::From { head, .. }
-                | Operation::Moved { head, .. },
-            ) => head.expiry_ms,
-            _ => 0,
-        })
+        let head = Operation::decode(record)
+            .ok()
+            .and_then(|record| record.head_of_ready());
+        Ok(head.map_or(0, |head| head.expiry_ms))
     }
 }

@@ -335,11 +335,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             Duration::ZERO => u64::MAX,
             time => since_us.saturating_add(time.as_micros() as u64),
         };
+        let busy_since_us = self.waiting_us.or(self.half_since_us);
         let until_us = if self.commit.is_some() {
             u64::MAX
-        } else if let Some(since_us) = self.waiting_us.or(self.half_since_us) {
+        } else if let Some(since_us) = busy_since_us {
             limit(since_us, limits.request_timeout)
-        } else if self.session.is_waiting() || state.broker.has_opens(self.session.id()) {
+        } else if self.session.is_waiting() {
             u64::MAX
         } else {
             limit(self.now_us, limits.idle_timeout)
@@ -353,6 +354,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         });
         if let Some(entry) = state.entry(self.session.id()) {
             entry.until_us = until_us;
+            entry.may_work = busy_since_us.is_none() && since_us.is_none();
             entry.unauthenticated_since_us = since_us;
         }
         Poll::Pending
@@ -371,6 +373,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 woken: false,
                 timed_out: false,
                 until_us: u64::MAX,
+                may_work: false,
                 unauthenticated_since_us: None,
                 peer: self.peer.clone(),
             });

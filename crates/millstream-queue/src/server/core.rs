@@ -84,6 +84,8 @@ pub(super) struct ConnectionEntry {
     pub(super) timed_out: bool,
     /// The time limit of its current state.
     pub(super) until_us: u64,
+    /// Whether it may go on beyond that while it has an item open: it has been idle for so long.
+    pub(super) may_work: bool,
     /// Since when it has not authenticated, where that is required.
     pub(super) unauthenticated_since_us: Option<u64>,
     /// The address of the client.

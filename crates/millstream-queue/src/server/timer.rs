@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tracing::{debug, error};
 
-use super::core::Core;
+use super::core::{Core, State};
 use crate::clock;
+use crate::connection::ConnectionId;
 
 /// The interval between two checks of all connections.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -46,13 +47,19 @@ pub(super) async fn sweep(core: Rc<Core>) {
         tokio::time::sleep(SWEEP_EVERY).await;
         let now_us = clock::now().steady_us;
         core.with(|state| {
-            for (number, entry) in state.entries.iter_mut().enumerate() {
+            let State {
+                broker, entries, ..
+            } = state;
+            for (number, entry) in entries.iter_mut().enumerate() {
                 let Some(entry) = entry
                     .as_mut()
                     .filter(|entry| entry.until_us < now_us && !entry.timed_out)
                 else {
                     continue;
                 };
+                if entry.may_work && broker.has_open(ConnectionId(number as u32), None) {
+                    continue;
+                }
                 debug!("connection {number} has used up its time");
                 entry.timed_out = true;
                 entry.waker.wake_by_ref();

@@ -227,6 +227,18 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// The properties of the item that the record adds, if it may be served at once.
+    pub(crate) fn head_of_ready(&self) -> Option<Head> {
+        match *self {
+            Operation::Add {
+                head, due_ms: 0, ..
+            }
+            | Operation::From { head, .. }
+            | Operation::Moved { head, .. } => Some(head),
+            _ => None,
+        }
+    }
+
     /// Decodes a record.
     ///
     /// # Errors

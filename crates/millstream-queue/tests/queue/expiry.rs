@@ -150,6 +150,18 @@ fn items_beyond_the_memory_of_a_queue_expire_too() {
 }
 
 #[test]
+fn flush_expired_reads_the_backlog_at_once() {
+    let mut world = World::new("[queue.q]\nmemory_bytes = 200");
+    world.play("a> set q 0 1 1|1|set q 0 2 1|2|set q 0 2 1|3|set q 0 2 1|4|\na< STORED|STORED|STORED|STORED|");
+    world.play("b> set q 0 1 1|5|\nb< STORED|\n+1000");
+    // A round of the backlog has just ended.
+    assert_eq!(world.queues.items("q"), Some(3));
+    world.now.wall_ms += 1_000;
+    world.play("a> flush_expired q|\na< 3|");
+    assert_eq!(world.queues.items("q"), Some(0));
+}
+
+#[test]
 fn the_items_of_a_subscriber_that_is_away_expire_and_let_its_parent_take_others() {
     play(
         "[queue.'orders+audit']\nmax_items = 2\nmax_age = '2s'",

@@ -181,12 +181,13 @@ fn a_damaged_fan_out_queue_misses_no_item() {
 
 #[test]
 fn the_copies_of_a_damaged_fan_out_queue_are_kept_if_its_settings_say_so() {
-    let (folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'keep'");
+    let (folder, mut queues) =
+        with_damaged_child("[queue.'p+c']\non_closed = 'keep'\n[alias]\ntwice = ['p', 'p']");
     assert_eq!(
-        ask(&mut queues, "set p 0 0 1|2|set p 7 0 1|3|", NOW),
+        ask(&mut queues, "set p 0 0 1|2|set twice 7 0 1|3|", NOW),
         "STORED|STORED|"
     );
-    assert_eq!(queues.items("p-c.kept"), Some(2));
+    assert_eq!(queues.items("p%2Bc.kept"), Some(2));
     // After a restart too.
     queues.sync_all().unwrap();
     drop(queues);
@@ -194,12 +195,35 @@ fn the_copies_of_a_damaged_fan_out_queue_are_kept_if_its_settings_say_so() {
     assert!(ask(&mut queues, "get p+c|", NOW).starts_with("SERVER_ERROR"));
     let answers = ask(&mut queues, "delete p+c|set p 0 0 1|4|", NOW);
     assert_eq!(answers, "DELETED|STORED|");
-    assert_eq!(queues.items("p-c.kept"), None);
+    assert_eq!(queues.items("p%2Bc.kept"), None);
     let answers = ask(&mut queues, "get p+c|get p+c|get p+c|get p+c|", NOW);
     assert_eq!(
         answers,
         "VALUE p+c 0 1|2|END|VALUE p+c 7 1|3|END|VALUE p+c 0 1|4|END|END|"
     );
+}
+
+#[test]
+fn two_damaged_fan_out_queues_have_a_place_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queues = open(folder.path());
+    let script = "get a+b-c|get a-b+c|set a 0 0 4|item|set a-b 0 0 4|item|";
+    assert_eq!(ask(&mut queues, script, NOW), "END|END|STORED|STORED|");
+    queues.sync_all().unwrap();
+    drop(queues);
+    for child in ["a+b-c", "a-b+c"] {
+        damage(&folder.path().join(child), "item");
+    }
+    let mut queues = open(folder.path());
+    queues.configure("[defaults]\non_closed = 'keep'".parse().unwrap(), NOW);
+    let script = "set a 0 0 1|1|set a-b 0 0 1|2|delete a+b-c|delete a-b+c|";
+    assert_eq!(
+        ask(&mut queues, script, NOW),
+        "STORED|STORED|DELETED|DELETED|"
+    );
+    let script = "get a+b-c|get a+b-c|get a-b+c|get a-b+c|";
+    let answers = "VALUE a+b-c 0 1|1|END|END|VALUE a-b+c 0 1|2|END|END|";
+    assert_eq!(ask(&mut queues, script, NOW), answers);
 }
 
 #[test]

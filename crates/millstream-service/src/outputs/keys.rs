@@ -150,7 +150,7 @@ impl Keys {
         if next == first || self.position() == next && self.is_placed {
             return Ok(true);
         }
-        // The age of a key is the time to the newest record: neither a clock that is set nor an outage makes it older.
+        // The age of a key is the time to the newest record: an outage makes it no older, a clock that has jumped forward does.
         let mut newest = self.journal.reader()?;
         newest.seek(next - 1)?;
         let newest_ns = newest.peek_time()?.unwrap_or_default();

@@ -55,17 +55,8 @@ struct Known {
     figures: Arc<ServerFigures>,
     since: Instant,
     queues: Arc<Vec<QueueSnapshot>>,
-    origins: HashMap<Arc<str>, Origin>,
     labelled: HashSet<String>,
     history: Tracks<6>,
-}
-
-/// The counts of a queue when it was first seen.
-#[derive(Clone, Copy)]
-struct Origin {
-    /// Items that were in the queue before its first count.
-    items: i64,
-    counts: [u64; 3],
 }
 
 impl Queues {
@@ -80,7 +71,6 @@ impl Queues {
                 figures: Arc::default(),
                 since: crate::now(),
                 queues: Arc::default(),
-                origins: HashMap::new(),
                 labelled: HashSet::new(),
                 history: Tracks::new([
                     "items",
@@ -161,12 +151,9 @@ impl Known {
             .map(|queue| (queue.name.as_str(), queue))
             .collect();
         let is_first = self.figures.number == 0;
-        let mut origins = HashMap::new();
         let mut queues = Vec::with_capacity(newest.queues.len());
         for figures in &newest.queues {
-            let origin = origin(self.origins.get(&figures.name), figures, is_first);
-            let mut queue = queue(figures, origin);
-            origins.insert(Arc::clone(&figures.name), origin);
+            let mut queue = queue(figures);
             let seconds = elapsed_ms.max(1) as f64 / 1e3;
             // A queue that is new began at 0; before the first figures nothing is known.
             let zero = QueueSnapshot::default();
@@ -192,7 +179,6 @@ impl Known {
                 self.labelled.insert(queue.name.clone());
             }
         }
-        self.origins = origins;
         self.queues = Arc::new(queues);
         self.figures = newest;
         self.since = crate::now();
@@ -258,38 +244,7 @@ impl Known {
     }
 }
 
-/// Where the counts of a queue begin. Its counts are smaller than before when it was deleted and created again.
-fn origin(known: Option<&Origin>, figures: &QueueFigures, is_first: bool) -> Origin {
-    let counts = [
-        figures.total_items,
-        figures.expired_items,
-        figures.opened_items,
-    ];
-    let restarted = |origin: &&Origin| {
-        let before = origin.counts.iter();
-        before.zip(&counts).all(|(before, now)| before <= now)
-    };
-    match known.filter(restarted) {
-        Some(origin) => Origin { counts, ..*origin },
-        None => Origin {
-            items: match is_first {
-                true => -left(figures, 0),
-                // A new queue is empty, unless it was closed before.
-                false => (-left(figures, 0)).max(0),
-            },
-            counts,
-        },
-    }
-}
-
-/// The number of items that have left, when `items` were there before the first count.
-fn left(figures: &QueueFigures, items: i64) -> i64 {
-    let gone = figures.expired_items + figures.discarded_items + figures.failed_items;
-    let there = figures.items + figures.open_items;
-    items + figures.total_items as i64 - gone as i64 - there as i64
-}
-
-fn queue(figures: &QueueFigures, origin: Origin) -> QueueSnapshot {
+fn queue(figures: &QueueFigures) -> QueueSnapshot {
     let slowest = figures.holders.iter().max_by_key(|holder| holder.held_ms);
     QueueSnapshot {
         name: figures.name.to_string(),
@@ -303,7 +258,7 @@ fn queue(figures: &QueueFigures, origin: Origin) -> QueueSnapshot {
         held_by: slowest.map(|holder| holder.peer.clone()),
         waiters: figures.waiters,
         in_items: figures.total_items,
-        out_items: left(figures, origin.items).max(0) as u64,
+        out_items: figures.left_items,
         expired_items: figures.expired_items,
         discarded_items: figures.discarded_items,
         failed_items: figures.failed_items,

@@ -14,7 +14,7 @@ use millstream_queue::server::{self, ServerError, ServerOptions};
 use millstream_queue::session::Compat;
 use serde_json::Value;
 
-use crate::server::{get, post};
+use crate::server::{get, post, until};
 
 const RIGHT: &str = "Authorization: Bearer secret\r\n";
 
@@ -122,6 +122,29 @@ fn items_move_from_one_queue_to_another() {
     let (status, body) = served.act("redrive?from=jobs&to=dead");
     assert_eq!(status, 503);
     assert!(body.contains("does not run"), "{body}");
+}
+
+#[test]
+fn items_that_left_are_counted_from_the_start_of_the_server() {
+    let folder = folder();
+    for (sets, gets, counts) in [(5, 2, [5, 2, 3]), (0, 1, [0, 1, 2]), (1, 3, [1, 3, 0])] {
+        let mut served = Served::start(folder.path(), true);
+        for _ in 0..sets {
+            assert_eq!(served.ask("set jobs 0 0 1\r\nx\r\n"), "STORED");
+        }
+        for _ in 0..gets {
+            assert_eq!(served.ask("get jobs\r\n"), "VALUE jobs 0 1");
+            assert_eq!((served.ask(""), served.ask("")), ("x".into(), "END".into()));
+        }
+        until("the counts", || {
+            let (_, body) = get(&served.observer, "/api/snapshot.json", RIGHT);
+            let snapshot: Value = serde_json::from_str(&body).unwrap();
+            let queue = &snapshot["queues"]["queues"][0];
+            let found = ["in_items", "out_items", "items"].map(|key| queue[key].as_u64());
+            found == counts.map(Some)
+        });
+        served.stop();
+    }
 }
 
 #[test]

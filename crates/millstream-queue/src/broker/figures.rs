@@ -44,6 +44,8 @@ pub struct QueueFigures {
     pub discarded_items: u64,
     /// Items that were delivered too often.
     pub failed_items: u64,
+    /// Items that left otherwise since the server started: taken, confirmed or flushed.
+    pub left_items: u64,
     /// Items refused because the queue was full.
     pub refused_items: u64,
     /// Items that connections opened.
@@ -99,6 +101,8 @@ impl<S: Storage> Broker<S> {
                 });
             }
         }
+        let gone = counters.expired_items + counters.discarded + counters.failed_items;
+        let there = queue.items() + queue.open_items() as u64;
         Some(QueueFigures {
             name: Arc::clone(&queue.name),
             items: queue.items(),
@@ -112,6 +116,7 @@ impl<S: Storage> Broker<S> {
             expired_items: counters.expired_items,
             discarded_items: counters.discarded,
             failed_items: counters.failed_items,
+            left_items: counters.total_items.saturating_sub(gone + there),
             refused_items: counters.refused,
             opened_items: counters.transactions,
             requeued_items: counters.canceled_transactions,

@@ -2,11 +2,12 @@
 
 use super::*;
 
-fn figures(name: &str, items: u64, total: u64) -> QueueFigures {
+fn figures(name: &str, items: u64, total: u64, left: u64) -> QueueFigures {
     QueueFigures {
         name: name.into(),
         items,
         total_items: total,
+        left_items: left,
         ..QueueFigures::default()
     }
 }
@@ -29,30 +30,30 @@ fn publish(known: &mut Known, number: u64, queues: Vec<QueueFigures>) -> QueuesS
 }
 
 #[test]
-fn items_of_before_the_start_are_not_counted_and_those_that_left_are() {
+fn what_came_and_left_before_the_first_look_is_counted() {
     let mut known = known();
-    let at = publish(&mut known, 1, vec![figures("jobs", 10, 0)]);
     let of = |all: &QueuesSnapshot| (all.queues[0].in_items, all.queues[0].out_items);
-    assert_eq!((of(&at), at.queues[0].out_rate), ((0, 0), 0.0));
+    let at = publish(&mut known, 1, vec![figures("jobs", 10, 2, 1)]);
+    assert_eq!((of(&at), at.queues[0].out_rate), ((2, 1), 0.0));
     // Five more came, and eight left.
-    let at = publish(&mut known, 2, vec![figures("jobs", 7, 5)]);
-    assert_eq!(of(&at), (5, 8));
+    let at = publish(&mut known, 2, vec![figures("jobs", 7, 7, 9)]);
+    assert_eq!(of(&at), (7, 9));
     assert_eq!((at.queues[0].in_rate, at.queues[0].out_rate), (5.0, 8.0));
     // A queue that is new, from which an item has left already.
-    let new = figures("new", 1, 2);
-    let at = publish(&mut known, 3, vec![figures("jobs", 7, 5), new]);
+    let new = figures("new", 1, 2, 1);
+    let at = publish(&mut known, 3, vec![figures("jobs", 7, 7, 9), new]);
     assert_eq!((at.queues[1].in_items, at.queues[1].out_items), (2, 1));
-    assert_eq!(at.queues[1].in_rate, 2.0);
+    assert_eq!((at.queues[1].in_rate, at.queues[1].out_rate), (2.0, 1.0));
     // Deleted and created again.
-    let at = publish(&mut known, 4, vec![figures("jobs", 1, 1)]);
-    assert_eq!(of(&at), (1, 0));
+    let at = publish(&mut known, 4, vec![figures("jobs", 1, 1, 0)]);
+    assert_eq!((of(&at), at.queues[0].out_rate), ((1, 0), 0.0));
     assert_eq!((at.total.items, at.count), (1, 1));
 }
 
 #[test]
 fn a_connection_that_keeps_an_item_is_named_only_while_others_wait() {
     let mut known = known();
-    let mut queue = figures("jobs", 3, 4);
+    let mut queue = figures("jobs", 3, 4, 0);
     queue.open_items = 1;
     queue.oldest_ms = 9_000;
     queue.holders = vec![millstream_queue::server::watch::Holder {
@@ -74,7 +75,7 @@ fn a_connection_that_keeps_an_item_is_named_only_while_others_wait() {
 #[test]
 fn ten_thousand_queues_have_bounded_answers() {
     let mut known = known();
-    let queues = (0..10_000).map(|number| figures(&format!("q{number:05}"), number, number));
+    let queues = (0..10_000).map(|number| figures(&format!("q{number:05}"), number, number, 0));
     let at = publish(&mut known, 1, queues.collect());
     assert_eq!((at.count, at.unlabelled), (10_000, 10_000 - LABELLED_MAX));
     assert_eq!(at.queues.len(), SHOWN_MAX);
@@ -84,9 +85,9 @@ fn ten_thousand_queues_have_bounded_answers() {
     assert_eq!((labelled, at.total.items), (49_995_000, 49_995_000));
     // The same queues keep their metrics when others come before them.
     let mut queues: Vec<_> = (0..10_000)
-        .map(|number| figures(&format!("q{number:05}"), number, number))
+        .map(|number| figures(&format!("q{number:05}"), number, number, 0))
         .collect();
-    queues.insert(0, figures("a", 1, 1));
+    queues.insert(0, figures("a", 1, 1, 0));
     let at = publish(&mut known, 2, queues);
     assert_eq!(at.labelled[0].name, "q00000");
 }

@@ -11,8 +11,19 @@ use millstream_flow::{Flow, Framing, Options, Running, codec, tcp};
 use super::support::{WATCHDOG, address, cut, finish, listener, spawn};
 
 const KEYS: u64 = 16;
-/// The bytes that may be between sender and receiver: in the kernel's buffers and in the flow.
-const MOST_BYTES: usize = 48 << 20;
+/// The bytes that may be in the flow itself.
+const FLOW_BYTES: usize = 12 << 20;
+
+/// The bytes that may be between sender and receiver: in the flow, and in the buffers of the kernel for the connection
+/// of the sender and those of at most two workers.
+fn bytes_max() -> usize {
+    let most = |name: &str| {
+        let sizes = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
+        let most = sizes.split_ascii_whitespace().next_back().unwrap();
+        most.parse::<usize>().unwrap()
+    };
+    FLOW_BYTES + 3 * (most("tcp_rmem") + most("tcp_wmem"))
+}
 
 /// Items of `size` bytes that begin with a number, through a state to a sink with a connection for each worker.
 fn flow_to(at: SocketAddr, workers: usize) -> (Running, SocketAddr) {
@@ -42,7 +53,7 @@ fn number(item: &[u8]) -> u64 {
 /// one. A flow that is only slow accepts more within `patience`.
 fn push_until_stuck(stream: &mut TcpStream, size: usize, patience: Duration) -> (u64, Vec<u8>) {
     stream.set_write_timeout(Some(patience)).unwrap();
-    let mut pushed = 0;
+    let (mut pushed, most) = (0, bytes_max());
     for n in 0.. {
         let mut frame = (size as u32).to_be_bytes().to_vec();
         frame.extend_from_slice(&u64::to_be_bytes(n));
@@ -58,7 +69,7 @@ fn push_until_stuck(stream: &mut TcpStream, size: usize, patience: Duration) -> 
             }
         }
         pushed += frame.len();
-        assert!(pushed < MOST_BYTES, "the sender is not held up");
+        assert!(pushed < most, "the sender is not held up");
     }
     unreachable!()
 }

@@ -50,7 +50,7 @@ use std::sync::Arc;
 use tracing::info;
 
 use self::closed::ClosedQueues;
-use self::connection::{Connection, QueueId, Wait};
+use self::connection::{Connection, Place, QueueId, Wait};
 pub use self::get::{Confirmation, GetOutcome};
 pub use self::put::{PutOutcome, Refusal};
 pub use self::redrive::REDRIVE_ITEMS_MAX;
@@ -331,23 +331,24 @@ impl<S: Storage> Broker<S> {
     fn requeue_opens(
         &mut self,
         by: ConnectionId,
-        opens: impl IntoIterator<Item = (QueueId, u64)>,
+        places: impl IntoIterator<Item = Place>,
         ended: EndedBy,
         now: Moment,
     ) {
         let mut failed = Vec::new();
-        for (id, item) in opens {
+        for place in places {
+            let id = place.queue;
             // An item whose time was over may be open elsewhere.
-            if !self.is_open(by, id, item) {
+            let Some(item) = place.item.filter(|_| self.is_open(by, &place)) else {
                 continue;
-            }
+            };
             let Some(queue) = self.queue_mut(id) else {
                 continue;
             };
             let is_first = !failed.contains(&id);
             if ended == EndedBy::Client && (is_first || queue.settings.count_all_failures) {
                 failed.push(id);
-                queue.requeue(item, now);
+                queue.requeue(item, None, now);
             } else {
                 queue.give_back(item);
             }

@@ -24,13 +24,14 @@
 //! ```
 
 mod limits;
+mod retry;
+mod time;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 pub use millstream_journal::Sync;
 use serde::{Deserialize, Deserializer};
 
@@ -39,20 +40,13 @@ use crate::name;
 use crate::session::Rights;
 
 pub use self::limits::ServerLimits;
+pub use self::retry::Retry;
+use self::time::Time;
 
 /// Deserializes a [`Sync`]: a word or a time.
 fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
-}
-
-/// Deserializes a time such as `30s`.
-pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    Time::deserialize(from).map(|time| time.0)
-}
-
-fn parse_time(text: &str) -> Option<Duration> {
-    text.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
 /// What happens to an item of which a fan-out queue cannot get a copy, since it cannot be opened.
@@ -100,6 +94,8 @@ pub struct Settings {
     pub open_timeout: Option<Duration>,
     /// The number of deliveries after which an item is not delivered again.
     pub max_deliveries: Option<u32>,
+    /// How long an item that was delivered in vain waits before it is served again.
+    pub retry: Option<Retry>,
     /// Whether all items that a lost consumer had open count as delivered in vain. Otherwise only the one that it opened first does.
     pub count_all_failures: bool,
     /// The queue for such items; without it they are removed.
@@ -125,6 +121,7 @@ impl Default for Settings {
             max_opens: None,
             open_timeout: None,
             max_deliveries: None,
+            retry: None,
             count_all_failures: false,
             error_queue: None,
             delete_empty_after: None,
@@ -152,6 +149,7 @@ struct Table {
     max_opens: Option<usize>,
     open_timeout: Option<Time>,
     max_deliveries: Option<u32>,
+    retry: Option<retry::Table>,
     count_failures: Option<Failures>,
     error_queue: Option<String>,
     delete_empty_after: Option<Time>,
@@ -174,22 +172,6 @@ enum OnFull {
     Skip,
 }
 
-/// A time such as `90s`, `15min` or `24h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Time(Duration);
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        match parse_time(&text) {
-            Some(time) => Ok(Time(time)),
-            None => Err(serde::de::Error::custom(format!(
-                "\"{text}\" is no time such as 500ms, 90s or 24h"
-            ))),
-        }
-    }
-}
-
 impl Table {
     fn apply(&self, to: &mut Settings) {
         fn number<T: Copy + PartialEq + Default>(said: Option<T>, to: &mut Option<T>) {
@@ -209,6 +191,10 @@ impl Table {
         number(self.max_bytes, &mut to.max_bytes);
         number(self.max_item_bytes, &mut to.max_item_bytes);
         number(self.max_deliveries, &mut to.max_deliveries);
+        if let Some(retry) = &self.retry {
+            to.retry = retry.delays();
+            number(retry.tries(), &mut to.max_deliveries);
+        }
         number(self.max_opens, &mut to.max_opens);
         time(self.max_age, &mut to.max_age);
         time(self.open_timeout, &mut to.open_timeout);
@@ -341,6 +327,13 @@ impl Config {
             if table.discard_old.is_some() && table.on_full.is_some() {
                 return Err(format!(
                     "{place}: discard_old and on_full say the same thing: one of them is needed"
+                ));
+            }
+            if table.max_deliveries.is_some()
+                && table.retry.is_some_and(|retry| retry.tries().is_some())
+            {
+                return Err(format!(
+                    "{place}: max_deliveries and the tries of retry say the same thing: one of them is needed"
                 ));
             }
             for (key, target) in [

@@ -22,9 +22,9 @@ mod parser;
 pub mod reply;
 mod request;
 
-pub use key::{GetKey, KeyFault, SetKey};
+pub use key::{GetKey, KeyFault, SetKey, TouchKey};
 pub use parser::{Limits, Parsed, Parser, item_id};
-pub use request::{Get, Request, Set, Tokens};
+pub use request::{Get, Request, Set, Tokens, Touch};
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,7 @@ mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::counters::QueueCounters;
 use self::delayed::Delayed;
@@ -377,10 +378,7 @@ impl<L: Log> Queue<L> {
 
     /// Opens an item for a connection until it is closed or requeued.
     pub(crate) fn open(&mut self, item: Item, connection: ConnectionId, now: Moment) {
-        let deadline_us = self
-            .settings
-            .open_timeout
-            .map(|limit| now.steady_us.saturating_add(limit.as_micros() as u64));
+        let deadline_us = self.deadline_us(None, now);
         if let Some(deadline_us) = deadline_us {
             self.open_deadlines.insert((deadline_us, item.id));
         }
@@ -392,6 +390,26 @@ impl<L: Log> Queue<L> {
         });
     }
 
+    /// When an item that is opened or renewed now is requeued. `limit` comes before the queue's own.
+    fn deadline_us(&self, limit: Option<Duration>, now: Moment) -> Option<u64> {
+        let limit = limit.or(self.settings.open_timeout)?;
+        Some(now.steady_us.saturating_add(limit.as_micros() as u64))
+    }
+
+    /// Begins the time of an open item anew.
+    pub(crate) fn renew_open(&mut self, id: u64, limit: Option<Duration>, now: Moment) {
+        let deadline_us = self.deadline_us(limit, now);
+        let Some(open) = self.opens.get_mut(&id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut open.deadline_us, deadline_us);
+        before.inspect(|&before| {
+            self.open_deadlines.remove(&(before, id));
+        });
+        self.open_deadlines
+            .extend(deadline_us.map(|deadline| (deadline, id)));
+    }
+
     /// Confirms an open item: it leaves for good.
     pub(crate) fn close(&mut self, id: u64) -> Option<Item> {
         let item = self.take_open(id)?;
@@ -399,8 +417,9 @@ impl<L: Log> Queue<L> {
         Some(item)
     }
 
-    /// Requeues an open item, unless it was delivered too often.
-    pub(crate) fn requeue(&mut self, id: u64, now: Moment) {
+    /// Requeues an open item, unless it was delivered too often. It is served again after `delay`; without it after the time that the
+    /// queue's retries say.
+    pub(crate) fn requeue(&mut self, id: u64, delay: Option<Duration>, now: Moment) {
         let Some(mut item) = self.take_open(id) else {
             return;
         };
@@ -408,6 +427,13 @@ impl<L: Log> Queue<L> {
         item.came_back(item.deliveries.saturating_add(1), now.wall_ms.max(1));
         let limit = self.settings.max_deliveries.unwrap_or(u32::MAX);
         if item.deliveries < limit {
+            let retry = self.settings.retry;
+            let delay = delay.or(retry.map(|retry| retry.delay(item.deliveries)));
+            if let Some(delay) = delay.filter(|delay| !delay.is_zero())
+                && self.defer(&item, delay, now).is_ok()
+            {
+                return self.compact_if_due();
+            }
             // If this cannot be written, a restart allows the item more deliveries.
             let _ = self.append(&Operation::Delivered {
                 id,
@@ -419,6 +445,20 @@ impl<L: Log> Queue<L> {
         }
         self.counters.failed_items += 1;
         self.retire(item, self.settings.error_queue.clone(), Reason::Failed);
+    }
+
+    /// Requeues an item that [`take_next`](Self::take_next) took and that is not served before `delay` is over. Its record is written again.
+    ///
+    /// # Errors
+    /// The record cannot be written: nothing has changed.
+    fn defer(&mut self, item: &Item, delay: Duration, now: Moment) -> Result<(), Cause> {
+        let delay_ms = u64::try_from(delay.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+        let due_ms = now.wall_ms.saturating_add(delay_ms);
+        self.rewrite(item, due_ms)?;
+        self.items += 1;
+        self.bytes += item.body.len() as u64;
+        self.delayed.insert(item.id, due_ms);
+        Ok(())
     }
 
     /// Requeues an open item as if it had never been delivered.

@@ -32,6 +32,7 @@ mod credentials;
 mod expiry;
 mod get;
 mod rights;
+mod touch;
 
 use std::sync::Arc;
 

@@ -1,9 +1,11 @@
 //! `OpenItem`: an item that was taken and is not yet confirmed.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use millstream_queue::embedded as engine;
 use millstream_queue::history::{History, Origin};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -61,7 +63,10 @@ impl OpenItem {
 impl Drop for OpenItem {
     fn drop(&mut self) {
         // The end of the queues is no failure of the item.
-        self.abort(!self.folder.is_closed());
+        match self.take() {
+            Some(item) if self.folder.is_closed() => unlocked(|| item.give_back()),
+            item => unlocked(|| drop(item)),
+        }
     }
 }
 
@@ -216,10 +221,48 @@ impl OpenItem {
         }
     }
 
+    /// Begins the time of the item anew, for work that takes longer than the ``open_timeout`` of its queue.
+    ///
+    /// Args:
+    ///     seconds: after this time the item returns to its queue; None: after the ``open_timeout``.
+    ///
+    /// Returns:
+    ///     False if the item is no longer open: another consumer may have it.
+    ///
+    /// Raises:
+    ///     ValueError: the time is not positive.
+    ///     QueueError: the queues are closed or cannot be used; the subclass says why.
+    ///
+    /// Example:
+    ///     >>> import millstream as ms
+    ///     >>> from tempfile import TemporaryDirectory
+    ///     >>> with TemporaryDirectory() as folder, ms.Queues(folder) as queues:
+    ///     ...     queues["jobs"].put("a")
+    ///     ...     with queues["jobs"].open() as item:
+    ///     ...         item.touch(60)
+    ///     True
+    #[pyo3(signature = (seconds=None))]
+    fn touch(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
+        let limit = seconds.map(Duration::try_from_secs_f64).transpose()?;
+        if limit.is_some_and(|limit| limit.is_zero()) {
+            return Err(PyValueError::new_err("seconds: must be more than 0"));
+        }
+        // Locked without the interpreter, which a thread that waits for the lock may hold.
+        call(py, || {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.as_ref().map_or(Ok(false), |item| item.touch(limit))
+        })
+    }
+
     /// Returns the item to its position in the queue.
     ///
     /// Args:
-    ///     failed: whether it counts as delivered in vain, for ``max_deliveries``.
+    ///     failed: whether it counts as delivered in vain, for ``max_deliveries`` and ``retry``.
+    ///     delay: seconds before which it is not served again, whatever ``retry`` says; such an item has failed.
+    ///
+    /// Raises:
+    ///     ValueError: the delay is negative, or the item has not failed.
+    ///     QueueError: with a delay, the queues are closed or cannot be used; the subclass says why.
     ///
     /// Example:
     ///     >>> import millstream as ms
@@ -230,17 +273,23 @@ impl OpenItem {
     ///     ...         item.abort()
     ///     ...     len(queues["jobs"])
     ///     1
-    #[pyo3(signature = (failed=true))]
-    fn abort(&self, failed: bool) {
-        if let Some(item) = self.take() {
-            unlocked(|| {
-                if failed {
-                    item.abort()
-                } else {
-                    item.give_back()
-                }
-            });
+    #[pyo3(signature = (failed=true, *, delay=None))]
+    fn abort(&self, py: Python<'_>, failed: bool, delay: Option<f64>) -> PyResult<()> {
+        let delay = delay.map(Duration::try_from_secs_f64).transpose()?;
+        if delay.is_some() && !failed {
+            return Err(PyValueError::new_err(
+                "delay: an item that has not failed has none",
+            ));
         }
+        match (self.take(), delay) {
+            (None, _) => {}
+            (Some(item), Some(delay)) => {
+                call(py, || item.abort_for(delay))?;
+            }
+            (Some(item), None) if failed => unlocked(|| item.abort()),
+            (Some(item), None) => unlocked(|| item.give_back()),
+        }
+        Ok(())
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

@@ -1,6 +1,7 @@
 //! What the broker knows about a connection: its open items, and its wait.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A reference to a queue, which stays distinct when another queue reuses the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,15 +10,30 @@ pub(crate) struct QueueId {
     pub(crate) generation: u32,
 }
 
-/// The id of no item.
-const GONE: u64 = u64::MAX;
+/// An item that a connection has opened.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) queue: QueueId,
+    /// The name of the queue: also of one that was deleted since.
+    name: Arc<str>,
+    /// The item; `None` if it is open no longer.
+    pub(crate) item: Option<u64>,
+}
+
+impl Place {
+    /// Whether the connection opened it as an item of the queue with this name. `queue` is the queue that has the name now, if there is one.
+    #[inline]
+    pub(crate) fn is_of(&self, queue: Option<QueueId>, name: &str) -> bool {
+        Some(self.queue) == queue || *self.name == *name
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     /// The items that the connection has opened and neither confirmed nor aborted, the oldest first. Some may be open no longer, since
-    /// their time was over or another connection has ended them by their ids: they keep their places, so that the `close` that was meant for
-    /// one of them confirms none of the others.
-    pub(crate) opens: VecDeque<(QueueId, u64)>,
+    /// their time was over, another connection has ended them by their ids, or their queue was deleted: they keep their places, so that the
+    /// `close` that was meant for one of them confirms none of the others.
+    pub(crate) opens: VecDeque<Place>,
     pub(crate) wait: Wait,
 }
 
@@ -34,42 +50,56 @@ pub(crate) enum Wait {
 }
 
 impl Connection {
-    /// The number of items of this queue that were opened.
+    /// The number of places of this queue.
     #[inline]
-    pub(crate) fn opens_of(&self, queue: QueueId) -> usize {
+    pub(crate) fn opens_of(&self, queue: Option<QueueId>, name: &str) -> usize {
         if self.opens.is_empty() {
             0
         } else {
-            self.opens.iter().filter(|(of, _)| *of == queue).count()
+            self.opens
+                .iter()
+                .filter(|place| place.is_of(queue, name))
+                .count()
         }
     }
 
-    /// The connection opens an item. If it had it open before, until its time was over, that was another delivery.
+    /// The connection opens an item of the queue with this name. If it had it open before, until its time was over, that was another
+    /// delivery.
     #[inline]
-    pub(crate) fn opened(&mut self, queue: QueueId, item: u64) {
+    pub(crate) fn opened(&mut self, queue: QueueId, name: Arc<str>, item: u64) {
         if !self.opens.is_empty() {
             self.lose(queue, item);
         }
-        self.opens.push_back((queue, item));
+        self.opens.push_back(Place {
+            queue,
+            name,
+            item: Some(item),
+        });
     }
 
     /// An item is open no longer, though the connection has not ended that: its place stays.
     pub(crate) fn lose(&mut self, queue: QueueId, item: u64) {
-        if let Some(open) = self.opens.iter_mut().find(|open| **open == (queue, item)) {
-            open.1 = GONE;
+        if let Some(at) = self.place_of(queue, item) {
+            self.opens[at].item = None;
         }
     }
 
-    /// Removes and returns the item of this queue that was opened first.
-    pub(crate) fn oldest_of(&mut self, queue: QueueId) -> Option<u64> {
-        let at = self.opens.iter().position(|(of, _)| *of == queue)?;
-        self.opens.remove(at).map(|(_, id)| id)
+    /// Removes the first place of this queue, and returns it.
+    pub(crate) fn oldest_of(&mut self, queue: Option<QueueId>, name: &str) -> Option<Place> {
+        let mut places = self.opens.iter();
+        let at = places.position(|place| place.is_of(queue, name))?;
+        self.opens.remove(at)
     }
 
     /// Removes the place of an item.
     pub(crate) fn forget(&mut self, queue: QueueId, item: u64) {
-        if let Some(at) = self.opens.iter().position(|open| *open == (queue, item)) {
+        if let Some(at) = self.place_of(queue, item) {
             self.opens.remove(at);
         }
+    }
+
+    fn place_of(&self, queue: QueueId, item: u64) -> Option<usize> {
+        let is_it = |place: &Place| place.queue == queue && place.item == Some(item);
+        self.opens.iter().position(is_it)
     }
 }

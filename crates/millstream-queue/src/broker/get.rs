@@ -1,9 +1,12 @@
 //! Taking items: get, open, peek, confirm, abort, and the connections that wait. Waiters of a queue are served in
 //! FIFO order.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tracing::{info, warn};
 
-use super::connection::{Connection, QueueId, Wait};
+use super::connection::{Connection, Place, QueueId, Wait};
 use super::{Broker, Status};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
@@ -42,7 +45,8 @@ pub enum Confirmation {
 #[derive(Clone, Copy)]
 enum Verdict {
     Close,
-    Abort,
+    /// The item is served again after this time; without it the queue's retries say when.
+    Abort(Option<Duration>),
 }
 
 impl<S: Storage> Broker<S> {
@@ -106,19 +110,19 @@ impl<S: Storage> Broker<S> {
             None => {
                 self.check_not_closed(key.name)?;
                 self.warn_of_group(key.name);
-                return Ok(match key.id {
-                    Some(_) => GetOutcome::NotOpen,
-                    None => self.miss(),
+                return Ok(match self.end_open(by, None, key, now) {
+                    false => GetOutcome::NotOpen,
+                    true => self.miss(),
                 });
             }
         };
-        if !self.end_open(by, id, key, now) {
+        if !self.end_open(by, Some(id), key, now) {
             return Ok(GetOutcome::NotOpen);
         }
         if key.only_ends() {
             return Ok(GetOutcome::Nothing);
         }
-        if !key.peek && !self.can_take(by, id, key.open, opens_max) {
+        if !key.peek && !self.can_take(by, id, key, opens_max) {
             return Ok(GetOutcome::Refused);
         }
         let got = self.take(by, id, key, now)?;
@@ -175,11 +179,7 @@ impl<S: Storage> Broker<S> {
     #[cold]
     fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> GetOutcome {
         let known = self.names.get(key.name).copied();
-        let ended = match known {
-            Some(id) => self.end_open(by, id, key, now),
-            None => key.id.is_none(),
-        };
-        if !ended {
+        if !self.end_open(by, known, key, now) {
             GetOutcome::NotOpen
         } else if key.only_ends() {
             GetOutcome::Nothing
@@ -224,9 +224,7 @@ impl<S: Storage> Broker<S> {
                     queue.undo_open(item.id);
                     self.dispatch(id, now);
                 } else if key.open {
-                    if let Some(connection) = self.connection(by) {
-                        connection.opened(id, item.id);
-                    }
+                    self.note_open(by, id, item.id);
                 } else {
                     queue.close(item.id);
                     queue.counters.transactions -= 1;
@@ -271,21 +269,15 @@ impl<S: Storage> Broker<S> {
         count: u64,
         now: Moment,
     ) -> Confirmation {
-        let opened = |broker: &mut Self, id| {
-            broker
-                .connection(by)
-                .map_or(0, |connection| connection.opens_of(id)) as u64
-        };
         let known = self.names.get(name).copied();
-        let Some(id) = known.filter(|&id| opened(self, id) >= count) else {
-            return match count {
-                0 => Confirmation::Confirmed,
-                _ => Confirmation::Fewer,
-            };
-        };
+        let connection = self.connection(by);
+        let places = connection.map_or(0, |connection| connection.opens_of(known, name));
+        if (places as u64) < count {
+            return Confirmation::Fewer;
+        }
         let mut outcome = Confirmation::Confirmed;
         for _ in 0..count {
-            if !self.end_oldest(by, id, Verdict::Close, now) {
+            if !self.end_oldest(by, known, name, Verdict::Close, now) {
                 outcome = Confirmation::NotOpen;
             }
         }
@@ -308,6 +300,43 @@ impl<S: Storage> Broker<S> {
             }
         }
         outcome
+    }
+
+    /// Begins the time of open items anew: they are returned when `limit` is over, without it when the queue's `open_timeout` is. `item` is
+    /// one that any connection has open; without it all of this queue are meant that the connection itself has open. Returns whether there was one.
+    ///
+    /// The idea of a lease that its holder renews is that of `touch` in beanstalkd, and of the visibility timeout in SQS.
+    pub fn touch(
+        &mut self,
+        by: ConnectionId,
+        name: &str,
+        item: Option<u64>,
+        limit: Option<Duration>,
+        now: Moment,
+    ) -> bool {
+        let Some(&id) = self.names.get(name) else {
+            return false;
+        };
+        let items: Vec<u64> = match item {
+            Some(item) => vec![item],
+            None => {
+                let own = self.places_of(by).filter(|place| place.queue == id);
+                own.filter_map(|place| place.item).collect()
+            }
+        };
+        let Some(queue) = self.queue_mut(id) else {
+            return false;
+        };
+        let mut touched = false;
+        for one in items {
+            let owner = queue.owner(one);
+            if owner.is_some_and(|owner| item.is_some() || owner == by) {
+                queue.renew_open(one, limit, now);
+                touched = true;
+            }
+        }
+        self.set_timer(id.slot, now);
+        touched
     }
 
     #[inline]
@@ -367,9 +396,7 @@ impl<S: Storage> Broker<S> {
         };
         if key.open {
             queue.open(item.clone(), by, now);
-            if let Some(connection) = self.connection(by) {
-                connection.opened(id, item.id);
-            }
+            self.note_open(by, id, item.id);
         } else {
             queue.record_removal(item.id, item.body.len());
         }
@@ -391,9 +418,10 @@ impl<S: Storage> Broker<S> {
         &mut self,
         by: ConnectionId,
         id: QueueId,
-        open: bool,
+        key: &GetKey<'_>,
         opens_max: Option<usize>,
     ) -> bool {
+        let open = key.open;
         let configured = self.settings(id).and_then(|settings| settings.max_opens);
         let limit = configured.or(opens_max).unwrap_or(1);
         let in_all = self.limits.opens_per_connection;
@@ -401,77 +429,102 @@ impl<S: Storage> Broker<S> {
         let Some(connection) = self.connection(by) else {
             return false;
         };
-        let (opens, of_all) = (connection.opens_of(id), connection.opens.len());
+        let (opens, of_all) = (
+            connection.opens_of(Some(id), key.name),
+            connection.opens.len(),
+        );
         if of_all == 0 {
             return !open || limit > 0;
         }
         match open {
             true if opens < limit && of_all < in_all && has_room => true,
-            true => has_room && self.give_up_place(by, id),
+            true => has_room && self.give_up_place(by, id, key.name),
             false => opens == 0 || !self.has_open(by, Some(id)),
         }
     }
 
     /// Whether the connection has an item open, of this queue or of any.
     pub(crate) fn has_open(&self, by: ConnectionId, queue: Option<QueueId>) -> bool {
-        let mut opens = self.opens_by(by);
-        opens.any(|(_, id, item)| {
-            queue.is_none_or(|queue| queue == id) && self.is_open(by, id, item)
-        })
+        let mut places = self.places_of(by);
+        places
+            .any(|place| queue.is_none_or(|queue| queue == place.queue) && self.is_open(by, place))
     }
 
     /// A client that opens an item beyond what it may have open has given up one whose time was over: the place of the oldest such
     /// item is free. Returns false if there is none.
     #[cold]
-    fn give_up_place(&mut self, by: ConnectionId, queue: QueueId) -> bool {
-        let mut opens = self.opens_by(by);
-        let stale = opens.find(|&(_, id, item)| id == queue && !self.is_open(by, id, item));
-        let Some(at) = stale.map(|(at, ..)| at) else {
-            return false;
-        };
-        drop(opens);
-        if let Some(connection) = self.connection(by) {
-            connection.opens.remove(at);
-        }
-        true
+    fn give_up_place(&mut self, by: ConnectionId, queue: QueueId, name: &str) -> bool {
+        let mut places = self.places_of(by);
+        let stale =
+            places.position(|place| place.is_of(Some(queue), name) && !self.is_open(by, place));
+        drop(places);
+        let opens = self.connection(by).map(|connection| &mut connection.opens);
+        stale.is_some_and(|at| opens.is_some_and(|opens| opens.remove(at).is_some()))
     }
 
     /// What a connection has opened, in its order.
-    fn opens_by(&self, by: ConnectionId) -> impl Iterator<Item = (usize, QueueId, u64)> {
+    fn places_of(&self, by: ConnectionId) -> impl Iterator<Item = &Place> {
         let connection = self.connections.get(by.index()).and_then(Option::as_ref);
-        let opens = connection.map(|connection| connection.opens.iter().enumerate());
-        opens
+        connection
             .into_iter()
-            .flatten()
-            .map(|(at, &(id, item))| (at, id, item))
+            .flat_map(|connection| &connection.opens)
     }
 
     /// Whether the connection still has an item open that it has opened.
-    pub(super) fn is_open(&self, by: ConnectionId, id: QueueId, item: u64) -> bool {
-        let queue = self.queue(id);
-        queue.is_some_and(|queue| queue.opened(item, by).is_some())
+    pub(super) fn is_open(&self, by: ConnectionId, place: &Place) -> bool {
+        let queue = self.queue(place.queue);
+        place
+            .item
+            .is_some_and(|item| queue.is_some_and(|queue| queue.opened(item, by).is_some()))
     }
 
-    /// Confirms or requeues what the key says. Returns false if that is not open, or no longer.
-    fn end_open(&mut self, by: ConnectionId, id: QueueId, key: &GetKey<'_>, now: Moment) -> bool {
-        let verdict = match (key.close, key.abort) {
-            (true, _) => Verdict::Close,
-            (_, true) => Verdict::Abort,
-            _ => return true,
+    /// The connection has opened an item.
+    #[inline]
+    fn note_open(&mut self, by: ConnectionId, id: QueueId, item: u64) {
+        let Some(name) = self.queue(id).map(|queue| Arc::clone(&queue.name)) else {
+            return;
         };
-        match key.id {
-            Some(item) => self.end_id(by, id, item, verdict, now),
-            None => self.end_oldest(by, id, verdict, now),
+        if let Some(connection) = self.connection(by) {
+            connection.opened(id, name, item);
         }
     }
 
-    /// Ends the open read that the connection began first. Returns false if its time was over. A connection that has none need not ask.
-    fn end_oldest(&mut self, by: ConnectionId, id: QueueId, verdict: Verdict, now: Moment) -> bool {
+    /// Confirms or requeues what the key says. Returns false if that is not open, or no longer.
+    fn end_open(
+        &mut self,
+        by: ConnectionId,
+        id: Option<QueueId>,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> bool {
+        let verdict = match (key.close, key.abort) {
+            (true, _) => Verdict::Close,
+            (_, true) => Verdict::Abort(key.delay_ms.map(Duration::from_millis)),
+            _ => return true,
+        };
+        match (key.id, id) {
+            (Some(item), Some(id)) => self.end_id(by, id, item, verdict, now),
+            (Some(_), None) => false,
+            (None, id) => self.end_oldest(by, id, key.name, verdict, now),
+        }
+    }
+
+    /// Ends the open read that the connection began first. Returns false if its time was over, or its queue was deleted since. A connection
+    /// that has none need not ask.
+    fn end_oldest(
+        &mut self,
+        by: ConnectionId,
+        id: Option<QueueId>,
+        name: &str,
+        verdict: Verdict,
+        now: Moment,
+    ) -> bool {
         let connection = self.connection(by);
-        let Some(item) = connection.and_then(|connection| connection.oldest_of(id)) else {
+        let Some(place) = connection.and_then(|connection| connection.oldest_of(id, name)) else {
             return true;
         };
-        self.is_open(by, id, item) && self.end(id, item, verdict, now)
+        let item = place.item.filter(|_| self.is_open(by, &place));
+        item.is_some_and(|item| self.end(place.queue, item, verdict, now))
     }
 
     /// Ends the open read of an item, whichever connection began it. Returns false if the item is not open.
@@ -501,8 +554,8 @@ impl<S: Storage> Broker<S> {
         };
         match verdict {
             Verdict::Close => queue.close(item).is_some(),
-            Verdict::Abort => {
-                queue.requeue(item, now);
+            Verdict::Abort(delay) => {
+                queue.requeue(item, delay, now);
                 self.dispatch(id, now);
                 true
             }

@@ -107,7 +107,7 @@ impl<S: Storage> Broker<S> {
             let Some(item) = queue.overdue(now) else {
                 break;
             };
-            queue.requeue(item, now);
+            queue.requeue(item, None, now);
         }
         self.dispatch(id, now);
         swept.and(synced)

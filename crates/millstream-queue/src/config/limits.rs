@@ -24,20 +24,20 @@ pub struct ServerLimits {
     /// The number of items that one connection may have open in all queues. 10,000.
     pub opens_per_connection: usize,
     /// The time after which an idle connection that does not wait and has no item open is closed. One hour; 0 never.
-    #[serde(deserialize_with = "crate::config::time")]
+    #[serde(deserialize_with = "super::time::duration")]
     pub idle_timeout: Duration,
     /// The time without an answer from the client's machine after which a TCP connection is closed. 30 seconds; 0 as the system does.
-    #[serde(deserialize_with = "crate::config::time")]
+    #[serde(deserialize_with = "super::time::duration")]
     pub keepalive: Duration,
     /// The time within which a client must authenticate, where that is required. 10 seconds; 0 without limit.
-    #[serde(deserialize_with = "crate::config::time")]
+    #[serde(deserialize_with = "super::time::duration")]
     pub auth_timeout: Duration,
     /// The time within which a request must be complete, and a reply be read. 30 seconds; 0 without limit.
-    #[serde(deserialize_with = "crate::config::time")]
+    #[serde(deserialize_with = "super::time::duration")]
     pub request_timeout: Duration,
     /// The time for which the server spins for more requests before it sleeps, as long as they come that quickly. 50
     /// microseconds; 0, the default on a machine with one core, disables spinning.
-    #[serde(deserialize_with = "crate::config::time")]
+    #[serde(deserialize_with = "super::time::duration")]
     pub spin: Duration,
 }
 

@@ -1,5 +1,7 @@
 //! An open item, which belongs to its reader until it is confirmed.
 
+use std::time::Duration;
+
 use super::queue::Queue;
 use crate::broker::EndedBy;
 use crate::connection::ConnectionId;
@@ -45,6 +47,44 @@ impl OpenItem {
 
     /// Requeues the item, as a drop does.
     pub fn abort(self) {}
+
+    /// Requeues the item, which is served again when `delay` is over, whatever the queue's retries are. It counts as delivered once more. Returns
+    /// false if it is no longer open.
+    ///
+    /// # Errors
+    /// The process was forked from the one that opened it.
+    pub fn abort_for(mut self, delay: Duration) -> Result<bool, QueueError> {
+        match self.by.take() {
+            Some(by) => self.queue.abort(by, delay),
+            None => Ok(false),
+        }
+    }
+
+    /// Begins the time of the item anew: it returns to its queue when `limit` is over, or, if `limit` is `None`, when the `open_timeout` of the queue is.
+    /// Returns false if it is no longer open.
+    ///
+    /// # Errors
+    /// The process was forked from the one that opened it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream_queue::embedded::{Options, Queues};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let jobs = Queues::open(folder.path(), &Options::default())?.queue("jobs")?;
+    /// jobs.put(b"resize 17.png")?;
+    /// let item = jobs.open(Duration::ZERO)?.expect("an item was put");
+    /// assert!(item.touch(Some(Duration::from_secs(60)))?);
+    /// assert!(item.abort_for(Duration::from_secs(5))?);
+    /// assert!(jobs.open(Duration::ZERO)?.is_none()); // it waits
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn touch(&self, limit: Option<Duration>) -> Result<bool, QueueError> {
+        match self.by {
+            Some(by) => self.queue.touch(by, limit),
+            None => Ok(false),
+        }
+    }
 
     /// Requeues the item as if it had not been delivered: its reader ends, and has not failed with it.
     pub fn give_back(mut self) {

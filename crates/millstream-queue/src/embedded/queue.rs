@@ -137,6 +137,31 @@ impl Queue {
         })
     }
 
+    /// Requeues the open item of a connection, to be served again after `delay`. Returns whether it was still open.
+    pub(super) fn abort(&self, by: ConnectionId, delay: Duration) -> Result<bool, QueueError> {
+        let key = GetKey {
+            name: &self.name,
+            abort: true,
+            delay_ms: Some(millis(delay)),
+            ..GetKey::default()
+        };
+        self.open_directory().with_broker(|broker, now| {
+            let aborted = broker.get(by, &key, now);
+            broker.disconnect(by, EndedBy::Client, now);
+            Ok(aborted? != GetOutcome::NotOpen)
+        })
+    }
+
+    /// Begins the time of the open item of a connection anew. Returns whether it was still open.
+    pub(super) fn touch(
+        &self,
+        by: ConnectionId,
+        limit: Option<Duration>,
+    ) -> Result<bool, QueueError> {
+        self.open_directory()
+            .with_broker(|broker, now| Ok(broker.touch(by, &self.name, None, limit, now)))
+    }
+
     /// Ends a connection: its open item is requeued.
     pub(super) fn disconnect(&self, by: ConnectionId, ended: EndedBy) {
         let _ = self.open_directory().with_broker(|broker, now| {

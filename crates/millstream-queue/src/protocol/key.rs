@@ -17,6 +17,8 @@ pub struct GetKey<'a> {
     pub abort: bool,
     /// The open item to confirm or requeue, of any connection.
     pub id: Option<u64>,
+    /// With `abort`: the item is not served before this many milliseconds have passed, whatever the queue's retries are.
+    pub delay_ms: Option<u64>,
     /// Return the next item, which stays in the queue.
     pub peek: bool,
     /// Return the item's properties besides its bytes and flags.
@@ -34,6 +36,15 @@ pub struct SetKey<'a> {
     pub delay_ms: u64,
 }
 
+/// The key of a `touch`: a queue, and the item to renew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TouchKey<'a> {
+    /// The queue.
+    pub name: &'a str,
+    /// The open item, of any connection; without it all items of the queue that the connection has open.
+    pub id: Option<u64>,
+}
+
 /// Why a key is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,11 +58,11 @@ pub enum KeyFault {
     /// The value of `t=` or `delay=`.
     #[error("a time must be a whole number of milliseconds")]
     Time,
-    /// The value of `close=` or `abort=`.
+    /// The value of `close=`, `abort=` or `id=`.
     #[error("the id of an item is a whole number")]
     Id,
     /// Options that contradict each other.
-    #[error("peek and abort go with no other option but t=")]
+    #[error("peek and abort go with no other option but t=, and delay= with abort")]
     Mix,
 }
 
@@ -80,7 +91,8 @@ impl<'a> GetKey<'a> {
             }
         }
         let mixed = (parsed.peek || parsed.abort) && (parsed.open || parsed.close);
-        if mixed || (parsed.peek && parsed.abort) {
+        let delays = parsed.delay_ms.is_some() && !parsed.abort;
+        if mixed || delays || (parsed.peek && parsed.abort) {
             return Err(KeyFault::Mix);
         }
         Ok(parsed)
@@ -92,8 +104,9 @@ impl<'a> GetKey<'a> {
         let (option, value) = (&option[..at], &option[at + 1..]);
         match option {
             b"t" => self.wait_ms = milliseconds(value)?,
+            b"delay" => self.delay_ms = Some(milliseconds(value)?),
             b"close" | b"abort" => {
-                self.id = Some(super::parser::number(value).ok_or(KeyFault::Id)?);
+                self.id = Some(item_id(value)?);
                 (self.close, self.abort) = (
                     self.close || option == b"close",
                     self.abort || option == b"abort",
@@ -137,6 +150,22 @@ impl<'a> SetKey<'a> {
     }
 }
 
+impl<'a> TouchKey<'a> {
+    /// Parses a key: `QUEUE` or `QUEUE/id=ID`.
+    ///
+    /// # Errors
+    /// The name is not valid, or an option is unknown.
+    pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
+        let (name, options) = divide(key)?;
+        let mut parsed = TouchKey { name, id: None };
+        for option in options.filter(|option| !option.is_empty()) {
+            let id = option.strip_prefix(b"id=").ok_or(KeyFault::Option)?;
+            parsed.id = Some(item_id(id)?);
+        }
+        Ok(parsed)
+    }
+}
+
 /// Name and options; a key without a slash has none.
 #[inline]
 fn divide(key: &[u8]) -> Result<(&str, impl Iterator<Item = &[u8]>), KeyFault> {
@@ -144,6 +173,10 @@ fn divide(key: &[u8]) -> Result<(&str, impl Iterator<Item = &[u8]>), KeyFault> {
     let (bytes, options) = key.split_at(slash.unwrap_or(key.len()));
     let options = slash.map(|_| options[1..].split(|&byte| byte == b'/'));
     Ok((name::check(bytes)?, options.into_iter().flatten()))
+}
+
+fn item_id(digits: &[u8]) -> Result<u64, KeyFault> {
+    super::parser::number(digits).ok_or(KeyFault::Id)
 }
 
 fn milliseconds(digits: &[u8]) -> Result<u64, KeyFault> {
@@ -172,6 +205,14 @@ mod tests {
         assert_eq!((key.close, key.open, key.id), (true, true, Some(12)));
         let key = GetKey::parse(b"jobs/abort=0").unwrap();
         assert_eq!((key.abort, key.close, key.id), (true, false, Some(0)));
+        let key = GetKey::parse(b"jobs/abort=7/delay=500").unwrap();
+        assert_eq!(
+            (key.abort, key.id, key.delay_ms),
+            (true, Some(7), Some(500))
+        );
+        let touch = |name, id| TouchKey { name, id };
+        assert_eq!(TouchKey::parse(b"jobs"), Ok(touch("jobs", None)));
+        assert_eq!(TouchKey::parse(b"jobs/id=5"), Ok(touch("jobs", Some(5))));
         let set = SetKey {
             name: "jobs",
             sync: true,
@@ -182,7 +223,10 @@ mod tests {
 
     #[test]
     fn bad_keys_say_why() {
-        let table: [(&[u8], KeyFault); 13] = [
+        let table: [(&[u8], KeyFault); 16] = [
+            (b"jobs/delay=5", KeyFault::Mix),
+            (b"jobs/open/delay=5", KeyFault::Mix),
+            (b"jobs/abort/delay=-5", KeyFault::Time),
             (b"/open", KeyFault::Name(NameFault::Empty)),
             (b"jobs/opne", KeyFault::Option),
             (b"jobs/OPEN", KeyFault::Option),
@@ -201,5 +245,7 @@ mod tests {
             assert_eq!(GetKey::parse(key), Err(fault), "{key:?}");
         }
         assert_eq!(SetKey::parse(b"jobs/open"), Err(KeyFault::Option));
+        assert_eq!(TouchKey::parse(b"jobs/open"), Err(KeyFault::Option));
+        assert_eq!(TouchKey::parse(b"jobs/id=x"), Err(KeyFault::Id));
     }
 }

@@ -4,7 +4,7 @@
 //! block that did not end where it should. Everything else is parsed again, so that a read may end anywhere.
 
 use super::reply;
-use super::request::{Get, Request, Set, Tokens};
+use super::request::{Get, Request, Set, Tokens, Touch};
 
 /// The limits on what a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,12 +383,13 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
             items_max: optional_number(&mut words)?,
         },
         b"confirm" => return confirm(words),
+        b"touch" => return touch(words),
         b"redrive" => Request::Redrive {
             from: words.next().ok_or(reply::ERROR)?,
             to: words.next().ok_or(reply::ERROR)?,
             items_max: optional_number(&mut words)?,
         },
-        b"incr" | b"decr" | b"touch" => {
+        b"incr" | b"decr" => {
             let _number = words.nth(1).ok_or(reply::ERROR)?;
             return Err(if words.next() == Some(b"noreply") {
                 b""
@@ -404,6 +405,27 @@ fn rest<'a>(verb: &[u8], mut words: Tokens<'a>) -> Result<Request<'a>, &'static 
         None => Ok(request),
         Some(_) => Err(reply::BAD_FORMAT),
     }
+}
+
+/// `KEY SECONDS [noreply]`, as memcached has it, or `QUEUE ID SECONDS [noreply]`.
+fn touch<'a>(mut words: Tokens<'a>) -> Result<Request<'a>, &'static [u8]> {
+    let key = words.next().ok_or(reply::ERROR)?;
+    let mut seconds = words.next().ok_or(reply::ERROR)?;
+    let (mut id, mut last) = (None, words.next());
+    if let Some(word) = last.filter(|&word| word != b"noreply") {
+        id = Some(number(seconds).ok_or(reply::BAD_FORMAT)?);
+        (seconds, last) = (word, words.next());
+    }
+    let noreply = last == Some(b"noreply");
+    if (last.is_some() && !noreply) || words.next().is_some() {
+        return Err(reply::BAD_FORMAT);
+    }
+    Ok(Request::Touch(Touch {
+        key,
+        id,
+        seconds: number(seconds).ok_or(reply::BAD_FORMAT)?,
+        noreply,
+    }))
 }
 
 /// `N` or `id=ID...` after the name of the queue.

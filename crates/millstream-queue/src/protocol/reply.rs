@@ -10,6 +10,8 @@ pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 /// A queue was deleted.
 pub const DELETED: &[u8] = b"DELETED\r\n";
+/// The time of an open item begins anew.
+pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
 /// The end of a reply.
 pub const END: &[u8] = b"END\r\n";
 /// The request was done.

@@ -48,6 +48,8 @@ pub enum Request<'a> {
     Confirm { queue: &'a [u8], count: u64 },
     /// `confirm QUEUE id=ID...`; each of the words is an [`item_id`](super::item_id).
     ConfirmIds { queue: &'a [u8], ids: Tokens<'a> },
+    /// `touch KEY SECONDS [noreply]`, `touch QUEUE ID SECONDS [noreply]`.
+    Touch(Touch<'a>),
     /// `redrive FROM TO [MAX]`.
     Redrive {
         from: &'a [u8],
@@ -69,6 +71,19 @@ pub struct Set<'a> {
     pub expiry: i64,
     /// The item.
     pub data: &'a [u8],
+    /// The client wants no answer.
+    pub noreply: bool,
+}
+
+/// A `touch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch<'a> {
+    /// The queue, and perhaps the id of an item.
+    pub key: &'a [u8],
+    /// The id of an item, as a word of its own.
+    pub id: Option<u64>,
+    /// The time that begins; 0 is that of the queue.
+    pub seconds: u64,
     /// The client wants no answer.
     pub noreply: bool,
 }

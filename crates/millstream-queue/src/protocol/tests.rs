@@ -59,6 +59,13 @@ fn show(request: Request<'_>) -> String {
             seconds,
             items_max,
         } => format!("monitor {} {seconds} {items_max:?}", text(queue)),
+        Request::Touch(t) => format!(
+            "touch {} {:?} {} {}",
+            text(t.key),
+            t.id,
+            t.seconds,
+            t.noreply
+        ),
         Request::Confirm { queue, count } => format!("confirm {} {count}", text(queue)),
         Request::ConfirmIds { queue, ids } => format!("confirm {} {}", text(queue), all(ids)),
         Request::Stats { queue } => format!("stats {}", text(queue.unwrap_or(b"-"))),
@@ -138,8 +145,12 @@ const TABLE: &[(&str, &str)] = &[
         "<><>",
     ),
     (
-        "incr q 1|decr q 1 noreply|touch q 0|incr q|",
-        "<NOT_FOUND\\r\\n><><NOT_FOUND\\r\\n><ERROR\\r\\n>",
+        "incr q 1|decr q 1 noreply|incr q|",
+        "<NOT_FOUND\\r\\n><><ERROR\\r\\n>",
+    ),
+    (
+        "touch q 5|touch q/id=3 0 noreply|touch q 3 5|touch q 3 5 noreply|touch q|touch q -1|touch q 1 2 3|",
+        "[touch q None 5 false][touch q/id=3 None 0 true][touch q Some(3) 5 false][touch q Some(3) 5 true]<ERROR\\r\\n><CLIENT_ERROR bad command line format\\r\\n><CLIENT_ERROR bad command line format\\r\\n>",
     ),
     (
         "delete q|delete q 0|delete q noreply|",

@@ -9,9 +9,12 @@ pub(super) struct Delayed {
 }
 
 impl Delayed {
+    /// The item is delayed until then, and no longer until the time that was known before.
     pub(super) fn insert(&mut self, id: u64, due_ms: u64) {
+        if let Some(before) = self.by_id.insert(id, due_ms) {
+            self.by_time.remove(&(before, id));
+        }
         self.by_time.insert((due_ms, id));
-        self.by_id.insert(id, due_ms);
     }
 
     /// Returns whether the item was delayed.

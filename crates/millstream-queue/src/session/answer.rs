@@ -91,12 +91,9 @@ impl Session {
                 session.write_number(count);
             }),
             Request::FlushAllExpired => {
-                let count = broker
-                    .names()
-                    .iter()
-                    .map(|name| broker.flush_expired(name, now))
-                    .sum();
-                self.write_number(count);
+                let names = broker.names();
+                let counts = names.iter().map(|name| broker.flush_expired(name, now));
+                self.write_number(counts.sum());
             }
             Request::Stats { queue } => self.stats(broker, queue, now),
             Request::DumpStats { queues: names } => self.dump_stats(broker, names, now),
@@ -120,6 +117,10 @@ impl Session {
                 session.write_confirmation(confirmed);
             }),
             Request::ConfirmIds { queue, ids } => self.confirm_ids(broker, queue, ids, now),
+            Request::Touch(touch) => {
+                quiet = touch.noreply;
+                self.touch(broker, touch, now);
+            }
             Request::Redrive {
                 from,
                 to,

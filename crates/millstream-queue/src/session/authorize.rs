@@ -2,7 +2,7 @@
 
 use super::{Grants, Right, Session};
 use crate::name;
-use crate::protocol::{GetKey, Request, SetKey, reply};
+use crate::protocol::{GetKey, Request, SetKey, TouchKey, reply};
 
 /// The message for a denied request.
 type Denial = Result<(), String>;
@@ -21,6 +21,7 @@ impl Session {
         };
         let quiet = match request {
             Request::Set(set) => set.noreply,
+            Request::Touch(touch) => touch.noreply,
             Request::Delete { noreply, .. } | Request::FlushAll { noreply } => *noreply,
             _ => false,
         };
@@ -50,7 +51,7 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
             Ok(key) if !grants.may(Right::Write, key.name) => denied(user, Right::Write, key.name),
             _ => Ok(()),
         },
-        // A client may always confirm or abort its open items. By ids it may end those of others.
+        // A client may always confirm, abort or renew its open items. By ids it may do so with those of others.
         Request::Get(get) => get
             .keys
             .into_iter()
@@ -63,6 +64,12 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
                 }
                 _ => Ok(()),
             }),
+        Request::Touch(touch) => match TouchKey::parse(touch.key) {
+            Ok(key) if touch.id.or(key.id).is_some() && !grants.may(Right::Read, key.name) => {
+                denied(user, Right::Read, key.name)
+            }
+            _ => Ok(()),
+        },
         Request::Confirm { .. } => Ok(()),
         Request::ConfirmIds { queue: name, .. } | Request::Monitor { queue: name, .. } => {
             queue(Right::Read, name)

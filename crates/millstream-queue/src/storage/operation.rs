@@ -64,7 +64,7 @@ pub enum Operation<'a> {
         /// The item.
         body: &'a [u8],
     },
-    /// An item was rewritten; its former record is no longer needed.
+    /// An item was rewritten, since older records are pruned or since it was returned with a delay; its former record is no longer needed.
     Again {
         /// Flags and times.
         head: Head,

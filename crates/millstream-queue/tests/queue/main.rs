@@ -24,6 +24,7 @@ mod many;
 mod memory;
 mod reads;
 mod redrive;
+mod retries;
 mod rights;
 mod salvage;
 mod simulation;

@@ -112,9 +112,9 @@ fn illegal_mixes_are_refused_and_the_connection_stays() {
     play(
         "",
         "a> set q 0 0 1|1|get q/peek/open|
-         a< STORED|CLIENT_ERROR peek and abort go with no other option but t=|
+         a< STORED|CLIENT_ERROR peek and abort go with no other option but t=, and delay= with abort|
          a> get q/abort/close|get /open|get q/opne|get q q/x|
-         a< CLIENT_ERROR peek and abort go with no other option but t=|CLIENT_ERROR queue name is empty|CLIENT_ERROR unknown option|CLIENT_ERROR unknown option|
+         a< CLIENT_ERROR peek and abort go with no other option but t=, and delay= with abort|CLIENT_ERROR queue name is empty|CLIENT_ERROR unknown option|CLIENT_ERROR unknown option|
          a> get q|
          a< VALUE q 0 1|1|END|",
     );

@@ -20,9 +20,17 @@ const CONFIG: &str = r#"
     [queue.unsynced]
     sync = "never"
     memory_bytes = 500
+    [queue.leased]
+    open_timeout = "40ms"
+    memory_bytes = 300
+    [queue.retried]
+    retry = { first = "5ms", factor = 2, most = "30ms" }
+    memory_bytes = 300
 "#;
-const QUEUES: [&str; 7] = [
+const QUEUES: [&str; 9] = [
     "plain",
+    "leased",
+    "retried",
     "tiny_memory",
     "full",
     "rolling",
@@ -46,6 +54,22 @@ struct ModelItem {
     body: String,
     expiry_ms: u64,
     due_ms: u64,
+    failures: u32,
+}
+
+/// What a client has opened in a queue; `thing` is none once its time was over.
+struct ModelOpen {
+    queue: &'static str,
+    thing: Option<ModelItem>,
+    until_ms: u64,
+}
+
+/// What happens to an item that a client gives up.
+#[derive(Clone, Copy)]
+enum Ending {
+    Close,
+    /// It comes back after these milliseconds, or after those of the queue.
+    Abort(Option<u64>),
 }
 
 #[derive(Default)]
@@ -66,7 +90,7 @@ struct Waiter {
 
 #[derive(Default)]
 struct Client {
-    open: Vec<(&'static str, ModelItem)>,
+    open: Vec<ModelOpen>,
     expected: String,
 }
 
@@ -110,6 +134,7 @@ impl Model {
                 now_ms + expiry_s * 1_000
             },
             due_ms: if delay_ms == 0 { 0 } else { now_ms + delay_ms },
+            failures: 0,
         };
         let children: &[&'static str] = if queue == "parent" {
             &["parent", "parent+child"]
@@ -121,7 +146,12 @@ impl Model {
             line.ever.insert(thing.number, thing.clone());
             line.things.push(thing.clone());
             while queue == "rolling" && line.things.len() > 4 {
-                line.things.remove(0);
+                // One that comes back later is not dropped.
+                let ready = line.things.iter().position(|thing| thing.due_ms <= now_ms);
+                match ready {
+                    Some(at) => line.things.remove(at),
+                    None => break,
+                };
             }
         }
         self.say(client, "STORED|");
@@ -158,24 +188,80 @@ impl Model {
             };
             self.value(waiter.client, &waiter.key, &thing);
             if waiter.open {
-                self.clients
-                    .entry(waiter.client)
-                    .or_default()
-                    .open
-                    .push((queue, thing));
+                self.open(waiter.client, queue, thing);
             }
         }
     }
 
-    fn end_oldest(&mut self, client: char, queue: &'static str, give_back: bool) {
-        let open = &mut self.clients.entry(client).or_default().open;
-        let Some(at) = open.iter().position(|(of, _)| *of == queue) else {
-            return;
+    fn open(&mut self, client: char, queue: &'static str, thing: ModelItem) {
+        let until_ms = match queue {
+            "leased" => self.now_ms + 40,
+            _ => u64::MAX,
         };
-        let (_, thing) = open.remove(at);
-        if give_back {
-            self.put_back(queue, thing);
-            self.serve(queue);
+        let client = self.clients.entry(client).or_default();
+        let thing = Some(thing);
+        client.open.push(ModelOpen {
+            queue,
+            thing,
+            until_ms,
+        });
+    }
+
+    /// Returns an item that was delivered in vain.
+    fn fail(&mut self, queue: &'static str, mut thing: ModelItem, delay_ms: Option<u64>) {
+        thing.failures += 1;
+        let own = match queue {
+            "retried" => (5 << (thing.failures - 1).min(10)).min(30),
+            _ => 0,
+        };
+        thing.due_ms = self.now_ms + delay_ms.unwrap_or(own);
+        self.put_back(queue, thing);
+        self.serve(queue);
+    }
+
+    /// Returns false if the item that the client opened first was open no longer.
+    fn end_oldest(&mut self, client: char, queue: &'static str, ending: Ending) -> bool {
+        let open = &mut self.clients.entry(client).or_default().open;
+        let Some(at) = open.iter().position(|open| open.queue == queue) else {
+            return true;
+        };
+        match (open.remove(at).thing, ending) {
+            (None, _) => false,
+            (Some(_), Ending::Close) => true,
+            (Some(thing), Ending::Abort(delay_ms)) => {
+                self.fail(queue, thing, delay_ms);
+                true
+            }
+        }
+    }
+
+    fn touch(&mut self, client: char, queue: &'static str, seconds: u64) {
+        let limit_ms = match (seconds, queue) {
+            (0, "leased") => 40,
+            (0, _) => u64::MAX,
+            (seconds, _) => seconds * 1_000,
+        };
+        let (now_ms, mut touched) = (self.now_ms, false);
+        for open in &mut self.clients.entry(client).or_default().open {
+            if open.queue == queue && open.thing.is_some() {
+                open.until_ms = now_ms.saturating_add(limit_ms);
+                touched = true;
+            }
+        }
+        self.say(client, if touched { "TOUCHED|" } else { "NOT_FOUND|" });
+    }
+
+    /// Returns the items of this queue whose time is over.
+    fn end_leases(&mut self, queue: &'static str) {
+        let now_ms = self.now_ms;
+        let opens = self
+            .clients
+            .values_mut()
+            .flat_map(|client| &mut client.open);
+        let over = opens.filter(|open| open.queue == queue && open.until_ms <= now_ms);
+        let things: Vec<_> = over.filter_map(|open| open.thing.take()).collect();
+        for thing in things {
+            self.fail(queue, thing, None);
         }
     }
 
@@ -185,22 +271,27 @@ impl Model {
         let wait_ms: u64 = options
             .split_once("t=")
             .map_or(0, |(_, ms)| ms.parse().unwrap());
-        if has("/close") {
-            self.end_oldest(client, queue, false);
-        }
-        if has("/abort") {
-            self.end_oldest(client, queue, true);
+        let delay_ms = options
+            .split_once("delay=")
+            .map(|(_, ms)| ms.parse().unwrap());
+        let ending = match (has("/close"), has("/abort")) {
+            (true, _) => Some(Ending::Close),
+            (_, true) => Some(Ending::Abort(delay_ms)),
+            _ => None,
+        };
+        if ending.is_some_and(|ending| !self.end_oldest(client, queue, ending)) {
+            return self.say(client, "NOT_FOUND|");
         }
         if has("/abort") || (has("/close") && !has("/open")) {
             return self.say(client, "END|");
         }
-        let open = self
-            .clients
-            .entry(client)
-            .or_default()
-            .open
-            .iter()
-            .any(|(of, _)| *of == queue);
+        let opens = &mut self.clients.entry(client).or_default().open;
+        let place = opens.iter().position(|open| open.queue == queue);
+        let open = place.is_some_and(|at| opens[at].thing.is_some());
+        // Another open gives up the item whose time was over.
+        if let Some(at) = place.filter(|_| !open && has("/open")) {
+            opens.remove(at);
+        }
         if open && !has("/peek") {
             return self.say(client, "ERROR|");
         }
@@ -210,11 +301,7 @@ impl Model {
                 if has("/peek") {
                     self.put_back(queue, thing);
                 } else if has("/open") {
-                    self.clients
-                        .entry(client)
-                        .or_default()
-                        .open
-                        .push((queue, thing));
+                    self.open(client, queue, thing);
                 }
             }
             None if wait_ms > 0 => {
@@ -253,7 +340,10 @@ impl Model {
                     .into_iter()
                     .for_each(|client| self.say(client, "END|"));
             }
-            QUEUES.iter().for_each(|queue| self.serve(queue));
+            for queue in QUEUES {
+                self.end_leases(queue);
+                self.serve(queue);
+            }
         }
     }
 
@@ -262,9 +352,10 @@ impl Model {
             .values_mut()
             .for_each(|line| line.waiters.retain(|waiter| waiter.client != client));
         let gone = self.clients.remove(&client).unwrap_or_default();
-        for (queue, thing) in gone.open {
-            self.put_back(queue, thing);
-            self.serve(queue);
+        for open in gone.open {
+            if let Some(thing) = open.thing {
+                self.fail(open.queue, thing, None);
+            }
         }
     }
 
@@ -272,7 +363,15 @@ impl Model {
         self.lines
             .values_mut()
             .for_each(|line| line.waiters.clear());
-        CLIENTS.iter().for_each(|client| self.hang_up(*client));
+        // The end of the server is no failure of an item.
+        for open in std::mem::take(&mut self.clients)
+            .into_values()
+            .flat_map(|client| client.open)
+        {
+            if let Some(thing) = open.thing {
+                self.put_back(open.queue, thing);
+            }
+        }
     }
 }
 
@@ -368,9 +467,13 @@ impl Run {
             line.things.clear();
             model.say(client, "END|");
             format!("flush {queue}\r\n")
+        } else if random.below(20) == 0 {
+            let seconds = random.below(3);
+            model.touch(client, queue, seconds);
+            format!("touch {queue} {seconds}\r\n")
         } else {
             let wait_ms = 1 + random.below(40);
-            let options = match random.below(9) {
+            let options = match random.below(10) {
                 0 | 1 => String::new(),
                 2 => "/open".to_owned(),
                 3 => "/close".to_owned(),
@@ -378,6 +481,7 @@ impl Run {
                 5 => "/close/open".to_owned(),
                 6 => "/peek".to_owned(),
                 7 => format!("/t={wait_ms}"),
+                8 => format!("/abort/delay={}", random.below(30)),
                 _ => format!("/close/open/t={wait_ms}"),
             };
             model.get(client, queue, &options);

@@ -40,9 +40,11 @@ mod kept;
 mod lend;
 mod put;
 mod redrive;
+mod several;
 mod stats;
 mod suspend;
 mod timers;
+mod waits;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -312,7 +314,7 @@ impl<S: Storage> Broker<S> {
             return;
         };
         self.free_connections.push(id.0);
-        self.remove_waiter(id, connection.wait);
+        self.leave(id, connection.wait, &connection.also);
         let granted = match connection.wait {
             Wait::Granted { queue, id } => Some((queue, id)),
             _ => None,

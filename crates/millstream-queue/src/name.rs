@@ -26,9 +26,9 @@ pub enum NameFault {
     /// The name begins with a dot, or has nothing before or after a `+`.
     #[error("queue name must not begin with '.' nor have an empty part beside '+'")]
     Shape,
-    /// The name has a slash, tilde, space or control character, or bytes that are not UTF-8.
+    /// The name has a slash, comma, tilde, space or control character, or bytes that are not UTF-8.
     #[error(
-        "queue name has a character that is not allowed: '/', '~', blank, control, or not UTF-8"
+        "queue name has a character that is not allowed: '/', ',', '~', blank, control, or not UTF-8"
     )]
     Character,
 }
@@ -47,7 +47,7 @@ pub fn check(bytes: &[u8]) -> Result<&str, NameFault> {
     }
     if bytes
         .iter()
-        .any(|&byte| matches!(byte, 0..=b' ' | b'/' | b'~' | 0x7f))
+        .any(|&byte| matches!(byte, 0..=b' ' | b'/' | b',' | b'~' | 0x7f))
     {
         return Err(NameFault::Character);
     }

@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     /// `close` that was meant for one of them confirms none of the others.
     pub(crate) opens: VecDeque<Place>,
     pub(crate) wait: Wait,
+    /// Further queues for which it waits.
+    pub(crate) also: Vec<QueueId>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +91,15 @@ impl Connection {
         let mut places = self.opens.iter();
         let at = places.position(|place| place.is_of(queue, name))?;
         self.opens.remove(at)
+    }
+
+    /// The name of the queue, one of these, that has the first place.
+    pub(crate) fn oldest_of_several<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> Option<&'a str> {
+        let mut places = self.opens.iter();
+        places.find_map(|place| names.clone().find(|name| **name == *place.name))
     }
 
     /// Removes the place of an item.

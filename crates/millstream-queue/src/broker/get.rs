@@ -7,6 +7,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::connection::{Connection, Place, QueueId, Wait};
+use super::waits::wait_until;
 use super::{Broker, Status};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
@@ -20,6 +21,8 @@ use crate::storage::Storage;
 pub enum GetOutcome {
     /// An item.
     Item(Item),
+    /// An item of this queue, one of several.
+    ItemOf(Item, Arc<str>),
     /// There is no item, or none was requested.
     Nothing,
     /// There is no item yet: [`Broker::take_woken`] will return the connection.
@@ -95,26 +98,14 @@ impl<S: Storage> Broker<S> {
         if self.status == Status::Quiescent {
             return Ok(self.end_quiescent(by, key, now));
         }
-        let known = self.names.get(key.name).copied();
-        // A fan-out queue is created with its first mention; any other with its first item, or its first waiter.
-        let begins =
-            (key.wait_ms > 0 || crate::name::parent(key.name).is_some()) && !key.only_ends();
-        let id = match known {
-            Some(id) => id,
-            None if (begins && self.config.alias(key.name).is_none())
-                || self.closed.may_reopen(key.name, now) =>
-            {
-                self.warn_of_group(key.name);
-                self.create_for(key.name, now)?
-            }
-            None => {
-                self.check_not_closed(key.name)?;
-                self.warn_of_group(key.name);
-                return Ok(match self.end_open(by, None, key, now) {
-                    false => GetOutcome::NotOpen,
-                    true => self.miss(),
-                });
-            }
+        if !key.others.is_empty() {
+            return self.get_of_several(by, key, now);
+        }
+        let Some(id) = self.queue_for(key, now)? else {
+            return Ok(match self.end_open(by, None, key, now) {
+                false => GetOutcome::NotOpen,
+                true => self.miss(),
+            });
         };
         if !self.end_open(by, Some(id), key, now) {
             return Ok(GetOutcome::NotOpen);
@@ -133,16 +124,35 @@ impl<S: Storage> Broker<S> {
                 Ok(GetOutcome::Item(item))
             }
             None if key.wait_ms > 0 => {
-                self.add_waiter(
-                    by,
-                    id,
-                    now.steady_us
-                        .saturating_add(key.wait_ms.saturating_mul(1_000)),
-                );
+                self.add_waiter(by, id, &[], wait_until(key, now));
                 Ok(GetOutcome::Waiting)
             }
             None => Ok(self.miss()),
         }
+    }
+
+    /// The queue of a `get`, which begins if necessary; `None` if there is none. A fan-out queue is created with its first mention; any other
+    /// with its first item, or its first waiter.
+    #[inline]
+    pub(super) fn queue_for(
+        &mut self,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<Option<QueueId>, QueueError> {
+        if let Some(&id) = self.names.get(key.name) {
+            return Ok(Some(id));
+        }
+        let begins =
+            (key.wait_ms > 0 || crate::name::parent(key.name).is_some()) && !key.only_ends();
+        if (begins && self.config.alias(key.name).is_none())
+            || self.closed.may_reopen(key.name, now)
+        {
+            self.warn_of_group(key.name);
+            return self.create_for(key.name, now).map(Some);
+        }
+        self.check_not_closed(key.name)?;
+        self.warn_of_group(key.name);
+        Ok(None)
     }
 
     /// The queue that a client reads for the first time.
@@ -179,7 +189,11 @@ impl<S: Storage> Broker<S> {
     #[cold]
     fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> GetOutcome {
         let known = self.names.get(key.name).copied();
-        if !self.end_open(by, known, key, now) {
+        let ended = match key.others {
+            "" => self.end_open(by, known, key, now),
+            _ => self.end_open_of_several(by, key, now),
+        };
+        if !ended {
             GetOutcome::NotOpen
         } else if key.only_ends() {
             GetOutcome::Nothing
@@ -215,6 +229,7 @@ impl<S: Storage> Broker<S> {
                 let Some(queue) = self.queue_mut(id) else {
                     return Ok(Some(self.miss()));
                 };
+                let name = (!key.others.is_empty()).then(|| Arc::clone(&queue.name));
                 let item = match queue.opened(item, by) {
                     // The open timeout is over: the item belongs to another connection.
                     None => return Ok(Some(self.miss())),
@@ -231,7 +246,10 @@ impl<S: Storage> Broker<S> {
                     self.after_take(id, now);
                 }
                 self.counters.get_hits += u64::from(!key.peek);
-                Ok(Some(GetOutcome::Item(item)))
+                Ok(Some(match name {
+                    None => GetOutcome::Item(item),
+                    Some(name) => GetOutcome::ItemOf(item, name),
+                }))
             }
         }
     }
@@ -344,41 +362,8 @@ impl<S: Storage> Broker<S> {
         self.connections.get_mut(id.index())?.as_mut()
     }
 
-    /// Ends a wait: the connection will be woken.
-    pub(super) fn end_wait(&mut self, id: ConnectionId, end: Wait) {
-        let Some(connection) = self.connection(id) else {
-            return;
-        };
-        if let Wait::Waiting { until_us, .. } = std::mem::replace(&mut connection.wait, end) {
-            self.waits.remove(&(until_us, id));
-        }
-        self.woken.push(id);
-    }
-
-    /// Removes a connection from the waiters of its queue.
-    pub(super) fn remove_waiter(&mut self, id: ConnectionId, wait: Wait) {
-        if let Wait::Waiting { queue, until_us } = wait {
-            self.waits.remove(&(until_us, id));
-            if let Some(queue) = self.queue_mut(queue)
-                && let Some(at) = queue.waiters.iter().position(|waiter| *waiter == id)
-            {
-                queue.waiters.remove(at);
-            }
-        }
-    }
-
-    fn add_waiter(&mut self, by: ConnectionId, queue: QueueId, until_us: u64) {
-        if let Some(connection) = self.connection(by) {
-            connection.wait = Wait::Waiting { queue, until_us };
-            self.waits.insert((until_us, by));
-        }
-        if let Some(queue) = self.queue_mut(queue) {
-            queue.waiters.push_back(by);
-        }
-    }
-
     #[inline]
-    fn take(
+    pub(super) fn take(
         &mut self,
         by: ConnectionId,
         id: QueueId,
@@ -405,7 +390,7 @@ impl<S: Storage> Broker<S> {
 
     /// Taking an item serves no waiter, but may leave expired items to move.
     #[inline]
-    fn after_take(&mut self, id: QueueId, now: Moment) {
+    pub(super) fn after_take(&mut self, id: QueueId, now: Moment) {
         if self.queue(id).is_some_and(|queue| queue.has_dead_letters()) {
             self.dispatch(id, now);
         } else {
@@ -414,7 +399,7 @@ impl<S: Storage> Broker<S> {
     }
 
     #[inline]
-    fn can_take(
+    pub(super) fn can_take(
         &mut self,
         by: ConnectionId,
         id: QueueId,
@@ -490,7 +475,7 @@ impl<S: Storage> Broker<S> {
     }
 
     /// Confirms or requeues what the key says. Returns false if that is not open, or no longer.
-    fn end_open(
+    pub(super) fn end_open(
         &mut self,
         by: ConnectionId,
         id: Option<QueueId>,
@@ -563,7 +548,7 @@ impl<S: Storage> Broker<S> {
     }
 
     #[inline]
-    fn miss(&mut self) -> GetOutcome {
+    pub(super) fn miss(&mut self) -> GetOutcome {
         self.counters.get_misses += 1;
         GetOutcome::Nothing
     }

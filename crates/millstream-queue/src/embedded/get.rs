@@ -109,7 +109,11 @@ impl Waiting {
                 let by = self.open.then_some(by);
                 self.got = Some(OpenItem::new(self.queue.clone(), item, by));
             }
-            GetOutcome::Nothing | GetOutcome::Refused | GetOutcome::NotOpen => {}
+            // A key of this module names one queue.
+            GetOutcome::ItemOf(..)
+            | GetOutcome::Nothing
+            | GetOutcome::Refused
+            | GetOutcome::NotOpen => {}
         }
     }
 

@@ -7,6 +7,8 @@ use crate::name::{self, NameFault};
 pub struct GetKey<'a> {
     /// The queue.
     pub name: &'a str,
+    /// Further queues, with commas between them: the first of all that has an item is meant.
+    pub others: &'a str,
     /// The time to wait for an item, in milliseconds; 0 does not wait.
     pub wait_ms: u64,
     /// Open the item for this connection instead of taking it.
@@ -61,10 +63,19 @@ pub enum KeyFault {
     /// The value of `close=`, `abort=` or `id=`.
     #[error("the id of an item is a whole number")]
     Id,
+    /// A `get` of too many queues at once.
+    #[error("a get takes at most {QUEUES_MAX} queues")]
+    Queues,
+    /// The id of an item of one of several queues.
+    #[error("an id belongs to one queue")]
+    IdOfSeveral,
     /// Options that contradict each other.
     #[error("peek and abort go with no other option but t=, and delay= with abort")]
     Mix,
 }
+
+/// The most queues of one `get`.
+const QUEUES_MAX: usize = 100;
 
 impl<'a> GetKey<'a> {
     /// Parses a key.
@@ -73,9 +84,11 @@ impl<'a> GetKey<'a> {
     /// The name is not valid, or the options are unknown or contradict each other.
     #[inline]
     pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
-        let (name, options) = divide(key)?;
+        let (names, options) = divide(key);
+        let (name, others) = several(names)?;
         let mut parsed = GetKey {
             name,
+            others,
             ..GetKey::default()
         };
         for option in options {
@@ -95,7 +108,16 @@ impl<'a> GetKey<'a> {
         if mixed || delays || (parsed.peek && parsed.abort) {
             return Err(KeyFault::Mix);
         }
+        if parsed.id.is_some() && !others.is_empty() {
+            return Err(KeyFault::IdOfSeveral);
+        }
         Ok(parsed)
+    }
+
+    /// All queues.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+        let others = self.others.split(',').filter(|name| !name.is_empty());
+        [self.name].into_iter().chain(others)
     }
 
     /// An option with a value.
@@ -131,9 +153,9 @@ impl<'a> SetKey<'a> {
     /// The name is not valid, or an option is unknown.
     #[inline]
     pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
-        let (name, options) = divide(key)?;
+        let (name, options) = divide(key);
         let mut parsed = SetKey {
-            name,
+            name: name::check(name)?,
             ..SetKey::default()
         };
         for option in options {
@@ -156,8 +178,11 @@ impl<'a> TouchKey<'a> {
     /// # Errors
     /// The name is not valid, or an option is unknown.
     pub fn parse(key: &'a [u8]) -> Result<Self, KeyFault> {
-        let (name, options) = divide(key)?;
-        let mut parsed = TouchKey { name, id: None };
+        let (name, options) = divide(key);
+        let mut parsed = TouchKey {
+            name: name::check(name)?,
+            id: None,
+        };
         for option in options.filter(|option| !option.is_empty()) {
             let id = option.strip_prefix(b"id=").ok_or(KeyFault::Option)?;
             parsed.id = Some(item_id(id)?);
@@ -168,11 +193,31 @@ impl<'a> TouchKey<'a> {
 
 /// Name and options; a key without a slash has none.
 #[inline]
-fn divide(key: &[u8]) -> Result<(&str, impl Iterator<Item = &[u8]>), KeyFault> {
+fn divide(key: &[u8]) -> (&[u8], impl Iterator<Item = &[u8]>) {
     let slash = memchr::memchr(b'/', key);
     let (bytes, options) = key.split_at(slash.unwrap_or(key.len()));
     let options = slash.map(|_| options[1..].split(|&byte| byte == b'/'));
-    Ok((name::check(bytes)?, options.into_iter().flatten()))
+    (bytes, options.into_iter().flatten())
+}
+
+/// The first name and the others.
+#[inline]
+fn several(names: &[u8]) -> Result<(&str, &str), KeyFault> {
+    match memchr::memchr(b',', names) {
+        None => Ok((name::check(names)?, "")),
+        Some(comma) => {
+            let others = &names[comma + 1..];
+            for (number, other) in others.split(|&byte| byte == b',').enumerate() {
+                name::check(other)?;
+                if number + 1 >= QUEUES_MAX {
+                    return Err(KeyFault::Queues);
+                }
+            }
+            // Each part is UTF-8.
+            let others = str::from_utf8(others).map_err(|_| NameFault::Character)?;
+            Ok((name::check(&names[..comma])?, others))
+        }
+    }
 }
 
 fn item_id(digits: &[u8]) -> Result<u64, KeyFault> {
@@ -205,6 +250,8 @@ mod tests {
         assert_eq!((key.close, key.open, key.id), (true, true, Some(12)));
         let key = GetKey::parse(b"jobs/abort=0").unwrap();
         assert_eq!((key.abort, key.close, key.id), (true, false, Some(0)));
+        let key = GetKey::parse(b"a,b+c,d/open").unwrap();
+        assert_eq!(key.names().collect::<Vec<_>>(), ["a", "b+c", "d"]);
         let key = GetKey::parse(b"jobs/abort=7/delay=500").unwrap();
         assert_eq!(
             (key.abort, key.id, key.delay_ms),
@@ -223,7 +270,11 @@ mod tests {
 
     #[test]
     fn bad_keys_say_why() {
-        let table: [(&[u8], KeyFault); 16] = [
+        let table: [(&[u8], KeyFault); 20] = [
+            (b"a,/open", KeyFault::Name(NameFault::Empty)),
+            (b",a", KeyFault::Name(NameFault::Empty)),
+            (b"a,.b", KeyFault::Name(NameFault::Shape)),
+            (b"a,b/close=1", KeyFault::IdOfSeveral),
             (b"jobs/delay=5", KeyFault::Mix),
             (b"jobs/open/delay=5", KeyFault::Mix),
             (b"jobs/abort/delay=-5", KeyFault::Time),
@@ -245,6 +296,11 @@ mod tests {
             assert_eq!(GetKey::parse(key), Err(fault), "{key:?}");
         }
         assert_eq!(SetKey::parse(b"jobs/open"), Err(KeyFault::Option));
+        let character = Err(KeyFault::Name(NameFault::Character));
+        assert_eq!(SetKey::parse(b"a,b"), character);
+        let names = |count| vec!["q"; count].join(",").into_bytes();
+        assert!(GetKey::parse(&names(QUEUES_MAX)).is_ok());
+        assert_eq!(GetKey::parse(&names(QUEUES_MAX + 1)), Err(KeyFault::Queues));
         assert_eq!(TouchKey::parse(b"jobs/open"), Err(KeyFault::Option));
         assert_eq!(TouchKey::parse(b"jobs/id=x"), Err(KeyFault::Id));
     }

@@ -56,11 +56,10 @@ fn allowed(grants: &Grants, user: &str, request: &Request<'_>) -> Denial {
             .keys
             .into_iter()
             .try_for_each(|key| match GetKey::parse(key) {
-                Ok(key)
-                    if (!key.only_ends() || key.id.is_some())
-                        && !grants.may(Right::Read, key.name) =>
-                {
-                    denied(user, Right::Read, key.name)
+                Ok(key) if !key.only_ends() || key.id.is_some() => {
+                    let mut names = key.names();
+                    let refused = names.find(|name| !grants.may(Right::Read, name));
+                    refused.map_or(Ok(()), |name| denied(user, Right::Read, name))
                 }
                 _ => Ok(()),
             }),

@@ -57,11 +57,12 @@ impl Session {
                 broker.get(self.id, &key, now)
             };
             match got {
-                Ok(GetOutcome::Item(item)) if key.details => {
-                    let key = self.reply_key(word, key.name);
-                    reply::value_with_details(&mut self.output, key, &item);
+                Ok(GetOutcome::Item(item)) => {
+                    self.write_item(word, &key, None, &item, get.with_id);
                 }
-                Ok(GetOutcome::Item(item)) => self.write_value(word, key.name, &item, get.with_id),
+                Ok(GetOutcome::ItemOf(item, queue)) => {
+                    self.write_item(word, &key, Some(&queue), &item, get.with_id);
+                }
                 Ok(GetOutcome::Nothing) => {}
                 Ok(GetOutcome::Waiting) => {
                     return self.blocked(State::Waiting {
@@ -145,12 +146,33 @@ impl Session {
                         waiting: true,
                     });
                 }
-                Ok(GetOutcome::Nothing | GetOutcome::Refused | GetOutcome::NotOpen) => break,
+                Ok(_) => break,
                 Err(error) => return self.write_error(&error),
             }
         }
         self.write(reply::END);
         Progress::Done
+    }
+
+    /// Writes an item; `queue` is that of several from which it comes.
+    #[inline]
+    fn write_item(
+        &mut self,
+        word: &[u8],
+        key: &GetKey<'_>,
+        queue: Option<&str>,
+        item: &Item,
+        with_id: bool,
+    ) {
+        let name = queue.unwrap_or(key.name);
+        if !key.details {
+            return self.write_value(word, name, item, with_id);
+        }
+        let key = match queue {
+            Some(queue) => queue.as_bytes(),
+            None => self.reply_key(word, name),
+        };
+        reply::value_with_details(&mut self.output, key, item);
     }
 
     #[inline]

@@ -49,7 +49,7 @@ fn an_item_over_the_servers_limit_is_swallowed() {
 
 #[test]
 fn names_are_checked_wherever_they_come() {
-    let fault = "CLIENT_ERROR queue name has a character that is not allowed: '/', '~', blank, control, or not UTF-8|";
+    let fault = "CLIENT_ERROR queue name has a character that is not allowed: '/', ',', '~', blank, control, or not UTF-8|";
     let shape =
         "CLIENT_ERROR queue name must not begin with '.' nor have an empty part beside '+'|";
     play(

@@ -27,5 +27,6 @@ mod redrive;
 mod retries;
 mod rights;
 mod salvage;
+mod several;
 mod simulation;
 mod waiting;

@@ -48,13 +48,16 @@ fn ask(world: &mut World, user: &str, request: &str) -> String {
 }
 
 /// Each command, and the users that may use it.
-const COMMANDS: [(&str, &[&str]); 23] = [
+const COMMANDS: [(&str, &[&str]); 26] = [
     ("get work|", &["reader", "chief"]),
     ("gets work|", &["reader", "chief"]),
     ("get work/peek/details|", &["reader", "chief"]),
     ("get work/open|", &["reader", "chief"]),
     ("get work/close/open|", &["reader", "chief"]),
     ("get work+copy|", &["reader", "chief"]),
+    ("get work,dead|", &["chief"]),
+    ("touch work/id=1 5|", &["reader", "chief"]),
+    ("touch work 5|", &NAMES),
     ("monitor work 0 1|", &["reader", "chief"]),
     ("set work 0 0 1|x|", &["writer", "keeper", "chief"]),
     ("set everybody 0 0 1|x|", &["writer", "chief"]),

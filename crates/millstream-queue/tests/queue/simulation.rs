@@ -3,7 +3,7 @@
 //! A run is a seed: `QUEUE_SIM_SEED=17 cargo test -p millstream-queue simulation` repeats the one that failed, and
 //! `QUEUE_SIM_RUNS=100000` does more than the usual number.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_journal::random::Random;
 
@@ -146,12 +146,7 @@ impl Model {
             line.ever.insert(thing.number, thing.clone());
             line.things.push(thing.clone());
             while queue == "rolling" && line.things.len() > 4 {
-                // One that comes back later is not dropped.
-                let ready = line.things.iter().position(|thing| thing.due_ms <= now_ms);
-                match ready {
-                    Some(at) => line.things.remove(at),
-                    None => break,
-                };
+                line.things.remove(0);
             }
         }
         self.say(client, "STORED|");
@@ -190,6 +185,14 @@ impl Model {
             if waiter.open {
                 self.open(waiter.client, queue, thing);
             }
+            self.leave(waiter.client);
+        }
+    }
+
+    /// A client waits no more.
+    fn leave(&mut self, client: char) {
+        for line in self.lines.values_mut() {
+            line.waiters.retain(|waiter| waiter.client != client);
         }
     }
 
@@ -220,12 +223,13 @@ impl Model {
     }
 
     /// Returns false if the item that the client opened first was open no longer.
-    fn end_oldest(&mut self, client: char, queue: &'static str, ending: Ending) -> bool {
+    fn end_oldest(&mut self, client: char, queues: &[&'static str], ending: Ending) -> bool {
         let open = &mut self.clients.entry(client).or_default().open;
-        let Some(at) = open.iter().position(|open| open.queue == queue) else {
+        let Some(at) = open.iter().position(|open| queues.contains(&open.queue)) else {
             return true;
         };
-        match (open.remove(at).thing, ending) {
+        let ModelOpen { queue, thing, .. } = open.remove(at);
+        match (thing, ending) {
             (None, _) => false,
             (Some(_), Ending::Close) => true,
             (Some(thing), Ending::Abort(delay_ms)) => {
@@ -265,8 +269,9 @@ impl Model {
         }
     }
 
-    fn get(&mut self, client: char, queue: &'static str, options: &str) {
-        let key = format!("{queue}{options}");
+    /// Takes from the first of the queues that has an item.
+    fn get(&mut self, client: char, queues: &[&'static str], options: &str) {
+        let key = format!("{}{options}", queues.join(","));
         let has = |option: &str| options.contains(option);
         let wait_ms: u64 = options
             .split_once("t=")
@@ -279,41 +284,47 @@ impl Model {
             (_, true) => Some(Ending::Abort(delay_ms)),
             _ => None,
         };
-        if ending.is_some_and(|ending| !self.end_oldest(client, queue, ending)) {
+        if ending.is_some_and(|ending| !self.end_oldest(client, queues, ending)) {
             return self.say(client, "NOT_FOUND|");
         }
         if has("/abort") || (has("/close") && !has("/open")) {
             return self.say(client, "END|");
         }
-        let opens = &mut self.clients.entry(client).or_default().open;
-        let place = opens.iter().position(|open| open.queue == queue);
-        let open = place.is_some_and(|at| opens[at].thing.is_some());
-        // Another open gives up the item whose time was over.
-        if let Some(at) = place.filter(|_| !open && has("/open")) {
-            opens.remove(at);
-        }
-        if open && !has("/peek") {
-            return self.say(client, "ERROR|");
-        }
-        match self.next(queue) {
-            Some(thing) => {
-                self.value(client, &key, &thing);
-                if has("/peek") {
-                    self.put_back(queue, thing);
-                } else if has("/open") {
-                    self.open(client, queue, thing);
-                }
+        for &queue in queues {
+            let opens = &mut self.clients.entry(client).or_default().open;
+            let place = opens.iter().position(|open| open.queue == queue);
+            let open = place.is_some_and(|at| opens[at].thing.is_some());
+            // Another open gives up the item whose time was over.
+            if let Some(at) = place.filter(|_| !open && has("/open")) {
+                opens.remove(at);
             }
-            None if wait_ms > 0 => {
-                let until_ms = self.now_ms + wait_ms;
-                self.line(queue).waiters.push_back(Waiter {
-                    client,
-                    until_ms,
-                    key,
-                    open: has("/open"),
-                });
+            if open && !has("/peek") {
+                return self.say(client, "ERROR|");
             }
-            None => self.say(client, "END|"),
+        }
+        for &queue in queues {
+            let Some(thing) = self.next(queue) else {
+                continue;
+            };
+            self.value(client, &key, &thing);
+            if has("/peek") {
+                self.put_back(queue, thing);
+            } else if has("/open") {
+                self.open(client, queue, thing);
+            }
+            return;
+        }
+        if wait_ms == 0 {
+            return self.say(client, "END|");
+        }
+        let until_ms = self.now_ms + wait_ms;
+        for &queue in queues {
+            self.line(queue).waiters.push_back(Waiter {
+                client,
+                until_ms,
+                key: key.clone(),
+                open: has("/open"),
+            });
         }
     }
 
@@ -327,18 +338,11 @@ impl Model {
         for _ in 0..ms {
             self.now_ms += 1;
             let now_ms = self.now_ms;
-            for queue in QUEUES {
-                let line = self.line(queue);
-                let ended: Vec<char> = line
-                    .waiters
-                    .iter()
-                    .filter(|waiter| waiter.until_ms <= now_ms)
-                    .map(|waiter| waiter.client)
-                    .collect();
-                line.waiters.retain(|waiter| waiter.until_ms > now_ms);
-                ended
-                    .into_iter()
-                    .for_each(|client| self.say(client, "END|"));
+            let waiters = self.lines.values().flat_map(|line| &line.waiters);
+            let over = waiters.filter(|waiter| waiter.until_ms <= now_ms);
+            for client in over.map(|waiter| waiter.client).collect::<BTreeSet<_>>() {
+                self.leave(client);
+                self.say(client, "END|");
             }
             for queue in QUEUES {
                 self.end_leases(queue);
@@ -348,9 +352,7 @@ impl Model {
     }
 
     fn hang_up(&mut self, client: char) {
-        self.lines
-            .values_mut()
-            .for_each(|line| line.waiters.retain(|waiter| waiter.client != client));
+        self.leave(client);
         let gone = self.clients.remove(&client).unwrap_or_default();
         for open in gone.open {
             if let Some(thing) = open.thing {
@@ -472,26 +474,40 @@ impl Run {
             model.touch(client, queue, seconds);
             format!("touch {queue} {seconds}\r\n")
         } else {
-            let wait_ms = 1 + random.below(40);
-            let options = match random.below(10) {
-                0 | 1 => String::new(),
-                2 => "/open".to_owned(),
-                3 => "/close".to_owned(),
-                4 => "/abort".to_owned(),
-                5 => "/close/open".to_owned(),
-                6 => "/peek".to_owned(),
-                7 => format!("/t={wait_ms}"),
-                8 => format!("/abort/delay={}", random.below(30)),
-                _ => format!("/close/open/t={wait_ms}"),
-            };
-            model.get(client, queue, &options);
-            format!("get {queue}{options}\r\n")
+            self.get_line(client, queue)
         };
         self.told
             .push(format!("{client}> {}", line.replace("\r\n", "|")));
         let cut = self.random.below(line.len() as u64 + 1) as usize;
         self.world.send(client, &line.as_bytes()[..cut]);
         self.world.send(client, &line.as_bytes()[cut..]);
+    }
+
+    fn get_line(&mut self, client: char, queue: &'static str) -> String {
+        let (random, model) = (&mut self.random, &mut self.model);
+        let wait_ms = 1 + random.below(40);
+        let queues = match random.below(8) {
+            // Nothing is due in these two, so that it is defined which of them serves a waiter.
+            0 => vec!["full", "rolling"],
+            1 => vec!["rolling", "full"],
+            _ => vec![queue],
+        };
+        let delays = !queues
+            .iter()
+            .any(|queue| ["full", "rolling"].contains(queue));
+        let options = match random.below(10) {
+            0 | 1 => String::new(),
+            2 => "/open".to_owned(),
+            3 => "/close".to_owned(),
+            4 => "/abort".to_owned(),
+            5 => "/close/open".to_owned(),
+            6 => "/peek".to_owned(),
+            7 => format!("/t={wait_ms}"),
+            8 if delays => format!("/abort/delay={}", random.below(30)),
+            _ => format!("/close/open/t={wait_ms}"),
+        };
+        model.get(client, &queues, &options);
+        format!("get {}{options}\r\n", queues.join(","))
     }
 
     fn compare(&mut self) {

@@ -1,0 +1,92 @@
+//! `get a,b,c`: the first of several queues that has an item.
+//!
+//! A connection that waits is in the list of waiters of each queue, and leaves all of them when one serves it. The idea is that of `BLPOP` in
+//! Redis, and of `watch` in beanstalkd.
+
+use super::connection::QueueId;
+use super::waits::wait_until;
+use super::{Broker, GetOutcome};
+use crate::connection::ConnectionId;
+use crate::error::QueueError;
+use crate::moment::Moment;
+use crate::protocol::GetKey;
+use crate::storage::Storage;
+
+impl<S: Storage> Broker<S> {
+    /// The first of several queues that has an item; or a wait for any of them.
+    #[cold]
+    pub(super) fn get_of_several(
+        &mut self,
+        by: ConnectionId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<GetOutcome, QueueError> {
+        if !self.end_open_of_several(by, key, now) {
+            return Ok(GetOutcome::NotOpen);
+        }
+        if key.only_ends() {
+            return Ok(GetOutcome::Nothing);
+        }
+        let mut queues: Vec<(QueueId, GetKey<'_>)> = Vec::new();
+        for name in key.names() {
+            let one = GetKey {
+                name,
+                others: "",
+                ..*key
+            };
+            let id = self.queue_for(&one, now)?;
+            let is_new = |id: &QueueId| queues.iter().all(|(known, _)| known != id);
+            if let Some(id) = id.filter(is_new) {
+                queues.push((id, one));
+            }
+        }
+        if !key.peek {
+            for (id, one) in &queues {
+                if !self.can_take(by, *id, one, None) {
+                    return Ok(GetOutcome::Refused);
+                }
+            }
+        }
+        for (id, one) in &queues {
+            let got = self.take(by, *id, one, now)?;
+            self.after_take(*id, now);
+            if let Some(item) = got {
+                self.counters.get_hits += u64::from(!key.peek);
+                return Ok(GetOutcome::ItemOf(item, one.name.into()));
+            }
+        }
+        let ids: Vec<QueueId> = queues.iter().map(|(id, _)| *id).collect();
+        match ids.split_first() {
+            Some((&first, also)) if key.wait_ms > 0 => {
+                self.add_waiter(by, first, also, wait_until(key, now));
+                Ok(GetOutcome::Waiting)
+            }
+            _ => Ok(self.miss()),
+        }
+    }
+
+    /// Confirms or requeues what the connection opened first in any of the queues. Returns false if that is open no longer.
+    pub(super) fn end_open_of_several(
+        &mut self,
+        by: ConnectionId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> bool {
+        if !(key.close || key.abort) {
+            return true;
+        }
+        let names: Vec<&str> = key.names().collect();
+        let connection = self.connection(by);
+        let oldest = connection.and_then(|known| known.oldest_of_several(names.into_iter()));
+        let Some(name) = oldest else {
+            return true;
+        };
+        let id = self.names.get(name).copied();
+        let one = GetKey {
+            name,
+            others: "",
+            ..*key
+        };
+        self.end_open(by, id, &one, now)
+    }
+}

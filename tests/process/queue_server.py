@@ -18,8 +18,10 @@ START_SECONDS_MAX = 60
 class Line:
     """A connection that says and reads lines, as a person with `nc` would."""
 
-    def __init__(self, port: int, timeout: float = 20) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, port: int, timeout: float = 20, source: str = "") -> None:
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=timeout, source_address=(source, 0)
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from queue_server import Line, QueueServer, Serve
 from test_queue_access import certificate_and_key
+from test_queue_jobs import until
 
 
 def limits(**settings: int | str) -> str:
@@ -34,6 +35,30 @@ def test_limits_hold_for_connections_that_are_there_and_for_new_ones(serve: Serv
             assert second.ask(b"mn") == third.ask(b"mn") == b"MN"
             assert second.set("q", bytes(11)) == b"SERVER_ERROR object too large for cache"
             assert fourth.read() == b"SERVER_ERROR too many open connections"
+
+
+def test_an_address_has_so_many_connections_and_others_have_theirs(serve: Serve) -> None:
+    server = serve("--sync=never", config=limits(connections_per_address=2))
+
+    def connect(source: str) -> Line:
+        return Line(server.port, source=source)
+
+    with connect("127.0.0.1") as first, connect("127.0.0.1") as second:
+        assert first.ask(b"mn") == second.ask(b"mn") == b"MN"
+        with connect("127.0.0.1") as third:
+            assert third.read() == b"SERVER_ERROR too many open connections from this address"
+            assert third.read() == b""
+        with connect("127.0.0.2") as other, connect("127.0.0.2") as another, connect("127.0.0.2") as last:
+            assert other.ask(b"mn") == another.ask(b"mn") == b"MN"
+            assert last.read() == b"SERVER_ERROR too many open connections from this address"
+        second.close()
+        until(lambda: first.stats()["curr_connections"] == "1")
+        with connect("127.0.0.1") as again:
+            assert again.ask(b"mn") == b"MN"
+        server.config.write_text(limits(connections_per_address=0))
+        assert reload(first) == b"OK"
+        with connect("127.0.0.1") as second, connect("127.0.0.1") as third:
+            assert second.ask(b"mn") == third.ask(b"mn") == b"MN"
 
 
 def test_a_connection_that_waits_keeps_its_request_and_then_has_the_new_limits(serve: Serve) -> None:

@@ -21,6 +21,7 @@ mod error;
 mod files;
 mod listen;
 mod options;
+mod places;
 mod publish;
 mod reload;
 mod requests;

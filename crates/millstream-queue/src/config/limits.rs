@@ -10,6 +10,9 @@ use serde::Deserialize;
 pub struct ServerLimits {
     /// The number of connections; more are rejected. 1,024.
     pub connections: usize,
+    /// The number of connections from one address, of a network of 64 bits with IPv6, or of one user on a Unix socket; more are rejected. 0, the
+    /// default, is no limit.
+    pub connections_per_address: usize,
     /// The largest item, in bytes. 1 MiB.
     pub item_bytes: usize,
     /// The longest command line, in bytes. 16 KiB.
@@ -45,6 +48,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         ServerLimits {
             connections: 1_024,
+            connections_per_address: 0,
             item_bytes: 1 << 20,
             line_bytes: 16 << 10,
             output_bytes: 1 << 20,

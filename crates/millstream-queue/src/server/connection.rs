@@ -388,7 +388,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             }
             self.session
                 .end(&mut state.broker, self.ended, clock::now());
-            state.connections -= 1;
+            state.connections.free(self.throttle_key);
             let all = &mut state.broker.counters().memory_buffers;
             *all = all.saturating_sub(self.buffer_bytes as u64);
             core.wake_and_set_timer(state);

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, ThrottleKey};
 use super::descriptors;
 use super::files::LiveSettings;
 use super::options::ServerOptions;
+use super::places::Places;
 use crate::address::Address;
 use crate::broker::{Broker, EndedBy};
 use crate::clock;
@@ -54,7 +55,7 @@ pub(super) struct State {
     pub(super) buffer: Box<[u8]>,
     /// By connection number.
     pub(super) entries: Vec<Option<ConnectionEntry>>,
-    pub(super) connections: usize,
+    pub(super) connections: Places,
     /// The number of commits begun, and the number of the next one, to which new records belong.
     pub(super) commits_begun: u64,
     /// The number of commits completed.
@@ -109,7 +110,7 @@ impl Core {
                 descriptors_max: u64::MAX,
                 buffer: vec![0; BUFFER_BYTES].into(),
                 entries: Vec::new(),
-                connections: 0,
+                connections: Places::default(),
                 commits_begun: 0,
                 commits: 0,
                 failed_commits: Vec::new(),
@@ -187,7 +188,7 @@ impl Core {
                 .for_each(|entry| entry.waker.wake_by_ref());
         });
         let all_ended = async {
-            while self.with(|state| state.connections) > 0 {
+            while self.with(|state| state.connections.all()) > 0 {
                 self.ended.notified().await;
             }
         };
@@ -214,8 +215,24 @@ impl State {
         self.live.limits.connections.min(possible)
     }
 
+    /// Gives a place to a connection from this origin.
+    ///
+    /// # Errors
+    /// Of what there are too many.
+    pub(super) fn admit(&mut self, origin: ThrottleKey) -> Result<(), &'static str> {
+        let per_address = self.live.limits.connections_per_address;
+        if per_address > 0 && self.connections.of(origin) >= per_address {
+            return Err("too many open connections from this address");
+        }
+        if self.connections.all() >= self.connections_max() && !self.end_unauthenticated() {
+            return Err("too many open connections");
+        }
+        self.connections.take(origin);
+        Ok(())
+    }
+
     /// Makes room for another connection: the one ends that has not authenticated for the longest time. Returns false if there is none.
-    pub(super) fn end_unauthenticated(&mut self) -> bool {
+    fn end_unauthenticated(&mut self) -> bool {
         let waiting = self.entries.iter_mut().flatten();
         let waiting = waiting.filter(|entry| !entry.timed_out);
         let waiting = waiting.filter_map(|entry| Some((entry.unauthenticated_since_us?, entry)));

@@ -222,15 +222,10 @@ fn set_keepalive(stream: &TcpStream, time: Duration) -> io::Result<()> {
 }
 
 fn begin(client: Client, peer: (Address, ThrottleKey), core: &Rc<Core>, compat: Compat) {
-    let room = core.with(|state| {
-        let room = state.connections < state.connections_max() || state.end_unauthenticated();
-        state.connections += usize::from(room);
-        room
-    });
-    if !room {
-        log_rejected(&peer.0, "too many connections");
+    if let Err(why) = core.with(|state| state.admit(peer.1)) {
+        log_rejected(&peer.0, why);
         // If the reply does not fit into the socket's buffer, the peer reads nothing.
-        let _ = client.try_write(b"SERVER_ERROR too many open connections\r\n");
+        let _ = client.try_write(format!("SERVER_ERROR {why}\r\n").as_bytes());
         return;
     }
     let core = Rc::clone(core);
@@ -278,7 +273,7 @@ async fn serve_tls(
         Err(_) => "no handshake in time".to_owned(),
     };
     log_rejected(&peer.0, &why);
-    core.with(|state| state.connections -= 1);
+    core.with(|state| state.connections.free(peer.1));
     core.connection_ended();
 }
 

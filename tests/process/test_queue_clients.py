@@ -112,6 +112,17 @@ def test_pylibmc(serve: Serve) -> None:
     assert client.flush_all()
 
 
+def test_libmemcached_accepts_the_version(serve: Serve) -> None:
+    """Three numbers, each at most 254. PHP takes a first number of 0 for an error."""
+    with serve().connect() as line:
+        word, version = line.ask(b"version").split(b" ")
+        numbers = [int(number) for number in version.split(b".")]
+        assert word == b"VERSION" and len(numbers) == 3
+        assert all(number < 255 for number in numbers) and numbers[0] > 0
+        stats = line.stats()
+        assert stats["version"] == version.decode() and stats["millstream_version"]
+
+
 def tool(name: str, package: str) -> str:
     """Where a program is. `tests/setup` installs what a Debian machine lacks."""
     path = shutil.which(name)

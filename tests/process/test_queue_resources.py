@@ -89,6 +89,16 @@ def test_connections_leave_files_for_the_queues(serve: Serve) -> None:
         line.close()
 
 
+def test_all_of_more_queues_than_there_are_files_are_flushed(serve: Serve) -> None:
+    server = serve("--sync=never")
+    start_with(server, "-n 1024")
+    with server.connect() as line:
+        for queue in range(300):
+            assert line.set(f"q{queue}", b"x") == b"STORED"
+        assert line.ask(b"flush_all") == b"OK"
+        assert line.stats()["curr_items"] == "0"
+
+
 def test_a_burst_of_connects_waits_in_a_line_that_is_long_enough(serve: Serve, tmp_path: Path) -> None:
     """While the server is stopped, the system takes connections as far as the line is long."""
     import signal

@@ -64,6 +64,7 @@ use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
 use crate::queue::memory_budget::MemoryBudget;
+use crate::round::{self, Round};
 use crate::storage::{Log, Storage};
 
 /// What a server accepts.
@@ -91,6 +92,8 @@ pub struct BrokerLimits {
     /// The number of open logs. Each takes four descriptors and a thread. Other logs are opened when their queues are
     /// used.
     pub open_logs: usize,
+    /// The work that is done before other connections are served, in items: what there is beyond it is done in further rounds.
+    pub round_items: usize,
 }
 
 impl Default for BrokerLimits {
@@ -100,6 +103,7 @@ impl Default for BrokerLimits {
             opens_per_connection: 10_000,
             memory_bytes: u64::MAX,
             open_logs: OPEN_LOGS,
+            round_items: round::ITEMS,
         }
     }
 }
@@ -476,30 +480,42 @@ impl<S: Storage> Broker<S> {
     ///
     /// # Errors
     /// The queue is closed, or the storage fails; the items are still there.
-    pub fn flush(&mut self, name: &str) -> Result<bool, QueueError> {
-        let Some(queue) = self
-            .names
-            .get(name)
-            .copied()
-            .and_then(|id| self.queue_mut(id))
-        else {
+    pub fn flush(&mut self, name: &str, now: Moment) -> Result<bool, QueueError> {
+        let Some(&id) = self.names.get(name) else {
             self.check_not_closed(name)?;
             return Ok(false);
         };
-        queue.flush()?;
-        Ok(true)
+        let flushed = self.queue_mut(id).map(Queue::flush);
+        // Its log may have been opened.
+        self.set_timer(id.slot, now);
+        flushed.transpose().map(|flushed| flushed.is_some())
     }
 
-    /// Removes the expired items that are in memory. Returns their number.
-    pub fn flush_expired(&mut self, name: &str, now: Moment) -> u64 {
+    /// Removes items of a queue that have expired, until the round is over. Returns their number, and whether there may be more.
+    pub(crate) fn flush_expired(
+        &mut self,
+        name: &str,
+        now: Moment,
+        round: &mut Round,
+    ) -> (u64, bool) {
+        round.took(round::QUEUE);
         let Some(&id) = self.names.get(name) else {
-            return 0;
+            return (0, false);
         };
-        let swept = self
-            .queue_mut(id)
-            .and_then(|queue| queue.sweep_all(now).ok());
+        let Some(queue) = self.queue_mut(id) else {
+            return (0, false);
+        };
+        // A queue that cannot be read is not tried again for this request.
+        let swept = queue.sweep_now(now, round);
+        let is_unfinished = swept.is_ok() && queue.is_unfinished();
         self.dispatch(id, now);
-        swept.unwrap_or(0) as u64
+        (swept.unwrap_or(0) as u64, is_unfinished)
+    }
+
+    /// A round of work.
+    #[inline]
+    pub(crate) fn round(&self) -> Round {
+        Round::of(self.limits.round_items)
     }
 
     fn queue(&self, id: QueueId) -> Option<&Queue<S::Log>> {

@@ -32,6 +32,7 @@ mod moment;
 pub mod name;
 pub mod protocol;
 mod queue;
+mod round;
 pub mod salvage;
 #[cfg(feature = "server")]
 pub mod server;

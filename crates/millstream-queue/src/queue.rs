@@ -4,7 +4,7 @@
 //!
 //! - *ready*: in memory, to be served next;
 //! - *backlog*: only in the log, and read back when it is next, so that memory is bounded with any backlog;
-//! - *delayed*: not served before its time;
+//! - *delayed*: not served before its time; after it the item is ready, or *due* and only in the log where memory is full;
 //! - *open*: a connection has it and has not confirmed it.
 //!
 //! Every change that must survive the process is a record of the log. An open read is not recorded: after a crash all
@@ -17,6 +17,7 @@ mod compact;
 mod counters;
 mod delayed;
 mod disk_full;
+mod due;
 mod expiries;
 mod lend;
 pub(crate) mod memory_budget;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use self::counters::QueueCounters;
 use self::delayed::Delayed;
+use self::due::Due;
 use self::expiries::Expiries;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
 use self::relocations::{Compaction, Relocations};
@@ -46,6 +48,7 @@ use crate::item::history::Reason;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
 use crate::queue::memory_budget::MemoryBudget;
+use crate::round::Round;
 use crate::storage::Log;
 use crate::storage::operation::{Head, Operation};
 
@@ -64,6 +67,7 @@ pub(crate) struct Queue<L> {
     ready: Ready,
     backlog: Backlog,
     delayed: Delayed,
+    due: Due,
     opens: BTreeMap<u64, Open>,
     /// The memory of all queues, open items included.
     memory: MemoryBudget,
@@ -79,6 +83,8 @@ pub(crate) struct Queue<L> {
     bytes: u64,
     unsynced_since_us: Option<u64>,
     last_used_us: u64,
+    /// The last round has left work that can be done now.
+    is_unfinished: bool,
     record: Vec<u8>,
 }
 
@@ -129,6 +135,17 @@ pub(crate) struct DeadLetter {
     pub(crate) item: Item,
     pub(crate) to: String,
     pub(crate) reason: Reason,
+}
+
+/// The outcome of a search for the next item.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// The item. It stays in the log until [`Queue::record_removal`].
+    Item(Item),
+    /// There is none.
+    Nothing,
+    /// The round is over, and there are more items that have expired: another round must search on.
+    Unfinished,
 }
 
 /// Whether an item is admitted.
@@ -258,12 +275,7 @@ impl<L: Log> Queue<L> {
         self.unsynced_since_us.get_or_insert(now.steady_us);
         if due_ms != 0 {
             self.delayed.insert(id, due_ms);
-        } else if self.backlog.items > 0
-            || self.ready.bytes_in_memory() + new.body.len() as u64 > self.settings.memory_bytes
-            || self
-                .memory
-                .is_over(new.body.len() as u64 + ITEM_OVERHEAD_BYTES)
-        {
+        } else if self.backlog.items > 0 || !self.has_memory(new.body.len()) {
             if self.backlog.items == 0 {
                 self.backlog.position = id;
             }
@@ -276,6 +288,14 @@ impl<L: Log> Queue<L> {
             self.ready.push(item);
         }
         Ok(id)
+    }
+
+    /// Whether an item of this length may be in memory.
+    #[inline]
+    fn has_memory(&self, length: usize) -> bool {
+        let length = length as u64;
+        self.ready.bytes_in_memory() + length <= self.settings.memory_bytes
+            && !self.memory.is_over(length + ITEM_OVERHEAD_BYTES)
     }
 
     /// The expiry of an item that is added now, `max_age` included.
@@ -304,50 +324,70 @@ impl<L: Log> Queue<L> {
         self.record_removal(id, length);
     }
 
-    /// Removes the oldest items until the limits hold.
-    pub(crate) fn discard_old(&mut self, now: Moment) -> Result<(), QueueError> {
+    /// Removes the oldest items until the limits hold, or the round is over: then the next one goes on.
+    pub(crate) fn discard_old(&mut self, now: Moment, round: &mut Round) -> Result<(), QueueError> {
         let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
         while over(self.settings.max_items, self.items) || over(self.settings.max_bytes, self.bytes)
         {
-            let Some(item) = self.take_next(now)? else {
+            if !round.has_room() {
+                self.is_unfinished = true;
+                break;
+            }
+            let Next::Item(item) = self.take_next(now, round)? else {
                 break;
             };
+            round.took_item(item.body.len());
             self.record_removal(item.id, item.body.len());
             self.counters.discarded += 1;
         }
         Ok(())
     }
 
-    /// Takes the next item that has not expired. It stays in the log until [`record_removal`](Self::record_removal).
+    /// Takes the next item that has not expired, as far as it is found in this round.
     #[inline]
-    pub(crate) fn take_next(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
+    pub(crate) fn take_next(&mut self, now: Moment, round: &mut Round) -> Result<Next, QueueError> {
         if self.items == 0 {
-            return Ok(None);
+            return Ok(Next::Nothing);
         }
-        self.end_delays(now)?;
+        self.end_delays(now, round)?;
         loop {
             if self.backlog.items > 0 && self.ready.fifo_is_empty() {
                 self.read_back()?;
             }
+            if !self.due.is_empty() {
+                self.read_due()?;
+            }
             let Some(item) = self.ready.pop() else {
-                return Ok(None);
+                return Ok(Next::Nothing);
             };
-            self.items -= 1;
-            self.bytes -= item.body.len() as u64;
             if item.expired(now) {
+                if !round.has_room() {
+                    self.ready.insert(item);
+                    self.is_unfinished = true;
+                    return Ok(Next::Unfinished);
+                }
+                self.left_memory(&item);
+                round.took_item(item.body.len());
                 self.expire(item);
                 continue;
             }
+            self.left_memory(&item);
             self.counters.age_ms = now.wall_ms.saturating_sub(item.added_ms);
             self.last_used_us = now.steady_us;
-            return Ok(Some(item));
+            return Ok(Next::Item(item));
         }
     }
 
+    #[inline]
+    fn left_memory(&mut self, item: &Item) {
+        self.items -= 1;
+        self.bytes -= item.body.len() as u64;
+    }
+
     /// The next item, which stays in the queue.
-    pub(crate) fn peek(&mut self, now: Moment) -> Result<Option<Item>, QueueError> {
-        let next = self.take_next(now)?;
-        if let Some(item) = &next {
+    pub(crate) fn peek(&mut self, now: Moment, round: &mut Round) -> Result<Next, QueueError> {
+        let next = self.take_next(now, round)?;
+        if let Next::Item(item) = &next {
             self.reinsert(item.clone());
         }
         Ok(next)
@@ -522,6 +562,7 @@ impl<L: Log> Queue<L> {
         }
         self.ready.clear();
         self.delayed = Delayed::default();
+        self.due = Due::default();
         self.backlog = Backlog::default();
         (self.items, self.bytes) = (0, 0);
         self.counters.total_flushes += 1;
@@ -549,6 +590,12 @@ impl<L: Log> Queue<L> {
         unused.then(|| self.last_used_us.saturating_add(after.as_micros() as u64))
     }
 
+    /// Whether the last round has left work that can be done now.
+    #[inline]
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
     /// The time of the next timed work, on the steady clock.
     #[inline]
     pub(crate) fn next_event(&self, now: Moment) -> Option<u64> {
@@ -565,8 +612,10 @@ impl<L: Log> Queue<L> {
             .open_deadlines
             .first()
             .map(|&(deadline_us, _)| deadline_us);
+        let due_expiry = self.due.next_expiry();
+        let due_expiry = due_expiry.map(|wall_ms| now.steady_at(wall_ms));
         let own = [self.sync_due(), self.deletion_due(), self.suspend_due()];
-        [expiry, in_backlog, due, open]
+        [expiry, in_backlog, due, due_expiry, open]
             .into_iter()
             .chain(own)
             .flatten()
@@ -628,18 +677,56 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    /// Makes the items ready whose delay is over.
+    /// Makes the items ready whose delay is over: those whose delay ends first come first, and of these the oldest. What does not fit into
+    /// memory stays in the log.
     #[inline]
-    fn end_delays(&mut self, now: Moment) -> Result<(), QueueError> {
+    fn end_delays(&mut self, now: Moment, round: &mut Round) -> Result<(), QueueError> {
         while let Some((due_ms, id)) = self.delayed.first() {
             if due_ms > now.wall_ms {
                 break;
             }
+            if !round.has_room() {
+                self.is_unfinished = true;
+                break;
+            }
             let item = self.read_item(self.relocations.position(id))?;
             self.delayed.remove(id);
-            if let Some((item, _)) = item {
-                self.ready.insert(item);
+            let Some((item, _)) = item else {
+                continue;
+            };
+            round.took_item(item.body.len());
+            match self.due.is_empty() && self.has_memory(item.body.len()) {
+                true => self.end_delay(item),
+                false => self.due.insert(id, item.expiry_ms),
             }
+        }
+        Ok(())
+    }
+
+    /// An item that was delayed or due is ready.
+    fn end_delay(&mut self, mut item: Item) {
+        if let Some(known) = self.backlog.deliveries.remove(&item.id) {
+            item.came_back(known.count, known.first_ms);
+        }
+        self.ready.insert(item);
+    }
+
+    /// Reads the due items into memory that come before all others, with some that follow them.
+    fn read_due(&mut self) -> Result<(), QueueError> {
+        let next = self.ready.next_id();
+        let mut read = 0;
+        while let Some(id) = self.due.first() {
+            let is_next = read == 0 && next.is_none_or(|next| id < next);
+            let may_follow = read > 0 && read < READ_BACK_ITEMS && self.has_memory(0);
+            if !is_next && !may_follow {
+                break;
+            }
+            let item = self.read_item(self.relocations.position(id))?;
+            self.due.remove(id);
+            if let Some((item, _)) = item {
+                self.end_delay(item);
+            }
+            read += 1;
         }
         Ok(())
     }

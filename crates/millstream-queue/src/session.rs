@@ -33,12 +33,14 @@ mod expiry;
 mod get;
 mod rights;
 mod touch;
+mod work;
 
 use std::sync::Arc;
 
 pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
 pub use self::rights::{Grants, Right, Rights};
+use self::work::Work;
 
 use crate::broker::{Broker, EndedBy};
 use crate::connection::ConnectionId;
@@ -122,6 +124,10 @@ pub struct Session {
     need: usize,
     output: Vec<u8>,
     state: State,
+    /// The request that is done in rounds.
+    work: Option<Box<Work>>,
+    /// The request at the front of the input searches for an item, and the next round goes on with that.
+    is_searching: bool,
     foreign: bool,
     answered: u64,
     ended: EndedBy,
@@ -155,6 +161,8 @@ enum State {
         left: u64,
         waiting: bool,
     },
+    /// A request is done in rounds: its answer comes before anything else.
+    Working,
     /// A `reload` is running: its answer comes before anything else.
     Reloading,
     /// A password was wrong: the next request waits until the owner of the socket releases the session.
@@ -190,6 +198,8 @@ impl Session {
             input: Vec::new(),
             need: 1,
             output: Vec::new(),
+            work: None,
+            is_searching: false,
             foreign: false,
             answered: 0,
             ended: EndedBy::Client,
@@ -259,6 +269,7 @@ impl Session {
             State::Closed => false,
             State::Waiting { .. }
             | State::Monitoring { .. }
+            | State::Working
             | State::Reloading
             | State::Throttled => self.input.len() < self.pipelined_max(),
             State::Unauthenticated | State::Ready => {
@@ -295,9 +306,15 @@ impl Session {
             State::Ready | State::Unauthenticated => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
-            State::Waiting { queued, .. } => !queued,
-            State::Monitoring { waiting, .. } => !waiting,
+            State::Working => self.output.len() < self.options.output_bytes,
+            State::Waiting { queued, .. } => !queued || self.is_searching,
+            State::Monitoring { waiting, .. } => !waiting || self.is_searching,
         }
+    }
+
+    /// Whether a request has done a round of its work, and others come first before [`resume`](Self::resume) does the next one.
+    pub fn is_between_rounds(&self) -> bool {
+        self.state == State::Working || self.is_searching
     }
 
     /// Whether the connection waits for an item.
@@ -427,6 +444,9 @@ impl Session {
     }
 
     fn proceed<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
+        if self.state == State::Working {
+            self.work(broker, now);
+        }
         let blocked = self.is_waiting();
         if !blocked && self.input.len() < self.need {
             return;
@@ -448,7 +468,7 @@ impl Session {
         while at < input.len()
             && !matches!(
                 self.state,
-                State::Closed | State::Reloading | State::Throttled
+                State::Closed | State::Working | State::Reloading | State::Throttled
             )
             && self.output.len() < self.options.output_bytes
         {

@@ -45,6 +45,8 @@ pub(crate) enum Wait {
     None,
     /// The connection waits for this queue, until this time on the steady clock.
     Waiting { queue: QueueId, until_us: u64 },
+    /// The search for an item goes on in the next round.
+    Searching { queue: QueueId },
     /// An item is held for the connection.
     Granted { queue: QueueId, id: u64 },
     /// The wait timed out, or the queue was deleted.

@@ -14,6 +14,7 @@ use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
 use crate::protocol::GetKey;
+use crate::queue::Next;
 use crate::storage::Storage;
 
 /// The outcome of a `get`.
@@ -27,6 +28,8 @@ pub enum GetOutcome {
     Nothing,
     /// There is no item yet: [`Broker::take_woken`] will return the connection.
     Waiting,
+    /// There are many items that have expired, and the search for another one is not over: [`Broker::resume`] goes on with it.
+    Searching,
     /// The connection has too many open items for this request, or the server is quiescent.
     Refused,
     /// The item to confirm or to requeue is not open, or no longer: its time was over. Nothing else was done.
@@ -116,18 +119,35 @@ impl<S: Storage> Broker<S> {
         if !key.peek && !self.can_take(by, id, key, opens_max) {
             return Ok(GetOutcome::Refused);
         }
+        self.take_or_wait(by, id, key, now)
+    }
+
+    #[inline]
+    fn take_or_wait(
+        &mut self,
+        by: ConnectionId,
+        id: QueueId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<GetOutcome, QueueError> {
         let got = self.take(by, id, key, now)?;
         self.after_take(id, now);
         match got {
-            Some(item) => {
+            Next::Item(item) => {
                 self.counters.get_hits += u64::from(!key.peek);
                 Ok(GetOutcome::Item(item))
             }
-            None if key.wait_ms > 0 => {
+            Next::Unfinished => {
+                if let Some(connection) = self.connection(by) {
+                    connection.wait = Wait::Searching { queue: id };
+                }
+                Ok(GetOutcome::Searching)
+            }
+            Next::Nothing if key.wait_ms > 0 => {
                 self.add_waiter(by, id, &[], wait_until(key, now));
                 Ok(GetOutcome::Waiting)
             }
-            None => Ok(self.miss()),
+            Next::Nothing => Ok(self.miss()),
         }
     }
 
@@ -220,6 +240,16 @@ impl<S: Storage> Broker<S> {
             Wait::Ended => {
                 connection.wait = Wait::None;
                 Ok(Some(self.miss()))
+            }
+            Wait::Searching { queue } => {
+                connection.wait = Wait::None;
+                if self.status == Status::Quiescent {
+                    return Ok(Some(self.miss()));
+                }
+                match key.others {
+                    "" => self.take_or_wait(by, queue, key, now).map(Some),
+                    _ => self.take_first(by, key, now).map(Some),
+                }
             }
             Wait::Granted {
                 queue: id,
@@ -369,15 +399,17 @@ impl<S: Storage> Broker<S> {
         id: QueueId,
         key: &GetKey<'_>,
         now: Moment,
-    ) -> Result<Option<Item>, QueueError> {
+    ) -> Result<Next, QueueError> {
+        let mut round = self.round();
         let Some(queue) = self.queue_mut(id) else {
-            return Ok(None);
+            return Ok(Next::Nothing);
         };
         if key.peek {
-            return queue.peek(now);
+            return queue.peek(now, &mut round);
         }
-        let Some(item) = queue.take_next(now)? else {
-            return Ok(None);
+        let item = match queue.take_next(now, &mut round)? {
+            Next::Item(item) => item,
+            none => return Ok(none),
         };
         if key.open {
             queue.open(item.clone(), by, now);
@@ -385,7 +417,7 @@ impl<S: Storage> Broker<S> {
         } else {
             queue.record_removal(item.id, item.body.len());
         }
-        Ok(Some(item))
+        Ok(Next::Item(item))
     }
 
     /// Taking an item serves no waiter, but may leave expired items to move.

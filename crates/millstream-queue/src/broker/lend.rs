@@ -7,11 +7,13 @@ use super::{Broker, Unsynced};
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
+use crate::queue::Next;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
     /// Takes up to `items_max` items of about `bytes_max` bytes together. Each is open, without a time limit, until
-    /// it is [confirmed](Self::confirm_lent) or [returned](Self::return_lent). The queue is created if necessary.
+    /// it is [confirmed](Self::confirm_lent) or [returned](Self::return_lent). The queue is created if necessary. Returns whether the search
+    /// is over: otherwise another call may find an item.
     ///
     /// # Errors
     /// The storage fails; items taken before that are in `out`.
@@ -21,15 +23,20 @@ impl<S: Storage> Broker<S> {
         (items_max, bytes_max): (usize, usize),
         now: Moment,
         out: &mut Vec<Item>,
-    ) -> Result<(), QueueError> {
+    ) -> Result<bool, QueueError> {
         let id = self.get_or_create(name, now)?;
-        let (mut items, mut bytes) = (0, 0);
+        let mut round = self.round();
+        let (mut items, mut bytes, mut is_over) = (0, 0, true);
         while items < items_max && bytes < bytes_max {
             let Some(queue) = self.queue_mut(id) else {
                 break;
             };
-            let Some(item) = queue.take_next(now)? else {
-                break;
+            let item = match queue.take_next(now, &mut round)? {
+                Next::Item(item) => item,
+                none => {
+                    is_over = matches!(none, Next::Nothing);
+                    break;
+                }
             };
             queue.lend(item.clone());
             (items, bytes) = (items + 1, bytes + item.body.len());
@@ -38,7 +45,7 @@ impl<S: Storage> Broker<S> {
         self.counters.cmd_get += items as u64;
         self.counters.get_hits += items as u64;
         self.dispatch(id, now);
-        Ok(())
+        Ok(is_over)
     }
 
     /// Removes the items with these ids, the latest of them added at `added_by_ms`, also if a restart has requeued

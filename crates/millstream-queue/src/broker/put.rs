@@ -10,7 +10,8 @@ use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
 use crate::protocol::SetKey;
-use crate::queue::{Admission, DeadLetter};
+use crate::queue::{Admission, DeadLetter, Next};
+use crate::round::Round;
 use crate::storage::Storage;
 
 /// The outcome of a `set`.
@@ -132,7 +133,7 @@ impl<S: Storage> Broker<S> {
     #[inline]
     pub(super) fn after_put(&mut self, target: QueueId, sync: bool, now: Moment) {
         self.schedule_sync(target, sync);
-        self.discard_old(target, now);
+        self.discard_old(target, now, &mut self.round());
         self.dispatch(target, now);
     }
 
@@ -221,11 +222,13 @@ impl<S: Storage> Broker<S> {
 
     /// Waiters are served in FIFO order. An item is held for the connection until that resumes.
     fn serve_waiters(&mut self, id: QueueId, now: Moment) {
+        let mut round = self.round();
         while let Some(queue) = self.queue_mut(id) {
             let Some(&waiter) = queue.waiters.front() else {
                 return;
             };
-            let Ok(Some(item)) = queue.take_next(now) else {
+            // What is left of a search is done in the next round of the queue.
+            let Ok(Next::Item(item)) = queue.take_next(now, &mut round) else {
                 return;
             };
             queue.waiters.pop_front();
@@ -274,7 +277,7 @@ impl<S: Storage> Broker<S> {
             }
         }
         for &target in &targets {
-            self.discard_old(target, now);
+            self.discard_old(target, now, &mut self.round());
         }
         targets
     }
@@ -312,13 +315,13 @@ impl<S: Storage> Broker<S> {
 
     /// Removes the oldest items of a queue that is over its limits, if its settings say so.
     #[inline]
-    fn discard_old(&mut self, target: QueueId, now: Moment) {
+    pub(super) fn discard_old(&mut self, target: QueueId, now: Moment, round: &mut Round) {
         if let Some(queue) = self
             .queue_mut(target)
             .filter(|queue| queue.settings.discard_old)
         {
             // If an item cannot be read back now, the queue stays over its limit for a while.
-            let _ = queue.discard_old(now);
+            let _ = queue.discard_old(now, round);
         }
     }
 }

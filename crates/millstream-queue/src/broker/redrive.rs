@@ -8,7 +8,8 @@ use crate::config::Sync;
 use crate::error::QueueError;
 use crate::item::{Item, NewItem};
 use crate::moment::Moment;
-use crate::queue::Admission;
+use crate::queue::{Admission, Next};
+use crate::round::Round;
 use crate::storage::Storage;
 
 /// The number of items that one call moves at most, so that no request waits long for it.
@@ -46,9 +47,11 @@ impl<S: Storage> Broker<S> {
         let mut outcome = Ok(());
         while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
             let queue = self.queue_mut(source);
-            let next = queue.map(|queue| queue.take_next(now));
+            // Its own limit is that of the items that it moves.
+            let mut round = Round::of(usize::MAX);
+            let next = queue.map(|queue| queue.take_next(now, &mut round));
             let item = match next.transpose() {
-                Ok(Some(Some(item))) => item,
+                Ok(Some(Next::Item(item))) => item,
                 Ok(_) => break,
                 Err(error) => {
                     outcome = Err(error);

@@ -3,13 +3,14 @@
 //! A connection that waits is in the list of waiters of each queue, and leaves all of them when one serves it. The idea is that of `BLPOP` in
 //! Redis, and of `watch` in beanstalkd.
 
-use super::connection::QueueId;
+use super::connection::{QueueId, Wait};
 use super::waits::wait_until;
 use super::{Broker, GetOutcome};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::protocol::GetKey;
+use crate::queue::Next;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
@@ -24,9 +25,19 @@ impl<S: Storage> Broker<S> {
         if !self.end_open_of_several(by, key, now) {
             return Ok(GetOutcome::NotOpen);
         }
-        if key.only_ends() {
-            return Ok(GetOutcome::Nothing);
+        match key.only_ends() {
+            true => Ok(GetOutcome::Nothing),
+            false => self.take_first(by, key, now),
         }
+    }
+
+    /// The first item of several queues; or a wait for any of them.
+    pub(super) fn take_first(
+        &mut self,
+        by: ConnectionId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<GetOutcome, QueueError> {
         let mut queues: Vec<(QueueId, GetKey<'_>)> = Vec::new();
         for name in key.names() {
             let one = GetKey {
@@ -50,9 +61,18 @@ impl<S: Storage> Broker<S> {
         for (id, one) in &queues {
             let got = self.take(by, *id, one, now)?;
             self.after_take(*id, now);
-            if let Some(item) = got {
-                self.counters.get_hits += u64::from(!key.peek);
-                return Ok(GetOutcome::ItemOf(item, one.name.into()));
+            match got {
+                Next::Nothing => {}
+                Next::Item(item) => {
+                    self.counters.get_hits += u64::from(!key.peek);
+                    return Ok(GetOutcome::ItemOf(item, one.name.into()));
+                }
+                Next::Unfinished => {
+                    if let Some(connection) = self.connection(by) {
+                        connection.wait = Wait::Searching { queue: *id };
+                    }
+                    return Ok(GetOutcome::Searching);
+                }
             }
         }
         let ids: Vec<QueueId> = queues.iter().map(|(id, _)| *id).collect();

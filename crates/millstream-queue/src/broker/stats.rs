@@ -8,8 +8,8 @@ use crate::protocol::reply;
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// Appends all values as `STAT` lines, without `END`. Only visible queues have lines of their own.
-    pub fn stats(&mut self, is_visible: impl Fn(&str) -> bool, out: &mut Vec<u8>, now: Moment) {
+    /// Appends the values of the server as `STAT` lines.
+    pub(crate) fn server_stats(&self, out: &mut Vec<u8>, now: Moment) {
         let queues = || self.slots.iter().filter_map(|slot| slot.queue.as_ref());
         let counters = &self.counters;
         let connections = self.connections.iter().flatten().count();
@@ -24,7 +24,8 @@ impl<S: Storage> Broker<S> {
             &(now.steady_us.saturating_sub(self.started.steady_us) / 1_000_000),
         );
         reply::stat(out, "time", &(now.wall_ms / 1_000));
-        reply::stat(out, "version", &env!("CARGO_PKG_VERSION"));
+        reply::stat(out, "version", &reply::PROTOCOL_VERSION);
+        reply::stat(out, "millstream_version", &env!("CARGO_PKG_VERSION"));
         reply::stat(out, "status", &status);
         reply::stat(
             out,
@@ -59,11 +60,10 @@ impl<S: Storage> Broker<S> {
             reply::stat(out, name, &count);
         }
         self.latencies.emit(|name, us| reply::stat(out, name, &us));
-        for name in self.names().into_iter().filter(|name| is_visible(name)) {
-            self.queue_stats(&name, now, |key, value| {
-                reply::stat(out, &format!("queue_{name}_{key}"), &value)
-            });
-        }
+    }
+
+    /// Appends a line for each closed queue that is visible.
+    pub(crate) fn closed_stats(&self, is_visible: impl Fn(&str) -> bool, out: &mut Vec<u8>) {
         for (name, _) in self.closed().filter(|(name, _)| is_visible(name)) {
             reply::stat(out, &format!("queue_{name}_closed"), &1);
         }
@@ -74,27 +74,16 @@ impl<S: Storage> Broker<S> {
         self.queue_stats(name, now, |key, value| reply::stat(out, key, &value))
     }
 
-    /// Appends the values of these queues, or of all, in the format of `dump_stats`, without `END`. Queues that are
-    /// not visible are skipped.
-    pub fn dump_stats(
-        &mut self,
-        names: &[&str],
-        is_visible: impl Fn(&str) -> bool,
-        out: &mut Vec<u8>,
-        now: Moment,
-    ) {
-        let all = self.names();
-        for name in all
-            .iter()
-            .filter(|name| names.is_empty() || names.contains(&&***name))
-            .filter(|name| is_visible(name))
-        {
-            out.extend_from_slice(format!("queue '{name}' {{\r\n").as_bytes());
-            self.queue_stats(name, now, |key, value| {
-                out.extend_from_slice(format!("  {key}={value}\r\n").as_bytes())
-            });
-            out.extend_from_slice(b"}\r\n");
+    /// Appends the values of one queue in the format of `dump_stats`, if it exists.
+    pub(crate) fn dump_stats_of(&mut self, name: &str, out: &mut Vec<u8>, now: Moment) {
+        if !self.names.contains_key(name) {
+            return;
         }
+        out.extend_from_slice(format!("queue '{name}' {{\r\n").as_bytes());
+        self.queue_stats(name, now, |key, value| {
+            out.extend_from_slice(format!("  {key}={value}\r\n").as_bytes())
+        });
+        out.extend_from_slice(b"}\r\n");
     }
 
     /// The values of one queue by the names of `stats`; `None` if there is no such queue.
@@ -139,7 +128,13 @@ impl<S: Storage> Broker<S> {
         ])
     }
 
-    fn queue_stats(&mut self, name: &str, now: Moment, mut emit: impl FnMut(&str, String)) -> bool {
+    /// Emits the values of one queue. Returns whether the queue exists.
+    pub(crate) fn queue_stats(
+        &mut self,
+        name: &str,
+        now: Moment,
+        mut emit: impl FnMut(&str, String),
+    ) -> bool {
         let Some(numbers) = self.numbers_of(name, now) else {
             return false;
         };

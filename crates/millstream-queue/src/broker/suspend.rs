@@ -5,28 +5,29 @@
 use super::Broker;
 use super::connection::QueueId;
 use crate::moment::Moment;
+use crate::round::{self, Round};
 use crate::storage::Storage;
 
 impl<S: Storage> Broker<S> {
-    /// Suspends an unused queue, or forgets it if it has never had an item. Returns whether it was forgotten.
-    pub(super) fn suspend_if_due(&mut self, slot: u32, now: Moment) -> bool {
+    /// Suspends an unused queue, or forgets it if it has never had an item. One with work that is not done needs its log.
+    pub(super) fn suspend_if_due(&mut self, slot: u32, now: Moment, round: &mut Round) {
         let entry = &mut self.slots[slot as usize];
         let Some(queue) = entry.queue.as_mut() else {
-            return false;
+            return;
         };
         let is_due = queue
             .suspend_due()
             .is_some_and(|due_us| due_us <= now.steady_us);
-        if !is_due || entry.dirty {
-            return false;
+        if !is_due || entry.dirty || queue.is_unfinished() {
+            return;
         }
         if queue.is_forgettable() {
             let name = queue.name.clone();
-            self.forget(&name);
-            return true;
+            return self.forget(&name);
         }
+        round.took(round::LOG);
         queue.suspend(now);
-        false
+        self.set_timer(slot, now);
     }
 
     /// Closes the least recently used logs when too many are open.

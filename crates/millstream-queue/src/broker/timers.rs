@@ -6,10 +6,9 @@ use super::Broker;
 use super::connection::Wait;
 use crate::error::QueueError;
 use crate::moment::Moment;
+use crate::round::{self, Round};
 use crate::storage::Storage;
 
-/// The number of items that one call handles for a queue, so that no request waits long for it.
-const SWEEP_ITEMS: usize = 1_000;
 /// The wall clock may be set forward: timers that depend on it are checked this often.
 const TIMER_US_MAX: u64 = 1_000_000;
 const TIMER_US_MIN: u64 = 1_000;
@@ -25,16 +24,18 @@ impl<S: Storage> Broker<S> {
             .min()
     }
 
-    /// Does all work that is due.
+    /// Does a round of the work that is due. What is left is [due](Self::next_event) at once: the owner serves its connections first.
     ///
     /// # Errors
     /// The storage of a queue fails; the work of the others is done.
     pub fn run_due(&mut self, now: Moment) -> Result<(), QueueError> {
+        let mut round = self.round();
         while let Some(&(until_us, id)) = self
             .waits
             .first()
-            .filter(|(until_us, _)| *until_us <= now.steady_us)
+            .filter(|(until_us, _)| *until_us <= now.steady_us && round.has_room())
         {
+            round.took(1);
             self.waits.remove(&(until_us, id));
             let Some(wait) = self.connection(id).map(|connection| connection.wait) else {
                 continue;
@@ -43,29 +44,31 @@ impl<S: Storage> Broker<S> {
             self.end_wait(id, Wait::Ended);
         }
         for name in self.closed.due(now) {
+            if !round.has_room() {
+                break;
+            }
+            round.took(round::LOG);
             // What fails is tried again later.
             let _opened = self.create(&name, now);
         }
-        let mut due = Vec::new();
+        let mut outcome = Ok(());
+        // A queue that is not done comes after all others that are due.
         while let Some(&(due_us, slot)) = self
             .timers
             .first()
-            .filter(|(due_us, _)| *due_us <= now.steady_us)
+            .filter(|(due_us, _)| *due_us <= now.steady_us && round.has_room())
         {
             self.timers.remove(&(due_us, slot));
             self.slots[slot as usize].timer = None;
-            due.push(slot);
-        }
-        let mut outcome = Ok(());
-        for slot in due {
-            if let Err(error) = self.run_due_of(slot, now) {
+            round.took(round::QUEUE);
+            if let Err(error) = self.run_due_of(slot, now, &mut round) {
                 outcome = Err(error);
             }
         }
         outcome
     }
 
-    fn run_due_of(&mut self, slot: u32, now: Moment) -> Result<(), QueueError> {
+    fn run_due_of(&mut self, slot: u32, now: Moment, round: &mut Round) -> Result<(), QueueError> {
         let entry = &mut self.slots[slot as usize];
         let id = super::connection::QueueId {
             slot,
@@ -89,27 +92,21 @@ impl<S: Storage> Broker<S> {
             self.counters.queue_expires += 1;
             return deleted.map(|_| ());
         }
-        if self.suspend_if_due(slot, now) {
-            return Ok(());
-        }
-        let Some(queue) = self.queue_mut(id) else {
-            return Ok(());
-        };
-        let swept = queue.sweep(now, SWEEP_ITEMS);
+        let swept = queue.sweep(now, round);
         let synced = match queue.sync_due() {
             Some(due_us) if due_us <= now.steady_us => queue.sync(),
             _ => Ok(()),
         };
-        for _ in 0..SWEEP_ITEMS {
-            let Some(queue) = self.queue_mut(id) else {
-                break;
-            };
-            let Some(item) = queue.overdue(now) else {
-                break;
-            };
+        while round.has_room()
+            && let Some(queue) = self.queue_mut(id)
+            && let Some(item) = queue.overdue(now)
+        {
+            round.took(1);
             queue.requeue(item, None, now);
         }
+        self.discard_old(id, now, round);
         self.dispatch(id, now);
+        self.suspend_if_due(slot, now, round);
         swept.and(synced)
     }
 
@@ -120,14 +117,21 @@ impl<S: Storage> Broker<S> {
         let Some(entry) = self.slots.get_mut(slot as usize) else {
             return;
         };
-        let Some(due_us) = entry.queue.as_ref().and_then(|queue| queue.next_event(now)) else {
+        let Some(queue) = entry.queue.as_ref() else {
             return;
         };
-        // Work that failed is retried soon, not at once.
-        let due_us = due_us.clamp(
-            now.steady_us.saturating_add(TIMER_US_MIN),
-            now.steady_us.saturating_add(TIMER_US_MAX),
-        );
+        let due_us = if queue.is_unfinished() {
+            now.steady_us
+        } else {
+            let Some(due_us) = queue.next_event(now) else {
+                return;
+            };
+            // Work that failed is retried soon, not at once.
+            due_us.clamp(
+                now.steady_us.saturating_add(TIMER_US_MIN),
+                now.steady_us.saturating_add(TIMER_US_MAX),
+            )
+        };
         if entry.timer.is_none_or(|set| due_us < set) {
             if let Some(set) = entry.timer.replace(due_us) {
                 self.timers.remove(&(set, slot));

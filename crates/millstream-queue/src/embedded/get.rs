@@ -79,7 +79,7 @@ impl Waiting {
                 false => broker.get(by, &key, now),
             };
             let keeps = match &got {
-                Ok(GetOutcome::Waiting) => true,
+                Ok(GetOutcome::Waiting | GetOutcome::Searching) => true,
                 Ok(GetOutcome::Item(_)) => open,
                 _ => false,
             };
@@ -104,7 +104,7 @@ impl Waiting {
     /// Notes the outcome of the wait.
     fn end(&mut self, by: ConnectionId, got: GetOutcome) {
         match got {
-            GetOutcome::Waiting => self.by = Some(by),
+            GetOutcome::Waiting | GetOutcome::Searching => self.by = Some(by),
             GetOutcome::Item(item) => {
                 let by = self.open.then_some(by);
                 self.got = Some(OpenItem::new(self.queue.clone(), item, by));
@@ -132,6 +132,7 @@ impl Waiting {
         let key = self.key();
         let got = directory.with_broker(|broker, now| {
             let got = broker.resume(by, &key, now)?;
+            let got = got.filter(|got| !matches!(got, GetOutcome::Waiting | GetOutcome::Searching));
             if got.is_some() && !(self.open && matches!(got, Some(GetOutcome::Item(_)))) {
                 broker.disconnect(by, EndedBy::Client, now);
             }

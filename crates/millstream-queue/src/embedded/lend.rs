@@ -20,8 +20,14 @@ impl Queue {
         bytes_max: usize,
         out: &mut Vec<Item>,
     ) -> Result<(), QueueError> {
-        self.open_directory()
-            .with_broker(|broker, now| broker.lend(self.name(), (items_max, bytes_max), now, out))
+        let before = out.len();
+        let mut is_over = false;
+        while !is_over && out.len() == before {
+            is_over = self.open_directory().with_broker(|broker, now| {
+                broker.lend(self.name(), (items_max, bytes_max), now, out)
+            })?;
+        }
+        Ok(())
     }
 
     /// Removes the items with these ids, the latest of them added at `added_by_ms`, also if the directory was opened

@@ -63,15 +63,23 @@ impl Queue {
             peek: true,
             ..GetKey::default()
         };
-        self.open_directory().with_broker(|broker, now| {
+        let directory = self.open_directory();
+        let (by, mut got) = directory.with_broker(|broker, now| {
             let by = broker.connect();
-            let got = broker.get(by, &key, now);
-            broker.disconnect(by, EndedBy::Client, now);
-            match got? {
-                GetOutcome::Item(item) => Ok(Some(item)),
-                _ => Ok(None),
-            }
-        })
+            Ok((by, broker.get(by, &key, now)))
+        })?;
+        // Other threads are served between two rounds of the search.
+        while matches!(got, Ok(GetOutcome::Searching)) {
+            got = directory.with_broker(|broker, now| {
+                let got = broker.resume(by, &key, now);
+                Ok(got.map(|got| got.unwrap_or(GetOutcome::Nothing)))
+            })?;
+        }
+        self.disconnect(by, EndedBy::Client);
+        match got? {
+            GetOutcome::Item(item) => Ok(Some(item)),
+            _ => Ok(None),
+        }
     }
 
     /// The number of items, without the open ones.
@@ -115,7 +123,7 @@ impl Queue {
     /// # Errors
     /// The queue is closed, or the storage fails; the items are still there.
     pub fn flush(&self) -> Result<bool, QueueError> {
-        let flush = |broker: &mut Broker<_>, _| broker.flush(&self.name);
+        let flush = |broker: &mut Broker<_>, now| broker.flush(&self.name, now);
         self.open_directory().with_broker(flush)
     }
 

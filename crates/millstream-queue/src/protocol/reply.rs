@@ -32,6 +32,9 @@ pub const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
 pub const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
 /// An item over the server's limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+/// The version of memcached whose text protocol this is, as far as it is supported. Clients compute with it: libmemcached takes a first
+/// number of 0 for an error.
+pub const PROTOCOL_VERSION: &str = "1.6.0";
 /// `mg`, `ms`, `md` and the other meta commands.
 pub const NO_META: &[u8] =
     b"CLIENT_ERROR meta commands are not supported, use the classic ones\r\n";
@@ -50,6 +53,11 @@ pub fn client_error(out: &mut Vec<u8>, why: &dyn std::fmt::Display) {
 #[cold]
 pub fn server_error(out: &mut Vec<u8>, why: &dyn std::fmt::Display) {
     line(out, "SERVER_ERROR ", why);
+}
+
+/// Appends the answer to `version`.
+pub fn version(out: &mut Vec<u8>) {
+    line(out, "VERSION ", &PROTOCOL_VERSION);
 }
 
 fn line(out: &mut Vec<u8>, word: &str, why: &dyn std::fmt::Display) {

@@ -1,7 +1,7 @@
 //! Pruning the log of a queue, also when one old item is left.
 //!
 //! Segments before the oldest item are pruned. When old items keep a log that is mostly dead, a *round* rewrites them
-//! at its end, some at a time. Such items are ready, open or delayed: the backlog is never rewritten, as all records
+//! at its end, some at a time. Such items are ready, open, delayed or due: the backlog is never rewritten, as all records
 //! after its beginning are live.
 
 use super::ready::ITEM_OVERHEAD_BYTES;
@@ -146,6 +146,7 @@ impl<L: Log> Queue<L> {
         let ready = self.ready.range(below).next().map(|item| item.id);
         let open = self.opens.range(below..).next().map(|(&id, _)| id);
         let delayed = self.delayed.range(below).next();
+        let due = self.due.range(below).next();
         let dead_letters = self
             .dead_letters
             .iter()
@@ -153,7 +154,7 @@ impl<L: Log> Queue<L> {
             .min();
         let moved = self.relocations.by_position.first().copied();
         let backlog = (self.backlog.items > 0).then_some(self.backlog.position);
-        [ready, open, delayed, dead_letters, moved, backlog]
+        [ready, open, delayed, due, dead_letters, moved, backlog]
             .into_iter()
             .flatten()
             .min()
@@ -175,20 +176,20 @@ impl<L: Log> Queue<L> {
             .take(REWRITE_ITEMS)
             .chain(ready.take(REWRITE_ITEMS))
             .collect();
-        let delayed: Vec<u64> = self
-            .delayed
-            .range(from)
-            .take_while(|&id| id < until)
+        let delayed = self.delayed.range(from).take_while(|&id| id < until);
+        let due = self.due.range(from).take_while(|&id| id < until);
+        let in_log: Vec<u64> = delayed
             .take(REWRITE_ITEMS)
+            .chain(due.take(REWRITE_ITEMS))
             .collect();
-        for id in delayed {
+        for id in in_log {
             items.extend(
                 self.read_item(self.relocations.position(id))?
                     .map(|(item, _)| item),
             );
         }
         items.sort_unstable_by_key(|item| item.id);
-        // Each of the three contributes its first items, so that the first of all are among them.
+        // Each of the four contributes its first items, so that the first of all are among them.
         let whole = items.len() < REWRITE_ITEMS;
         items.truncate(REWRITE_ITEMS);
         let mut written = 0;

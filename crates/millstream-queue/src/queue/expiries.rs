@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::moment::Moment;
 
 /// The number of records in a block.
-const RECORDS: u64 = 256;
+pub(super) const RECORDS: u64 = 256;
 /// The time between two rounds, and so the longest delay of an expiry.
 const PAUSE_US: u64 = 250_000;
 

@@ -51,7 +51,7 @@ impl<L: Log> Queue<L> {
 
     /// Removes an item that is in the log only, if it is still in the queue. Returns its length.
     fn remove_from_log(&mut self, id: u64, added_by_ms: u64) -> Result<Option<usize>, QueueError> {
-        let delayed = self.delayed.due_ms(id).is_some();
+        let delayed = self.delayed.due_ms(id).is_some() || self.due.contains(id);
         let backlog = self.backlog.items > 0
             && id >= self.backlog.position
             && !self.backlog.removed.contains(id);
@@ -63,10 +63,10 @@ impl<L: Log> Queue<L> {
         let Some((item, due_ms)) = self.read_item(position)? else {
             return Ok(None);
         };
-        if item.id != id || item.added_ms > added_by_ms || (due_ms != 0) != delayed {
+        if item.id != id || item.added_ms > added_by_ms || (due_ms != 0 && !delayed) {
             return Ok(None);
         }
-        if !self.delayed.remove(id) {
+        if !self.delayed.remove(id) && !self.due.remove(id) {
             self.backlog.items -= 1;
             self.backlog.removed.insert(id);
         }

@@ -107,6 +107,11 @@ impl Ready {
         self.fifo.len() == self.gaps
     }
 
+    /// The id of the next item.
+    pub(super) fn next_id(&self) -> Option<u64> {
+        self.range(0).next().map(|item| item.id)
+    }
+
     /// Removes and returns the next item.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Item> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::counters::QueueCounters;
 use super::delayed::Delayed;
+use super::due::Due;
 use super::expiries::Expiries;
 use super::ready::Ready;
 use super::relocations::{Compaction, Relocations};
@@ -55,9 +56,9 @@ impl Replay {
             match Operation::decode(record) {
                 Ok(operation) => {
                     let item = match operation {
-                        Operation::Add { body, .. } | Operation::From { body, .. } => {
-                            Some((position, body.len()))
-                        }
+                        Operation::Add { body, .. }
+                        | Operation::From { body, .. }
+                        | Operation::Moved { body, .. } => Some((position, body.len())),
                         Operation::Again { id, body, .. } => Some((id, body.len())),
                         _ => None,
                     };
@@ -226,6 +227,7 @@ impl<L: Log> Queue<L> {
                 deliveries: replay.deliveries,
             },
             delayed: replay.delayed,
+            due: Due::default(),
             opens: BTreeMap::new(),
             memory: memory.clone(),
             open_deadlines: std::collections::BTreeSet::new(),
@@ -237,6 +239,7 @@ impl<L: Log> Queue<L> {
             bytes: replay.bytes,
             unsynced_since_us,
             last_used_us: now.steady_us,
+            is_unfinished: false,
             record: Vec::new(),
         };
         for id in held {

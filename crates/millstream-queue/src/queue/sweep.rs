@@ -2,45 +2,79 @@
 
 use super::{Log, Queue};
 use crate::error::QueueError;
+use crate::item::Item;
 use crate::moment::Moment;
+use crate::round::Round;
 use crate::storage::operation::Operation;
 
 /// The number of records that take as long to read as an item to remove.
 const RECORDS_FOR_AN_ITEM: usize = 4;
+/// The number of records that are read together.
+const RECORDS_IN_BLOCK: usize = super::expiries::RECORDS as usize;
 
 impl<L: Log> Queue<L> {
-    /// Ends delays and removes all expired items. Returns how many.
-    pub(crate) fn sweep_all(&mut self, now: Moment) -> Result<usize, QueueError> {
+    /// Does a round of [`sweep`](Self::sweep) that looks for all items that have expired by now, also in the backlog.
+    pub(crate) fn sweep_now(
+        &mut self,
+        now: Moment,
+        round: &mut Round,
+    ) -> Result<usize, QueueError> {
         self.backlog.expiries.resume();
-        self.sweep(now, usize::MAX)
+        self.sweep(now, round)
     }
 
-    /// Ends delays and removes about `budget` expired items. Returns how many.
-    pub(crate) fn sweep(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
-        self.end_delays(now)?;
+    /// Ends delays and removes expired items until the round is over. Returns how many expired.
+    pub(crate) fn sweep(&mut self, now: Moment, round: &mut Round) -> Result<usize, QueueError> {
+        self.is_unfinished = false;
+        self.end_delays(now, round)?;
         let mut expired = 0;
-        while expired < budget {
-            let Some(item) = self.ready.pop_expired(now) else {
-                break;
-            };
-            self.items -= 1;
-            self.bytes -= item.body.len() as u64;
-            self.expire(item);
+        while round.has_room()
+            && let Some(item) = self.ready.pop_expired(now)
+        {
+            self.leave_expired(item, round);
             expired += 1;
         }
-        Ok(expired + self.sweep_backlog(now, budget - expired)?)
+        while round.has_room()
+            && let Some(id) = self.due.expired(now)
+        {
+            let item = self.read_item(self.relocations.position(id))?;
+            self.due.remove(id);
+            if let Some((item, _)) = item {
+                self.leave_expired(item, round);
+                expired += 1;
+            }
+        }
+        expired += self.sweep_backlog(now, round)?;
+        self.is_unfinished |= !round.has_room();
+        Ok(expired)
     }
 
-    /// Removes about `budget` items of the backlog that have expired. Returns how many.
-    fn sweep_backlog(&mut self, now: Moment, budget: usize) -> Result<usize, QueueError> {
-        let (mut expired, mut read) = (0, 0);
-        while expired < budget && read / RECORDS_FOR_AN_ITEM < budget {
+    /// An item that is no longer in memory, in the backlog or due leaves the queue.
+    fn leave_expired(&mut self, mut item: Item, round: &mut Round) {
+        // It is in memory with its deliveries, or they are here.
+        if let Some(known) = self.backlog.deliveries.remove(&item.id) {
+            item.came_back(known.count, known.first_ms);
+        }
+        self.items -= 1;
+        self.bytes -= item.body.len() as u64;
+        round.took_item(item.body.len());
+        if self.settings.expire_to.is_some() {
+            // It is added to another queue.
+            round.took_item(item.body.len());
+        }
+        self.expire(item);
+    }
+
+    /// Removes items of the backlog that have expired, until the round is over. Returns how many.
+    fn sweep_backlog(&mut self, now: Moment, round: &mut Round) -> Result<usize, QueueError> {
+        let mut expired = 0;
+        while round.has_room() {
             let Some(block) = self.backlog.expiries.take_due(now) else {
                 break;
             };
             let range = block.start.max(self.backlog.position)..block.end.min(self.log.next());
             for position in range {
-                match self.expire_in_backlog(position, now) {
+                match self.expire_in_backlog(position, now, round) {
                     Ok(true) => expired += 1,
                     Ok(false) => {}
                     Err(error) => {
@@ -50,8 +84,8 @@ impl<L: Log> Queue<L> {
                         return Err(error);
                     }
                 }
-                read += 1;
             }
+            round.took(RECORDS_IN_BLOCK / RECORDS_FOR_AN_ITEM);
         }
         if expired > 0 {
             // The backlog begins with the first item that is left.
@@ -62,7 +96,12 @@ impl<L: Log> Queue<L> {
     }
 
     /// Removes the item at this position if it has expired, and notes otherwise when it will.
-    fn expire_in_backlog(&mut self, position: u64, now: Moment) -> Result<bool, QueueError> {
+    fn expire_in_backlog(
+        &mut self,
+        position: u64,
+        now: Moment,
+        round: &mut Round,
+    ) -> Result<bool, QueueError> {
         if self.backlog.items == 0 || self.backlog.removed.contains(position) {
             return Ok(false);
         }
@@ -71,15 +110,10 @@ impl<L: Log> Queue<L> {
             self.backlog.expiries.insert(position, expiry_ms);
             return Ok(false);
         }
-        if let Some((mut item, _)) = self.read_item(position)? {
-            if let Some(known) = self.backlog.deliveries.remove(&item.id) {
-                item.came_back(known.count, known.first_ms);
-            }
+        if let Some((item, _)) = self.read_item(position)? {
             self.backlog.removed.insert(position);
             self.backlog.items -= 1;
-            self.items -= 1;
-            self.bytes -= item.body.len() as u64;
-            self.expire(item);
+            self.leave_expired(item, round);
         }
         Ok(true)
     }

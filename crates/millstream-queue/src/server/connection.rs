@@ -26,6 +26,9 @@ const ROUNDS_MAX: usize = 4;
 /// A connection with no more memory than this is not closed for lack of memory.
 const BUFFER_BYTES_SMALL: usize = 128 << 10;
 
+/// The time until the runtime has looked at all sockets.
+type Turn = Pin<Box<dyn Future<Output = ()>>>;
+
 /// Serves a connection until it ends.
 pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
@@ -41,6 +44,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         buffer_bytes: 0,
         peer,
         throttle_key,
+        turn: None,
         penalty: None,
         throttle: None,
         commit: None,
@@ -75,6 +79,8 @@ struct Connection<T> {
     peer: Address,
     /// The client's origin, for password attempts.
     throttle_key: ThrottleKey,
+    /// The others come first: ready when it is this connection's turn again.
+    turn: Option<Turn>,
     /// The output is delayed until this time, since a password was wrong.
     penalty: Option<Pin<Box<tokio::time::Sleep>>>,
     /// No password is checked before this time, since a password from the same origin was wrong.
@@ -124,6 +130,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             let error = io::Error::new(io::ErrorKind::TimedOut, "used up its time");
             return Poll::Ready(Err(error));
         }
+        if let Some(turn) = &mut self.turn
+            && turn.as_mut().poll(context).is_pending()
+        {
+            return self.pause(state);
+        }
+        self.turn = None;
         for _ in 0..ROUNDS_MAX {
             if let Some(penalty) = &mut self.penalty {
                 if penalty.as_mut().poll(context).is_pending() && !self.core.is_stopping() {
@@ -156,28 +168,47 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 self.begun.get_or_insert((now.steady_us, false));
                 self.session.resume(&mut state.broker, now);
                 self.after_requests(state, now);
-                continue;
-            }
-            if !self.session.wants_input() {
+            } else if !self.session.wants_input() {
                 return self.pause(state);
+            } else if let Some(end) = self.poll_input(state, context) {
+                return end;
             }
-            let mut buffer = ReadBuf::new(&mut state.buffer);
-            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
-                Poll::Pending if self.core.is_stopping() => return Poll::Ready(Ok(())),
-                Poll::Pending => return self.pause(state),
-                Poll::Ready(Err(error)) => return self.lost(Err(error)),
-                Poll::Ready(Ok(())) => {
-                    let length = buffer.filled().len();
-                    if length == 0 {
-                        return self.lost(Ok(()));
-                    }
-                    self.received(state, length);
-                }
+            if self.session.is_between_rounds() {
+                break;
             }
         }
-        // The other connections come first.
-        context.waker().wake_by_ref();
+        self.end_turn(context);
         self.pause(state)
+    }
+
+    /// The other connections come first, also those whose input has not been noticed yet: so this is no mere waking.
+    fn end_turn(&mut self, context: &mut Context<'_>) {
+        let mut turn: Turn = Box::pin(tokio::task::yield_now());
+        if turn.as_mut().poll(context).is_pending() {
+            self.turn = Some(turn);
+        }
+    }
+
+    /// Reads once, and does the requests. Returns what ends this turn of the connection, if anything does.
+    #[inline]
+    fn poll_input(
+        &mut self,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Option<Poll<io::Result<()>>> {
+        let mut buffer = ReadBuf::new(&mut state.buffer);
+        match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+            Poll::Pending if self.core.is_stopping() => Some(Poll::Ready(Ok(()))),
+            Poll::Pending => Some(self.pause(state)),
+            Poll::Ready(Err(error)) => Some(self.lost(Err(error))),
+            Poll::Ready(Ok(())) => match buffer.filled().len() {
+                0 => Some(self.lost(Ok(()))),
+                length => {
+                    self.received(state, length);
+                    None
+                }
+            },
+        }
     }
 
     /// The client has ended the connection, or cannot be reached.

@@ -159,6 +159,7 @@ pub(super) fn broker_limits(limits: &ServerLimits, descriptors_max: u64) -> Brok
         opens_per_connection: limits.opens_per_connection,
         memory_bytes: limits.memory_items(),
         open_logs: descriptors::open_logs_max(descriptors_max),
+        ..BrokerLimits::default()
     }
 }
 

@@ -24,7 +24,10 @@ pub(super) async fn run(core: Rc<Core>) {
             None => changed.await,
             Some(next_us) => {
                 let left_us = next_us.saturating_sub(clock::now().steady_us);
-                if tokio::time::timeout(Duration::from_micros(left_us), changed)
+                if left_us == 0 {
+                    // What the last round has left: the connections come first.
+                    tokio::task::yield_now().await;
+                } else if tokio::time::timeout(Duration::from_micros(left_us), changed)
                     .await
                     .is_ok()
                 {

@@ -1,6 +1,9 @@
-//! Requests that are answered at once.
+//! Requests that do not wait for items: they are answered at once, or after some rounds of work.
+
+use std::sync::Arc;
 
 use super::expiry::expiry_ms;
+use super::work::{Task, Work};
 use super::{Compat, Progress, ServerCommand, Session, State};
 use crate::broker::{Broker, Confirmation, PutOutcome, Status};
 use crate::error::QueueError;
@@ -79,27 +82,27 @@ impl Session {
                 self.delete(broker, queue, kestrel, now);
             }
             Request::Flush { queue } => self.with_name(queue, |session, name| {
-                let flushed = broker.flush(name);
+                let flushed = broker.flush(name, now);
                 session.write_or_error(flushed, reply::END);
             }),
             Request::FlushAll { noreply } => {
-                quiet = noreply;
-                self.flush_all(broker, kestrel);
+                let answer: &[u8] = match kestrel {
+                    _ if noreply => b"",
+                    true => reply::FLUSHED_ALL,
+                    false => reply::OK,
+                };
+                let failed = None;
+                self.begin(broker, Task::Flush { answer, failed }, broker.names(), now);
             }
             Request::FlushExpired { queue } => self.with_name(queue, |session, name| {
-                let count = broker.flush_expired(name, now);
-                session.write_number(count);
+                session.begin(broker, Task::FlushExpired(0), vec![name.into()], now);
             }),
             Request::FlushAllExpired => {
-                let names = broker.names();
-                let counts = names.iter().map(|name| broker.flush_expired(name, now));
-                self.write_number(counts.sum());
+                self.begin(broker, Task::FlushExpired(0), broker.names(), now)
             }
             Request::Stats { queue } => self.stats(broker, queue, now),
             Request::DumpStats { queues: names } => self.dump_stats(broker, names, now),
-            Request::Version => {
-                self.write(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes())
-            }
+            Request::Version => reply::version(&mut self.output),
             Request::Verbosity { noreply } => {
                 quiet = noreply;
                 self.write(reply::OK);
@@ -138,19 +141,6 @@ impl Session {
             Ok(name) => then(self, name),
             Err(fault) => reply::client_error(&mut self.output, &fault),
         }
-    }
-
-    fn flush_all<S: Storage>(&mut self, broker: &mut Broker<S>, kestrel: bool) {
-        let flushed = broker
-            .names()
-            .iter()
-            .try_for_each(|name| broker.flush(name).map(|_| ()));
-        let done = if kestrel {
-            reply::FLUSHED_ALL
-        } else {
-            reply::OK
-        };
-        self.write_or_error(flushed, done);
     }
 
     fn delete<S: Storage>(
@@ -192,32 +182,60 @@ impl Session {
         });
     }
 
+    /// Does the first round of a request. Few need another one.
+    fn begin<S: Storage>(
+        &mut self,
+        broker: &mut Broker<S>,
+        task: Task,
+        names: Vec<Arc<str>>,
+        now: Moment,
+    ) {
+        self.work = Some(Box::new(Work::new(task, names, now)));
+        self.state = State::Working;
+        self.work(broker, now);
+    }
+
+    /// Does the next round of a request.
+    pub(super) fn work<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
+        let out = (&mut self.output, self.options.output_bytes);
+        let is_done = match &mut self.work {
+            Some(work) => work.round(broker, out, now),
+            None => true,
+        };
+        if is_done {
+            (self.work, self.state) = (None, State::Ready);
+        }
+    }
+
     fn stats<S: Storage>(&mut self, broker: &mut Broker<S>, queue: Option<&[u8]>, now: Moment) {
-        match queue {
-            None => {
-                let grants = self.grants.clone();
-                let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
-                broker.stats(is_visible, &mut self.output, now);
-            }
-            Some(queue) => {
-                // `stats items`, `stats slabs` and the like report memcached's memory: the answer is empty.
-                if let Ok(name) = name::check(queue)
-                    && !broker.stats_of(name, &mut self.output, now)
-                    && let Err(closed) = broker.check_not_closed(name)
-                {
-                    return reply::server_error(&mut self.output, &closed);
-                }
-            }
+        let Some(queue) = queue else {
+            broker.server_stats(&mut self.output, now);
+            let grants = self.grants.clone();
+            let names = self.visible(broker.names());
+            return self.begin(broker, Task::Stats { grants }, names, now);
+        };
+        // `stats items`, `stats slabs` and the like report memcached's memory: the answer is empty.
+        if let Ok(name) = name::check(queue)
+            && !broker.stats_of(name, &mut self.output, now)
+            && let Err(closed) = broker.check_not_closed(name)
+        {
+            return reply::server_error(&mut self.output, &closed);
         }
         self.write(reply::END);
     }
 
-    fn dump_stats<S: Storage>(&mut self, broker: &mut Broker<S>, names: Tokens<'_>, now: Moment) {
-        let names: Vec<&str> = names.filter_map(|name| name::check(name).ok()).collect();
-        let grants = self.grants.clone();
-        let is_visible = |name: &str| grants.as_ref().is_none_or(|may| may.may_see(name));
-        broker.dump_stats(&names, is_visible, &mut self.output, now);
-        self.write(reply::END);
+    fn dump_stats<S: Storage>(&mut self, broker: &mut Broker<S>, wanted: Tokens<'_>, now: Moment) {
+        let wanted: Vec<&str> = wanted.filter_map(|name| name::check(name).ok()).collect();
+        let mut names = self.visible(broker.names());
+        names.retain(|name| wanted.is_empty() || wanted.contains(&&**name));
+        self.begin(broker, Task::DumpStats, names, now);
+    }
+
+    fn visible(&self, mut names: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        if let Some(grants) = &self.grants {
+            names.retain(|name| grants.may_see(name));
+        }
+        names
     }
 
     fn status<S: Storage>(&mut self, broker: &mut Broker<S>, to: Option<&[u8]>) {

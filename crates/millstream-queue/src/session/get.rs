@@ -26,7 +26,7 @@ impl Session {
             State::Waiting { served, queued } => (served, queued, true),
             _ => (0, false, false),
         };
-        self.state = State::Ready;
+        (self.state, self.is_searching) = (State::Ready, false);
         if !begun
             && let Err(fault) = get
                 .keys
@@ -64,7 +64,8 @@ impl Session {
                     self.write_item(word, &key, Some(&queue), &item, get.with_id);
                 }
                 Ok(GetOutcome::Nothing) => {}
-                Ok(GetOutcome::Waiting) => {
+                Ok(outcome @ (GetOutcome::Waiting | GetOutcome::Searching)) => {
+                    self.is_searching = outcome == GetOutcome::Searching;
                     return self.blocked(State::Waiting {
                         served,
                         queued: true,
@@ -110,7 +111,7 @@ impl Session {
                 )
             }
         };
-        self.state = State::Ready;
+        (self.state, self.is_searching) = (State::Ready, false);
         while left > 0 {
             // Rounded up: a wait of less than a millisecond is still a wait.
             let wait_ms = until_us.saturating_sub(now.steady_us).div_ceil(1_000);
@@ -139,7 +140,8 @@ impl Session {
                     self.write(reply::END);
                     left -= 1;
                 }
-                Ok(GetOutcome::Waiting) => {
+                Ok(outcome @ (GetOutcome::Waiting | GetOutcome::Searching)) => {
+                    self.is_searching = outcome == GetOutcome::Searching;
                     return self.blocked(State::Monitoring {
                         until_us,
                         left,

@@ -26,6 +26,7 @@ mod reads;
 mod redrive;
 mod retries;
 mod rights;
+mod rounds;
 mod salvage;
 mod several;
 mod simulation;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_queue::Moment;
-use millstream_queue::broker::{Broker, EndedBy};
+use millstream_queue::broker::{Broker, BrokerLimits, EndedBy};
 use millstream_queue::config::Config;
 use millstream_queue::session::{Session, SessionOptions};
 use millstream_queue::storage::MemoryStorage;
@@ -18,6 +18,7 @@ pub struct World {
     pub storage: MemoryStorage,
     pub queues: Broker<MemoryStorage>,
     pub now: Moment,
+    limits: BrokerLimits,
     config: Config,
     options: Arc<SessionOptions>,
     clients: BTreeMap<char, Client>,
@@ -45,10 +46,23 @@ impl World {
             storage,
             queues,
             now,
+            limits: BrokerLimits::default(),
             config,
             options: options.into(),
             clients: BTreeMap::new(),
         }
+    }
+
+    /// Limits the memory of all queues, also after a restart.
+    pub fn set_memory(&mut self, bytes: u64) {
+        self.limits.memory_bytes = bytes;
+        self.queues.set_limits(self.limits);
+    }
+
+    /// Makes rounds so short, also after a restart.
+    pub fn set_round(&mut self, items: usize) {
+        self.limits.round_items = items;
+        self.queues.set_limits(self.limits);
     }
 
     /// Run a conversation.
@@ -130,7 +144,25 @@ impl World {
 
     pub fn restart(&mut self) {
         self.clients.clear();
-        self.queues = Broker::open(self.storage.clone(), self.config.clone(), self.now).unwrap();
+        let queues = Broker::open(self.storage.clone(), self.config.clone(), self.now);
+        self.queues = queues.unwrap().with_limits(self.limits);
+    }
+
+    /// So much time passes at once, and one round of what is due then is done.
+    pub fn begin(&mut self, ms: u64) {
+        self.advance(self.now.steady_us + ms * 1_000);
+    }
+
+    /// Does what is left of the work that is due now. Returns the number of rounds.
+    pub fn end_rounds(&mut self) -> u64 {
+        let mut rounds = 0;
+        while self.queues.next_event() <= Some(self.now.steady_us)
+            && self.queues.next_event().is_some()
+        {
+            self.begin(0);
+            rounds += 1;
+        }
+        rounds
     }
 
     fn advance(&mut self, steady_us: u64) {
@@ -160,9 +192,11 @@ impl World {
                         client.got.extend_from_slice(client.session.output());
                     }
                     client.session.sent(bytes);
-                    if client.session.has_work() {
-                        client.session.resume(&mut self.queues, self.now);
-                    }
+                }
+                // After output was sent, or between two rounds of a request.
+                if client.session.has_work() {
+                    sent = true;
+                    client.session.resume(&mut self.queues, self.now);
                 }
             }
             if woken.is_empty() && !sent {

@@ -397,6 +397,10 @@ impl Run {
             random: Random::new(seed),
             told: Vec::new(),
         };
+        if seed % 2 == 1 {
+            // So short that most work needs several.
+            run.world.set_round(12 + (seed % 7) as usize);
+        }
         run.world.play("x> get parent+child|\nx< END|");
         run
     }
@@ -425,10 +429,28 @@ impl Run {
                 self.told.push(format!("+{ms}"));
                 self.world.pass(ms);
                 self.model.pass(ms);
+                if random.below(3) == 0 {
+                    self.between_rounds();
+                }
             }
             _ => self.command(),
         }
         self.compare();
+    }
+
+    /// A millisecond passes, and only a part of what is due then is done before the process dies or a client asks for something.
+    fn between_rounds(&mut self) {
+        self.told.push("+1, one round".to_owned());
+        self.world.begin(1);
+        self.model.pass(1);
+        if self.random.below(4) == 0 {
+            self.told.push("crash".to_owned());
+            self.world.restart();
+            self.model.crash();
+        } else {
+            self.command();
+        }
+        self.world.end_rounds();
     }
 
     fn command(&mut self) {
@@ -464,6 +486,11 @@ impl Run {
                 "set {queue}{delay} {flags} {expiry_s} {}\r\n{body}\r\n",
                 body.len()
             )
+        } else if random.below(150) == 0 {
+            let all = model.lines.values_mut();
+            all.for_each(|line| line.things.clear());
+            model.say(client, "OK|");
+            "flush_all\r\n".to_owned()
         } else if random.below(60) == 0 {
             let line = model.line(queue);
             line.things.clear();

@@ -16,6 +16,7 @@ mod ages;
 mod compact;
 mod counters;
 mod delayed;
+mod delays;
 mod disk_full;
 mod due;
 mod expiries;
@@ -85,6 +86,8 @@ pub(crate) struct Queue<L> {
     last_used_us: u64,
     /// The last round has left work that can be done now.
     is_unfinished: bool,
+    /// Of these, a new item has left older ones to remove.
+    is_discarding: bool,
     record: Vec<u8>,
 }
 
@@ -274,7 +277,7 @@ impl<L: Log> Queue<L> {
         self.last_used_us = now.steady_us;
         self.unsynced_since_us.get_or_insert(now.steady_us);
         if due_ms != 0 {
-            self.delayed.insert(id, due_ms);
+            self.delayed.insert(id, due_ms, head.expiry_ms);
         } else if self.backlog.items > 0 || !self.has_memory(new.body.len()) {
             if self.backlog.items == 0 {
                 self.backlog.position = id;
@@ -330,16 +333,17 @@ impl<L: Log> Queue<L> {
         while over(self.settings.max_items, self.items) || over(self.settings.max_bytes, self.bytes)
         {
             if !round.has_room() {
-                self.is_unfinished = true;
-                break;
+                (self.is_unfinished, self.is_discarding) = (true, true);
+                return Ok(());
             }
-            let Next::Item(item) = self.take_next(now, round)? else {
+            let Next::Item(item) = self.take_oldest(now, round)? else {
                 break;
             };
             round.took_item(item.body.len());
             self.record_removal(item.id, item.body.len());
             self.counters.discarded += 1;
         }
+        self.is_discarding = false;
         Ok(())
     }
 
@@ -487,20 +491,6 @@ impl<L: Log> Queue<L> {
         self.retire(item, self.settings.error_queue.clone(), Reason::Failed);
     }
 
-    /// Requeues an item that [`take_next`](Self::take_next) took and that is not served before `delay` is over. Its record is written again.
-    ///
-    /// # Errors
-    /// The record cannot be written: nothing has changed.
-    fn defer(&mut self, item: &Item, delay: Duration, now: Moment) -> Result<(), Cause> {
-        let delay_ms = u64::try_from(delay.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
-        let due_ms = now.wall_ms.saturating_add(delay_ms);
-        self.rewrite(item, due_ms)?;
-        self.items += 1;
-        self.bytes += item.body.len() as u64;
-        self.delayed.insert(item.id, due_ms);
-        Ok(())
-    }
-
     /// Requeues an open item as if it had never been delivered.
     pub(crate) fn undo_open(&mut self, id: u64) {
         if let Some(item) = self.take_open(id) {
@@ -590,6 +580,12 @@ impl<L: Log> Queue<L> {
         unused.then(|| self.last_used_us.saturating_add(after.as_micros() as u64))
     }
 
+    /// Whether older items are still to be removed for a new one.
+    #[inline]
+    pub(crate) fn is_discarding(&self) -> bool {
+        self.is_discarding
+    }
+
     /// Whether the last round has left work that can be done now.
     #[inline]
     pub(crate) fn is_unfinished(&self) -> bool {
@@ -677,60 +673,6 @@ impl<L: Log> Queue<L> {
         }
     }
 
-    /// Makes the items ready whose delay is over: those whose delay ends first come first, and of these the oldest. What does not fit into
-    /// memory stays in the log.
-    #[inline]
-    fn end_delays(&mut self, now: Moment, round: &mut Round) -> Result<(), QueueError> {
-        while let Some((due_ms, id)) = self.delayed.first() {
-            if due_ms > now.wall_ms {
-                break;
-            }
-            if !round.has_room() {
-                self.is_unfinished = true;
-                break;
-            }
-            let item = self.read_item(self.relocations.position(id))?;
-            self.delayed.remove(id);
-            let Some((item, _)) = item else {
-                continue;
-            };
-            round.took_item(item.body.len());
-            match self.due.is_empty() && self.has_memory(item.body.len()) {
-                true => self.end_delay(item),
-                false => self.due.insert(id, item.expiry_ms),
-            }
-        }
-        Ok(())
-    }
-
-    /// An item that was delayed or due is ready.
-    fn end_delay(&mut self, mut item: Item) {
-        if let Some(known) = self.backlog.deliveries.remove(&item.id) {
-            item.came_back(known.count, known.first_ms);
-        }
-        self.ready.insert(item);
-    }
-
-    /// Reads the due items into memory that come before all others, with some that follow them.
-    fn read_due(&mut self) -> Result<(), QueueError> {
-        let next = self.ready.next_id();
-        let mut read = 0;
-        while let Some(id) = self.due.first() {
-            let is_next = read == 0 && next.is_none_or(|next| id < next);
-            let may_follow = read > 0 && read < READ_BACK_ITEMS && self.has_memory(0);
-            if !is_next && !may_follow {
-                break;
-            }
-            let item = self.read_item(self.relocations.position(id))?;
-            self.due.remove(id);
-            if let Some((item, _)) = item {
-                self.end_delay(item);
-            }
-            read += 1;
-        }
-        Ok(())
-    }
-
     /// Reads some items of the backlog into memory.
     fn read_back(&mut self) -> Result<(), QueueError> {
         let mut read = 0;
@@ -742,7 +684,7 @@ impl<L: Log> Queue<L> {
             let position = self.backlog.position;
             let item = self.read_item(position)?;
             self.backlog.position += 1;
-            let Some((mut item, due_ms)) = item else {
+            let Some((item, due_ms)) = item else {
                 continue;
             };
             if due_ms != 0 || item.id != position || self.backlog.removed.contains(item.id) {
@@ -750,10 +692,7 @@ impl<L: Log> Queue<L> {
             }
             match self.backlog.deliveries.remove(&item.id) {
                 None => self.ready.push(item),
-                Some(deliveries) => {
-                    item.came_back(deliveries.count, deliveries.first_ms);
-                    self.ready.insert(item);
-                }
+                Some(_) => self.ready.insert(item),
             }
             self.backlog.items -= 1;
             read += 1;
@@ -762,8 +701,18 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// The item in a record, and the end of its delay; `None` if the record is of another kind.
+    /// The item in a record, with what is known of its deliveries, and the end of its delay; `None` if the record is of another kind.
     fn read_item(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
+        let mut read = self.read_record(position)?;
+        if let Some((item, _)) = &mut read
+            && let Some(known) = self.backlog.deliveries.get(&item.id)
+        {
+            item.came_back(known.count, known.first_ms);
+        }
+        Ok(read)
+    }
+
+    fn read_record(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
         let record = match self.log.read(position) {
             Ok(record) => record,
             Err(cause) => {

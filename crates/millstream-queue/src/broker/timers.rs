@@ -6,6 +6,7 @@ use super::Broker;
 use super::connection::Wait;
 use crate::error::QueueError;
 use crate::moment::Moment;
+use crate::queue::Queue;
 use crate::round::{self, Round};
 use crate::storage::Storage;
 
@@ -104,7 +105,9 @@ impl<S: Storage> Broker<S> {
             round.took(1);
             queue.requeue(item, None, now);
         }
-        self.discard_old(id, now, round);
+        if self.queue(id).is_some_and(Queue::is_discarding) {
+            self.discard_old(id, now, round);
+        }
         self.dispatch(id, now);
         self.suspend_if_due(slot, now, round);
         swept.and(synced)

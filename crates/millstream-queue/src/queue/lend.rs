@@ -39,7 +39,10 @@ impl<L: Log> Queue<L> {
             }
             Some(item) => item.body.len(),
             None => match self.remove_from_log(id, added_by_ms)? {
-                Some(length) => length,
+                Some(length) => {
+                    self.backlog.deliveries.remove(&id);
+                    length
+                }
                 None => return Ok(false),
             },
         };

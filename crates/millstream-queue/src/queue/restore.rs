@@ -88,7 +88,7 @@ impl Replay {
                 self.count(body.len());
                 match due_ms {
                     0 => self.expiries.insert(position, head.expiry_ms),
-                    _ => self.delayed.insert(position, due_ms),
+                    _ => self.delayed.insert(position, due_ms, head.expiry_ms),
                 }
             }
             Operation::From {
@@ -107,12 +107,12 @@ impl Replay {
             }
             Operation::Mark { source, index } => self.source_positions.set(source, index, position),
             Operation::Again {
+                head,
                 due_ms,
                 id,
                 deliveries,
                 history,
                 body,
-                ..
             } => {
                 let length = body.len() as u64;
                 if self.rewritten.insert(id, (position, length)).is_none() {
@@ -123,7 +123,7 @@ impl Replay {
                     }
                 }
                 if due_ms != 0 {
-                    self.delayed.insert(id, due_ms);
+                    self.delayed.insert(id, due_ms, head.expiry_ms);
                 } else {
                     self.delayed.remove(id);
                 }
@@ -240,13 +240,12 @@ impl<L: Log> Queue<L> {
             unsynced_since_us,
             last_used_us: now.steady_us,
             is_unfinished: false,
+            is_discarding: false,
             record: Vec::new(),
         };
         for id in held {
-            if let Some((mut item, _)) = queue.read_item(queue.relocations.position(id))? {
-                if let Some(known) = queue.backlog.deliveries.remove(&id) {
-                    item.came_back(known.count, known.first_ms);
-                }
+            if let Some((item, _)) = queue.read_item(queue.relocations.position(id))? {
+                queue.backlog.deliveries.remove(&id);
                 queue.ready.insert(item);
             }
         }

@@ -26,8 +26,7 @@ impl<L: Log> Queue<L> {
     /// Ends delays and removes expired items until the round is over. Returns how many expired.
     pub(crate) fn sweep(&mut self, now: Moment, round: &mut Round) -> Result<usize, QueueError> {
         self.is_unfinished = false;
-        self.end_delays(now, round)?;
-        let mut expired = 0;
+        let mut expired = self.end_delays(now, round)?;
         while round.has_room()
             && let Some(item) = self.ready.pop_expired(now)
         {
@@ -50,11 +49,8 @@ impl<L: Log> Queue<L> {
     }
 
     /// An item that is no longer in memory, in the backlog or due leaves the queue.
-    fn leave_expired(&mut self, mut item: Item, round: &mut Round) {
-        // It is in memory with its deliveries, or they are here.
-        if let Some(known) = self.backlog.deliveries.remove(&item.id) {
-            item.came_back(known.count, known.first_ms);
-        }
+    pub(super) fn leave_expired(&mut self, item: Item, round: &mut Round) {
+        self.backlog.deliveries.remove(&item.id);
         self.items -= 1;
         self.bytes -= item.body.len() as u64;
         round.took_item(item.body.len());

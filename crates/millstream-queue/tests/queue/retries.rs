@@ -179,3 +179,64 @@ fn a_close_that_was_meant_for_an_item_of_a_deleted_queue_confirms_none_of_the_ne
          c< ERROR|NOT_FOUND|END|",
     );
 }
+
+#[test]
+fn how_often_an_item_failed_is_known_over_restarts_whatever_delayed_it() {
+    for first in ["", "/delay=100"] {
+        let mut world = World::new("[queue.q]\nmax_deliveries = 3\nerror_queue = 'bad'");
+        world.play(&format!("a> set q{first} 0 0 1|x|\na< STORED|\n+100"));
+        for count in 1..3 {
+            let delay = if count == 1 { "/delay=100" } else { "" };
+            world.play(&format!(
+                "a> get q/open|get q/abort{delay}|
+                 a< VALUE q/open 0 1|x|END|END|
+                 +100
+                 crash"
+            ));
+            let stats = world.queues.numbers_of("q", world.now).unwrap();
+            let of = |name| stats.iter().find(|(known, _)| *known == name).unwrap().1;
+            assert_eq!(
+                (of("items"), of("failing_items"), of("deliveries_max")),
+                (1, 1, count)
+            );
+        }
+        world.play("a> get q/open|get q/abort|get q|\na< VALUE q/open 0 1|x|END|END|END|");
+        let stats = world.queues.numbers_of("q", world.now).unwrap();
+        assert!(stats.contains(&("failing_items", 0)));
+        world.play("a> get bad|\na< VALUE bad 0 1|x|END|");
+    }
+}
+
+#[test]
+fn a_delayed_item_expires_in_time() {
+    for restart in ["", "crash"] {
+        play(
+            "[queue.q]\nexpire_to = 'late'",
+            &format!(
+                "a> set q/delay=5000 0 2 1|x|set q 0 2 1|y|get q/open|get q/abort/delay=9000|
+                 a< STORED|STORED|VALUE q/open 0 1|y|END|END|
+                 {restart}
+                 +1999
+                 a> get late|
+                 a< END|
+                 +1
+                 a> get late|get late|get q|
+                 a< VALUE late 0 1|x|END|VALUE late 0 1|y|END|END|"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_full_queue_drops_its_oldest_items_also_those_that_are_delayed() {
+    play(
+        "[queue.q]\nmax_items = 2\non_full = 'drop-oldest'\nmax_opens = 2",
+        "a> set q 0 0 1|1|set q 0 0 1|2|get q/open|get q/open|get q/abort/delay=1000|get q/abort/delay=2000|
+         a< STORED|STORED|VALUE q/open 0 1|1|END|VALUE q/open 0 1|2|END|END|END|
+         b> set q 0 0 1|3|get q/peek|set q/delay=500 0 0 1|4|get q|
+         b< STORED|VALUE q/peek 0 1|3|END|STORED|VALUE q 0 1|3|END|
+         +3000
+         b> get q|get q|
+         b< VALUE q 0 1|4|END|END|",
+    );
+}

@@ -469,7 +469,7 @@ impl Run {
             } else {
                 0
             };
-            let delay_ms = if timely && random.below(8) == 0 {
+            let delay_ms = if queue != "full" && random.below(8) == 0 {
                 1 + random.below(30)
             } else {
                 0
@@ -514,14 +514,12 @@ impl Run {
         let (random, model) = (&mut self.random, &mut self.model);
         let wait_ms = 1 + random.below(40);
         let queues = match random.below(8) {
-            // Nothing is due in these two, so that it is defined which of them serves a waiter.
+            // Nothing is due in one of these, so that it is defined which of them serves a waiter.
             0 => vec!["full", "rolling"],
             1 => vec!["rolling", "full"],
             _ => vec![queue],
         };
-        let delays = !queues
-            .iter()
-            .any(|queue| ["full", "rolling"].contains(queue));
+        let delays = !queues.contains(&"full");
         let options = match random.below(10) {
             0 | 1 => String::new(),
             2 => "/open".to_owned(),

@@ -173,6 +173,10 @@ enum OnFull {
 }
 
 impl Table {
+    fn has_tries(&self) -> bool {
+        self.retry.is_some_and(|retry| retry.tries().is_some())
+    }
+
     fn apply(&self, to: &mut Settings) {
         fn number<T: Copy + PartialEq + Default>(said: Option<T>, to: &mut Option<T>) {
             if let Some(said) = said {
@@ -277,7 +281,13 @@ impl Config {
         // A default does not send the items of a queue to itself.
         let elsewhere = |target: Option<String>| target.filter(|target| target != name);
         settings.expire_to = elsewhere(settings.expire_to);
+        let is_own = settings.error_queue.as_deref() == Some(name);
         settings.error_queue = elsewhere(settings.error_queue);
+        // Dead letters that fail again stay dead letters.
+        let says = |table: &Table| table.max_deliveries.is_some() || table.has_tries();
+        if is_own && !self.queue.get(name).is_some_and(says) {
+            settings.max_deliveries = None;
+        }
         settings
     }
 
@@ -307,6 +317,7 @@ impl Config {
 
     fn check(&self) -> Result<(), String> {
         self.user.check()?;
+        self.limits.check()?;
         let named = |place: &str, name: &str| {
             name::check(name.as_bytes())
                 .map(|_| ())
@@ -329,9 +340,7 @@ impl Config {
                     "{place}: discard_old and on_full say the same thing: one of them is needed"
                 ));
             }
-            if table.max_deliveries.is_some()
-                && table.retry.is_some_and(|retry| retry.tries().is_some())
-            {
+            if table.max_deliveries.is_some() && table.has_tries() {
                 return Err(format!(
                     "{place}: max_deliveries and the tries of retry say the same thing: one of them is needed"
                 ));
@@ -358,6 +367,11 @@ impl Config {
             named("alias", alias)?;
             if self.queue.contains_key(alias) {
                 return Err(format!("alias.{alias}: there is a queue of this name"));
+            }
+            if queues.is_empty() {
+                return Err(format!(
+                    "alias.{alias}: names no queue, so that its items would be nowhere"
+                ));
             }
             for queue in queues {
                 named(&format!("alias.{alias}"), queue)?;
@@ -423,6 +437,15 @@ mod tests {
         );
         assert_eq!(b.max_age, Some(Duration::from_secs(2)));
         assert_eq!(late.expire_to, None);
+        let config: Config = "[defaults]\nmax_deliveries = 2\nerror_queue = 'dead'"
+            .parse()
+            .unwrap();
+        let of = |name| config.settings(name).max_deliveries;
+        assert_eq!((of("a"), of("dead")), (Some(2), None));
+        let own: Config = "[defaults]\nmax_deliveries = 2\nerror_queue = 'dead'\n[queue.dead]\nmax_deliveries = 9"
+            .parse()
+            .unwrap();
+        assert_eq!(own.settings("dead").max_deliveries, Some(9));
     }
 
     #[test]
@@ -462,6 +485,11 @@ mod tests {
                 "alias.a: there is a queue of this name",
             ),
             ("[defaults", "line 1: "),
+            ("[alias]\nall = []", "alias.all: names no queue"),
+            (
+                "[limits]\nitem_bytes = 134_217_729",
+                "limits.item_bytes is 134217729, more than 134217728",
+            ),
             (
                 "[queue.a]\non_full = \"skip\"\ndiscard_old = true",
                 "queue.a: discard_old and on_full say the same thing",

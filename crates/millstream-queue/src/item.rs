@@ -134,7 +134,7 @@ pub struct NewItem<'a> {
     pub due_ms: u64,
     /// The source of the item and its number there, so that it is put once. Such an item is not delayed.
     pub from: Option<(u64, u64)>,
-    /// The item's history in other queues. Such an item is neither numbered nor delayed.
+    /// The item's history in other queues. Such an item is not numbered.
     pub history: Option<&'a Arc<History>>,
     /// The bytes.
     pub body: &'a [u8],

@@ -240,8 +240,7 @@ impl<L: Log> Queue<L> {
             added_ms: now.wall_ms,
             expiry_ms: self.bounded_expiry_ms(new.expiry_ms, now),
         };
-        let at_once = new.from.is_some() || new.history.is_some();
-        let due_ms = if new.due_ms > now.wall_ms && !at_once {
+        let due_ms = if new.due_ms > now.wall_ms && new.from.is_none() {
             new.due_ms
         } else {
             0
@@ -254,6 +253,7 @@ impl<L: Log> Queue<L> {
             },
             (None, Some(history)) => Operation::Moved {
                 head,
+                due_ms,
                 history: history.borrowed(),
                 body: new.body,
             },
@@ -336,7 +336,7 @@ impl<L: Log> Queue<L> {
                 (self.is_unfinished, self.is_discarding) = (true, true);
                 return Ok(());
             }
-            let Next::Item(item) = self.take_oldest(now, round)? else {
+            let Next::Item(item) = self.take_oldest(now, round)?.0 else {
                 break;
             };
             round.took_item(item.body.len());
@@ -742,11 +742,12 @@ impl<L: Log> Queue<L> {
             }
             Ok(Operation::Moved {
                 head,
+                due_ms,
                 history,
                 body,
             }) => {
                 let item = Item::new(position, head, 0, body.into());
-                Ok(Some((item.with_history(Some(history)), 0)))
+                Ok(Some((item.with_history(Some(history)), due_ms)))
             }
             Ok(_) => Ok(None),
             Err(what) => Err(QueueError::Record {

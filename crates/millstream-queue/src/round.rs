@@ -4,7 +4,7 @@
 //! and the next round finds it there: the owner of the work says that it is due at once, or is asked again by the connection that waits for
 //! the answer.
 //!
-//! The invariant: whoever does work of unknown length takes a unit of the round for each piece, and stops when the round is over.
+//! The invariant: a function that does work of unknown length takes a unit of the round for each piece, and stops when the round is over.
 
 /// The units of a round, each of which is an item: a few milliseconds together.
 pub(crate) const ITEMS: usize = 1_000;

@@ -237,9 +237,10 @@ fn item_at(id: u64, position: u64, record: &[u8]) -> Result<Option<Salvaged>, St
         Operation::From { head, body, .. } => Ok(made(head, body, 0, None)),
         Operation::Moved {
             head,
+            due_ms,
             history,
             body,
-        } => Ok(made(head, body, 0, Some(history))),
+        } => Ok(made(head, body, due_ms, Some(history))),
         Operation::Again {
             head,
             due_ms,

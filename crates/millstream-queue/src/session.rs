@@ -126,7 +126,7 @@ pub struct Session {
     state: State,
     /// The request that is done in rounds.
     work: Option<Box<Work>>,
-    /// The request at the front of the input searches for an item, and the next round goes on with that.
+    /// The request at the front of the input searches for an item, and the next round resumes that.
     is_searching: bool,
     foreign: bool,
     answered: u64,

@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     /// `close` that was meant for one of them confirms none of the others.
     pub(crate) opens: VecDeque<Place>,
     pub(crate) wait: Wait,
+    /// The queues of which the next open gives up the place of an item that is open no longer.
+    pub(crate) gives_up: Vec<QueueId>,
     /// Further queues for which it waits.
     pub(crate) also: Vec<QueueId>,
 }

@@ -28,7 +28,7 @@ pub enum GetOutcome {
     Nothing,
     /// There is no item yet: [`Broker::take_woken`] will return the connection.
     Waiting,
-    /// There are many items that have expired, and the search for another one is not over: [`Broker::resume`] goes on with it.
+    /// There are many items that have expired, and the search for another one is not over: [`Broker::resume`] resumes it.
     Searching,
     /// The connection has too many open items for this request, or the server is quiescent.
     Refused,
@@ -446,6 +446,7 @@ impl<S: Storage> Broker<S> {
         let Some(connection) = self.connection(by) else {
             return false;
         };
+        connection.gives_up.retain(|queue| *queue != id);
         let (opens, of_all) = (
             connection.opens_of(Some(id), key.name),
             connection.opens.len(),
@@ -455,7 +456,7 @@ impl<S: Storage> Broker<S> {
         }
         match open {
             true if opens < limit && of_all < in_all && has_room => true,
-            true => has_room && self.give_up_place(by, id, key.name),
+            true => has_room && self.may_give_up(by, id, key.name),
             false => opens == 0 || !self.has_open(by, Some(id)),
         }
     }
@@ -468,15 +469,29 @@ impl<S: Storage> Broker<S> {
     }
 
     /// A client that opens an item beyond what it may have open has given up one whose time was over: the place of the oldest such
-    /// item is free. Returns false if there is none.
+    /// item becomes free with the next open. Returns false if there is none.
     #[cold]
-    fn give_up_place(&mut self, by: ConnectionId, queue: QueueId, name: &str) -> bool {
+    fn may_give_up(&mut self, by: ConnectionId, queue: QueueId, name: &str) -> bool {
+        let is_stale = self.stale_place(by, queue, name, None).is_some();
+        if let Some(connection) = self.connection(by).filter(|_| is_stale) {
+            connection.gives_up.push(queue);
+        }
+        is_stale
+    }
+
+    /// The place of the oldest item of a queue that is open no longer, or only since the connection has just opened it again.
+    fn stale_place(
+        &self,
+        by: ConnectionId,
+        queue: QueueId,
+        name: &str,
+        again: Option<u64>,
+    ) -> Option<usize> {
         let mut places = self.places_of(by);
-        let stale =
-            places.position(|place| place.is_of(Some(queue), name) && !self.is_open(by, place));
-        drop(places);
-        let opens = self.connection(by).map(|connection| &mut connection.opens);
-        stale.is_some_and(|at| opens.is_some_and(|opens| opens.remove(at).is_some()))
+        places.position(|place| {
+            let is_past = (again.is_some() && place.item == again) || !self.is_open(by, place);
+            place.is_of(Some(queue), name) && is_past
+        })
     }
 
     /// What a connection has opened, in its order.
@@ -501,7 +516,17 @@ impl<S: Storage> Broker<S> {
         let Some(name) = self.queue(id).map(|queue| Arc::clone(&queue.name)) else {
             return;
         };
+        let Some(connection) = self.connection(by) else {
+            return;
+        };
+        if !std::mem::take(&mut connection.gives_up).contains(&id) {
+            return connection.opened(id, name, item);
+        }
+        let given_up = self.stale_place(by, id, &name, Some(item));
         if let Some(connection) = self.connection(by) {
+            given_up.inspect(|&at| {
+                connection.opens.remove(at);
+            });
             connection.opened(id, name, item);
         }
     }

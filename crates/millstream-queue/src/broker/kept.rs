@@ -79,6 +79,14 @@ impl<S: Storage> Broker<S> {
                 to.set_next_index(source, next)?;
             }
         }
+        let kept = from.and_then(|from| self.queue(from));
+        let open = kept.map_or(0, |kept| kept.open_items());
+        if open > 0 {
+            warn!(
+                "{open} item(s) of \"{place}\", which were kept for queue \"{child}\", are open and stay there; redrive them when they are not"
+            );
+            return Ok(());
+        }
         self.delete(place, now)?;
         info!("queue \"{child}\" has got {moved} item(s) that were kept while it was closed");
         Ok(())

@@ -17,7 +17,7 @@ pub const REDRIVE_ITEMS_MAX: u64 = 1_000;
 
 impl<S: Storage> Broker<S> {
     /// Moves the oldest items of the queue `from` to the end of the queue `to`: bytes, flags, history, and the expiry
-    /// that they had before they failed, unless that time is over. Their delivery count starts at 0. At most
+    /// that they had before they failed, unless that time is over. Delayed items keep the end of their delay. Their delivery count starts at 0. At most
     /// `items_max` and [`REDRIVE_ITEMS_MAX`] items are moved; the number is returned. The fan-out queues of `to` get
     /// no copies: they had theirs.
     ///
@@ -49,20 +49,20 @@ impl<S: Storage> Broker<S> {
             let queue = self.queue_mut(source);
             // Its own limit is that of the items that it moves.
             let mut round = Round::of(usize::MAX);
-            let next = queue.map(|queue| queue.take_next(now, &mut round));
-            let item = match next.transpose() {
-                Ok(Some(Next::Item(item))) => item,
+            let next = queue.map(|queue| queue.take_oldest(now, &mut round));
+            let (item, due_ms) = match next.transpose() {
+                Ok(Some((Next::Item(item), due_ms))) => (item, due_ms),
                 Ok(_) => break,
                 Err(error) => {
                     outcome = Err(error);
                     break;
                 }
             };
-            match self.add_whole(target, &item, now) {
-                Ok(()) => moved.push(item),
+            match self.add_whole(target, &item, due_ms, now) {
+                Ok(()) => moved.push((item, due_ms)),
                 Err(error) => {
                     outcome = Err(error);
-                    self.reinsert(source, [item]);
+                    self.reinsert(source, [(item, due_ms)]);
                     break;
                 }
             }
@@ -75,7 +75,7 @@ impl<S: Storage> Broker<S> {
         match (synced, self.queue_mut(source)) {
             (Ok(()), Some(queue)) => moved
                 .iter()
-                .for_each(|item| queue.record_removal(item.id, item.body.len())),
+                .for_each(|(item, _)| queue.record_removal(item.id, item.body.len())),
             (Err(error), _) => {
                 self.reinsert(source, moved);
                 (count, outcome) = (0, Err(error));
@@ -108,13 +108,20 @@ impl<S: Storage> Broker<S> {
     }
 
     /// Copies an item to the end of a queue, if the queue takes it.
-    fn add_whole(&mut self, target: QueueId, item: &Item, now: Moment) -> Result<(), QueueError> {
+    fn add_whole(
+        &mut self,
+        target: QueueId,
+        item: &Item,
+        due_ms: u64,
+        now: Moment,
+    ) -> Result<(), QueueError> {
         let Some(target) = self.queue_mut(target) else {
             return Ok(());
         };
         let new = NewItem {
             flags: item.flags,
             expiry_ms: item.expiry_after_redrive_ms(now),
+            due_ms,
             history: item.history.as_ref(),
             body: &item.body,
             ..NewItem::default()
@@ -131,9 +138,10 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    fn reinsert(&mut self, id: QueueId, items: impl IntoIterator<Item = Item>) {
+    fn reinsert(&mut self, id: QueueId, items: impl IntoIterator<Item = (Item, u64)>) {
         if let Some(queue) = self.queue_mut(id) {
-            items.into_iter().for_each(|item| queue.reinsert(item));
+            let items = items.into_iter();
+            items.for_each(|(item, due_ms)| queue.reinsert_oldest(item, due_ms));
         }
     }
 }

@@ -13,7 +13,7 @@ pub struct ServerLimits {
     /// The number of connections from one address, of a network of 64 bits with IPv6, or of one user on a Unix socket; more are rejected. 0, the
     /// default, is no limit.
     pub connections_per_address: usize,
-    /// The largest item, in bytes. 1 MiB.
+    /// The largest item, in bytes: at most 128 MiB. 1 MiB.
     pub item_bytes: usize,
     /// The longest command line, in bytes. 16 KiB.
     pub line_bytes: usize,
@@ -64,7 +64,30 @@ impl Default for ServerLimits {
     }
 }
 
+/// The smallest `line_bytes`: a command that changes this.
+const LINE_BYTES_MIN: usize = 64;
+/// The largest `item_bytes`.
+const ITEM_BYTES_MAX: usize = 128 << 20;
+
 impl ServerLimits {
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (name, value, least, most) in [
+            ("connections", self.connections, 1, usize::MAX),
+            ("item_bytes", self.item_bytes, 1, ITEM_BYTES_MAX),
+            ("line_bytes", self.line_bytes, LINE_BYTES_MIN, usize::MAX),
+            ("output_bytes", self.output_bytes, 1, usize::MAX),
+            ("queues", self.queues, 1, usize::MAX),
+        ] {
+            if value < least {
+                return Err(format!("limits.{name} is {value}, less than {least}"));
+            }
+            if value > most {
+                return Err(format!("limits.{name} is {value}, more than {most}"));
+            }
+        }
+        Ok(())
+    }
+
     /// The memory for items.
     pub(crate) fn memory_items(&self) -> u64 {
         self.memory_bytes - self.memory_buffers()

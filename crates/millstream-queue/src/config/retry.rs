@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::time::Time;
+use super::time::{Time, text_of};
 
 /// The factor that is used where the table says none.
 const FACTOR: f64 = 2.0;
@@ -60,7 +60,10 @@ pub(super) struct Table {
 impl Eq for Table {}
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { first = \"1s\" }"
+)]
 struct Said {
     first: Time,
     #[serde(default)]
@@ -105,13 +108,48 @@ impl TryFrom<Said> for Table {
         }
         if retry.most < retry.first {
             return Err(format!(
-                "the longest delay of retry, {:?}, is shorter than the first, {:?}",
-                retry.most, retry.first
+                "the longest delay of retry, {}, is shorter than the first, {}",
+                text_of(retry.most),
+                text_of(retry.first)
             ));
         }
         Ok(Table {
             delays: (!retry.first.is_zero()).then_some(retry),
             tries,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn a_mistake_is_named() {
+        for (text, expected) in [
+            (
+                "[queue.a]\nretry = { first = '1s', factor = 0.5 }",
+                "line 2: the factor of retry is 0.5, not 1 to 1000",
+            ),
+            (
+                "[queue.a]\nretry = { first = '1s', most = '500ms' }",
+                "line 2: the longest delay of retry, 500ms, is shorter than the first, 1s",
+            ),
+            (
+                "[queue.a]\nmax_deliveries = 3\nretry = { first = '1s', tries = 3 }",
+                "queue.a: max_deliveries and the tries of retry say the same thing",
+            ),
+            (
+                "[queue.a]\nretry = { fist = '1s' }",
+                "line 2: unknown field `fist`",
+            ),
+            (
+                "[queue.a]\nretry = '1s'",
+                "line 2: invalid type: string \"1s\", expected a table such as { first = \"1s\" }",
+            ),
+        ] {
+            let error = text.parse::<Config>().unwrap_err();
+            assert!(error.starts_with(expected), "{text:?} gives {error:?}");
+        }
     }
 }

@@ -24,3 +24,8 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D
         serde::de::Error::custom(why)
     })
 }
+
+/// A time as it is written in the configuration.
+pub(super) fn text_of(time: Duration) -> String {
+    SignedDuration::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:#}"))
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Log, Next, Queue, READ_BACK_ITEMS};
+use super::{Deliveries, Log, Next, Queue, READ_BACK_ITEMS};
 use crate::error::{Cause, QueueError};
 use crate::item::Item;
 use crate::moment::Moment;
@@ -85,28 +85,47 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// Takes the oldest item, also if it is delayed.
-    pub(super) fn take_oldest(
+    /// Takes the oldest item, also if it is delayed, and the end of its delay; 0 is none.
+    pub(crate) fn take_oldest(
         &mut self,
         now: Moment,
         round: &mut Round,
-    ) -> Result<Next, QueueError> {
+    ) -> Result<(Next, u64), QueueError> {
         let next = self.take_next(now, round)?;
         let Some(delayed) = self.delayed.oldest() else {
-            return Ok(next);
+            return Ok((next, 0));
         };
         match next {
-            Next::Item(item) if delayed > item.id => return Ok(Next::Item(item)),
+            Next::Item(item) if delayed > item.id => return Ok((Next::Item(item), 0)),
             Next::Item(item) => self.reinsert(item),
-            Next::Unfinished => return Ok(next),
+            Next::Unfinished => return Ok((next, 0)),
             Next::Nothing => {}
         }
+        let due_ms = self.delayed.due_ms(delayed).unwrap_or(0);
         let read = self.read_item(self.relocations.position(delayed))?;
         self.delayed.remove(delayed);
-        Ok(read.map_or(Next::Nothing, |(item, _)| {
-            self.backlog.deliveries.remove(&delayed);
-            self.left_memory(&item);
-            Next::Item(item)
-        }))
+        let Some((item, _)) = read else {
+            return Ok((Next::Nothing, 0));
+        };
+        self.backlog.deliveries.remove(&delayed);
+        self.left_memory(&item);
+        Ok((Next::Item(item), due_ms))
+    }
+
+    /// Returns an item that [`take_oldest`](Self::take_oldest) took.
+    pub(crate) fn reinsert_oldest(&mut self, item: Item, due_ms: u64) {
+        if due_ms == 0 {
+            return self.reinsert(item);
+        }
+        self.items += 1;
+        self.bytes += item.body.len() as u64;
+        if item.deliveries > 0 {
+            let known = Deliveries {
+                count: item.deliveries,
+                first_ms: item.first_failed_ms(),
+            };
+            self.backlog.deliveries.insert(item.id, known);
+        }
+        self.delayed.insert(item.id, due_ms, item.expiry_ms);
     }
 }

@@ -84,7 +84,10 @@ impl Replay {
     #[inline]
     fn apply(&mut self, position: u64, operation: Operation<'_>) {
         match operation {
-            Operation::Add { head, due_ms, body } => {
+            Operation::Add { head, due_ms, body }
+            | Operation::Moved {
+                head, due_ms, body, ..
+            } => {
                 self.count(body.len());
                 match due_ms {
                     0 => self.expiries.insert(position, head.expiry_ms),
@@ -100,10 +103,6 @@ impl Replay {
                 self.count(body.len());
                 self.expiries.insert(position, head.expiry_ms);
                 self.source_positions.set(source, index + 1, position);
-            }
-            Operation::Moved { head, body, .. } => {
-                self.count(body.len());
-                self.expiries.insert(position, head.expiry_ms);
             }
             Operation::Mark { source, index } => self.source_positions.set(source, index, position),
             Operation::Again {

@@ -1,7 +1,7 @@
 //! A request about many queues, or about all that has expired in one: it is done in rounds, and only its connection waits.
 //!
 //! A request is about the queues that exist when it comes, each by its name: what other clients do between two rounds is seen by the queues
-//! whose turn comes later. The answer of a removal is sent when all is done; `stats` is sent as it is found.
+//! that come later. The answer of a removal is sent when all is done; `stats` is sent as it is found.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@
 //! DELIVERED 6   1      count u32    id         first_ms
 //! FROM      7   1      flags        added_ms   expiry_ms               source, index, item...
 //! MARK      8   1      0            source     index
-//! MOVED     9   1      flags        added_ms   expiry_ms               history, then item...
+//! MOVED     9   1      flags        added_ms   expiry_ms               due_ms (0: at once), history, item...
 //! AGAIN    10   1      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
 //! ```
 //!
@@ -79,10 +79,12 @@ pub enum Operation<'a> {
         /// The item.
         body: &'a [u8],
     },
-    /// An item was added that comes from another queue.
+    /// An item was added that comes from another queue. It is not served before `due_ms` (0: no delay).
     Moved {
         /// Flags and times.
         head: Head,
+        /// Wall clock in milliseconds.
+        due_ms: u64,
         /// The item's history.
         history: History<&'a str>,
         /// The item.
@@ -192,10 +194,12 @@ impl<'a> Operation<'a> {
             }
             Operation::Moved {
                 head,
+                due_ms,
                 history,
                 body,
             } => {
                 encode_head(out, MOVED, head);
+                out.extend_from_slice(&due_ms.to_le_bytes());
                 history.encode(out);
                 out.extend_from_slice(body);
             }
@@ -234,7 +238,9 @@ impl<'a> Operation<'a> {
                 head, due_ms: 0, ..
             }
             | Operation::From { head, .. }
-            | Operation::Moved { head, .. } => Some(head),
+            | Operation::Moved {
+                head, due_ms: 0, ..
+            } => Some(head),
             _ => None,
         }
     }
@@ -314,9 +320,11 @@ impl<'a> Operation<'a> {
                 })
             }
             MOVED => {
+                let (due_ms, rest) = word(rest).ok_or(SHORT)?;
                 let (history, body) = History::decode(rest)?;
                 Ok(Operation::Moved {
                     head,
+                    due_ms,
                     history,
                     body,
                 })
@@ -424,6 +432,7 @@ mod tests {
             },
             Operation::Moved {
                 head: HEAD,
+                due_ms: 77,
                 history: HISTORY,
                 body: b"dead",
             },

@@ -74,6 +74,7 @@ fn every_kind() -> [Operation<'static>; 12] {
             index: 5,
         },
         Operation::Moved {
+            due_ms: 0,
             head: HEAD,
             history,
             body: b"moved",

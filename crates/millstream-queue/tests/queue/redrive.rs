@@ -79,3 +79,25 @@ fn what_makes_no_sense_is_refused() {
          a< CLIENT_ERROR bad command line format|CLIENT_ERROR bad command line format|VALUE dead 0 1|x|END|",
     );
 }
+
+#[test]
+fn delayed_items_move_too_and_keep_the_end_of_their_delay() {
+    play(
+        "[queue.work]\nmax_deliveries = 1\nerror_queue = 'dead'",
+        "a> set work 3 0 1|1|get work/open|get work/abort|get dead/open|get dead/abort/delay=5000|set dead/delay=7000 0 0 1|2|set dead 0 0 1|3|
+         a< STORED|VALUE work/open 3 1|1|END|END|VALUE dead/open 3 1|1|END|END|STORED|STORED|
+         a> redrive dead again|get dead|get again|
+         a< 3|END|VALUE again 0 1|3|END|
+         crash
+         +4999
+         b> get again|
+         b< END|
+         +1
+         b> get again/details|
+         b< VALUE again/details 3 1 0 1700000000000 0 0 1700000000000 work failed 1700000000000 1 0|1|END|
+         crash
+         +2000
+         b> get again|get again|get dead|
+         b< VALUE again 0 1|2|END|END|END|",
+    );
+}

@@ -208,6 +208,37 @@ fn how_often_an_item_failed_is_known_over_restarts_whatever_delayed_it() {
 }
 
 #[test]
+fn an_open_that_finds_nothing_gives_up_no_place() {
+    for open in [
+        "get q/open",
+        "get q/open/t=10",
+        "get q,p/open",
+        "get q/peek",
+    ] {
+        play(
+            "[queue.q]\nmax_opens = 2\nopen_timeout = '1s'",
+            &format!(
+                "a> set q 0 0 1|1|set q 0 0 1|2|get q/open|
+                 a< STORED|STORED|VALUE q/open 0 1|1|END|
+                 +1000
+                 b> get q/open|touch q 60|
+                 b< VALUE q/open 0 1|1|END|TOUCHED|
+                 a> get q/open|touch q 60|
+                 a< VALUE q/open 0 1|2|END|TOUCHED|
+                 a> {open}|
+                 +20
+                 a< END|
+                 a> get q/close|
+                 a< NOT_FOUND|
+                 a!
+                 b> get q|get q/close|get q|
+                 b< ERROR|END|VALUE q 0 1|2|END|"
+            ),
+        );
+    }
+}
+
+#[test]
 fn a_delayed_item_expires_in_time() {
     for restart in ["", "crash"] {
         play(

@@ -180,6 +180,37 @@ fn a_damaged_fan_out_queue_misses_no_item() {
 }
 
 #[test]
+fn delayed_copies_are_kept_with_their_delay_and_open_ones_are_not_deleted() {
+    let (_folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'keep'");
+    let at = |ms| Moment {
+        wall_ms: NOW.wall_ms + ms,
+        steady_us: NOW.steady_us + ms * 1_000,
+    };
+    let answers = ask(&mut queues, "set p/delay=500 0 0 1|2|set p 0 0 1|3|", NOW);
+    assert_eq!(answers, "STORED|STORED|");
+    assert_eq!(
+        ask(&mut queues, "delete p+c|get p+c|get p+c|", NOW),
+        "DELETED|VALUE p+c 0 1|3|END|END|"
+    );
+    let answers = ask(&mut queues, "get p+c|get p+c|", at(500));
+    assert_eq!(answers, "VALUE p+c 0 1|2|END|END|");
+
+    let (_folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'keep'");
+    let mut reader = Session::new(&mut queues, SessionOptions::default());
+    let script = b"set p 0 0 1\r\n2\r\nset p 0 0 1\r\n3\r\nget p%2Bc.kept/open\r\n";
+    reader.receive(&mut queues, script, NOW);
+    assert_eq!(
+        ask(&mut queues, "delete p+c|get p+c|get p+c|", NOW),
+        "DELETED|VALUE p+c 0 1|3|END|END|"
+    );
+    reader.end(&mut queues, EndedBy::Server, NOW);
+    assert_eq!(
+        ask(&mut queues, "redrive p%2Bc.kept p+c|get p+c|", NOW),
+        "1|VALUE p+c 0 1|2|END|"
+    );
+}
+
+#[test]
 fn the_copies_of_a_damaged_fan_out_queue_are_kept_if_its_settings_say_so() {
     let (folder, mut queues) =
         with_damaged_child("[queue.'p+c']\non_closed = 'keep'\n[alias]\ntwice = ['p', 'p']");

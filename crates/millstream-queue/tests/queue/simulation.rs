@@ -196,12 +196,22 @@ impl Model {
         }
     }
 
+    fn has_open(&self, client: char, queue: &str) -> bool {
+        let client = self.clients.get(&client);
+        let mut open = client.into_iter().flat_map(|client| &client.open);
+        open.any(|open| open.queue == queue && open.thing.is_some())
+    }
+
     fn open(&mut self, client: char, queue: &'static str, thing: ModelItem) {
         let until_ms = match queue {
             "leased" => self.now_ms + 40,
             _ => u64::MAX,
         };
         let client = self.clients.entry(client).or_default();
+        // A client that opens another item has given up one whose time was over.
+        client
+            .open
+            .retain(|open| open.queue != queue || open.thing.is_some());
         let thing = Some(thing);
         client.open.push(ModelOpen {
             queue,
@@ -291,14 +301,7 @@ impl Model {
             return self.say(client, "END|");
         }
         for &queue in queues {
-            let opens = &mut self.clients.entry(client).or_default().open;
-            let place = opens.iter().position(|open| open.queue == queue);
-            let open = place.is_some_and(|at| opens[at].thing.is_some());
-            // Another open gives up the item whose time was over.
-            if let Some(at) = place.filter(|_| !open && has("/open")) {
-                opens.remove(at);
-            }
-            if open && !has("/peek") {
+            if self.has_open(client, queue) && !has("/peek") {
                 return self.say(client, "ERROR|");
             }
         }

@@ -9,6 +9,7 @@ mod durable;
 mod figures;
 mod fjall;
 mod growing;
+mod idle;
 mod latency;
 mod peer;
 mod player;
@@ -34,6 +35,8 @@ pub enum Part {
     Processes,
     /// Segments that grow, beside segments of one size.
     Growing,
+    /// Open journals to which nothing is appended.
+    Idle,
     /// A sync for every append.
     Durable,
     /// Verifying, reopening, replaying.
@@ -82,6 +85,9 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
         }
         if has(Part::Growing) {
             growing::run(&plan.folder, number, &mut figures)?;
+        }
+        if has(Part::Idle) {
+            idle::run(&plan.folder, &mut figures)?;
         }
         if has(Part::Durable) {
             durable::run(&plan.folder, &mut figures)?;

@@ -49,7 +49,7 @@ pub(crate) struct Core<S: Storage> {
 }
 
 /// The interval between checks that the directory is still there.
-const PRESENCE_CHECK: Duration = Duration::from_secs(1);
+pub(crate) const PRESENCE_CHECK: Duration = Duration::from_secs(1);
 
 /// How long a segment may be held by calls of other threads that read no record.
 const IN_USE_MAX: Duration = Duration::from_secs(1);
@@ -136,6 +136,11 @@ impl<S: Storage> Core<S> {
 
     pub fn path(&self) -> PathBuf {
         self.storage.path("")
+    }
+
+    /// The number of the device on which the directory is.
+    pub fn device(&self) -> u64 {
+        self.presence.directory[0]
     }
 
     /// The control page of an opening that may write.
@@ -238,6 +243,26 @@ impl<S: Storage> Core<S> {
     fn fail(&self, failure: Failure) -> Error {
         fault::note();
         self.error(self.failure.get_or_init(|| failure))
+    }
+
+    /// Whether this opening acknowledges no further append, whatever comes.
+    pub fn is_ended(&self) -> bool {
+        let poisoned = self.live_control().is_some_and(Control::is_poisoned);
+        poisoned || self.check().is_err()
+    }
+
+    /// The work in the background has panicked: nothing makes later appends durable in time.
+    #[cold]
+    pub fn fail_in_background(&self, what: &str) {
+        let _reported_by_next_call = self.fail(Failure::Fault {
+            path: self.path(),
+            offset: 0,
+            kind: io::ErrorKind::Other,
+            errno: None,
+            what: format!(
+                "the work in the background has panicked ({what}); open the journal again"
+            ),
+        });
     }
 
     fn error(&self, failure: &Failure) -> Error {

@@ -42,7 +42,8 @@ struct Opening<S: Storage> {
     core: Arc<Core<S>>,
     durable: Arc<Durable<S>>,
     appender: Mutex<Option<Arc<Appender<S>>>>,
-    _lock: Option<S::Lock>,
+    /// Says that the journal is open. An opening that appends says it with the lock of its slot.
+    lock: Mutex<Option<S::Lock>>,
 }
 
 impl<S: Storage> Drop for Opening<S> {
@@ -102,7 +103,7 @@ impl<S: Storage> Journal<S> {
             core,
             durable,
             appender: Mutex::new(None),
-            _lock: opened.lock,
+            lock: Mutex::new(opened.lock),
         };
         Ok(Journal {
             opening: Arc::new(opening),
@@ -172,6 +173,9 @@ impl<S: Storage> Journal<S> {
             return Ok(Arc::clone(appender));
         }
         let made = Appender::new(Arc::clone(self.core()), Arc::clone(&self.opening.durable))?;
+        if !self.core().options.exclusive {
+            drop(lock(&self.opening.lock).take());
+        }
         Ok(Arc::clone(appender.insert(Arc::new(made))))
     }
 

@@ -51,6 +51,7 @@ mod recover;
 mod retain;
 pub mod storage;
 mod sync;
+mod threads;
 
 pub use append::writer::{Claim, Writer};
 pub use copies::identity::Identity;

@@ -1,7 +1,8 @@
 //! Opening: find out which processes have the journal open, recover if there are none, and join.
 //!
-//! Every opening that may write shares a lock on the control file. The opening that can have that lock exclusively is the first one, and
-//! recovers. An exclusive opening keeps it. Readers take no lock, since writing does not conflict with reading.
+//! Every opening that may write shares a lock on the control file until it has the lock of a writer's slot, which says the same. The
+//! opening that can have the lock on the control file exclusively, while no slot is locked, is the first one, and recovers. An exclusive
+//! opening keeps it. Readers take no lock, since writing does not conflict with reading.
 
 use std::io;
 use std::time::Duration;
@@ -55,11 +56,13 @@ fn open_to_write<S: Storage>(storage: S, mut options: Options) -> Result<Opening
                 .map_err(|source| failed("lock", &storage, source))
         };
         if let Some(alone) = lock(Hold::Exclusive)? {
-            recover(&storage, &options)?;
-            // The journal exists now, and the next round would refuse it.
-            options.create_new = false;
-            if options.exclusive {
-                return taken_over(storage, options, alone);
+            if !files::has_writer(&storage).map_err(|source| failed("lock", &storage, source))? {
+                recover(&storage, &options)?;
+                // The journal exists now, and the next round would refuse it.
+                options.create_new = false;
+                if options.exclusive {
+                    return taken_over(storage, options, alone);
+                }
             }
             // A process that opens the journal in between recovers again, which changes nothing.
             drop(alone);

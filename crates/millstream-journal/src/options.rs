@@ -85,7 +85,7 @@ pub struct Options {
     pub segment_bytes_first: Option<u64>,
     /// The longest record that this opening appends, in bytes.
     pub record_bytes_max: u32,
-    /// What the background thread removes at each new segment.
+    /// What is removed in the background at each new segment.
     pub retention: Retention,
     /// Refuse other openings that could write, and be refused by them.
     pub exclusive: bool,

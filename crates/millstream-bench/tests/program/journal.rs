@@ -23,6 +23,37 @@ fn the_benchmark_measures_with_other_processes() {
 }
 
 #[test]
+fn the_benchmark_counts_what_idle_journals_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let out = bench(&[
+        "journal", "--only", "idle", "--runs", "1", "--json", "--folder", path,
+    ]);
+    assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
+    let report = json(&out);
+    let median = |name: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        let row = rows
+            .iter()
+            .find(|row| row["name"] == format!("100 idle journals, {name}"));
+        row.unwrap()["median"].as_f64().unwrap()
+    };
+    for (kind, descriptors, threads) in [
+        ("never", 100.0, 0.0),
+        ("always", 100.0, 0.0),
+        ("10ms", 100.0, 1.0),
+        ("read only", 0.0, 0.0),
+    ] {
+        assert_eq!(
+            median(&format!("{kind}: descriptors")),
+            descriptors,
+            "{kind}"
+        );
+        assert_eq!(median(&format!("{kind}: threads")), threads, "{kind}");
+    }
+}
+
+#[test]
 fn other_stores_do_the_same_work() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

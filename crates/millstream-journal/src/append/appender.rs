@@ -28,7 +28,8 @@ pub(crate) struct Appender<S: Storage> {
     pub core: Arc<Core<S>>,
     pub durable: Arc<Durable<S>>,
     slot: Slot<S>,
-    _permit: S::Lock,
+    /// Of a sole writer.
+    _permit: Option<S::Lock>,
     background: Background<S>,
     tail: LockProtected<Tail<S>>,
 }
@@ -49,8 +50,6 @@ unsafe impl<T: Send + Sync> Sync for LockProtected<T> {}
 struct Tail<S: Storage> {
     segment: SegmentOf<S>,
     base: u64,
-    /// The offset at which the writer notifies the background thread that more room is needed.
-    notice_at: u64,
     /// Whether a batch is in progress.
     has_unpublished: bool,
 }
@@ -59,7 +58,6 @@ impl<S: Storage> Tail<S> {
     fn new(core: &Core<S>, segment: SegmentOf<S>) -> Result<Self> {
         Ok(Tail {
             base: core.base(&segment)?,
-            notice_at: 0,
             has_unpublished: false,
             segment,
         })
@@ -72,6 +70,8 @@ impl<S: Storage> Appender<S> {
         let permit = lock::permit(&core)?;
         term::check(&core)?;
         let slot = Slot::take(Arc::clone(&core))?;
+        // A sole writer looks for slots that are locked; it need not see that of others which look for one.
+        let permit = core.options.sole_writer.then_some(permit);
         let tail = Tail::new(&core, core.segment(control.tail_segment())?)?;
         let background = Background::start(Arc::clone(&core), Arc::clone(&durable))?;
         let appender = Appender {
@@ -243,7 +243,7 @@ impl<S: Storage> Appender<S> {
         }
     }
 
-    /// Do what the background thread would do now.
+    /// Do what a thread in the background would do now.
     #[cfg(feature = "simulation")]
     pub fn background(&self) {
         self.background.turn();
@@ -509,7 +509,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         self.check()?;
         segment.set_tail(next, times);
         segment.expect(next.offset, head.bytes());
-        if next.offset >= self.tail().notice_at {
+        if next.offset >= self.appender.background.notice_at() {
             self.notice(next.offset);
         }
         self.check()
@@ -609,7 +609,7 @@ impl<'a, S: Storage> AppendLock<'a, S> {
         }
         self.control.set_unpublished(false);
         self.tail_mut().has_unpublished = false;
-        if batch.end.offset >= self.tail().notice_at {
+        if batch.end.offset >= self.appender.background.notice_at() {
             self.notice(batch.end.offset);
         }
         self.check()
@@ -628,10 +628,9 @@ impl<'a, S: Storage> AppendLock<'a, S> {
     }
 
     #[cold]
-    fn notice(&mut self, offset: u64) {
+    fn notice(&self, offset: u64) {
         let segment = Arc::clone(&self.tail().segment);
-        let notice_at = self.appender.background.notice(segment, offset);
-        self.tail_mut().notice_at = notice_at;
+        self.appender.background.notice(segment, offset);
     }
 
     /// Go to the segment that is appended to now: another process has rolled, or records were cut.

@@ -1,8 +1,13 @@
-//! The background thread: one for each opening that writes. It keeps the costs of the file system out of appends.
+//! The work in the background of one opening that writes. It keeps the costs of the file system out of appends.
 //!
 //! It touches pages before writers reach them, creates the next segment when the current one is half full, unmaps and syncs segments that
-//! have ended (for any value of `sync`, so that recovery has little to scan), and syncs at intervals if the options ask for it. Without
-//! threads (in a simulation), appends do this work themselves where they need it.
+//! have ended (for any value of `sync`, so that recovery has little to scan), and syncs at intervals if the options ask for it. The
+//! [threads](crate::threads) that all openings of the process share do it. Without threads (in a simulation), appends do this work themselves
+//! where they need it.
+//!
+//! An opening that appends nothing *sleeps*: no thread is called for it. A *round* (a sync at an interval, or a look whether the directory is
+//! still there) sets the offset from which on the writer calls [`Background::notice`] to 0, so that the next append tells of itself. Without
+//! such a call there are no further looks, and a sync is the last one.
 //!
 //! With `sync=always` it also writes the touched pages to the disk as zeros. A file system marks each block of a preallocated file as
 //! unwritten. The first write changes that mark, and the sync of a record then has to make the change durable, which takes longer than the
@@ -10,19 +15,20 @@
 //! record has begun meanwhile is written as it is, as the system may do at any time.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::append::grow;
-use crate::core::{Core, SegmentOf};
+use crate::core::{Core, PRESENCE_CHECK, SegmentOf};
 use crate::error::{Error, Result};
-use crate::format::segment::Segment;
 use crate::mutex::lock;
 use crate::options::{Retention, Sync};
 use crate::retain::prune;
 use crate::storage::{Region, Storage};
+use crate::sync::bound::Moment;
 use crate::sync::durable::Durable;
+use crate::threads::{self, Job, Member};
 
 /// How far pages are touched ahead of the tail. A writer reaches the middle of the window in at least `WINDOW_TIME_MIN`, which is the time
 /// that the thread may need to get a core, and in at most `WINDOW_TIME_MAX`, so that each turn takes little of the core that it shares.
@@ -44,6 +50,8 @@ const RELEASE_STEP: u64 = 2 << 20;
 /// The pause between two steps, so that other threads on the same core wait for one step only: a kernel would otherwise let the thread run
 /// for some ms.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The least time between two rounds of which the second one is the last. What an append on another core has stored before the first is visible by then.
+const ROUND_MIN: Duration = Duration::from_millis(1);
 /// Up to this window there is time for that: half of it is touched so in less than `WINDOW_TIME_MIN`.
 const PAUSED_WINDOW_MAX: u64 = 8 << 20;
 /// Smaller segments are not prepared ahead: a prepared segment would be most of the space that a small journal takes.
@@ -52,20 +60,27 @@ const PREPARED_MIN: u64 = 64 << 10;
 const RETIRED_MAX: usize = 4;
 
 /// The background of one opening.
-pub(crate) struct Background<S: Storage> {
-    shared: Arc<Shared<S>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct Background<S: Storage>(Arc<Shared<S>>);
 
 struct Shared<S: Storage> {
     core: Arc<Core<S>>,
     durable: Arc<Durable<S>>,
+    /// The offset of the tail from which on the writer calls [`Background::notice`].
+    notice_at: AtomicU64,
     work: Mutex<Work<S>>,
-    changed: Condvar,
+    /// A segment was prepared.
+    prepared: Condvar,
+    /// Set once; without threads never.
+    member: OnceLock<Member>,
 }
 
+/// Pages of a segment that are to be touched, from one offset to another.
+type Pages<S> = (SegmentOf<S>, u64, u64);
+
 struct Work<S: Storage> {
-    touch: Option<(SegmentOf<S>, u64, u64)>,
+    touch: Option<Pages<S>>,
+    /// Those of the segment that was prepared last.
+    touch_next: Option<Pages<S>>,
     /// The segment whose pages were asked for last, and up to where.
     asked: (u64, u64),
     window: u64,
@@ -80,19 +95,58 @@ struct Work<S: Storage> {
     /// The oldest ended segment that is not completely synced, and the offset up to which it is.
     ended: Option<(u64, u64)>,
     syncs: Syncs,
+    rounds: Rounds,
     stop: bool,
 }
 
+/// When the next round is, and what is known of the writer.
+struct Rounds {
+    /// `None` while the opening sleeps.
+    due: Option<Duration>,
+    /// The first round after which the writer has appended nothing.
+    quiet_since: Option<Duration>,
+    /// Where the writer is to call `notice` for more room, whether or not a round waits for a sign of it.
+    notice_at: u64,
+}
+
 impl<S: Storage> Work<S> {
+    fn new(core: &Core<S>) -> Self {
+        Work {
+            touch: None,
+            touch_next: None,
+            asked: (0, 0),
+            window: WINDOW_MIN,
+            noticed: Duration::ZERO,
+            wanted: None,
+            preparing: false,
+            ready: None,
+            retired: Vec::new(),
+            released: 0,
+            ended: None,
+            syncs: Syncs::new(core.options.sync),
+            rounds: Rounds {
+                due: None,
+                quiet_since: Some(Duration::ZERO),
+                notice_at: 0,
+            },
+            stop: false,
+        }
+    }
+
     fn has_some(&self) -> bool {
         let Work {
             touch,
+            touch_next,
             wanted,
             retired,
             ended,
             ..
         } = self;
-        touch.is_some() || wanted.is_some() || !retired.is_empty() || ended.is_some()
+        touch.is_some()
+            || wanted.is_some()
+            || touch_next.is_some()
+            || !retired.is_empty()
+            || ended.is_some()
     }
 
     /// Whether there is time to pause: the writer is too slow to reach pages that are not touched yet, and no sync is due.
@@ -106,58 +160,196 @@ impl<S: Storage> Work<S> {
 
 impl<S: Storage> Background<S> {
     pub fn start(core: Arc<Core<S>>, durable: Arc<Durable<S>>) -> Result<Self> {
-        let work = Work {
-            touch: None,
-            asked: (0, 0),
-            window: WINDOW_MIN,
-            noticed: Duration::ZERO,
-            wanted: None,
-            preparing: false,
-            ready: None,
-            retired: Vec::new(),
-            released: 0,
-            ended: None,
-            syncs: Syncs::new(&core),
-            stop: false,
-        };
-        let threads = core.options.host.has_threads();
-        let path = core.path();
         let shared = Arc::new(Shared {
+            work: Mutex::new(Work::new(&core)),
             core,
             durable,
-            work: Mutex::new(work),
-            changed: Condvar::new(),
+            notice_at: AtomicU64::new(0),
+            prepared: Condvar::new(),
+            member: OnceLock::new(),
         });
-        let mut thread = None;
-        if threads {
-            let shared = Arc::clone(&shared);
-            let spawned = std::thread::Builder::new()
-                .name("journal".to_owned())
-                .spawn(move || shared.run());
-            thread = Some(spawned.map_err(|source| Error::Io {
+        let core = &shared.core;
+        if core.options.host.has_threads() {
+            let is_timed = matches!(core.options.sync, Sync::Every(_));
+            let job: Arc<dyn Job> = Arc::clone(&shared) as _;
+            let joined = threads::join(core.device(), job, is_timed);
+            let member = joined.map_err(|source| Error::Io {
                 verb: "start a thread for",
-                path,
+                path: core.path(),
                 source,
-            })?);
+            })?;
+            // Nothing else sets it.
+            let _first = shared.member.set(member);
         }
-        Ok(Background {
-            shared,
-            thread: Mutex::new(thread),
-        })
+        Ok(Background(shared))
     }
 
-    /// The tail has reached `offset`. Returns the offset at which to call this again.
-    pub fn notice(&self, segment: SegmentOf<S>, offset: u64) -> u64 {
-        if !self.has_thread() {
-            return u64::MAX;
+    /// The offset at which to call [`notice`](Self::notice).
+    #[inline(always)]
+    pub fn notice_at(&self) -> u64 {
+        // Not before the tail is stored: a round that sets this offset looks at the tail afterwards.
+        compiler_fence(Ordering::SeqCst);
+        self.0.notice_at.load(Ordering::Relaxed)
+    }
+
+    /// The tail has reached `offset`.
+    pub fn notice(&self, segment: SegmentOf<S>, offset: u64) {
+        let shared = &self.0;
+        let Some(member) = shared.member.get() else {
+            shared.notice_at.store(u64::MAX, Ordering::Relaxed);
+            return;
+        };
+        let mut work = lock(&shared.work);
+        if work.rounds.quiet_since.take().is_some() {
+            member.call_at(shared.resume(&mut work));
+            drop(work);
+            // The next check of the writer reports it.
+            let _failed = shared.core.check_presence();
+            work = lock(&shared.work);
         }
+        if offset >= work.rounds.notice_at {
+            work.rounds.notice_at = shared.ask(&mut work, segment, offset);
+            member.call();
+        }
+        shared
+            .notice_at
+            .store(work.rounds.notice_at, Ordering::Relaxed);
+    }
+
+    /// The segment of this number, not begun yet; it is created if necessary.
+    /// Its first record may take up to `frame_bytes`.
+    pub fn take(&self, number: u64, frame_bytes: u64) -> Result<SegmentOf<S>> {
+        let mut work = lock(&self.0.work);
+        while work.preparing {
+            work = wait(&self.0.prepared, work);
+        }
+        if let Some((ready, Ok(segment))) = work.ready.take()
+            && ready == number
+            && segment.holds(frame_bytes)
+        {
+            return Ok(segment);
+        }
+        // It was not asked for ahead of time, no thread has had time for it, it could not be created, for which there may be space now, or only
+        // this call knows how large it must be.
+        work.wanted = None;
+        drop(work);
+        self.0.prepare(number, frame_bytes)
+    }
+
+    /// The writer continues in another segment. Unmaps this one in the background: this takes long.
+    pub fn retire(&self, segment: SegmentOf<S>) {
+        let mut work = lock(&self.0.work);
+        work.rounds.notice_at = 0;
+        self.0.notice_at.store(0, Ordering::Relaxed);
+        match self.0.member.get() {
+            Some(member) => {
+                work.retired.push(segment);
+                work.ended = work.ended.or(Some((0, 0)));
+                member.call();
+            }
+            None => {
+                drop(work);
+                drop(segment);
+                self.0.prune();
+            }
+        }
+    }
+
+    /// Forget all segments, also the one that was made ahead, and make none until one is asked for again: files are about to be removed.
+    pub fn discard(&self) {
+        let mut work = lock(&self.0.work);
+        while work.preparing {
+            work = wait(&self.0.prepared, work);
+        }
+        work.wanted = None;
+        work.ready = None;
+        work.touch = None;
+        work.touch_next = None;
+        work.released = 0;
+        let retired = std::mem::take(&mut work.retired);
+        drop(work);
+        drop(retired);
+    }
+
+    /// End the work; a piece that is in progress ends first.
+    pub fn stop(&self) {
+        // A forked child has no threads, and one of its parent may have locked this.
+        if let Some(member) = self.0.member.get()
+            && self.0.core.check_fork().is_ok()
+        {
+            lock(&self.0.work).stop = true;
+            member.leave();
+        }
+    }
+
+    /// Does what a thread would do now, where there is none.
+    #[cfg(feature = "simulation")]
+    pub fn turn(&self) {
+        let shared = &self.0;
+        let mut from = Some((0, 0));
+        while let Some(done) = from {
+            from = shared.durable.sync_ended(done, SYNC_STEP).unwrap_or(None);
+        }
+        let due = lock(&shared.work).syncs.due;
+        if due.is_some_and(|due| due <= shared.core.options.host.monotonic()) {
+            let _poisoned = shared.sync();
+        }
+    }
+}
+
+impl<S: Storage> Job for Shared<S> {
+    fn turn(&self) -> Option<Duration> {
+        let mut work = lock(&self.work);
+        let mut pauses = false;
+        if work.has_some() && !work.stop {
+            (work, pauses) = self.run_one(work);
+        }
+        if work.stop {
+            return None;
+        }
+        work = self.round_if_due(work);
+        let now = self.core.options.host.monotonic();
+        match work.has_some() {
+            // Yield the core to other threads, if there is time.
+            true if pauses && work.has_time() => Some(now + PAUSE),
+            true => Some(now),
+            false => work.rounds.due,
+        }
+    }
+
+    fn panicked(&self, what: &str) {
+        let mut work = lock(&self.work);
+        work.stop = true;
+        work.preparing = false;
+        drop(work);
+        self.core.fail_in_background(what);
+        self.prepared.notify_all();
+    }
+}
+
+impl<S: Storage> Shared<S> {
+    /// The first append after a round. Returns when the next round is due.
+    fn resume(&self, work: &mut Work<S>) -> Duration {
+        let host = &self.core.options.host;
+        let now = host.monotonic();
+        if work.rounds.due.is_none() && work.syncs.begin(now) {
+            // The last round has synced all that this opening has acknowledged.
+            self.durable.bound().raise(Moment::now(host));
+        }
+        let look = now + PRESENCE_CHECK;
+        let due = work.syncs.due.map_or(look, |due| due.min(look));
+        work.rounds.due = Some(due);
+        due
+    }
+
+    /// Asks for pages after `offset`, and for the next segment when half of this one is used. Returns the offset at which to ask again.
+    fn ask(&self, work: &mut Work<S>, segment: SegmentOf<S>, offset: u64) -> u64 {
         let (number, bytes) = (segment.number(), segment.bytes());
         let half = segment.data_start().midpoint(bytes);
-        let mut work = lock(&self.shared.work);
         if offset >= half && bytes >= PREPARED_MIN && work.ready.is_none() {
             work.wanted = Some(number + 1);
         }
-        let now = self.shared.core.options.host.monotonic();
+        let now = self.core.options.host.monotonic();
         work.window = self.window(work.window, now.saturating_sub(work.noticed));
         work.noticed = now;
         let ahead = work.window / 2;
@@ -170,7 +362,6 @@ impl<S: Storage> Background<S> {
         };
         work.asked = (number, to);
         work.touch = (from < to).then_some((segment, from, to));
-        self.shared.changed.notify_all();
         if offset < half {
             (offset + ahead).min(half)
         } else if to < bytes {
@@ -183,7 +374,7 @@ impl<S: Storage> Background<S> {
     /// How far to touch from now on, when a writer took `since` from the middle of the last window to that of this one.
     fn window(&self, window: u64, since: Duration) -> u64 {
         // Zeros are worth it however seldom there is a record: each waits for its sync.
-        if self.shared.core.options.sync == Sync::Always {
+        if self.core.options.sync == Sync::Always {
             (window * 2).min(ZEROS_MAX)
         } else if since < WINDOW_TIME_MIN {
             (window * 2).min(WINDOW_MAX)
@@ -194,180 +385,69 @@ impl<S: Storage> Background<S> {
         }
     }
 
-    /// The segment of this number, not begun yet; it is created if necessary.
-    /// Its first record may take up to `frame_bytes`.
-    pub fn take(&self, number: u64, frame_bytes: u64) -> Result<SegmentOf<S>> {
-        if !self.has_thread() {
-            return self.shared.prepare(number, frame_bytes);
-        }
-        let mut work = lock(&self.shared.work);
-        while work.preparing {
-            work = wait(&self.shared.changed, work);
-        }
-        // A segment that could not be created ahead of time may be created now: there may be space again.
-        if matches!(work.ready, Some((_, Err(_)))) {
-            work.ready = None;
-        }
-        loop {
-            match work.ready.take() {
-                Some((ready, Ok(segment))) if ready == number && segment.holds(frame_bytes) => {
-                    return Ok(segment);
-                }
-                Some((ready, Err(error))) if ready == number => return Err(error),
-                _ => {}
-            }
-            if work.stop || self.shared.core.options.segment_bytes_first.is_some() {
-                // Only this call knows how large the segment must be.
-                work.wanted = None;
-                drop(work);
-                return self.shared.prepare(number, frame_bytes);
-            }
-            work.wanted = Some(number);
-            self.shared.changed.notify_all();
-            work = wait(&self.shared.changed, work);
-        }
-    }
-
-    /// Unmap a segment in the background: this takes long.
-    pub fn retire(&self, segment: SegmentOf<S>) {
-        if self.has_thread() {
-            let mut work = lock(&self.shared.work);
-            work.retired.push(segment);
-            work.ended = work.ended.or(Some((0, 0)));
-            self.shared.changed.notify_all();
-        } else {
-            self.shared.prune();
-        }
-    }
-
-    /// Forget all segments, also the one that was made ahead, and make none until one is asked for again: files are about to be removed.
-    pub fn discard(&self) {
-        let mut work = lock(&self.shared.work);
-        while work.preparing {
-            work = wait(&self.shared.changed, work);
-        }
-        work.wanted = None;
-        work.ready = None;
-        work.touch = None;
-        work.released = 0;
-        let retired = std::mem::take(&mut work.retired);
-        drop(work);
-        drop(retired);
-    }
-
-    /// End the thread; it finishes what it does.
-    pub fn stop(&self) {
-        lock(&self.shared.work).stop = true;
-        self.shared.changed.notify_all();
-        if let Some(thread) = lock(&self.thread).take()
-            && self.shared.core.check_fork().is_ok()
-        {
-            let _finished = thread.join();
-        }
-    }
-
-    /// Does what the thread would do now, where there is none.
-    #[cfg(feature = "simulation")]
-    pub fn turn(&self) {
-        let mut from = Some((0, 0));
-        while let Some(done) = from {
-            from = self
-                .shared
-                .durable
-                .sync_ended(done, SYNC_STEP)
-                .unwrap_or(None);
-        }
-        let _work = self.shared.sync_if_due(lock(&self.shared.work));
-    }
-
-    fn has_thread(&self) -> bool {
-        self.shared.core.options.host.has_threads()
-    }
-}
-
-impl<S: Storage> Shared<S> {
-    fn run(&self) {
-        let mut work = lock(&self.work);
-        while !work.stop {
-            if work.has_some() {
-                work = self.run_one(work);
-            } else {
-                // A removed directory is noticed soon, also without syncs.
-                let look = self.core.until_presence_check();
-                let left = work.syncs.time_left(&self.core).unwrap_or(look).min(look);
-                work = self.idle(work, left);
-            }
-            work = self.sync_if_due(work);
-            if self.core.until_presence_check().is_zero() {
-                drop(work);
-                // The next append reports it.
-                let _failed = self.core.check_presence();
-                work = lock(&self.work);
-            }
-        }
-    }
-
-    /// Do the most urgent piece of work.
-    fn run_one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+    /// Do the most urgent piece of work. Returns whether the next one may wait a little.
+    fn run_one<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> (MutexGuard<'a, Work<S>>, bool) {
         // A writer without pauses keeps no more memory than others.
         if work.retired.len() > RETIRED_MAX {
             return self.unmap(work);
         }
-        // A journal that is appended to rarely is not worth it: the first window is enough for it.
-        let zeros = self.core.options.sync == Sync::Always && work.window > 2 * WINDOW_MIN;
-        let step = if zeros { ZEROS_STEP } else { TOUCH_STEP };
-        if let Some((segment, from, to)) = work.touch.take() {
-            let end = (from + step).min(to);
-            if end < to {
-                work.touch = Some((Arc::clone(&segment), end, to));
-            }
-            drop(work);
-            self.touch(&segment, from, end, zeros);
-            work = lock(&self.work);
-            return if end < to { self.pause(work) } else { work };
-        } else if let Some(number) = work.wanted.take() {
+        if work.touch.is_some() {
+            return self.touch(work, |work| &mut work.touch);
+        }
+        if let Some(number) = work.wanted.take() {
             work.preparing = true;
             let window = work.window;
             drop(work);
-            let result = self.prepare(number, 0);
-            if let Ok(segment) = &result {
-                let end = window.min(segment.bytes());
-                for from in (0..end).step_by(step as usize) {
-                    if from > 0 {
-                        drop(self.pause(lock(&self.work)));
-                    }
-                    self.touch(segment, from, (from + step).min(end), zeros);
-                }
-            }
+            let made = self.prepare(number, 0);
             work = lock(&self.work);
             work.preparing = false;
-            work.ready = Some((number, result));
-            self.changed.notify_all();
-            return work;
-        } else if !work.retired.is_empty() {
+            let pages = |made: &SegmentOf<S>| (Arc::clone(made), 0, window.min(made.bytes()));
+            work.touch_next = made.as_ref().ok().map(pages);
+            work.ready = Some((number, made));
+            self.prepared.notify_all();
+            return (work, false);
+        }
+        if work.touch_next.is_some() {
+            return self.touch(work, |work| &mut work.touch_next);
+        }
+        if !work.retired.is_empty() {
             return self.unmap(work);
-        } else if let Some(from) = work.ended {
+        }
+        if let Some(from) = work.ended {
             drop(work);
             // A failure poisons the journal, which the next append reports.
             let next = self.durable.sync_ended(from, SYNC_STEP).unwrap_or(None);
             work = lock(&self.work);
             work.ended = next;
-            return work;
         }
-        lock(&self.work)
+        (work, false)
     }
 
-    /// Load these pages into memory, and write them to the disk if `write` says so.
-    fn touch(&self, segment: &Segment<S::Region>, from: u64, to: u64, zeros: bool) {
-        segment.region().populate(from, to);
+    /// Load the first of these pages into memory, and write them to the disk if that is worth it. The others stay.
+    fn touch<'a>(
+        &'a self,
+        mut work: MutexGuard<'a, Work<S>>,
+        pages: impl Fn(&mut Work<S>) -> &mut Option<Pages<S>>,
+    ) -> (MutexGuard<'a, Work<S>>, bool) {
+        // A journal that is appended to rarely is not worth it: the first window is enough for it.
+        let zeros = self.core.options.sync == Sync::Always && work.window > 2 * WINDOW_MIN;
+        let Some((segment, from, to)) = pages(&mut work).take() else {
+            return (work, false);
+        };
+        let end = (from + if zeros { ZEROS_STEP } else { TOUCH_STEP }).min(to);
+        *pages(&mut work) = (end < to).then(|| (Arc::clone(&segment), end, to));
+        drop(work);
+        segment.region().populate(from, end);
         if zeros {
             // A failure poisons the journal, which the next append reports: it may have been of a page with a record.
-            let _poisoned = self.core.sync(segment, from, to);
+            let _poisoned = self.core.sync(&segment, from, end);
         }
+        drop(segment);
+        (lock(&self.work), end < to)
     }
 
     /// Unmap the segments that were ended; if there is time, only a piece of one.
-    fn unmap<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+    fn unmap<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> (MutexGuard<'a, Work<S>>, bool) {
         let gone = if work.has_time() {
             let (segment, from) = (Arc::clone(&work.retired[0]), work.released);
             if from < segment.bytes() {
@@ -377,7 +457,7 @@ impl<S: Storage> Shared<S> {
                 // A reader may still hold the segment, and then unmaps it at once itself: little must be left to do.
                 segment.region().release(from, to);
                 drop(segment);
-                return self.pause(lock(&self.work));
+                return (lock(&self.work), true);
             }
             vec![work.retired.remove(0)]
         } else {
@@ -387,51 +467,45 @@ impl<S: Storage> Shared<S> {
         drop(work);
         drop(gone);
         self.prune();
-        lock(&self.work)
+        (lock(&self.work), false)
     }
 
-    /// Yield the core to other threads, if there is time.
-    fn pause<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
-        match work.has_time() {
-            true => self.wait_for(PAUSE, work),
-            false => work,
-        }
-    }
-
-    fn sync_if_due<'a>(&'a self, work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
-        if work
-            .syncs
-            .time_left(&self.core)
-            .is_none_or(|left| !left.is_zero())
-        {
+    /// A round, if one is due: a sync, and a look whether the directory is still there. After a round without an append since the one
+    /// before, only a sync is left to do, and after that nothing.
+    fn round_if_due<'a>(&'a self, mut work: MutexGuard<'a, Work<S>>) -> MutexGuard<'a, Work<S>> {
+        let host = &self.core.options.host;
+        let now = host.monotonic();
+        if work.rounds.due.is_none_or(|due| due > now) {
             return work;
         }
+        let quiet_since = *work.rounds.quiet_since.get_or_insert(now);
+        self.notice_at.store(0, Ordering::SeqCst);
+        let syncs = work.syncs.due.is_some_and(|due| due <= now);
         drop(work);
-        let begun = self.core.options.host.monotonic();
-        // A failure poisons the journal, which the next append reports.
-        let _poisoned = self.durable.sync();
-        let ended = self.core.options.host.monotonic();
-        let mut work = lock(&self.work);
-        work.syncs.ended(begun, ended);
+        // The next append reports both.
+        let is_synced = syncs && (self.sync().is_ok() || self.core.is_ended());
+        let _failed = self.core.check_presence();
+        work = lock(&self.work);
+        let sync = work.syncs.due;
+        work.rounds.due = if work.rounds.quiet_since != Some(quiet_since) {
+            let look = host.monotonic() + self.core.until_presence_check();
+            Some(sync.map_or(look, |due| due.min(look)))
+        } else if is_synced && now.saturating_sub(quiet_since) >= ROUND_MIN {
+            None
+        } else {
+            sync
+        };
         work
     }
 
-    /// Wait for work, or until the next sync or presence check is due.
-    fn idle<'a>(
-        &'a self,
-        work: MutexGuard<'a, Work<S>>,
-        left: Duration,
-    ) -> MutexGuard<'a, Work<S>> {
-        self.wait_for(left, work)
-    }
-
-    fn wait_for<'a>(
-        &'a self,
-        time: Duration,
-        work: MutexGuard<'a, Work<S>>,
-    ) -> MutexGuard<'a, Work<S>> {
-        let waited = self.changed.wait_timeout(work, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
+    /// Sync all that is appended, and note how long it took.
+    fn sync(&self) -> Result<()> {
+        let host = &self.core.options.host;
+        let begun = host.monotonic();
+        // A failure poisons the journal, which the next append reports.
+        let synced = self.durable.sync();
+        lock(&self.work).syncs.ended(begun, host.monotonic());
+        synced.map(drop)
     }
 
     /// Remove what retention allows. A failure is retried at the next roll, and reported by a manual prune.
@@ -480,7 +554,8 @@ fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T>
 /// earlier than that: by what syncs have taken lately, from the moment at which they were due.
 struct Syncs {
     every: Option<Duration>,
-    due: Duration,
+    /// `None` if `sync` is no time.
+    due: Option<Duration>,
     /// How long before the end of T a sync is due.
     lead: Duration,
 }
@@ -489,36 +564,40 @@ struct Syncs {
 const LEAD_MIN: Duration = Duration::from_millis(2);
 
 impl Syncs {
-    /// The first sync is due at once: the process that appended the existing records may have died, and they must not wait for another T.
-    fn new<S: Storage>(core: &Core<S>) -> Self {
-        let every = match core.options.sync {
+    /// The first sync is due at once. Without threads an opening has no other beginning.
+    fn new(sync: Sync) -> Self {
+        let every = match sync {
             Sync::Every(time) => Some(time),
             Sync::Never | Sync::Always => None,
         };
         Syncs {
             every,
-            due: Duration::ZERO,
+            due: every.map(|_| Duration::ZERO),
             lead: Duration::ZERO,
         }
     }
 
-    /// The time until the next sync.
-    fn time_left<S: Storage>(&self, core: &Core<S>) -> Option<Duration> {
-        self.every
-            .map(|_| self.due.saturating_sub(core.options.host.monotonic()))
+    /// The first record after others that are durable was appended `now`. Returns whether there are syncs at all.
+    fn begin(&mut self, now: Duration) -> bool {
+        let Some(every) = self.every else {
+            return false;
+        };
+        self.lead = self.lead.max(LEAD_MIN.min(every / 8));
+        self.due = Some(now.saturating_add(every.saturating_sub(self.lead)));
+        true
     }
 
     /// A sync has ended. One that was late or slow counts for the next ones, less with each.
     fn ended(&mut self, begun: Duration, ended: Duration) {
-        let Some(every) = self.every else {
+        let (Some(every), Some(due)) = (self.every, self.due) else {
             return;
         };
-        let due = if self.due.is_zero() { begun } else { self.due };
+        let due = if due.is_zero() { begun } else { due };
         let least = LEAD_MIN.min(every / 8);
         self.lead = (self.lead - self.lead / 8)
             .max(ended.saturating_sub(due))
             .max(least);
-        self.due = begun.saturating_add(every.saturating_sub(self.lead));
+        self.due = Some(begun.saturating_add(every.saturating_sub(self.lead)));
     }
 }
 
@@ -531,24 +610,30 @@ mod tests {
         let ms = Duration::from_millis;
         let mut syncs = Syncs {
             every: Some(ms(100)),
-            due: Duration::ZERO,
+            due: Some(Duration::ZERO),
             lead: Duration::ZERO,
         };
         syncs.ended(ms(1_000), ms(1_000));
-        assert_eq!(syncs.due, ms(1_098));
+        assert_eq!(syncs.due, Some(ms(1_098)));
         // After a slow sync the next one is due earlier by as much.
         syncs.ended(ms(1_098), ms(1_128));
-        assert_eq!(syncs.due, ms(1_098 + 70));
+        assert_eq!(syncs.due, Some(ms(1_098 + 70)));
         // One that begins late is no better.
         syncs.ended(ms(1_168 + 20), ms(1_168 + 40));
-        assert_eq!(syncs.due, ms(1_188 + 60));
+        assert_eq!(syncs.due, Some(ms(1_188 + 60)));
         for _ in 0..100 {
-            syncs.ended(syncs.due, syncs.due);
+            let due = syncs.due.unwrap();
+            syncs.ended(due, due);
         }
         assert_eq!(syncs.lead, LEAD_MIN);
         // A disk that is slower than the time: one sync after the other.
-        syncs.ended(syncs.due, syncs.due + ms(300));
+        let due = syncs.due.unwrap();
+        syncs.ended(due, due + ms(300));
         assert_eq!(syncs.lead, ms(300));
-        assert!(syncs.due < syncs.due + ms(300));
+        assert!(syncs.due.unwrap() < due + ms(300));
+        // After a time without records, the next sync is due that much before the time is over.
+        syncs.lead = ms(40);
+        assert!(syncs.begin(ms(5_000)));
+        assert_eq!(syncs.due, Some(ms(5_060)));
     }
 }

@@ -11,12 +11,16 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::format::control::{self, Control};
+use crate::format::files;
 use crate::mutex;
 use crate::process::{self, StartTime};
 use crate::storage::{Hold, Storage, fault};
 
-/// The file whose lock is the permission to append.
+/// The file whose lock is the permission to take a slot.
 const PERMIT: &str = "writers/all";
+
+/// How long a lock may be held by those who only look whether it is held.
+const LOOKING: Duration = Duration::from_millis(100);
 
 /// The slot of an opening that writes.
 pub(crate) struct Slot<S: Storage> {
@@ -174,28 +178,46 @@ impl<S: Storage> Slot<S> {
     }
 }
 
-/// The permission to append: shared by all writers, or held by the sole one.
+/// The permission to take a slot: shared by all writers while they take one, or held by the sole one.
 pub(crate) fn permit<S: Storage>(core: &Core<S>) -> Result<S::Lock> {
-    let (hold, why) = match core.options.sole_writer {
-        true => (
-            Hold::Exclusive,
-            "another process appends to it already, and there can be only one",
-        ),
-        false => (
-            Hold::Shared,
-            "another process is the only one that appends to it, as the follower of a copy is",
-        ),
-    };
-    let permit = core.storage.lock(PERMIT, hold);
-    let permit = permit.map_err(|source| Error::Io {
+    let failed = |source| Error::Io {
         verb: "lock",
         path: core.storage.path(PERMIT),
         source,
-    })?;
-    permit.ok_or_else(|| Error::Locked {
+    };
+    let locked = |why: &str| Error::Locked {
         path: core.path(),
         why: why.to_owned(),
-    })
+    };
+    if !core.options.sole_writer {
+        let permit = core.storage.lock(PERMIT, Hold::Shared).map_err(failed)?;
+        let why =
+            "another process is the only one that appends to it, as the follower of a copy is";
+        return permit.ok_or_else(|| locked(why));
+    }
+    let begun = core.options.host.monotonic();
+    loop {
+        let permit = core.storage.lock(PERMIT, Hold::Exclusive).map_err(failed)?;
+        if let Some(permit) = permit
+            && !files::has_writer(&core.storage).map_err(failed)?
+        {
+            return Ok(permit);
+        }
+        let host = &core.options.host;
+        if !host.has_threads() || host.monotonic().saturating_sub(begun) > LOOKING {
+            let why = "another process appends to it already, and there can be only one";
+            return Err(locked(why));
+        }
+        pause();
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when another process has looked at a lock"
+)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
 }
 
 pub(crate) fn file(slot: u64) -> String {

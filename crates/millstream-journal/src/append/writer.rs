@@ -245,7 +245,7 @@ impl<S: Storage> Writer<S> {
         self.appender.durable.wait(sequence + 1)
     }
 
-    /// Do what the background thread would do now; a simulated host has none.
+    /// Do what a thread in the background would do now; a simulated host has none.
     #[cfg(feature = "simulation")]
     pub fn background(&self) {
         self.appender.background();
@@ -284,7 +284,7 @@ impl<S: Storage> Writer<S> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// A handle to append with. All writers of an opening share its lock slot and background thread.
+    /// A handle to append with. All writers of an opening share its lock slot and its work in the background.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::TooManyWriters`]; an error of the system.

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::files::CONTROL;
+use crate::format::files::{self, CONTROL};
 use crate::process::StartTime;
 use crate::storage::{Access, Fault, Region, Storage, fault};
 
@@ -121,7 +121,9 @@ impl<R: Region> Control<R> {
     /// another mount of the same file system.
     pub fn is_live<S: Storage>(&self, storage: &S, boot: u128) -> bool {
         self.is_ready(boot)
-            && (self.is_mounted(storage.mount()) || storage.is_locked(CONTROL).unwrap_or(true))
+            && (self.is_mounted(storage.mount())
+                || storage.is_locked(CONTROL).unwrap_or(true)
+                || files::has_writer(storage).unwrap_or(true))
     }
 
     /// Whether the last recovery ended, in any boot: then there was a segment.

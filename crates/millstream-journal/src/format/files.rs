@@ -3,6 +3,8 @@
 //! A journal is a directory that holds segments and the files below, and nothing else. A file is complete before it gets its name: until
 //! then it is a draft.
 
+use std::io;
+
 use crate::error::{Error, Result};
 use crate::format::segment;
 use crate::storage::Storage;
@@ -71,11 +73,28 @@ pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.bytes().next().is_some_and(first) && name.bytes().all(any)
 }
 
+/// Whether a process has a slot of the journal, with which it may append.
+pub(crate) fn has_writer<S: Storage>(storage: &S) -> io::Result<bool> {
+    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let names = match storage.list(WRITERS) {
+        Err(error) if is_missing(&error) => return Ok(false),
+        names => names?,
+    };
+    for name in names.iter().filter(|name| name.parse::<u64>().is_ok()) {
+        match storage.is_locked(&format!("{WRITERS}/{name}")) {
+            Ok(false) => {}
+            Err(error) if is_missing(&error) => {}
+            locked => return locked,
+        }
+    }
+    Ok(false)
+}
+
 /// The names of all files of the journal.
 pub(crate) fn list<S: Storage>(storage: &S) -> Result<Vec<String>> {
     let path = storage.path("");
     storage.list("").map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => Error::NotFound { path },
+        io::ErrorKind::NotFound => Error::NotFound { path },
         _ => Error::Io {
             verb: "list",
             path,

@@ -615,7 +615,7 @@ impl<S: Storage> Reader<S> {
         Ok(())
     }
 
-    /// Load the pages that follow into memory. The background thread does this for a writer's own mapping.
+    /// Load the pages that follow into memory. The work in the background does this for a writer's own mapping.
     #[cold]
     fn populate(&mut self, to: u64) {
         let known = self.journal.core().tail(&self.segment).offset;

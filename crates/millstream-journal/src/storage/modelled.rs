@@ -228,6 +228,11 @@ impl Storage for Modelled {
         let _ordered = self.enter();
         self.inner.lock(name, hold)
     }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        let _ordered = self.enter();
+        self.inner.is_locked(name)
+    }
 }
 
 /// An open file of a modelled machine.

@@ -2,7 +2,7 @@
 //!
 //! The rule: no append returns later than T after the beginning of the last sync that has ended, unless all before it is durable. So the
 //! acknowledged records that a loss of power takes were acknowledged within one span of T, however long a sync takes and whether or not the
-//! background thread gets a processor. An append that is too late waits, and syncs if no other thread does.
+//! thread in the background gets a processor. An append that is too late waits, and syncs if no other thread does.
 //!
 //! An append reads the wall clock anyway, for the time of its record, and compares that. The wall clock can be set: a time that looks too
 //! late, or is before the last sync, is compared again by the monotonic clock.

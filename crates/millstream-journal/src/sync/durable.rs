@@ -26,6 +26,16 @@ const CROWD: u32 = 16;
 /// The longest time of a short sync; a crowd spins for this time.
 const PATIENCE: Duration = Duration::from_micros(500);
 
+/// Leading a sync. Dropping it lets others lead, also in a panic.
+struct Leading<'a, S: Storage>(&'a Durable<S>);
+
+impl<S: Storage> Drop for Leading<'_, S> {
+    fn drop(&mut self) {
+        self.0.leading.store(false, Ordering::SeqCst);
+        self.0.gate.open();
+    }
+}
+
 /// The syncs of one opening.
 pub(crate) struct Durable<S: Storage> {
     core: Arc<Core<S>>,
@@ -117,10 +127,10 @@ impl<S: Storage> Durable<S> {
                 self.follow(round);
                 continue;
             }
+            let leading = Leading(self);
             // The leader before may have done it between the two checks.
             let result = if done(control) { Ok(()) } else { self.lead() };
-            self.leading.store(false, Ordering::SeqCst);
-            self.gate.open();
+            drop(leading);
             result?;
         }
     }

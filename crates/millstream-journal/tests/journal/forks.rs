@@ -9,7 +9,9 @@
 use std::io::{Read, Write, pipe};
 use std::os::fd::AsRawFd;
 
-use millstream_journal::{Cursor, CursorMode, Error};
+use std::time::Duration;
+
+use millstream_journal::{Cursor, CursorMode, Error, Sync};
 
 use crate::support::{fresh, small};
 
@@ -62,4 +64,30 @@ fn a_cursor_that_a_forked_child_drops_stays_taken() {
     let taken = journal.cursor("c", CursorMode::Exclusive);
     end_child();
     assert!(matches!(taken, Err(Error::CursorInUse { .. })), "{taken:?}");
+}
+
+/// The child has none of the threads that sync the journals of its parent.
+#[test]
+fn a_forked_child_syncs_its_own_journals() {
+    let timed = || small().with_sync(Sync::Every(Duration::from_millis(5)));
+    let (_folder, journal) = fresh(timed());
+    let writer = journal.writer().unwrap();
+    writer.append(b"of the parent").unwrap();
+    let wait = |journal: &millstream_journal::Journal| {
+        while journal.durable() == 0 {
+            std::thread::yield_now();
+        }
+    };
+    wait(&journal);
+    let end_child = fork(|| {
+        let (folder, own) = fresh(timed());
+        let inherited = writer.append(b"of nobody");
+        assert!(matches!(inherited, Err(Error::Forked { .. })));
+        let writer = own.writer().unwrap();
+        writer.append(b"of the child").unwrap();
+        wait(&own);
+        drop((writer, own, folder));
+    });
+    end_child();
+    assert_eq!(writer.append(b"of the parent").unwrap(), 1);
 }

@@ -27,6 +27,7 @@ mod kills_under_load;
 mod late_syncs;
 mod left_locks;
 mod making;
+mod many;
 mod memory;
 mod missing;
 mod openings;

@@ -264,3 +264,36 @@ fn what_a_dead_writer_left_unsynced_is_durable_once_the_journal_is_open() {
         assert_eq!(journal.durable(), 1, "{sync:?}");
     }
 }
+
+/// What an opening that appends has locked is one file, and says all that others must know.
+#[test]
+fn an_opening_that_appends_excludes_those_that_must_be_alone() {
+    let (_folder, journal) = fresh(small());
+    let path = journal.path();
+    let alone = |exclusive: bool| {
+        let options = Options {
+            exclusive,
+            sole_writer: !exclusive,
+            ..small()
+        };
+        Journal::open(&path, options).and_then(|journal| journal.writer().map(drop))
+    };
+    let writer = journal.writer().unwrap();
+    writer.append(b"a").unwrap();
+    for exclusive in [true, false] {
+        let refused = alone(exclusive);
+        assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
+    }
+    // Others take part, and do not recover: the batch that is not published yet stays as it is.
+    let mut claim = writer.claim(10).unwrap();
+    claim.fill(b'b');
+    let second = Journal::open(&path, small()).unwrap();
+    assert_eq!(claim.commit(10).unwrap(), 1);
+    assert_eq!(second.writer().unwrap().append(b"c").unwrap(), 2);
+    drop((writer, journal));
+    assert!(alone(true).is_err() && alone(false).is_err());
+    drop(second);
+    alone(true).unwrap();
+    alone(false).unwrap();
+    assert_eq!(Journal::verify(&path).unwrap().damages, []);
+}

@@ -1,12 +1,15 @@
 """The server of the page: its answers and refusals, and clients that must not disturb the flow."""
 
+import contextlib
 import json
 import re
+import resource
 import socket
 import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,108 @@ def connected(flow: Observed, request: bytes) -> socket.socket:
     client = socket.create_connection((flow.host, flow.port), timeout=PATIENCE)
     client.sendall(request)
     return client
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Lets this process open thousands of sockets."""
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Observed]:
+    """A flow whose page needs the token `abc`."""
+    secret = tmp_path / "token"
+    secret.write_text("abc\n")
+    with Observed(tmp_path, HEALTHY, "--http-token-file", str(secret)) as flow:
+        flow.wait_running()
+        yield flow
+
+
+def assert_probes_are_answered(flow: Observed) -> None:
+    for _ in range(20):
+        assert flow.get("/healthz") == (200, "alive\n")
+        assert flow.get("/readyz")[0] == 200
+        assert flow.get("/metrics")[0] == 401
+        assert flow.get("/metrics", Authorization="Bearer abc")[0] == 200
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"",
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+        b"GET /events?token=no HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /metrics?token=abc HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ],
+    ids=["silent", "half a header", "a wrong token", "the page", "a probe", "the metrics"],
+)
+def test_a_thousand_connections_do_not_hold_up_probes(guarded: Observed, request_text: bytes) -> None:
+    """None of them reads or sends more, so all that the server has is taken by them."""
+    clients = [connected(guarded, request_text) for _ in range(1_000)]
+    assert_probes_are_answered(guarded)
+    # Nor does one that keeps sending a little.
+    for client in clients[-20:]:
+        with contextlib.suppress(OSError):
+            client.sendall(b"x")
+    assert_probes_are_answered(guarded)
+    for client in clients:
+        client.close()
+
+
+def subscribed(flow: Observed, address: str) -> tuple[socket.socket, bytes]:
+    """A client of the events, from one of the addresses of this machine, and the first line of its answer."""
+    target, source = (flow.host, flow.port), (address, 0)
+    client = socket.create_connection(target, timeout=PATIENCE, source_address=source)
+    client.sendall(b"GET /events?token=abc HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    return client, client.recv(12)
+
+
+def test_an_address_has_half_of_the_places_of_clients(guarded: Observed) -> None:
+    first = [subscribed(guarded, "127.0.0.1") for _ in range(32)]
+    refused = [subscribed(guarded, "127.0.0.1") for _ in range(3)]
+    second = [subscribed(guarded, "127.0.0.2") for _ in range(32)]
+    none_left = [subscribed(guarded, "127.0.0.3")]
+    assert {line for _, line in first + second} == {b"HTTP/1.1 200"}
+    assert {line for _, line in refused + none_left} == {b"HTTP/1.1 503"}
+    assert b"too many connections of this address; try again later" in refused[0][0].recv(4096)
+    assert_probes_are_answered(guarded)
+    for client, _ in first + refused + second + none_left:
+        client.close()
+    until("a place", lambda: subscribed(guarded, "127.0.0.1")[1] == b"HTTP/1.1 200")
+
+
+def test_a_client_that_is_idle_leaves_its_place_to_others(guarded: Observed) -> None:
+    text = b"GET /api/snapshot.json?token=abc HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    idle = [connected(guarded, text) for _ in range(32)]
+    assert {client.recv(12) for client in idle} == {b"HTTP/1.1 200"}
+    # Until then its next request may be on the way.
+    until("a place", lambda: subscribed(guarded, "127.0.0.1")[1] == b"HTTP/1.1 200")
+    for client in idle:
+        client.close()
+
+
+def test_a_connection_without_a_request_is_closed(guarded: Observed) -> None:
+    """After 10 seconds; also one that sends another byte of its header each second."""
+    silent = connected(guarded, b"")
+    slow = connected(guarded, b"GET /events?token=abc HTTP/1.1\r\nX: ")
+    slow.settimeout(1)
+    while True:
+        try:
+            slow.sendall(b"x")
+            if slow.recv(100) == b"":
+                break
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+    assert silent.recv(100) == b""
 
 
 def flood(flow: Observed, done: threading.Event) -> None:

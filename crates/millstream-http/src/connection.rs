@@ -3,21 +3,59 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 
+use crate::places::Place;
 use crate::server::{Stopped, until, wait_stopped};
 use crate::stream::{Socket, Stream};
 
 /// The largest header of a request: request line and all fields.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 100;
+
+/// A request that is being answered, until this is dropped.
+struct Answering(Arc<Place>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.set_idle(true);
+    }
+}
+
+/// The body of an answer, until all of it is written.
+struct Tracked<B> {
+    body: B,
+    _answering: Answering,
+}
+
+impl<B: Body + Unpin> Body for Tracked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// What a client that sends no more may expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +70,28 @@ pub(crate) enum HalfClosed {
 /// is answered. `server` is the name in the log.
 pub(crate) async fn serve<F, B>(
     server: &str,
-    socket: Socket,
+    (socket, place): (Socket, &Arc<Place>),
     timeout: Duration,
     half_closed: HalfClosed,
     answer: impl Fn(Request<Incoming>) -> F,
     stopped: Stopped,
 ) where
     F: Future<Output = Response<B>>,
-    B: Body + 'static,
+    B: Body + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let stream = TokioIo::new(Stream::new(socket, timeout));
     let service = service_fn(|request| {
+        place.set_idle(false);
+        let answering = Answering(Arc::clone(place));
         let answer = answer(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        async move {
+            let body = |body| Tracked {
+                body,
+                _answering: answering,
+            };
+            Ok::<_, Infallible>(answer.await.map(body))
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

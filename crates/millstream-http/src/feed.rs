@@ -162,9 +162,9 @@ impl Feed {
         let server = Server::start(
             OneFeed::NAME,
             bound,
-            self.rules.connections_max(),
+            self.rules.limits(),
             std::future::ready(()),
-            move |socket, stopped| connection(socket, Arc::clone(&handler), stopped),
+            move |socket, place, stopped| connection(socket, place, Arc::clone(&handler), stopped),
         )?;
         let started = Arc::new(Running { clients, server });
         *running = Arc::downgrade(&started);

@@ -257,9 +257,9 @@ impl Gateway {
         let server = Server::start(
             GatewayHandler::NAME,
             bound,
-            self.rules.connections_max(),
+            self.rules.limits(),
             background,
-            move |socket, stopped| connection(socket, Arc::clone(&handler), stopped),
+            move |socket, place, stopped| connection(socket, place, Arc::clone(&handler), stopped),
         )?;
         let mut started = GatewayServer {
             address,

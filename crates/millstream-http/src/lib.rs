@@ -46,6 +46,7 @@ mod group_sync;
 mod listen;
 mod origin;
 pub mod pages;
+mod places;
 mod post;
 mod refusal;
 mod request_body;

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::address::Bound;
 use crate::connection::{HalfClosed, serve};
+use crate::places::{Limits, Place, Purpose};
 use crate::refusal::Refusal;
 use crate::rules::ServerRules;
 use crate::server::{Server, Stopped};
@@ -29,8 +30,14 @@ use crate::url;
 
 use latest::Latest;
 
-/// The default for the number of simultaneous connections.
-const CONNECTIONS_MAX: usize = 64;
+/// The simultaneous connections.
+const LIMITS: Limits = Limits {
+    clients: 64,
+    probes: 16,
+    unauthenticated: 48,
+    of_address: 32,
+    patience: Duration::ZERO,
+};
 /// The default for the time in which a client sends a header, or reads.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -68,6 +75,11 @@ pub trait PageHandler: Send + Sync + 'static {
     /// Whether a path needs no token, because its answer has no data of the user.
     fn is_public(&self, path: &str) -> bool;
 
+    /// Whether a path is asked for by programs that look from time to time. Its requests have places of their own.
+    fn is_probe(&self, _path: &str) -> bool {
+        false
+    }
+
     /// Answers a request; `None` for a path that there is not.
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page>;
 
@@ -87,7 +99,6 @@ pub trait PageHandler: Send + Sync + 'static {
 pub fn pages(address: &str) -> Pages {
     let mut rules = ServerRules::default();
     rules.timeout = TIMEOUT;
-    rules.set_connections_max(CONNECTIONS_MAX);
     Pages {
         address: address.to_owned(),
         rules,
@@ -164,15 +175,15 @@ impl BoundPages {
         handler: Arc<H>,
         background: impl Future<Output = ()> + Send + 'static,
     ) -> Result<PagesServer, Cause> {
-        let connections_max = self.rules.connections_max();
         let rules = Arc::new(self.rules);
         let server = Server::start(
             H::NAME,
             self.bound,
-            connections_max,
+            LIMITS,
             background,
-            move |socket, stopped| {
-                connection(socket, Arc::clone(&rules), Arc::clone(&handler), stopped)
+            move |socket, place, stopped| {
+                let (rules, handler) = (Arc::clone(&rules), Arc::clone(&handler));
+                connection(socket, place, rules, handler, stopped)
             },
         )?;
         Ok(PagesServer(server))
@@ -270,6 +281,7 @@ impl Page {
 
 async fn connection<H: PageHandler>(
     socket: Socket,
+    place: Arc<Place>,
     rules: Arc<ServerRules>,
     handler: Arc<H>,
     stopped: Stopped,
@@ -277,7 +289,7 @@ async fn connection<H: PageHandler>(
     let timeout = rules.timeout;
     let answer = |request: Request<Incoming>| {
         let (parts, _) = request.into_parts();
-        let page = checked(&rules, &*handler, &parts);
+        let page = checked(&rules, &*handler, &place, &parts);
         async {
             match page {
                 Ok(page) => page.await.0,
@@ -285,25 +297,34 @@ async fn connection<H: PageHandler>(
             }
         }
     };
-    serve(H::NAME, socket, timeout, HalfClosed::Gone, answer, stopped).await;
+    let client = (socket, &place);
+    serve(H::NAME, client, timeout, HalfClosed::Gone, answer, stopped).await;
 }
 
 fn checked<H: PageHandler>(
     rules: &ServerRules,
     handler: &H,
+    place: &Place,
     parts: &Parts,
 ) -> Result<PendingPage, Refusal> {
     let path = parts.uri.path();
     if parts.method == Method::POST && handler.is_action(path) {
         rules.check_action(parts)?;
+        place.confirm(Purpose::Client)?;
         let page = handler.act(&PageRequest(parts));
         return page.ok_or_else(|| Refusal::path(path));
     }
     // The answer to a browser that asks whether another page may read is the refusal of that page.
     rules.check_page(parts, "GET")?;
-    match handler.is_public(path) {
+    let is_public = handler.is_public(path);
+    match is_public {
         true => rules.check_name(parts)?,
         false => rules.check_reader(parts)?,
+    }
+    if handler.is_probe(path) {
+        place.confirm(Purpose::Probe)?;
+    } else if !is_public || rules.token.is_none() {
+        place.confirm(Purpose::Client)?;
     }
     if handler.is_action(path) {
         return Err(Refusal::method("POST", &parts.method));

@@ -11,6 +11,7 @@ use crate::address::Bound;
 use crate::origin::{
     allow_page, check_host, check_name, check_origin, check_origins, check_own_page, preflight,
 };
+use crate::places::Limits;
 use crate::refusal::{Answer, Refusal};
 use crate::token::{bearer, check_bearer, check_given, check_token, missing};
 use crate::url;
@@ -53,11 +54,11 @@ impl Default for ServerRules {
 
 impl ServerRules {
     pub(crate) fn set_connections_max(&mut self, count: usize) {
-        self.connections_max = count.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self.connections_max = count.max(1);
     }
 
-    pub(crate) fn connections_max(&self) -> usize {
-        self.connections_max
+    pub(crate) fn limits(&self) -> Limits {
+        Limits::clients(self.connections_max)
     }
 
     /// Notes where the server listens.

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use millstream_flow::error::Cause;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::address::{Bound, SocketFile};
+use crate::places::{Limits, Peer, Place, Places};
 use crate::stream::Socket;
 
 /// The time in which requests that have begun are answered after a stop.
@@ -48,27 +49,30 @@ impl Listener {
         })
     }
 
-    async fn accept(&self) -> Result<Socket> {
+    async fn accept(&self) -> Result<(Socket, Peer)> {
         match self {
             Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 // Only latency depends on it.
                 let _ = stream.set_nodelay(true);
-                Ok(Socket::Tcp(stream))
+                Ok((Socket::Tcp(stream), Peer::of(Some(peer.ip()))))
             }
-            Listener::Unix(listener, _) => Ok(Socket::Unix(listener.accept().await?.0)),
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream), Peer::of(None)))
+            }
         }
     }
 }
 
 impl Server {
-    /// Starts the thread, whose name is `name`. It runs `background`, and `connection` for each of at most `connections_max` connections.
+    /// Starts the thread, whose name is `name`. It runs `background`, and `connection` for each connection that has a place.
     pub(crate) fn start<C>(
         name: &'static str,
         bound: Bound,
-        connections_max: usize,
+        limits: Limits,
         background: impl Future<Output = ()> + Send + 'static,
-        connection: impl Fn(Socket, Stopped) -> C + Send + 'static,
+        connection: impl Fn(Socket, Arc<Place>, Stopped) -> C + Send + 'static,
     ) -> core::result::Result<Self, Cause>
     where
         C: Future<Output = ()> + Send + 'static,
@@ -87,7 +91,7 @@ impl Server {
             .spawn(move || {
                 runtime.block_on(async {
                     let background = tokio::spawn(background);
-                    serve(name, listener, connections_max, connection, stopped).await;
+                    serve(name, listener, limits, connection, stopped).await;
                     background.abort();
                 });
                 // A sync that hangs is not waited for.
@@ -134,28 +138,32 @@ pub(crate) async fn wait_stopped(mut stopped: Stopped) {
 async fn serve<C>(
     name: &str,
     listener: Listener,
-    connections_max: usize,
-    connection: impl Fn(Socket, Stopped) -> C,
+    limits: Limits,
+    connection: impl Fn(Socket, Arc<Place>, Stopped) -> C,
     stopped: Stopped,
 ) where
     C: Future<Output = ()> + Send + 'static,
 {
-    let slots = Arc::new(Semaphore::new(connections_max));
+    let places = Places::new(limits);
     let mut connections = JoinSet::new();
     let accept = async || {
-        let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
-        Some((listener.accept().await, slot))
+        let (socket, peer) = listener.accept().await?;
+        let place = places.enter(peer).await;
+        Result::Ok(place.map(|place| (socket, place)))
     };
-    while let Some(Some((socket, slot))) = until(accept(), wait_stopped(stopped.clone())).await {
+    while let Some(accepted) = until(accept(), wait_stopped(stopped.clone())).await {
         while connections.try_join_next().is_some() {}
-        match socket {
-            Ok(socket) => {
-                let connection = connection(socket, stopped.clone());
+        match accepted {
+            Ok(Some((socket, place))) => {
+                let place = Arc::new(place);
+                let connection = connection(socket, Arc::clone(&place), stopped.clone());
                 connections.spawn(async move {
-                    connection.await;
-                    drop(slot);
+                    until(connection, place.ended()).await;
                 });
+                // A request that is there already is read before further connections need its place.
+                yield_now().await;
             }
+            Ok(None) => tracing::debug!("{name}: too many connections of one address"),
             Err(error) => {
                 // For instance too many open files: existing connections are not affected.
                 tracing::warn!("{name}: cannot accept a connection: {error}");

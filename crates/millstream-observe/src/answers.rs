@@ -223,6 +223,10 @@ impl PageHandler for Answers {
         assets::find(path).is_some() || path == "/healthz" || path == "/readyz"
     }
 
+    fn is_probe(&self, path: &str) -> bool {
+        matches!(path, "/healthz" | "/readyz" | "/metrics")
+    }
+
     fn is_action(&self, path: &str) -> bool {
         let sections = self.sections();
         let of_section = |name| sections.iter().any(|one| one.actions().contains(&name));

@@ -21,6 +21,7 @@ use super::queue::Queue;
 use super::socket;
 use crate::connection::{HalfClosed, serve};
 use crate::lock;
+use crate::places::Place;
 use crate::refusal::Refusal;
 use crate::server::{Stopped, until};
 use crate::stream::Socket;
@@ -35,8 +36,8 @@ const AFTER: &str = "after";
 pub(crate) type Answer = Response<Either<Full<Bytes>, Events>>;
 
 /// What the requests of one connection leave.
-#[derive(Default)]
 pub(crate) struct Connection {
+    pub(crate) place: Arc<Place>,
     /// The queue of the client, once it has one.
     queue: Mutex<Option<Arc<Queue>>>,
     /// The client that becomes a WebSocket.
@@ -60,8 +61,17 @@ pub(crate) trait Handler: Send + Sync + 'static {
 }
 
 /// Serves a connection until it ends, or its client does not keep up.
-pub(crate) async fn connection<H: Handler>(socket: Socket, handler: Arc<H>, stopped: Stopped) {
-    let connection = Connection::default();
+pub(crate) async fn connection<H: Handler>(
+    socket: Socket,
+    place: Arc<Place>,
+    handler: Arc<H>,
+    stopped: Stopped,
+) {
+    let connection = Connection {
+        place,
+        queue: Mutex::default(),
+        upgrade: Mutex::default(),
+    };
     let overflow = poll_fn(|cx| match &*lock(&connection.queue) {
         Some(queue) => queue.poll_overflow(cx),
         // It is polled again when a request was answered: that is the same task.
@@ -79,9 +89,11 @@ async fn requests<H: Handler>(
 ) {
     let timeout = handler.timeout();
     let answer = |request| handler.answer(connection, request);
-    serve(H::NAME, socket, timeout, HalfClosed::Gone, answer, stopped).await;
+    let client = (socket, &connection.place);
+    serve(H::NAME, client, timeout, HalfClosed::Gone, answer, stopped).await;
     let upgrade = lock(&connection.upgrade).take();
     if let Some((upgrade, mut client)) = upgrade {
+        connection.place.set_idle(false);
         match upgrade.await {
             Ok(upgraded) => socket::serve(upgraded, &mut client, timeout / 2).await,
             Err(error) => tracing::debug!("{}: a connection ended: {error}", H::NAME),

@@ -10,6 +10,7 @@ use hyper::http::request::Parts;
 
 use super::clients::Clients;
 use super::connection::{Answer, Connection, Handler, feed};
+use crate::places::Purpose;
 use crate::refusal::Refusal;
 use crate::rules::ServerRules;
 use crate::url::UrlPath;
@@ -43,6 +44,7 @@ impl OneFeed {
             return Ok(answer.map(Either::Left));
         }
         self.rules.check_reader(request)?;
+        connection.place.confirm(Purpose::Client)?;
         self.path.check_request(request.uri.path())?;
         feed(self.rules.timeout, &self.clients, connection, request)
     }

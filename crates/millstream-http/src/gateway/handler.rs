@@ -22,6 +22,7 @@ use super::state::State;
 use crate::budget::Budget;
 use crate::feed::clients::Clients;
 use crate::feed::connection::{Answer, Connection, Handler, feed};
+use crate::places::Purpose;
 use crate::refusal::{self, Refusal, json};
 use crate::request_body::{
     check_encoding, check_length, content_type, read_body, refuse_body, refuse_head,
@@ -84,6 +85,7 @@ impl GatewayHandler {
         let path = request.uri.path().to_owned();
         if let Some((output, query)) = self.state_of(&path)? {
             self.rules.check_reader(request)?;
+            connection.place.confirm(Purpose::Client)?;
             let text = request.uri.query().unwrap_or_default();
             return Ok(queries::answer(output, &query, text)
                 .await?
@@ -94,9 +96,11 @@ impl GatewayHandler {
             && let Some(clients) = self.feeds.get(&*second)
         {
             self.rules.check_reader(request)?;
+            connection.place.confirm(Purpose::Client)?;
             return feed(self.rules.timeout, clients, connection, request);
         }
         self.rules.check_bearer(&request.headers)?;
+        connection.place.confirm(Purpose::Client)?;
         let route = self.interfaces.route(&first, &second)?;
         self.check_call(request)?;
         let waits = Waits::of(request.uri.query().unwrap_or_default())?;

@@ -5,6 +5,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 
 use super::body::Body;
 use super::rules::Rules;
+use crate::places::{Place, Purpose};
 use crate::refusal::Refusal;
 use crate::request_body::{check_encoding, check_length, content_type};
 
@@ -16,8 +17,9 @@ const JSON_LINES: [&str; 3] = [
 ];
 
 /// Checks everything but the origin and the body. Returns whether the client declares lines of JSON.
-pub(super) fn check(rules: &Rules, request: &Parts) -> Result<bool, Refusal> {
+pub(super) fn check(rules: &Rules, place: &Place, request: &Parts) -> Result<bool, Refusal> {
     rules.server.check_bearer(&request.headers)?;
+    place.confirm(Purpose::Client)?;
     rules.path.check_request(request.uri.path())?;
     if request.method != Method::POST {
         return Err(Refusal::method("POST", &request.method));

@@ -13,6 +13,7 @@ use super::intake::{Intake, Store};
 use super::rules::Rules;
 use crate::address::Bound;
 use crate::connection::{HalfClosed, serve};
+use crate::places::Place;
 use crate::refusal::{Answer, Refusal, accepted};
 use crate::request_body::{read_body, refuse_body, refuse_head};
 use crate::server::{Server, Stopped};
@@ -29,7 +30,7 @@ struct Shared {
 
 /// Starts the server of a source.
 pub(super) fn start(bound: Bound, rules: Rules, intake: Arc<Intake>) -> Result<Server, Cause> {
-    let connections_max = rules.server.connections_max();
+    let limits = rules.server.limits();
     let syncing = Arc::clone(&intake);
     let background = async move {
         if let Store::Recorded(recorded) = &syncing.store {
@@ -40,31 +41,32 @@ pub(super) fn start(bound: Bound, rules: Rules, intake: Arc<Intake>) -> Result<S
     Server::start(
         NAME,
         bound,
-        connections_max,
+        limits,
         background,
-        move |socket, stopped| connection(socket, Arc::clone(&shared), stopped),
+        move |socket, place, stopped| connection(socket, place, Arc::clone(&shared), stopped),
     )
 }
 
-async fn connection(socket: Socket, shared: Arc<Shared>, stopped: Stopped) {
+async fn connection(socket: Socket, place: Arc<Place>, shared: Arc<Shared>, stopped: Stopped) {
     let timeout = shared.rules.server.timeout;
-    let answer = |request| answer(&shared, request);
-    serve(NAME, socket, timeout, HalfClosed::Answered, answer, stopped).await;
+    let answer = |request| answer(&shared, &place, request);
+    let client = (socket, &place);
+    serve(NAME, client, timeout, HalfClosed::Answered, answer, stopped).await;
 }
 
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
+async fn answer(shared: &Shared, place: &Place, request: Request<Incoming>) -> Answer {
     let (parts, mut body) = request.into_parts();
-    let mut answer = outcome(shared, &parts, &mut body).await;
+    let mut answer = outcome(shared, place, &parts, &mut body).await;
     let server = &shared.rules.server;
     server.allow_page(&parts.headers, answer.headers_mut());
     answer
 }
 
-async fn outcome(shared: &Shared, request: &Parts, body: &mut Incoming) -> Answer {
+async fn outcome(shared: &Shared, place: &Place, request: &Parts, body: &mut Incoming) -> Answer {
     let rules = &shared.rules;
     let checked = match rules.server.check_page(request, "POST") {
         Ok(Some(answer)) => return answer,
-        Ok(None) => check(rules, request),
+        Ok(None) => check(rules, place, request),
         Err(refusal) => Err(refusal),
     };
     let lines = match checked {

@@ -64,6 +64,7 @@ enum Failure {
         what: String,
     },
     Gone,
+    Panicked(String),
 }
 
 impl From<Fault> for Failure {
@@ -254,20 +255,16 @@ impl<S: Storage> Core<S> {
     /// The work in the background has panicked: nothing makes later appends durable in time.
     #[cold]
     pub fn fail_in_background(&self, what: &str) {
-        let _reported_by_next_call = self.fail(Failure::Fault {
-            path: self.path(),
-            offset: 0,
-            kind: io::ErrorKind::Other,
-            errno: None,
-            what: format!(
-                "the work in the background has panicked ({what}); open the journal again"
-            ),
-        });
+        let _reported_by_next_call = self.fail(Failure::Panicked(what.to_owned()));
     }
 
     fn error(&self, failure: &Failure) -> Error {
         match failure {
             Failure::Gone => Error::Gone { path: self.path() },
+            Failure::Panicked(what) => Error::Panicked {
+                path: self.path(),
+                what: what.clone(),
+            },
             Failure::Fault {
                 path,
                 offset,

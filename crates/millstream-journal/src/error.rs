@@ -74,6 +74,15 @@ pub enum Error {
         /// The cause, as far as it can be found out afterwards.
         source: io::Error,
     },
+    /// The work in the background of this opening has panicked, which is a fault of this library. Nothing more is read or appended through this
+    /// opening; what was acknowledged stays as it is.
+    #[error("{}: the work in the background has panicked: {what}; close the journal and open it again", path.display())]
+    Panicked {
+        /// The directory.
+        path: PathBuf,
+        /// The words of the panic.
+        what: String,
+    },
     /// The directory is not at its path any more, or another one is: what would be appended now could not be found again.
     #[error("{}: the journal was removed, moved or replaced while it was open", path.display())]
     Gone {

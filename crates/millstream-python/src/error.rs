@@ -206,6 +206,7 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
             "JournalIOError",
             (source.raw_os_error(), Some(path), Some(*offset)),
         ),
+        E::Panicked { path, .. } => ("JournalIOError", (None, Some(path), None)),
         E::Gone { path } => ("JournalNotFoundError", (None, Some(path), None)),
         E::Damage { path, offset, .. } => ("JournalDamageError", (None, Some(path), Some(*offset))),
         E::Pruned { path, .. } => ("RecordPrunedError", (None, Some(path), None)),

@@ -89,7 +89,7 @@ pub struct BrokerLimits {
     /// The memory of all queues together, in bytes. Ready items beyond it stay on disk until they are served. Beyond
     /// it, a connection that has an item open cannot open another.
     pub memory_bytes: u64,
-    /// The number of open logs. Each takes four descriptors and a thread. Other logs are opened when their queues are
+    /// The number of open logs. Each takes up to four descriptors. Other logs are opened when their queues are
     /// used.
     pub open_logs: usize,
     /// The work that is done before other connections are served, in items: what there is beyond it is done in further rounds.

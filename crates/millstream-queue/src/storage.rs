@@ -40,7 +40,7 @@ pub trait Storage {
     /// The system refuses.
     fn remove(&mut self, name: &str) -> Result<(), Cause>;
 
-    /// The number of logs that hold descriptors and threads.
+    /// The number of logs that hold descriptors.
     fn open_logs(&self) -> usize {
         0
     }
@@ -135,7 +135,7 @@ pub trait Log {
         Ok(false)
     }
 
-    /// Releases descriptors and threads until the next use. Returns whether it did.
+    /// Releases descriptors until the next use. Returns whether it did.
     fn suspend(&mut self) -> bool {
         false
     }

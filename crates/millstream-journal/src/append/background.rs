@@ -604,6 +604,32 @@ impl Syncs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Journal, Options};
+
+    #[test]
+    fn a_journal_whose_work_has_panicked_acknowledges_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let journal = Journal::open(path, Options::default()).unwrap();
+        let writer = journal.writer().unwrap();
+        writer.append(b"a").unwrap();
+        let durable = Arc::new(Durable::new(Arc::clone(journal.core())));
+        let background = Background::start(Arc::clone(journal.core()), durable).unwrap();
+        background.0.panicked("a divisor is 0");
+        let error = writer.append(b"b").unwrap_err();
+        assert!(matches!(error, Error::Panicked { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.contains("a divisor is 0") && text.contains("open it again"),
+            "{text}"
+        );
+        assert!(text.contains(&*path.to_string_lossy()), "{text}");
+        background.stop();
+        drop((writer, journal));
+        let again = Journal::open(path, Options::default()).unwrap();
+        assert_eq!(again.next().unwrap(), 1);
+        again.writer().unwrap().append(b"b").unwrap();
+    }
 
     #[test]
     fn a_sync_begins_so_early_that_it_ends_in_time() {

@@ -1,4 +1,4 @@
-//! Suspending queues that are not used: their logs are closed, so that many queues need few descriptors and threads.
+//! Suspending queues that are not used: their logs are closed, so that many queues need few descriptors.
 //!
 //! The invariant: after each request at most `open_logs` logs are open, except for those that are being synced.
 

@@ -1,4 +1,4 @@
-//! Suspending an unused queue: it frees disk space, descriptors and a thread.
+//! Suspending an unused queue: it frees disk space and descriptors.
 
 use super::{Log, Queue};
 use crate::config::Sync;

@@ -6,7 +6,7 @@ use tracing::warn;
 /// The descriptors for everything else: listeners, signals, the runtime, files that are read at a reload, a queue
 /// that is being opened.
 const OTHERS: u64 = 64;
-/// The descriptors of the journal of a queue.
+/// The most descriptors of the journal of a queue.
 const OF_A_QUEUE: u64 = 4;
 
 /// Raises the soft limit to the hard limit. Returns the limit.
@@ -24,7 +24,7 @@ pub(super) fn raise() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The limit on open logs, however many descriptors there are: each has a thread as well.
+/// The limit on open logs, however many descriptors there are: each has its segments mapped as well.
 const OPEN_LOGS_MAX: u64 = 2048;
 const OPEN_LOGS_MIN: u64 = 16;
 

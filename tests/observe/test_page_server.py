@@ -167,7 +167,7 @@ def test_an_address_has_half_of_the_places_of_clients(guarded: Observed) -> None
     none_left = [subscribed(guarded, "127.0.0.3")]
     assert {line for _, line in first + second} == {b"HTTP/1.1 200"}
     assert {line for _, line in refused + none_left} == {b"HTTP/1.1 503"}
-    assert b"too many connections of this address; try again later" in refused[0][0].recv(4096)
+    assert b"too many open connections from this address; try again later" in refused[0][0].recv(4096)
     assert_probes_are_answered(guarded)
     for client, _ in first + refused + second + none_left:
         client.close()

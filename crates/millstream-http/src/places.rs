@@ -255,7 +255,7 @@ impl Place {
             }
             Purpose::Client => {
                 let same = |entry: &Entry| entry.is(purpose) && entry.peer.is_that_of(peer);
-                table.make_room(limits, same, limits.of_address, " of this address")?;
+                table.make_room(limits, same, limits.of_address, " from this address")?;
                 table.make_room(limits, |entry| entry.is(purpose), limits.clients, "")?;
             }
         }
@@ -309,7 +309,7 @@ impl Table {
 }
 
 fn too_many(of: &str) -> Refusal {
-    let line = format!("too many connections{of}; try again later");
+    let line = format!("too many open connections{of}; try again later");
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, line)
 }
 

@@ -163,7 +163,7 @@ async fn serve<C>(
                 // A request that is there already is read before further connections need its place.
                 yield_now().await;
             }
-            Ok(None) => tracing::debug!("{name}: too many connections of one address"),
+            Ok(None) => tracing::debug!("{name}: too many open connections from an address"),
             Err(error) => {
                 // For instance too many open files: existing connections are not affected.
                 tracing::warn!("{name}: cannot accept a connection: {error}");

@@ -215,6 +215,22 @@ def test_a_queue_on_a_full_disk_can_be_flushed_and_another_be_made_when_there_is
             assert len(fill(line, "q", 1 << 21)) > len(items) // 2
 
 
+def test_space_is_freed_at_once_after_a_small_set_has_found_room(millstream_bin: Path, disk: Disk) -> None:
+    mounted = disk("tmpfs", 24)
+    with server(millstream_bin, mounted, "--sync=never") as queues, queues.connect() as line:
+        ballast = mounted.path / "ballast"
+        ballast.write_bytes(bytes(1 << 20))
+        items = fill(line, "q", 0)
+        full = mounted.used
+        ballast.unlink()
+        assert line.set("q", item(items[-1] + 1, 100)) == b"STORED"
+        for step in range(8):
+            assert take(line, "q", len(items) // 10) == items[: len(items) // 10]
+            del items[: len(items) // 10]
+            if step == 4:
+                assert mounted.used < full - (6 << 20), "nothing was freed"
+
+
 def take_all_room(disk: SmallDisk) -> None:
     """Makes a file that leaves no block to others."""
     ballast = disk.path / "ballast"

@@ -17,6 +17,8 @@ const INSPECT_DEFERRED_RECORDS: u64 = 512;
 const DEFERRED_BYTES: u64 = 32 << 20;
 /// The number of records between two inspections of the log.
 const INSPECT_EVERY_RECORDS: u64 = 4096;
+/// The same on a disk that was full: space is freed as soon as it can be, also where a set has found room meanwhile.
+const INSPECT_FULL_RECORDS: u64 = 16;
 /// The number of bytes between two inspections.
 const INSPECT_EVERY_BYTES: u64 = 8 << 20;
 /// The limit of what one inspection rewrites, so that no request waits long for it.
@@ -39,7 +41,11 @@ impl<L: Log> Queue<L> {
 
     /// Prunes and rewrites as far as is worth it. A failure changes nothing; the next inspection tries again.
     pub(super) fn compact(&mut self) {
-        self.compaction.due_records = self.log.next() + INSPECT_EVERY_RECORDS;
+        self.compaction.due_records = self.log.next()
+            + match self.log.was_full() {
+                true => INSPECT_FULL_RECORDS,
+                false => INSPECT_EVERY_RECORDS,
+            };
         self.prune();
         let bytes = self.log.bytes();
         self.compaction.due_bytes = bytes + INSPECT_EVERY_BYTES;
@@ -80,6 +86,8 @@ impl<L: Log> Queue<L> {
             deferred.bytes = 0;
             (self.compaction.due_records, self.compaction.due_bytes) = (0, 0);
         }
+        let soon = self.log.next() + INSPECT_FULL_RECORDS;
+        self.compaction.due_records = self.compaction.due_records.min(soon);
     }
 
     pub(super) fn prune(&mut self) {

@@ -72,3 +72,4 @@ pub use recover::salvage::{RecordPlace, Salvage};
 pub use recover::verify::{Damage, Progress, Report, Torn};
 pub use retain::prune::Pruned;
 pub use storage::Mapped;
+pub use sync::closed::sync_closed;

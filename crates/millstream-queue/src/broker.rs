@@ -33,6 +33,7 @@
 mod closed;
 mod connection;
 pub(crate) mod counters;
+mod creating;
 #[cfg(feature = "server")]
 pub mod figures;
 mod get;
@@ -151,6 +152,9 @@ pub struct Broker<S: Storage> {
     dirty: Vec<QueueId>,
     /// An acknowledgement that promises durability is pending.
     commit_wanted: bool,
+    /// The queues that are being created, and the connections that wait for any of them.
+    creating: Vec<QueueId>,
+    creators: Vec<ConnectionId>,
     counters: Counters,
     latencies: Latencies,
     targets: Vec<QueueId>,
@@ -192,6 +196,8 @@ impl<S: Storage> Broker<S> {
             timers: BTreeSet::new(),
             dirty: Vec::new(),
             commit_wanted: false,
+            creating: Vec::new(),
+            creators: Vec::new(),
             counters: Counters::default(),
             latencies: Latencies::default(),
             targets: Vec::new(),

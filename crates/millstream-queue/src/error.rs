@@ -13,6 +13,13 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
+    /// The queue is new and is being created: the request can be done when [`Broker::created`](crate::broker::Broker::created) has been
+    /// called.
+    #[error("queue \"{queue}\" is being created: try again")]
+    BeingCreated {
+        /// Its name.
+        queue: String,
+    },
     /// A name that is not valid for a queue.
     #[error("\"{name}\": {fault}")]
     Name {

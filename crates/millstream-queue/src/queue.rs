@@ -187,6 +187,17 @@ impl<L: Log> Queue<L> {
         self.opens.len()
     }
 
+    /// Whether the log of the queue exists.
+    #[inline]
+    pub(crate) fn exists(&self) -> bool {
+        self.log.exists()
+    }
+
+    /// Begins to create the log, or takes it when it is created. Returns whether items must wait for that.
+    pub(crate) fn begin_create(&mut self) -> bool {
+        self.log.begin_create()
+    }
+
     /// The open items with their ids and connections, the oldest first.
     #[cfg(feature = "server")]
     pub(crate) fn opened_items(&self) -> impl Iterator<Item = (u64, &Item, ConnectionId)> {

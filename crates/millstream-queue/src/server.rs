@@ -33,10 +33,11 @@ mod tls;
 pub mod watch;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
@@ -73,7 +74,11 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         path: options.dir.clone(),
         source,
     };
+    let created = Arc::new(Notify::new());
+    let notify = Arc::clone(&created);
     let storage = JournalStorage::open(&options.dir, live.limits.item_bytes).map_err(file)?;
+    let storage = storage.with_makers(move || notify.notify_one());
+    let storage = storage.map_err(ServerError::Start)?;
     let descriptors_max = descriptors::raise();
     // Signals are handled before `ready` announces the server.
     let (send, commands) = mpsc::unbounded_channel();
@@ -108,6 +113,7 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     tokio::task::spawn_local(commit::complete_commits(Rc::clone(&core), committer));
     tokio::task::spawn_local(spin::run(Rc::clone(&core)));
     tokio::task::spawn_local(timer::run(Rc::clone(&core)));
+    tokio::task::spawn_local(take_created(Rc::clone(&core), created));
     tokio::task::spawn_local(timer::sweep(Rc::clone(&core)));
     if let Some(watch) = core.options.watch.clone() {
         let mut publisher = publish::Publisher::default();
@@ -123,6 +129,17 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     core.stop(STOP_TIME).await;
     Ok(())
+}
+
+/// Takes the queues that were created, forever.
+async fn take_created(core: Rc<Core>, created: Arc<Notify>) {
+    loop {
+        created.notified().await;
+        core.with(|state| {
+            state.broker.created(clock::now());
+            core.wake_and_set_timer(state);
+        });
+    }
 }
 
 /// Runs commands until the server must stop.

@@ -161,6 +161,8 @@ enum State {
         left: u64,
         waiting: bool,
     },
+    /// The `set` at the front of the input waits for a queue that is being created.
+    Creating,
     /// A request is done in rounds: its answer comes before anything else.
     Working,
     /// A `reload` is running: its answer comes before anything else.
@@ -269,6 +271,7 @@ impl Session {
             State::Closed => false,
             State::Waiting { .. }
             | State::Monitoring { .. }
+            | State::Creating
             | State::Working
             | State::Reloading
             | State::Throttled => self.input.len() < self.pipelined_max(),
@@ -302,7 +305,7 @@ impl Session {
     /// Whether [`resume`](Self::resume) has work as soon as there is room for output.
     pub fn has_work(&self) -> bool {
         match self.state {
-            State::Closed | State::Reloading | State::Throttled => false,
+            State::Closed | State::Creating | State::Reloading | State::Throttled => false,
             State::Ready | State::Unauthenticated => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
@@ -444,8 +447,11 @@ impl Session {
     }
 
     fn proceed<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
-        if self.state == State::Working {
-            self.work(broker, now);
+        match self.state {
+            State::Working => self.work(broker, now),
+            // Its bytes are complete.
+            State::Creating => (self.state, self.need) = (State::Ready, 1),
+            _ => {}
         }
         let blocked = self.is_waiting();
         if !blocked && self.input.len() < self.need {

@@ -8,6 +8,7 @@
 
 mod journal;
 mod journal_log;
+mod makers;
 mod memory;
 pub mod operation;
 
@@ -148,6 +149,17 @@ pub trait Log {
     /// Whether the log exists in the storage: one without a record may not.
     fn exists(&self) -> bool {
         true
+    }
+
+    /// Begins to create a log that does not exist, where that can be done beside the calling thread. Returns whether an append would have to
+    /// wait for it: the owner is notified when it need not.
+    fn begin_create(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the log is being created, or was created and is not in use yet.
+    fn is_being_created(&self) -> bool {
+        false
     }
 
     /// Creates the log now, also without a record.

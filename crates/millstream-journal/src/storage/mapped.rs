@@ -7,13 +7,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::memory::Memory;
 use super::{Access, Fault, Hold, Presence, Region, Storage, fault};
+
+/// The folder of cursors, and the beginning of their names.
+const CURSORS: &str = "cursors";
+const CURSORS_BELOW: &str = "cursors/";
 
 /// A directory on this machine.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Mapped {
     fault: Arc<Mutex<Option<Fault>>>,
     /// How often a file was made, named or removed.
     changes: Arc<AtomicU64>,
+    /// Whether the names of cursors may not be durable. Locked while they are synced.
+    cursors_changed: Arc<Mutex<bool>>,
 }
 
 impl Mapped {
@@ -32,6 +38,8 @@ impl Mapped {
             root: path.as_ref().into(),
             fault: Arc::default(),
             changes: Arc::default(),
+            // A process that has changed them may have died.
+            cursors_changed: Arc::new(Mutex::new(true)),
         }
     }
 
@@ -50,12 +58,24 @@ impl Mapped {
         })
     }
 
-    /// Changes the files in the directory, or their sizes. The change is counted after it is made, so that a reader that looked in between
-    /// looks again.
-    fn change<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    /// Changes the file `name`, or its size. The change is counted after it is made, so that a reader that looked in between looks again.
+    fn change<T>(&self, name: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let outcome = act();
+        self.note_cursor(name);
         self.changes.fetch_add(1, Ordering::Release);
         outcome
+    }
+
+    /// The name of a file was made, given or removed: that of a cursor must be synced.
+    fn note_cursor(&self, name: &str) {
+        if name.starts_with(CURSORS_BELOW) {
+            *self.cursors_changed() = true;
+        }
+    }
+
+    fn cursors_changed(&self) -> MutexGuard<'_, bool> {
+        let changed = self.cursors_changed.lock();
+        changed.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file of that name, made empty if it is not there.
@@ -64,6 +84,7 @@ impl Mapped {
         options.read(true).write(true).truncate(false);
         match options.clone().create_new(true).open(self.path(name)) {
             Ok(file) => {
+                self.note_cursor(name);
                 self.give_to_owner(&file)?;
                 Ok(file)
             }
@@ -157,7 +178,7 @@ impl Storage for Mapped {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<MappedRegion> {
-        let file = self.change(|| {
+        let file = self.change(name, || {
             let file = self.made(name)?;
             if !has_blocks(&file, bytes)? {
                 reserve(&file, bytes)?;
@@ -184,7 +205,7 @@ impl Storage for Mapped {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         // A link fails where a rename would replace.
-        self.change(|| match fs::hard_link(self.path(from), self.path(to)) {
+        self.change(to, || match fs::hard_link(self.path(from), self.path(to)) {
             Ok(()) => fs::remove_file(self.path(from)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             // The file is not there, or there is no room for the name.
@@ -203,16 +224,19 @@ impl Storage for Mapped {
     }
 
     fn replace(&self, from: &str, to: &str) -> io::Result<()> {
-        self.change(|| fs::rename(self.path(from), self.path(to)))
+        self.change(to, || fs::rename(self.path(from), self.path(to)))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.change(|| fs::remove_file(self.path(name)))
+        self.change(name, || fs::remove_file(self.path(name)))
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        for folder in ["", "cursors"] {
-            File::open(self.path(folder))?.sync_all()?;
+        File::open(&self.root)?.sync_all()?;
+        let mut changed = self.cursors_changed();
+        if *changed {
+            File::open(self.path(CURSORS))?.sync_all()?;
+            *changed = false;
         }
         Ok(())
     }

@@ -49,6 +49,8 @@ pub(crate) enum Wait {
     Waiting { queue: QueueId, until_us: u64 },
     /// The search for an item goes on in the next round.
     Searching { queue: QueueId },
+    /// A queue is being created for the connection.
+    Creating,
     /// An item is held for the connection.
     Granted { queue: QueueId, id: u64 },
     /// The wait timed out, or the queue was deleted.

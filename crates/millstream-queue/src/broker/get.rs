@@ -236,7 +236,7 @@ impl<S: Storage> Broker<S> {
             return Ok(None);
         };
         match connection.wait {
-            Wait::None | Wait::Waiting { .. } => Ok(None),
+            Wait::None | Wait::Waiting { .. } | Wait::Creating => Ok(None),
             Wait::Ended => {
                 connection.wait = Wait::None;
                 Ok(Some(self.miss()))

@@ -54,6 +54,10 @@ impl<S: Storage> Broker<S> {
         let outcome = self.put_into(key, item, &mut targets, now);
         targets.clear();
         self.targets = targets;
+        if let Err(QueueError::BeingCreated { .. }) = outcome {
+            // It will be done again.
+            self.counters.cmd_set -= 1;
+        }
         outcome
     }
 
@@ -75,11 +79,12 @@ impl<S: Storage> Broker<S> {
         if key.delay_ms != 0 {
             item.due_ms = now.wall_ms.saturating_add(key.delay_ms);
         }
-        let mut skipping = false;
+        let (mut skipping, mut all_exist) = (false, true);
         for &target in &*targets {
             let Some(queue) = self.queue(target) else {
                 continue;
             };
+            all_exist &= queue.exists();
             match queue.admits(item.body.len()) {
                 Admission::Yes => {}
                 Admission::Full if queue.settings.skip_full && is_child(&queue.name, key.name) => {
@@ -96,6 +101,9 @@ impl<S: Storage> Broker<S> {
         }
         if skipping {
             self.skip_full(key.name, item.body.len(), targets);
+        }
+        if !all_exist {
+            self.create_logs(targets)?;
         }
         let mut shared: Option<Arc<[u8]>> = None;
         for at in 0..targets.len() {
@@ -132,7 +140,7 @@ impl<S: Storage> Broker<S> {
     /// Completes a put into one queue.
     #[inline]
     pub(super) fn after_put(&mut self, target: QueueId, sync: bool, now: Moment) {
-        self.schedule_sync(target, sync);
+        self.schedule_sync(target, sync, now);
         self.discard_old(target, now, &mut self.round());
         self.dispatch(target, now);
     }
@@ -171,16 +179,22 @@ impl<S: Storage> Broker<S> {
         }
     }
 
+    /// Where the policy is a time, an item is acknowledged at once only within that time of the first one that may be lost: the timer may be
+    /// late.
     #[inline]
-    fn schedule_sync(&mut self, id: QueueId, forced: bool) {
+    fn schedule_sync(&mut self, id: QueueId, forced: bool, now: Moment) {
         let Some(slot) = self.slots.get_mut(id.slot as usize) else {
             return;
         };
-        let always = slot
+        let waits = slot
             .queue
             .as_ref()
-            .is_some_and(|queue| queue.settings.sync == Sync::Always);
-        if always || forced {
+            .is_some_and(|queue| match queue.settings.sync {
+                Sync::Always => true,
+                Sync::Never => false,
+                Sync::Every(_) => queue.sync_due().is_some_and(|due| due <= now.steady_us),
+            });
+        if waits || forced {
             self.commit_wanted = true;
             if !slot.dirty {
                 slot.dirty = true;

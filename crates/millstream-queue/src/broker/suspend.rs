@@ -2,11 +2,24 @@
 //!
 //! The invariant: after each request at most `open_logs` logs are open, except for those that are being synced.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+
 use super::Broker;
 use super::connection::QueueId;
+use crate::error::QueueError;
 use crate::moment::Moment;
+use crate::queue::Queue;
 use crate::round::{self, Round};
 use crate::storage::Storage;
+
+/// The number of queues that are closed at a time.
+const CLOSE_THREADS: usize = 16;
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No operation leaves it incomplete.
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl<S: Storage> Broker<S> {
     /// Suspends an unused queue, or forgets it if it has never had an item. One with work that is not done needs its log.
@@ -62,6 +75,38 @@ impl<S: Storage> Broker<S> {
         if self.storage.open_logs() > self.limits.open_logs {
             self.close_logs(now);
         }
+    }
+
+    /// Makes everything durable, whatever the policies are, and closes all queues: several at a time, so that their syncs share what the file
+    /// system does for one.
+    ///
+    /// # Errors
+    /// A sync failed; the other queues are durable.
+    pub(crate) fn close(&mut self) -> Result<(), QueueError>
+    where
+        S::Log: Send,
+    {
+        let queues = self.slots.drain(..).filter_map(|slot| slot.queue);
+        let queues: Mutex<Vec<Queue<S::Log>>> = Mutex::new(queues.collect());
+        let failed = Mutex::new(Ok(()));
+        let next = || lock(&queues).pop();
+        let close_some = || {
+            while let Some(mut queue) = next() {
+                if let Err(error) = queue.sync() {
+                    *lock(&failed) = Err(error);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            // Where the system refuses a thread, this one does the work.
+            for _ in 1..CLOSE_THREADS {
+                let _refused = Builder::new().spawn_scoped(scope, close_some);
+            }
+            close_some();
+        });
+        self.names.clear();
+        self.timers.clear();
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes a queue that has nothing on disk.

@@ -262,7 +262,7 @@ impl Drop for OpenDirectory {
             self.shared.timer_changed.notify_one();
             // The thread panics only because of a bug in the broker, and has logged it.
             let _ = self.timer_thread.take().map(JoinHandle::join);
-            if let Err(error) = self.lock().broker.sync_all() {
+            if let Err(error) = self.lock().broker.close() {
                 error!("{error}");
             }
         }

@@ -12,6 +12,9 @@ const FORGET_AFTER_US: u64 = 1_000_000;
 impl<L: Log> Queue<L> {
     /// The time at which the queue is suspended, if it is not used before.
     pub(crate) fn suspend_due(&self) -> Option<u64> {
+        if self.log.is_being_created() {
+            return None;
+        }
         if !self.log.exists() {
             return self
                 .is_unused()
@@ -23,7 +26,7 @@ impl<L: Log> Queue<L> {
 
     /// Whether the queue can be forgotten without a loss. A fan-out queue is kept: it must get copies.
     pub(crate) fn is_forgettable(&self) -> bool {
-        !self.log.exists() && self.is_unused()
+        !self.log.exists() && !self.log.is_being_created() && self.is_unused()
     }
 
     fn is_unused(&self) -> bool {

@@ -200,7 +200,7 @@ impl Core {
                     .broker
                     .disconnect(ConnectionId(index as u32), EndedBy::Server, clock::now());
             }
-            if let Err(error) = state.broker.sync_all() {
+            if let Err(error) = state.broker.close() {
                 error!("{error}");
             }
         });

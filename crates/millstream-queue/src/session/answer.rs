@@ -26,7 +26,7 @@ impl Session {
                 self.authenticate(request)
             }
             _ if self.grants.is_some() && self.is_denied(request) => {}
-            Request::Set(set) => self.set(broker, set, now),
+            Request::Set(set) => return self.set(broker, set, now),
             Request::Get(get) => return self.get(broker, *get, now),
             Request::Monitor {
                 queue,
@@ -42,7 +42,7 @@ impl Session {
     }
 
     #[inline]
-    fn set<S: Storage>(&mut self, broker: &mut Broker<S>, set: &Set<'_>, now: Moment) {
+    fn set<S: Storage>(&mut self, broker: &mut Broker<S>, set: &Set<'_>, now: Moment) -> Progress {
         let length = self.output.len();
         match SetKey::parse(set.key) {
             Err(fault) => reply::client_error(&mut self.output, &fault),
@@ -56,6 +56,11 @@ impl Session {
                 match broker.put(&key, &item, now) {
                     Ok(PutOutcome::Stored) => self.write(reply::STORED),
                     Ok(PutOutcome::Refused(_)) => self.write(reply::NOT_STORED),
+                    Err(QueueError::BeingCreated { .. }) => {
+                        broker.await_creation(self.id);
+                        self.state = State::Creating;
+                        return Progress::Blocked;
+                    }
                     Err(error) => reply::server_error(&mut self.output, &error),
                 }
             }
@@ -63,6 +68,7 @@ impl Session {
         if set.noreply {
             self.output.truncate(length);
         }
+        Progress::Done
     }
 
     #[cold]

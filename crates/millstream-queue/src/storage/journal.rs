@@ -18,7 +18,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Storage;
-use super::journal_log::{JournalLog, LiveJournal};
+use super::journal_log::{JournalLog, LiveJournal, Opener};
+use super::makers::Makers;
 use crate::error::Cause;
 use crate::name;
 
@@ -36,14 +37,22 @@ const SEGMENT_BYTES_FIRST: u64 = 16 << 10;
 const RECORD_BYTES: u64 = 1 << 10;
 
 /// A directory of queues.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct JournalStorage {
     folder: PathBuf,
     options: Options,
+    /// The threads that create queues, if there are any.
+    makers: Option<Makers<LiveJournal<Mapped>>>,
     /// The number of open logs.
     open_logs: Arc<AtomicUsize>,
     /// Locked while the queues are open: two servers would each take a part of the items.
     _lock: Arc<File>,
+}
+
+impl std::fmt::Debug for JournalStorage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "JournalStorage({})", self.folder.display())
+    }
 }
 
 impl JournalStorage {
@@ -85,9 +94,23 @@ impl JournalStorage {
         Ok(JournalStorage {
             folder,
             options,
+            makers: None,
             open_logs: Arc::default(),
             _lock: Arc::new(lock),
         })
+    }
+
+    /// Creates queues on threads of their own. They call `notify` after each: then [`Broker::created`](crate::broker::Broker::created) must be
+    /// called.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn with_makers(
+        mut self,
+        notify: impl Fn() + Send + std::marker::Sync + 'static,
+    ) -> io::Result<Self> {
+        self.makers = Some(Makers::start(notify)?);
+        Ok(self)
     }
 
     /// Opens the journal of a queue to write; `create` allows to create it.
@@ -117,10 +140,6 @@ impl JournalStorage {
             }
             opened => opened?,
         };
-        if create {
-            // The journal has synced the contents of its directory, not the entry of the directory itself.
-            File::open(&self.folder)?.sync_all()?;
-        }
         Ok(live)
     }
 
@@ -171,9 +190,15 @@ impl Storage for JournalStorage {
     fn open(&mut self, name: &str) -> Result<JournalLog, Cause> {
         let folder = self.folder.join(name);
         let exists = folder.exists();
-        let (storage, name) = (self.clone(), name.to_owned());
-        let open = Box::new(move |create| storage.live(&name, create));
-        JournalLog::opened_by(folder, open, exists, Arc::clone(&self.open_logs))
+        let name = name.to_owned();
+        // What the threads do must not keep them.
+        let storage = JournalStorage {
+            makers: None,
+            ..self.clone()
+        };
+        let open: Opener<Mapped> = Arc::new(move |create| storage.live(&name, create));
+        let opener = (open, self.makers.clone());
+        JournalLog::opened_by(folder, opener, exists, Arc::clone(&self.open_logs))
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Cause> {

@@ -16,8 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use millstream_journal::storage::{Mapped, Storage as Disk};
 use millstream_journal::{
     Cursor, CursorMode, Error as Fault, Journal, Options, Reader, RecordSet, Retention, Writer,
+    sync_closed,
 };
 
+use super::makers::{Makers, Making};
 use super::{Log, Syncing};
 use crate::error::Cause;
 
@@ -38,6 +40,10 @@ pub struct JournalLog<D: Disk = Mapped> {
     /// The read-only journal of a log that was opened and is read for the first time.
     read_only: Option<ReadOnlyJournal<D>>,
     reopener: Option<Reopener<D>>,
+    /// The journal of a new log, while it is being created.
+    making: Option<Arc<Making<LiveJournal<D>>>>,
+    /// Why it could not be created: the next use says it.
+    refused: Option<Cause>,
     exists: bool,
     first: u64,
     next: u64,
@@ -80,11 +86,12 @@ pub(super) struct LiveJournal<D: Disk> {
 }
 
 /// Opens a journal; `true` allows to create it.
-pub(super) type Opener<D> = Box<dyn Fn(bool) -> Result<LiveJournal<D>, Cause> + Send>;
+pub(super) type Opener<D> = Arc<dyn Fn(bool) -> Result<LiveJournal<D>, Cause> + Send + Sync>;
 
 struct Reopener<D: Disk> {
     folder: PathBuf,
     open: Opener<D>,
+    makers: Option<Makers<LiveJournal<D>>>,
     open_logs: Arc<AtomicUsize>,
 }
 
@@ -183,19 +190,22 @@ impl JournalLog {
     /// The log in this directory, which `open` opens. A new log is created with its first record.
     pub(super) fn opened_by(
         folder: PathBuf,
-        open: Opener<Mapped>,
+        (open, makers): (Opener<Mapped>, Option<Makers<LiveJournal<Mapped>>>),
         exists: bool,
         open_logs: Arc<AtomicUsize>,
     ) -> Result<Self, Cause> {
         let reopener = Reopener {
             folder,
             open,
+            makers,
             open_logs,
         };
         let mut log = JournalLog {
             live: None,
             read_only: None,
             reopener: Some(reopener),
+            making: None,
+            refused: None,
             exists,
             first: 0,
             next: 0,
@@ -243,6 +253,8 @@ impl<D: Disk> JournalLog<D> {
             live: None,
             read_only: None,
             reopener: None,
+            making: None,
+            refused: None,
             exists: true,
             first: 0,
             next: 0,
@@ -264,9 +276,7 @@ impl<D: Disk> JournalLog<D> {
 
     fn open(&self) -> Result<LiveJournal<D>, Cause> {
         let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
-        let mut live = (reopener.open)(!self.exists)?;
-        live._count = Some(OpenCount::one(&reopener.open_logs));
-        Ok(live)
+        (reopener.open)(!self.exists)
     }
 
     /// The open journal; a suspended or new log is opened first.
@@ -281,7 +291,15 @@ impl<D: Disk> JournalLog<D> {
     #[cold]
     fn reopen(&mut self) -> Result<(), Cause> {
         (self.read_only, self.disk) = (None, None);
-        let live = self.open()?;
+        if let Some(cause) = self.refused.take() {
+            return Err(cause);
+        }
+        let mut live = match self.making.take() {
+            Some(making) => making.wait()?,
+            None => self.open()?,
+        };
+        let open_logs = self.reopener.as_ref().map(|reopener| &reopener.open_logs);
+        live._count = open_logs.map(OpenCount::one);
         if !self.exists {
             return self.adopt(live);
         }
@@ -382,8 +400,14 @@ impl<D: Disk> Log for JournalLog<D> {
     }
 
     fn sync(&mut self) -> Result<(), Cause> {
-        if self.live.is_some() || self.durable < self.next {
-            self.live()?.writer.sync()?;
+        if let Some(live) = &self.live {
+            live.writer.sync()?;
+        } else if self.durable < self.next
+            && let Some(reopener) = &self.reopener
+        {
+            // To open it for a sync would take many times as long.
+            sync_closed(&reopener.folder)?;
+            self.durable = self.next;
         }
         Ok(())
     }
@@ -473,6 +497,31 @@ impl<D: Disk> Log for JournalLog<D> {
         self.exists
     }
 
+    fn begin_create(&mut self) -> bool {
+        if self.exists || self.live.is_some() || self.refused.is_some() {
+            return false;
+        }
+        match (&self.making, &self.reopener) {
+            (None, Some(reopener)) => {
+                let Some(makers) = &reopener.makers else {
+                    return false;
+                };
+                let open = Arc::clone(&reopener.open);
+                self.making = Some(makers.begin(move || open(true)));
+                true
+            }
+            (Some(making), _) if making.is_done() => {
+                self.refused = self.reopen().err();
+                false
+            }
+            (making, _) => making.is_some(),
+        }
+    }
+
+    fn is_being_created(&self) -> bool {
+        self.making.is_some()
+    }
+
     fn create(&mut self) -> Result<(), Cause> {
         self.live().map(drop)
     }
@@ -496,6 +545,15 @@ impl<D: Disk> Log for JournalLog<D> {
                 self.disk = Some(DiskBytes { bytes, changes });
                 bytes
             }
+        }
+    }
+}
+
+impl<D: Disk> Drop for JournalLog<D> {
+    fn drop(&mut self) {
+        // Its directory may be removed next, or opened by another log.
+        if let Some(making) = self.making.take() {
+            let _nobody_needs_it = making.wait();
         }
     }
 }

@@ -152,3 +152,20 @@ fn damage_closes_one_queue_and_says_where() {
          a< VALUE good 0 1|1|END|SERVER_ERROR queue \"bad\" is closed: queue \"bad\": record 1: this is not the record of a queue|SERVER_ERROR queue \"bad\" is closed: queue \"bad\": record 1: this is not the record of a queue|",
     );
 }
+
+#[test]
+fn a_set_waits_for_a_sync_when_the_one_that_its_policy_demands_is_late() {
+    let mut world = World::new("[defaults]\nsync = '10ms'");
+    // The timer does not come at first, and then does: the next span begins with the next set.
+    for _ in 0..2 {
+        let waits = [0, 9, 1, 5].map(|ms| waits_after(&mut world, ms));
+        assert_eq!(waits, [false, false, true, false]);
+        world.pass(100);
+    }
+}
+
+fn waits_after(world: &mut World, ms: u64) -> bool {
+    world.now.steady_us += ms * 1_000;
+    world.play("a> set q 0 0 1|1|\na< STORED|");
+    world.queues.take_commit_wanted()
+}

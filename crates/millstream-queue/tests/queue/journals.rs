@@ -46,7 +46,8 @@ impl Server {
 fn disk_bytes(folder: &Path) -> u64 {
     fs::read_dir(folder)
         .unwrap()
-        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        // A file that is removed meanwhile counts for nothing.
+        .map(|entry| entry.unwrap().metadata().map_or(0, |found| found.len()))
         .sum()
 }
 

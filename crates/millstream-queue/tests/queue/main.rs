@@ -11,6 +11,7 @@ mod script;
 mod ages;
 mod compat;
 mod crashes;
+mod creating;
 mod embedded;
 mod expiry;
 mod fanout;

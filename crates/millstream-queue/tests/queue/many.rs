@@ -89,6 +89,20 @@ fn a_start_opens_no_log_to_write_and_changes_no_file() {
 }
 
 #[test]
+fn a_sync_of_all_queues_opens_none_of_those_that_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path());
+    let (mut queues, storage) = start(folder.path());
+    assert_eq!(ask(&mut queues, "set q7 0 0 1|y|", NOW), "STORED|");
+    queues.sync_all().unwrap();
+    assert_eq!(storage.open_logs(), 1);
+    assert_eq!(
+        ask(&mut queues, "get q8|get q7|", NOW),
+        "VALUE q8 0 1|x|END|VALUE q7 0 1|x|END|"
+    );
+}
+
+#[test]
 fn the_age_of_an_item_is_known_while_its_log_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path());
@@ -155,6 +169,31 @@ fn the_directory_of_a_queue_is_read_again_only_when_its_files_change() {
     assert!(last > first + (400 << 10), "{last} after {first}");
     assert_eq!(ask(&mut queues, "flush q1|", NOW), "END|");
     settled(&mut queues);
+}
+
+#[test]
+fn a_dead_letter_that_was_struck_out_on_a_full_disk_stays_away() {
+    use millstream_journal::{Journal, Options};
+    let folder = tempfile::tempdir().unwrap();
+    let storage = JournalStorage::open(folder.path(), 1 << 20).unwrap();
+    let config = "[queue.work]\nmax_deliveries = 1\nerror_queue = 'dead'".parse();
+    let mut queues = Broker::open(storage, config.unwrap(), NOW).unwrap();
+    ask(
+        &mut queues,
+        "set work 0 0 1|a|get work/open|get work/abort|",
+        NOW,
+    );
+    assert_eq!(queues.items("dead"), Some(1));
+    drop(queues);
+    let options = Options {
+        exclusive: true,
+        ..Options::default()
+    };
+    let journal = Journal::open(folder.path().join("dead"), options).unwrap();
+    journal.record_set("struck").unwrap().insert(0).unwrap();
+    drop(journal);
+    let (queues, _) = start(folder.path());
+    assert_eq!(queues.items("dead"), Some(0));
 }
 
 #[test]

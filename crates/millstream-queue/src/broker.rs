@@ -60,7 +60,7 @@ pub use self::redrive::REDRIVE_ITEMS_MAX;
 use crate::broker::counters::{Counters, Latencies};
 use crate::config::{Config, Settings};
 use crate::connection::ConnectionId;
-use crate::error::QueueError;
+use crate::error::{Cause, QueueError};
 use crate::moment::Moment;
 use crate::name;
 use crate::queue::Queue;
@@ -108,6 +108,9 @@ impl Default for BrokerLimits {
         }
     }
 }
+
+/// The number of logs that are opened together at a start.
+const OPEN_AT_ONCE: usize = 256;
 
 /// The default number of open logs: they take less than 1,000 descriptors.
 const OPEN_LOGS: usize = 192;
@@ -204,13 +207,15 @@ impl<S: Storage> Broker<S> {
         };
         // A queue comes before its fan-out queues.
         names.sort_unstable();
-        for name in names {
-            // The limit holds for new queues only: no existing queue is lost.
-            let opened = broker.open_queue(&name, now);
-            if let Err(error) = opened.map(|queue| broker.add_queue(queue, Vec::new(), now)) {
-                broker.closed.insert(name, &error, now);
+        for some in names.chunks(OPEN_AT_ONCE) {
+            for (name, log) in some.iter().zip(broker.storage.open_many(some)) {
+                // The limit holds for new queues only: no existing queue is lost.
+                let opened = broker.restore(name, log, now);
+                if let Err(error) = opened.map(|queue| broker.add_queue(queue, Vec::new(), now)) {
+                    broker.closed.insert(name.clone(), &error, now);
+                }
+                broker.limit_open_logs(now);
             }
-            broker.limit_open_logs(now);
         }
         for name in broker.names() {
             broker.take_kept(&name, now);
@@ -586,7 +591,18 @@ impl<S: Storage> Broker<S> {
     }
 
     fn open_queue(&mut self, name: &str, now: Moment) -> Result<Queue<S::Log>, QueueError> {
-        let opened = self.storage.open(name).and_then(|mut log| {
+        let opened = self.storage.open(name);
+        self.restore(name, opened, now)
+    }
+
+    /// The queue of a log that was opened.
+    fn restore(
+        &mut self,
+        name: &str,
+        opened: Result<S::Log, Cause>,
+        now: Moment,
+    ) -> Result<Queue<S::Log>, QueueError> {
+        let opened = opened.and_then(|mut log| {
             // A fan-out queue gets copies from its first mention on, after a restart too.
             if name::parent(name).is_some() && !log.exists() {
                 log.create()?;

@@ -35,6 +35,11 @@ pub trait Storage {
     /// The log is damaged, another process uses it, or the system refuses.
     fn open(&mut self, name: &str) -> Result<Self::Log, Cause>;
 
+    /// Opens the logs of these queues, in their order: several at a time, where the storage can.
+    fn open_many(&mut self, names: &[String]) -> Vec<Result<Self::Log, Cause>> {
+        names.iter().map(|name| self.open(name)).collect()
+    }
+
     /// Deletes a queue with all its items.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 use millstream_journal::storage::{Mapped, create_dir_durably};
 use millstream_journal::{Error as Fault, Journal, Options, Sync};
@@ -33,6 +34,8 @@ const RECORDS_PER_SEGMENT_MIN: u64 = 8;
 const SEGMENT_BYTES: u64 = 16 << 20;
 /// The first segment of a queue; each is twice as large as the previous one.
 const SEGMENT_BYTES_FIRST: u64 = 16 << 10;
+/// The number of threads that open queues at a start: most of the time they wait for the disk.
+const OPEN_THREADS: usize = 8;
 /// The size of a record besides the item's bytes, with some margin.
 const RECORD_BYTES: u64 = 1 << 10;
 
@@ -199,6 +202,27 @@ impl Storage for JournalStorage {
         let open: Opener<Mapped> = Arc::new(move |create| storage.live(&name, create));
         let opener = (open, self.makers.clone());
         JournalLog::opened_by(folder, opener, exists, Arc::clone(&self.open_logs))
+    }
+
+    fn open_many(&mut self, names: &[String]) -> Vec<Result<JournalLog, Cause>> {
+        let each = names.len().div_ceil(OPEN_THREADS).max(1);
+        let open = |names: &[String]| {
+            let mut storage = self.clone();
+            let logs = names.iter().map(|name| storage.open(name));
+            logs.collect::<Vec<_>>()
+        };
+        std::thread::scope(|scope| {
+            let parts = names.chunks(each);
+            let parts: Vec<_> = parts
+                .map(|part| (part, Builder::new().spawn_scoped(scope, || open(part))))
+                .collect();
+            let logs = parts.into_iter().flat_map(|(part, thread)| {
+                // Where the system refuses a thread, this one does the work. A thread panics only because of a bug, and has logged it.
+                let opened = thread.ok().and_then(|thread| thread.join().ok());
+                opened.unwrap_or_else(|| open(part))
+            });
+            logs.collect()
+        })
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Cause> {

@@ -498,7 +498,6 @@ impl<L: Log> Queue<L> {
             self.reinsert(item);
             return self.compact_if_due();
         }
-        self.counters.failed_items += 1;
         self.retire(item, self.settings.error_queue.clone(), Reason::Failed);
     }
 
@@ -673,15 +672,23 @@ impl<L: Log> Queue<L> {
     }
 
     fn expire(&mut self, item: Item) {
-        self.counters.expired_items += 1;
         self.retire(item, self.settings.expire_to.clone(), Reason::Expired);
     }
 
     fn retire(&mut self, item: Item, to: Option<String>, reason: Reason) {
         match to {
             Some(to) => self.dead_letters.push(DeadLetter { item, to, reason }),
-            None => self.record_removal(item.id, item.body.len()),
+            None => self.record_retired(&item, reason),
         }
+    }
+
+    /// Records that an item has left, since it expired or failed.
+    pub(crate) fn record_retired(&mut self, item: &Item, reason: Reason) {
+        match reason {
+            Reason::Expired => self.counters.expired_items += 1,
+            Reason::Failed => self.counters.failed_items += 1,
+        }
+        self.record_removal(item.id, item.body.len());
     }
 
     /// Reads some items of the backlog into memory.

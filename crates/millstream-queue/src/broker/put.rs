@@ -284,7 +284,7 @@ impl<S: Storage> Broker<S> {
         if let Some(source) = self.queue_mut(from) {
             for (letter, is_added) in dead_letters.into_iter().zip(are_added) {
                 if is_added && synced {
-                    source.record_removal(letter.item.id, letter.item.body.len());
+                    source.record_retired(&letter.item, letter.reason);
                 } else {
                     source.reinsert(letter.item);
                 }

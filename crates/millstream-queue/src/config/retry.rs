@@ -60,10 +60,7 @@ pub(super) struct Table {
 impl Eq for Table {}
 
 #[derive(Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "a table such as { first = \"1s\" }"
-)]
+#[serde(deny_unknown_fields, expecting = "a table such as { first = \"1s\" }")]
 struct Said {
     first: Time,
     #[serde(default)]

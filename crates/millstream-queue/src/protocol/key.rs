@@ -66,6 +66,9 @@ pub enum KeyFault {
     /// A `get` of too many queues at once.
     #[error("a get takes at most {QUEUES_MAX} queues")]
     Queues,
+    /// Two ids of one request.
+    #[error("a request has one id")]
+    Ids,
     /// The id of an item of one of several queues.
     #[error("an id belongs to one queue")]
     IdOfSeveral,
@@ -128,7 +131,9 @@ impl<'a> GetKey<'a> {
             b"t" => self.wait_ms = milliseconds(value)?,
             b"delay" => self.delay_ms = Some(milliseconds(value)?),
             b"close" | b"abort" => {
-                self.id = Some(item_id(value)?);
+                if self.id.replace(item_id(value)?).is_some() {
+                    return Err(KeyFault::Ids);
+                }
                 (self.close, self.abort) = (
                     self.close || option == b"close",
                     self.abort || option == b"abort",
@@ -185,7 +190,9 @@ impl<'a> TouchKey<'a> {
         };
         for option in options.filter(|option| !option.is_empty()) {
             let id = option.strip_prefix(b"id=").ok_or(KeyFault::Option)?;
-            parsed.id = Some(item_id(id)?);
+            if parsed.id.replace(item_id(id)?).is_some() {
+                return Err(KeyFault::Ids);
+            }
         }
         Ok(parsed)
     }
@@ -270,7 +277,8 @@ mod tests {
 
     #[test]
     fn bad_keys_say_why() {
-        let table: [(&[u8], KeyFault); 20] = [
+        let table: [(&[u8], KeyFault); 21] = [
+            (b"a/close=1/close=2", KeyFault::Ids),
             (b"a,/open", KeyFault::Name(NameFault::Empty)),
             (b",a", KeyFault::Name(NameFault::Empty)),
             (b"a,.b", KeyFault::Name(NameFault::Shape)),
@@ -287,7 +295,7 @@ mod tests {
             (b"jobs/peek/open", KeyFault::Mix),
             (b"jobs/abort/close", KeyFault::Mix),
             (b"jobs/abort/peek", KeyFault::Mix),
-            (b"jobs/close=1/abort=2", KeyFault::Mix),
+            (b"jobs/close=1/abort=2", KeyFault::Ids),
             (b"jobs/close=", KeyFault::Id),
             (b"jobs/abort=first", KeyFault::Id),
             (b"jobs/open=3", KeyFault::Option),

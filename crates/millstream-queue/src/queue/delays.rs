@@ -17,9 +17,7 @@ impl<L: Log> Queue<L> {
         let delay_ms = u64::try_from(delay.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
         let due_ms = now.wall_ms.saturating_add(delay_ms);
         self.rewrite(item, due_ms)?;
-        self.items += 1;
-        self.bytes += item.body.len() as u64;
-        self.delayed.insert(item.id, due_ms, item.expiry_ms);
+        self.delay(item, due_ms);
         Ok(())
     }
 
@@ -117,6 +115,11 @@ impl<L: Log> Queue<L> {
         if due_ms == 0 {
             return self.reinsert(item);
         }
+        self.delay(&item, due_ms);
+    }
+
+    /// Adds an item to those that are delayed. Its bytes are in the log.
+    fn delay(&mut self, item: &Item, due_ms: u64) {
         self.items += 1;
         self.bytes += item.body.len() as u64;
         if item.deliveries > 0 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Session;
 use crate::broker::Broker;
 use crate::moment::Moment;
-use crate::protocol::{Touch, TouchKey, reply};
+use crate::protocol::{KeyFault, Touch, TouchKey, reply};
 use crate::storage::Storage;
 
 /// The longest time: memcached's bound of 30 days, beyond which a number is a date there.
@@ -22,6 +22,9 @@ impl Session {
             Ok(key) => key,
             Err(fault) => return reply::client_error(&mut self.output, &fault),
         };
+        if touch.id.is_some() && key.id.is_some() {
+            return reply::client_error(&mut self.output, &KeyFault::Ids);
+        }
         let seconds = touch.seconds;
         if seconds > SECONDS_MAX {
             let why = format!("touch takes 0 to {SECONDS_MAX} seconds");

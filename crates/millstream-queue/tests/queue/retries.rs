@@ -271,3 +271,43 @@ fn a_full_queue_drops_its_oldest_items_also_those_that_are_delayed() {
          b< VALUE q 0 1|4|END|END|",
     );
 }
+
+#[test]
+fn items_that_wait_for_their_retry_are_failing_items() {
+    let mut world = World::new("[queue.q]\nretry = { first = '1m' }");
+    for restart in [false, true] {
+        if !restart {
+            world.play(
+                "a> set q 0 0 1|x|get q/open|get q/abort|\na< STORED|VALUE q/open 0 1|x|END|END|",
+            );
+        } else {
+            world.restart();
+        }
+        let stats = world.queues.numbers_of("q", world.now).unwrap();
+        for (name, expected) in [("items", 1), ("failing_items", 1), ("deliveries_max", 1)] {
+            assert!(stats.contains(&(name, expected)), "{name}: {stats:?}");
+        }
+    }
+    world.pass(60_000);
+    world.play("a> get q|\na< VALUE q 0 1|x|END|");
+    let stats = world.queues.numbers_of("q", world.now).unwrap();
+    assert!(stats.contains(&("failing_items", 0)));
+}
+
+#[test]
+fn an_item_that_cannot_leave_is_counted_once_it_has_left() {
+    let mut world = World::new("[queue.q]\nexpire_to = 'late'");
+    world.play("a> set late 0 0 1|l|set q 0 1 1|x|\na< STORED|STORED|");
+    world.storage.set_failing("late", true);
+    let expired = |world: &mut World| {
+        let stats = world.queues.numbers_of("q", world.now).unwrap();
+        let of = |name| stats.iter().find(|(known, _)| *known == name).unwrap().1;
+        (of("items"), of("expired_items"))
+    };
+    world.pass(9_000);
+    assert_eq!(expired(&mut world), (1, 0));
+    world.storage.set_failing("late", false);
+    world.pass(2_000);
+    assert_eq!(expired(&mut world), (0, 1));
+    world.play("a> get late|get late|\na< VALUE late 0 1|l|END|VALUE late 0 1|x|END|");
+}

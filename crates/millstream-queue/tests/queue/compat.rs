@@ -31,7 +31,7 @@ fn commands_of_a_cache_do_no_harm() {
     play(
         "",
         "a> add q 0 0 1|1|replace q 0 0 1|1|cas q 0 0 1 7|1|incr q 1|touch q 0|mn|bogus|version|verbosity 1|get q|
-         a< NOT_STORED|NOT_STORED|NOT_FOUND|NOT_FOUND|NOT_FOUND|MN|ERROR|VERSION 1.6.0|OK|END|",
+         a< NOT_STORED|NOT_STORED|NOT_FOUND|NOT_FOUND|NOT_FOUND|MN|ERROR|VERSION 1.5.0|OK|END|",
     );
 }
 

@@ -76,7 +76,7 @@ fn only_the_sets_that_need_a_new_queue_wait_for_it() {
     );
     assert_eq!(
         server.ask(&mut other, "get q|get q/peek|get none|version|"),
-        "END|END|END|VERSION 1.6.0|"
+        "END|END|END|VERSION 1.5.0|"
     );
     server.create_next(&mut [&mut one, &mut two]);
     assert_eq!(server.answer(&mut one), "STORED|VALUE q 0 1|1|END|");

@@ -17,7 +17,7 @@ fn a_wait_ends_with_an_item_or_with_its_time() {
          +100
          b> set q 0 0 1|1|
          b< STORED|
-         a< VALUE q/t=500/open 0 1|1|END|VERSION 1.6.0|
+         a< VALUE q/t=500/open 0 1|1|END|VERSION 1.5.0|
          +1000
          a<
          a!

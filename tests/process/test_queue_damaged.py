@@ -3,6 +3,7 @@
 Afterwards their names can be used again.
 """
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,11 @@ def test_a_damaged_queue_is_deleted_and_its_name_used_again(
             assert line.ask(request).startswith(b'SERVER_ERROR queue "jobs" is closed: '), request
         assert line.set("jobs", b"refused").startswith(b'SERVER_ERROR queue "jobs" is closed: ')
         assert line.stats()["queue_jobs_closed"] == "1"
+        listed = run("queue", "list", "--json", "--server", f"127.0.0.1:{server.port}")
+        assert {name: queue["closed"] for name, queue in json.loads(listed.stdout).items()} == {
+            "jobs": True,
+            "sound": False,
+        }
         delete(server, run, kestrel_port)
         assert not (server.folder / "jobs").exists()
         assert line.get("jobs") is None

@@ -8,7 +8,7 @@
 //! those only when all these threads wait for it. A group has a thread at all times while one of its jobs is *timed*: such a call must not
 //! depend on whether a thread can be started then.
 //!
-//! A thread may run on the cores on which those who joined the group could run then: it may be started by one that is kept on a core since.
+//! A thread may run on the cores on which the threads that joined the group could run then: it may be started by one that is kept on a core since.
 //!
 //! One thread of a group waits for the next call that is due (the *watcher*); others sleep until they are needed. A forked child has none of
 //! its parent's threads and begins with groups of its own.
@@ -388,7 +388,7 @@ mod tests {
 
     use super::*;
 
-    /// Says that it was called, and does what it is told.
+    /// Says that it was called, and does what it is ordered.
     struct Told {
         calls: Mutex<Sender<()>>,
         orders: Mutex<Receiver<Order>>,

@@ -266,6 +266,10 @@ impl Config {
 
     /// The settings of a queue.
     pub fn settings(&self, name: &str) -> Settings {
+        // Copies that are kept for a fan-out queue expire as they would there.
+        if let Some(child) = name::child_of_kept(name) {
+            return self.settings(&child);
+        }
         let mut settings = Settings::default();
         self.defaults.apply(&mut settings);
         for name in name::parent(name).into_iter().chain([name]) {

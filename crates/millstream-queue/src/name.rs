@@ -64,6 +64,18 @@ pub fn parent(name: &str) -> Option<&str> {
     name.split_once('+').map(|(parent, _)| parent)
 }
 
+/// The queue that keeps the copies of the fan-out queue `child` while it cannot be opened. It is no fan-out queue itself, and each has its own.
+pub(crate) fn place_of_kept(child: &str) -> String {
+    format!("{}.kept", child.replace('%', "%25").replace('+', "%2B"))
+}
+
+/// The fan-out queue whose copies the queue `place` keeps.
+pub(crate) fn child_of_kept(place: &str) -> Option<String> {
+    let child = place.strip_suffix(".kept")?;
+    let child = child.replace("%2B", "+").replace("%25", "%");
+    (parent(&child).is_some() && place_of_kept(&child) == place).then_some(child)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +121,17 @@ mod tests {
     fn the_parent_ends_at_the_first_plus() {
         assert_eq!(parent("a+b+c"), Some("a"));
         assert_eq!(parent("a"), None);
+    }
+
+    #[test]
+    fn a_place_of_kept_copies_names_its_queue() {
+        for child in ["a+b", "a%2B+b", "a%+b+c", "a.kept+b", "a+b.kept"] {
+            let place = place_of_kept(child);
+            assert_eq!(child_of_kept(&place).as_deref(), Some(child), "{place}");
+            assert_eq!(parent(&place), None);
+        }
+        for other in ["a.kept", "a+b.kept", "a%2B.", "a%2b.kept", ".kept", "a%2Bb"] {
+            assert_eq!(child_of_kept(other), None, "{other}");
+        }
     }
 }

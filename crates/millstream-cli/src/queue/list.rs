@@ -33,6 +33,8 @@ struct Queue {
     oldest_open_age_ms: u64,
     /// How long the item that was served last had waited.
     age_ms: u64,
+    /// Whether it cannot be used: `stats` says why.
+    closed: bool,
 }
 
 /// Tell.
@@ -60,18 +62,40 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::failed(line));
         }
     }
+    for name in closed(&mut client)? {
+        queues.entry(name).or_default().closed = true;
+    }
     let width = queues.keys().map(String::len).max().unwrap_or(0).max(5);
     let mut text = format!(
         "{:width$} {:>12} {:>14} {:>8} {:>8} {:>10}",
         "queue", "items", "bytes", "open", "waiters", "oldest ms"
     );
     for (name, q) in &queues {
+        if q.closed {
+            text +=
+                &format!("\n{name:width$} is closed: \"millstream queue stats {name}\" says why");
+            continue;
+        }
         text += &format!(
             "\n{name:width$} {:>12} {:>14} {:>8} {:>8} {:>10}",
             q.items, q.bytes, q.open, q.waiters, q.oldest_age_ms
         );
     }
     report::print(&queues, &text, args.json)
+}
+
+/// The queues that cannot be used, which have no statistics.
+fn closed(client: &mut Client) -> Result<Vec<String>, Failure> {
+    client.send(b"stats\r\n")?;
+    let mut closed = Vec::new();
+    loop {
+        let line = client.line()?;
+        if line == "END" {
+            return Ok(closed);
+        }
+        let name = line.strip_prefix("STAT queue_");
+        closed.extend(name.and_then(|rest| Some(rest.strip_suffix("_closed 1")?.to_owned())));
+    }
 }
 
 impl Queue {

@@ -6,7 +6,7 @@
 //! where they need it.
 //!
 //! An opening that appends nothing *sleeps*: no thread is called for it. A *round* (a sync at an interval, or a look whether the directory is
-//! still there) sets the offset from which on the writer calls [`Background::notice`] to 0, so that the next append tells of itself. Without
+//! still there) sets the offset from which on the writer calls [`Background::notice`] to 0, so that the next append is noticed. Without
 //! such a call there are no further looks, and a sync is the last one.
 //!
 //! With `sync=always` it also writes the touched pages to the disk as zeros. A file system marks each block of a preallocated file as
@@ -74,7 +74,7 @@ struct Shared<S: Storage> {
     member: OnceLock<Member>,
 }
 
-/// Pages of a segment that are to be touched, from one offset to another.
+/// Pages of a segment to touch, from one offset to another.
 type Pages<S> = (SegmentOf<S>, u64, u64);
 
 struct Work<S: Storage> {

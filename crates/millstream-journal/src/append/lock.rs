@@ -19,7 +19,7 @@ use crate::storage::{Hold, Storage, fault};
 /// The file whose lock is the permission to take a slot.
 const PERMIT: &str = "writers/all";
 
-/// How long a lock may be held by those who only look whether it is held.
+/// How long a lock may be held by openings that only look whether it is held.
 const LOOKING: Duration = Duration::from_millis(100);
 
 /// The slot of an opening that writes.

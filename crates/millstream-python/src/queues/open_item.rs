@@ -74,6 +74,17 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
+/// The longest time of a `touch`, as over a connection.
+const TOUCH_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// A time that was given in seconds.
+fn time_of(name: &str, seconds: f64) -> PyResult<Duration> {
+    let time = Duration::try_from_secs_f64(seconds);
+    time.map_err(|_| {
+        PyValueError::new_err(format!("{name}: {seconds} is no time in seconds from 0 on"))
+    })
+}
+
 /// An optional time; 0 is none.
 fn moment(ms: u64) -> Option<f64> {
     (ms != 0).then(|| seconds(ms))
@@ -230,7 +241,7 @@ impl OpenItem {
     ///     False if the item is no longer open: another consumer may have it.
     ///
     /// Raises:
-    ///     ValueError: the time is not positive.
+    ///     ValueError: the time is not positive, or over 30 days.
     ///     QueueError: the queues are closed or cannot be used; the subclass says why.
     ///
     /// Example:
@@ -243,9 +254,12 @@ impl OpenItem {
     ///     True
     #[pyo3(signature = (seconds=None))]
     fn touch(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<bool> {
-        let limit = seconds.map(Duration::try_from_secs_f64).transpose()?;
-        if limit.is_some_and(|limit| limit.is_zero()) {
-            return Err(PyValueError::new_err("seconds: must be more than 0"));
+        let limit = seconds
+            .map(|seconds| time_of("seconds", seconds))
+            .transpose()?;
+        if limit.is_some_and(|limit| limit.is_zero() || limit > TOUCH_MAX) {
+            let why = "seconds: must be more than 0 and at most 2592000 (30 days)";
+            return Err(PyValueError::new_err(why));
         }
         // Locked without the interpreter, which a thread that waits for the lock may hold.
         call(py, || {
@@ -275,7 +289,7 @@ impl OpenItem {
     ///     1
     #[pyo3(signature = (failed=true, *, delay=None))]
     fn abort(&self, py: Python<'_>, failed: bool, delay: Option<f64>) -> PyResult<()> {
-        let delay = delay.map(Duration::try_from_secs_f64).transpose()?;
+        let delay = delay.map(|delay| time_of("delay", delay)).transpose()?;
         if delay.is_some() && !failed {
             return Err(PyValueError::new_err(
                 "delay: an item that has not failed has none",

@@ -14,11 +14,6 @@ use crate::moment::Moment;
 use crate::name;
 use crate::storage::Storage;
 
-/// The queue with the copies of a fan-out queue that cannot be opened. It is no fan-out queue itself, and each has its own.
-fn place_of(child: &str) -> String {
-    format!("{}.kept", child.replace('%', "%25").replace('+', "%2B"))
-}
-
 impl<S: Storage> Broker<S> {
     /// A fan-out queue that is closed is still a member: its settings say whether it may miss an item. Adds the queues that keep the
     /// copies of such members.
@@ -36,7 +31,10 @@ impl<S: Storage> Broker<S> {
             match self.config.settings(&child).on_closed {
                 OnClosed::Refuse => self.check_not_closed(&child)?,
                 OnClosed::Skip => self.closed.skip(&child),
-                OnClosed::Keep => add_target(targets, self.get_or_create(&place_of(&child), now)?),
+                OnClosed::Keep => add_target(
+                    targets,
+                    self.get_or_create(&name::place_of_kept(&child), now)?,
+                ),
             }
         }
         Ok(())
@@ -44,7 +42,7 @@ impl<S: Storage> Broker<S> {
 
     /// Moves to a fan-out queue that was opened or created what was kept for it.
     pub(super) fn take_kept(&mut self, child: &str, now: Moment) {
-        let place = place_of(child);
+        let place = name::place_of_kept(child);
         if name::parent(child).is_none() || !self.names.contains_key(place.as_str()) {
             return;
         }

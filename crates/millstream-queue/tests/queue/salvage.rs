@@ -180,6 +180,19 @@ fn a_damaged_fan_out_queue_misses_no_item() {
 }
 
 #[test]
+fn kept_copies_expire_as_their_queue_says() {
+    let (_folder, mut queues) =
+        with_damaged_child("[queue.'p+c']\non_closed = 'keep'\nmax_age = '2s'\nexpire_to = 'late'");
+    assert_eq!(ask(&mut queues, "set p 0 0 1|2|", NOW), "STORED|");
+    let then = Moment {
+        wall_ms: NOW.wall_ms + 2_000,
+        steady_us: NOW.steady_us + 2_000_000,
+    };
+    let answers = ask(&mut queues, "delete p+c|get p+c|get late|", then);
+    assert_eq!(answers, "DELETED|END|VALUE late 0 1|2|END|");
+}
+
+#[test]
 fn delayed_copies_are_kept_with_their_delay_and_open_ones_are_not_deleted() {
     let (_folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'keep'");
     let at = |ms| Moment {

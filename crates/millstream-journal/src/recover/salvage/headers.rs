@@ -69,7 +69,11 @@ pub(super) fn open<S: Storage>(
     let (segment, from, is_sound) = Segment::salvaged(region, number);
     let (found, segment) = match is_sound {
         true => (first_base(&segment, from, &bases), segment),
-        false => base_and_epoch(segment, from, &bases),
+        // Its first frame says whether the epoch in the header is damaged.
+        false => match first_head(&segment, from, &bases) {
+            Some(base) => (Some(base), segment),
+            None => base_and_epoch(segment, from, &bases),
+        },
     };
     if let Some(base) = found {
         if own != Some(base) {
@@ -113,12 +117,16 @@ fn region<S: Storage>(storage: &S, file: &str) -> Result<S::Region, (u64, String
     }
 }
 
+/// The first base for which the first frame is sound.
+fn first_head<R: Region>(segment: &Segment<R>, from: u64, bases: &[u64]) -> Option<u64> {
+    let begins = |base: &&u64| sound_head(segment, from, **base).is_some();
+    bases.iter().find(begins).copied()
+}
+
 /// The first base for which some frame is sound.
 fn first_base<R: Region>(segment: &Segment<R>, from: u64, bases: &[u64]) -> Option<u64> {
-    let begins = |base: &&u64| sound_head(segment, from, **base).is_some();
     let follows = |base: &&u64| sound_from(segment, from, from, **base).is_some();
-    let first = bases.iter().find(begins);
-    first.or_else(|| bases.iter().find(follows)).copied()
+    first_head(segment, from, bases).or_else(|| bases.iter().find(follows).copied())
 }
 
 /// [`first_base`], and the epoch, where the header does not say it.

@@ -114,7 +114,8 @@ def test_torn_copies_are_opened_as_they_are_or_salvaged(
         try:
             opened = numbers(torn)
         except ms.JournalDamageError as error:
-            assert report["lost"]
+            # Without a loss: a segment was copied before its end was written, and the next one after that.
+            assert report["lost"] or len(parts) == 1
             advice = advised(str(error))
             for verb in ("cat", "tail", "info", "export"):
                 refused = subprocess.run(

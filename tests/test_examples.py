@@ -77,7 +77,7 @@ def receiver(millstream_bin: Path, out: Path, framing: str, connections: int) ->
 
 def send(run: Run, *args: object) -> None:
     """`millstream send`, to a flow that may still be starting."""
-    sent = run("send", *args, "--connect-timeout", 30, timeout=TIMEOUT)
+    sent = run("send", *args, "--connect-timeout", TIMEOUT, timeout=2 * TIMEOUT)
     assert sent.returncode == 0, sent.stderr
 
 

@@ -118,7 +118,6 @@ NEVER_RAISE = {
     "ms.JournalCursor.close",
     "ms.JournalReader.close",
     "ms.KeyContext.discard",
-    "ms.OpenItem.abort",
     "ms.Queues.close",
     "ms.Record.to_dict",
     "ms.Report.to_json",

@@ -175,7 +175,7 @@ def market_spread(
         time.sleep(0.05)
     # And committed: after a kill, inputs are repeated each in its own order, but not one after the other.
     before = journal_length(state / "epochs")
-    while journal_length(state / "epochs") < before + 4:
+    while journal_length(state / "epochs") < before + 20:
         assert first.poll() is None, first.communicate()[1]
         assert time.monotonic() < started + PATIENCE
         time.sleep(0.05)

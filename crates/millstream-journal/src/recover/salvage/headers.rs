@@ -69,11 +69,7 @@ pub(super) fn open<S: Storage>(
     let (segment, from, is_sound) = Segment::salvaged(region, number);
     let (found, segment) = match is_sound {
         true => (first_base(&segment, from, &bases), segment),
-        // Its first frame says whether the epoch in the header is damaged.
-        false => match first_head(&segment, from, &bases) {
-            Some(base) => (Some(base), segment),
-            None => base_and_epoch(segment, from, &bases),
-        },
+        false => base_and_epoch(segment, from, &bases),
     };
     if let Some(base) = found {
         if own != Some(base) {
@@ -135,6 +131,10 @@ fn base_and_epoch<R: Region>(
     from: u64,
     bases: &[u64],
 ) -> (Option<u64>, Segment<R>) {
+    // The first frame says whether the epoch in the header is damaged too.
+    if let Some(base) = first_head(&segment, from, bases) {
+        return (Some(base), segment);
+    }
     let told = bases
         .iter()
         .find_map(|base| Some((*base, epoch_of_frames(&segment, from, *base)?)));

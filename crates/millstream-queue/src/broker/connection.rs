@@ -21,10 +21,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether the connection opened it as an item of the queue with this name. `queue` is the queue that has the name now, if there is one.
+    /// Whether the connection opened it as an item of the queue with this name, which may be another one now.
     #[inline]
-    pub(crate) fn is_of(&self, queue: Option<QueueId>, name: &str) -> bool {
-        Some(self.queue) == queue || *self.name == *name
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        *self.name == *name
     }
 }
 
@@ -60,14 +60,11 @@ pub(crate) enum Wait {
 impl Connection {
     /// The number of places of this queue.
     #[inline]
-    pub(crate) fn opens_of(&self, queue: Option<QueueId>, name: &str) -> usize {
+    pub(crate) fn opens_of(&self, name: &str) -> usize {
         if self.opens.is_empty() {
             0
         } else {
-            self.opens
-                .iter()
-                .filter(|place| place.is_of(queue, name))
-                .count()
+            self.opens.iter().filter(|place| place.is_of(name)).count()
         }
     }
 
@@ -92,20 +89,14 @@ impl Connection {
         }
     }
 
-    /// Removes the first place of this queue, and returns it.
-    pub(crate) fn oldest_of(&mut self, queue: Option<QueueId>, name: &str) -> Option<Place> {
-        let mut places = self.opens.iter();
-        let at = places.position(|place| place.is_of(queue, name))?;
-        self.opens.remove(at)
-    }
-
-    /// The name of the queue, one of these, that has the first place.
-    pub(crate) fn oldest_of_several<'a>(
-        &self,
+    /// Removes the first place of these queues, and returns it.
+    pub(crate) fn oldest_of<'a>(
+        &mut self,
         names: impl Iterator<Item = &'a str> + Clone,
-    ) -> Option<&'a str> {
+    ) -> Option<Place> {
         let mut places = self.opens.iter();
-        places.find_map(|place| names.clone().find(|name| **name == *place.name))
+        let at = places.position(|place| names.clone().any(|name| place.is_of(name)))?;
+        self.opens.remove(at)
     }
 
     /// Removes the place of an item.

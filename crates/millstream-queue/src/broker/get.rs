@@ -209,11 +209,7 @@ impl<S: Storage> Broker<S> {
     #[cold]
     fn end_quiescent(&mut self, by: ConnectionId, key: &GetKey<'_>, now: Moment) -> GetOutcome {
         let known = self.names.get(key.name).copied();
-        let ended = match key.others {
-            "" => self.end_open(by, known, key, now),
-            _ => self.end_open_of_several(by, key, now),
-        };
-        if !ended {
+        if !self.end_open(by, known, key, now) {
             GetOutcome::NotOpen
         } else if key.only_ends() {
             GetOutcome::Nothing
@@ -317,15 +313,14 @@ impl<S: Storage> Broker<S> {
         count: u64,
         now: Moment,
     ) -> Confirmation {
-        let known = self.names.get(name).copied();
         let connection = self.connection(by);
-        let places = connection.map_or(0, |connection| connection.opens_of(known, name));
+        let places = connection.map_or(0, |connection| connection.opens_of(name));
         if (places as u64) < count {
             return Confirmation::Fewer;
         }
         let mut outcome = Confirmation::Confirmed;
         for _ in 0..count {
-            if !self.end_oldest(by, known, name, Verdict::Close, now) {
+            if !self.end_oldest(by, std::iter::once(name), Verdict::Close, now) {
                 outcome = Confirmation::NotOpen;
             }
         }
@@ -447,10 +442,7 @@ impl<S: Storage> Broker<S> {
             return false;
         };
         connection.gives_up.retain(|queue| *queue != id);
-        let (opens, of_all) = (
-            connection.opens_of(Some(id), key.name),
-            connection.opens.len(),
-        );
+        let (opens, of_all) = (connection.opens_of(key.name), connection.opens.len());
         if of_all == 0 {
             return !open || limit > 0;
         }
@@ -472,7 +464,7 @@ impl<S: Storage> Broker<S> {
     /// item becomes free with the next open. Returns false if there is none.
     #[cold]
     fn may_give_up(&mut self, by: ConnectionId, queue: QueueId, name: &str) -> bool {
-        let is_stale = self.stale_place(by, queue, name, None).is_some();
+        let is_stale = self.stale_place(by, name, None).is_some();
         if let Some(connection) = self.connection(by).filter(|_| is_stale) {
             connection.gives_up.push(queue);
         }
@@ -480,17 +472,11 @@ impl<S: Storage> Broker<S> {
     }
 
     /// The place of the oldest item of a queue that is open no longer, or only since the connection has just opened it again.
-    fn stale_place(
-        &self,
-        by: ConnectionId,
-        queue: QueueId,
-        name: &str,
-        again: Option<u64>,
-    ) -> Option<usize> {
+    fn stale_place(&self, by: ConnectionId, name: &str, again: Option<u64>) -> Option<usize> {
         let mut places = self.places_of(by);
         places.position(|place| {
             let is_past = (again.is_some() && place.item == again) || !self.is_open(by, place);
-            place.is_of(Some(queue), name) && is_past
+            place.is_of(name) && is_past
         })
     }
 
@@ -522,7 +508,7 @@ impl<S: Storage> Broker<S> {
         if !std::mem::take(&mut connection.gives_up).contains(&id) {
             return connection.opened(id, name, item);
         }
-        let given_up = self.stale_place(by, id, &name, Some(item));
+        let given_up = self.stale_place(by, &name, Some(item));
         if let Some(connection) = self.connection(by) {
             given_up.inspect(|&at| {
                 connection.opens.remove(at);
@@ -531,7 +517,7 @@ impl<S: Storage> Broker<S> {
         }
     }
 
-    /// Confirms or requeues what the key says. Returns false if that is not open, or no longer.
+    /// Confirms or requeues what the key says; `id` is its queue if it has one. Returns false if that is not open, or no longer.
     pub(super) fn end_open(
         &mut self,
         by: ConnectionId,
@@ -547,22 +533,21 @@ impl<S: Storage> Broker<S> {
         match (key.id, id) {
             (Some(item), Some(id)) => self.end_id(by, id, item, verdict, now),
             (Some(_), None) => false,
-            (None, id) => self.end_oldest(by, id, key.name, verdict, now),
+            (None, _) => self.end_oldest(by, key.names(), verdict, now),
         }
     }
 
-    /// Ends the open read that the connection began first. Returns false if its time was over, or its queue was deleted since. A connection
+    /// Ends the open read of these queues that the connection began first. Returns false if its time was over, or its queue was deleted since. A connection
     /// that has none need not ask.
-    fn end_oldest(
+    fn end_oldest<'a>(
         &mut self,
         by: ConnectionId,
-        id: Option<QueueId>,
-        name: &str,
+        names: impl Iterator<Item = &'a str> + Clone,
         verdict: Verdict,
         now: Moment,
     ) -> bool {
         let connection = self.connection(by);
-        let Some(place) = connection.and_then(|connection| connection.oldest_of(id, name)) else {
+        let Some(place) = connection.and_then(|connection| connection.oldest_of(names)) else {
             return true;
         };
         let item = place.item.filter(|_| self.is_open(by, &place));

@@ -22,7 +22,7 @@ impl<S: Storage> Broker<S> {
         key: &GetKey<'_>,
         now: Moment,
     ) -> Result<GetOutcome, QueueError> {
-        if !self.end_open_of_several(by, key, now) {
+        if !self.end_open(by, None, key, now) {
             return Ok(GetOutcome::NotOpen);
         }
         match key.only_ends() {
@@ -83,30 +83,5 @@ impl<S: Storage> Broker<S> {
             }
             _ => Ok(self.miss()),
         }
-    }
-
-    /// Confirms or requeues what the connection opened first in any of the queues. Returns false if that is open no longer.
-    pub(super) fn end_open_of_several(
-        &mut self,
-        by: ConnectionId,
-        key: &GetKey<'_>,
-        now: Moment,
-    ) -> bool {
-        if !(key.close || key.abort) {
-            return true;
-        }
-        let names: Vec<&str> = key.names().collect();
-        let connection = self.connection(by);
-        let oldest = connection.and_then(|known| known.oldest_of_several(names.into_iter()));
-        let Some(name) = oldest else {
-            return true;
-        };
-        let id = self.names.get(name).copied();
-        let one = GetKey {
-            name,
-            others: "",
-            ..*key
-        };
-        self.end_open(by, id, &one, now)
     }
 }

@@ -118,7 +118,7 @@ impl<'a> GetKey<'a> {
     }
 
     /// All queues.
-    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+    pub fn names(&self) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
         let others = self.others.split(',').filter(|name| !name.is_empty());
         [self.name].into_iter().chain(others)
     }

@@ -118,11 +118,14 @@ def test_torn_copies_are_opened_as_they_are_or_salvaged(
             assert report["lost"] or len(parts) == 1
             advice = advised(str(error))
             for verb in ("cat", "tail", "info", "export"):
-                refused = subprocess.run(
-                    [millstream_bin, "journal", verb, torn], capture_output=True, text=True
-                )
-                assert refused.returncode == 1
-                assert advised(refused.stderr) == advice
+                command = [millstream_bin, "journal", verb, torn]
+                done = subprocess.run(command, capture_output=True, text=True)
+                if verb == "tail" and done.returncode == 0:
+                    # The loss is in the middle, and the last records are sound: no more is read.
+                    assert done.stdout.splitlines()[-1].endswith(f" {parts[-1][1] - 1}")
+                    continue
+                assert done.returncode == 1
+                assert advised(done.stderr) == advice
             environment = os.environ | {"PATH": f"{millstream_bin.parent}:{os.environ['PATH']}"}
             subprocess.run(["sh", "-e", "-c", advice], env=environment, check=True, capture_output=True)
             followed = [

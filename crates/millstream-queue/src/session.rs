@@ -51,6 +51,10 @@ use crate::storage::Storage;
 /// The number of characters of a name that are reported with a wrong password.
 const NAME_CHARS_MAX: usize = 64;
 
+/// A round of work adds nothing to output of this length. So `stats` of any number of queues leaves the connection a small one, which is not
+/// closed when memory is short.
+const WORK_OUTPUT_BYTES: usize = 32 << 10;
+
 /// The style of replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
@@ -309,7 +313,7 @@ impl Session {
             State::Ready | State::Unauthenticated => {
                 !self.input.is_empty() && self.input.len() >= self.need
             }
-            State::Working => self.output.len() < self.options.output_bytes,
+            State::Working => self.output.len() < self.work_output_max(),
             State::Waiting { queued, .. } => !queued || self.is_searching,
             State::Monitoring { waiting, .. } => !waiting || self.is_searching,
         }
@@ -438,6 +442,10 @@ impl Session {
 
     fn pipelined_max(&self) -> usize {
         64 << 10
+    }
+
+    fn work_output_max(&self) -> usize {
+        self.options.output_bytes.min(WORK_OUTPUT_BYTES)
     }
 
     #[inline]

@@ -203,7 +203,8 @@ impl Session {
 
     /// Does the next round of a request.
     pub(super) fn work<S: Storage>(&mut self, broker: &mut Broker<S>, now: Moment) {
-        let out = (&mut self.output, self.options.output_bytes);
+        let out_max = self.work_output_max();
+        let out = (&mut self.output, out_max);
         let is_done = match &mut self.work {
             Some(work) => work.round(broker, out, now),
             None => true,

@@ -205,12 +205,16 @@ fn stats_are_sent_in_rounds_each_queue_once() {
         let (mut one, mut other) = (Client::new(&mut world), Client::new(&mut world));
         assert!(!one.send(&mut world, request));
         other.ask(&mut world, "delete q250|set a 0 0 1|1|");
-        let mut rounds = 1;
-        while !one.round(&mut world) {
+        let (mut rounds, mut is_done, mut answer) = (1, false, String::new());
+        while !is_done {
+            // With less than 128 KiB it is not closed when memory is short.
+            assert!((1..=128 << 10).contains(&one.0.buffer_bytes()));
+            answer += &one.answer();
+            is_done = one.round(&mut world);
             rounds += 1;
         }
-        assert_eq!(rounds, 3);
-        let answer = one.answer();
+        answer += &one.answer();
+        assert!((3..=30).contains(&rounds), "{rounds}");
         assert!(answer.ends_with("|END|"));
         for queue in 0..300 {
             let lines = [

@@ -27,7 +27,15 @@ fn start(folder: &Path) -> (Broker<JournalStorage>, JournalStorage) {
 fn ask(queues: &mut Broker<JournalStorage>, request: &str, now: Moment) -> String {
     let mut session = Session::new(queues, SessionOptions::default());
     session.receive(queues, request.replace('|', "\r\n").as_bytes(), now);
-    let answer = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+    let mut answer = String::new();
+    loop {
+        answer += &String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+        session.sent(usize::MAX);
+        if !session.has_work() {
+            break;
+        }
+        session.resume(queues, now);
+    }
     session.end(queues, EndedBy::Client, now);
     answer
 }

@@ -1,14 +1,16 @@
 //! `millstream queue`: a server of durable queues, and verbs that talk to one.
 //!
-//! A verb per file. All but `serve`, `import` and `salvage` are clients, by the protocol that any memcache client speaks, so that they work with
+//! A verb per file. All but `serve`, `follow`, `promote`, `rejoin`, `import` and `salvage` are clients, by the protocol that any memcache client speaks, so that they work with
 //! other servers of queues too.
 
 mod client;
+mod follow;
 mod get;
 mod import;
 mod line;
 mod list;
 mod manage;
+mod promote;
 mod put;
 mod salvage;
 mod secure;
@@ -18,6 +20,7 @@ mod stats;
 use clap::Subcommand;
 
 use crate::failure::Failure;
+use crate::outcome;
 
 /// The options of `millstream queue`.
 #[derive(clap::Args, Debug)]
@@ -56,6 +59,12 @@ enum Verb {
     Redrive(manage::RedriveArgs),
     /// Read what can be read of a damaged queue, into a new one.
     Salvage(salvage::Args),
+    /// Keep a live copy of the queues of a server on another machine.
+    Follow(follow::Args),
+    /// Make a copy the queues, after their machine was lost.
+    Promote(promote::Args),
+    /// Make the queues of an old server a copy of those of the new one.
+    Rejoin(promote::RejoinArgs),
     /// Take over the queues of a Starling or Kestrel server from its files.
     Import(import::Args),
 }
@@ -77,6 +86,9 @@ pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
         Verb::Reload(args) => ("queue reload", manage::reload(&args)),
         Verb::Redrive(args) => ("queue redrive", manage::redrive(&args)),
         Verb::Salvage(args) => ("queue salvage", salvage::run(&args)),
+        Verb::Follow(args) => ("queue follow", outcome::finish(follow::run(args))),
+        Verb::Promote(args) => ("queue promote", outcome::finish(promote::promote(args))),
+        Verb::Rejoin(args) => ("queue rejoin", outcome::finish(promote::rejoin(args))),
         Verb::Import(args) => ("queue import", import::run(&args)),
     }
 }

@@ -42,6 +42,8 @@ mod lend;
 mod put;
 mod redrive;
 mod several;
+#[cfg(feature = "server")]
+pub(crate) mod snapshot;
 mod stats;
 mod suspend;
 mod timers;

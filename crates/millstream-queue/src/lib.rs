@@ -7,6 +7,7 @@
 //! | [`broker`] | all queues, the connections that wait, timed work |
 //! | `queue` | one queue over its log: order, backlog, compaction |
 //! | [`storage`] | where logs are kept, and the format of their records |
+//! | [`replica`] | a second machine: the changes of all queues, and their copies |
 //! | [`embedded`] | queues in process, for threads |
 //! | `server` | the server: sockets around a broker |
 //! | `flow` | queues as sources and sinks of flows |
@@ -32,6 +33,8 @@ mod moment;
 pub mod name;
 pub mod protocol;
 mod queue;
+#[cfg(feature = "server")]
+pub mod replica;
 mod round;
 pub mod salvage;
 #[cfg(feature = "server")]

@@ -168,6 +168,12 @@ impl<L> Drop for Queue<L> {
 }
 
 impl<L: Log> Queue<L> {
+    /// Its log.
+    #[cfg(feature = "server")]
+    pub(crate) fn log(&mut self) -> &mut L {
+        &mut self.log
+    }
+
     pub(crate) fn items(&self) -> u64 {
         self.items
     }

@@ -24,6 +24,7 @@ mod options;
 mod places;
 mod publish;
 mod reload;
+mod replica;
 mod requests;
 mod serve_requests;
 mod spin;
@@ -46,8 +47,10 @@ pub use self::error::ServerError;
 use self::files::{LoadedSettings, broker_limits};
 use self::listen::Listeners;
 pub use self::options::ServerOptions;
+pub use self::replica::ReplicaOptions;
 use crate::broker::Broker;
 use crate::clock;
+use crate::replica::ReplicatedStorage;
 use crate::storage::JournalStorage;
 
 /// The time that connections have to finish when the server stops.
@@ -76,9 +79,18 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     };
     let created = Arc::new(Notify::new());
     let notify = Arc::clone(&created);
-    let storage = JournalStorage::open(&options.dir, live.limits.item_bytes).map_err(file)?;
+    let open = match options.replica {
+        Some(_) => JournalStorage::open_followed,
+        None => JournalStorage::open,
+    };
+    let storage = open(&options.dir, live.limits.item_bytes).map_err(file)?;
     let storage = storage.with_makers(move || notify.notify_one());
     let storage = storage.map_err(ServerError::Start)?;
+    let storage = match options.replica {
+        Some(_) => ReplicatedStorage::followed(storage).map_err(ServerError::Replica)?,
+        None => ReplicatedStorage::alone(storage),
+    };
+    let changes = storage.changes().cloned();
     let descriptors_max = descriptors::raise();
     // Signals are handled before `ready` announces the server.
     let (send, commands) = mpsc::unbounded_channel();
@@ -105,7 +117,19 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         );
     }
     watch_signals(&send)?;
-    let committer = Rc::new(commit::Committer::start().map_err(ServerError::Start)?);
+    let (mut waited, mut served) = (None, None);
+    if let (Some(options), Some(changes)) = (&core.options.replica, changes) {
+        let slot = if options.waits {
+            &mut waited
+        } else {
+            &mut served
+        };
+        *slot = Some(replica::begin(options, &changes)?);
+        core.with(|state| state.answers_wait = options.waits);
+        tokio::task::spawn_local(replica::run(Rc::clone(&core), changes));
+    }
+    let committer = commit::Committer::start(waited).map_err(ServerError::Start)?;
+    let committer = Rc::new(committer);
     tokio::task::spawn_local(commit::begin_commits(
         Rc::clone(&core),
         Rc::clone(&committer),
@@ -127,7 +151,11 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     run_commands(&core, commands).await;
     systemd::notify("STOPPING=1");
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    if let Some(failure) = core.take_failure() {
+        return Err(failure);
+    }
     core.stop(STOP_TIME).await;
+    drop(served);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ mod makers;
 mod memory;
 pub mod operation;
 
+pub(crate) use journal::CHANGES;
 pub use journal::JournalStorage;
 pub use journal_log::{JournalLog, JournalSyncing};
 pub use memory::{MemoryLog, MemoryStorage, MemorySyncing};

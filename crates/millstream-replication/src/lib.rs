@@ -45,7 +45,7 @@ pub use followers::{Follower, Followers, Standing};
 #[cfg(feature = "link")]
 pub use link::{
     FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin,
-    RejoinOptions, Secret, ServeOptions, follow, journals_of, promote, serve, serve_open,
+    RejoinOptions, Secret, ServeOptions, Served, follow, journals_of, promote, serve, serve_open,
     with_companions,
 };
 #[cfg(feature = "flow")]

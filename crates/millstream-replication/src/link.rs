@@ -4,6 +4,7 @@
 //! a thread for each direction of each connection, the follower has one thread. `millstream-link` encrypts and authenticates the connections.
 
 mod admit;
+mod background;
 mod connector;
 mod conversation;
 mod copy;
@@ -34,6 +35,7 @@ use millstream_link::Protocol;
 
 use crate::{error, followers};
 
+pub use background::Served;
 pub use follow::{FollowOptions, Followed, follow};
 pub use millstream_link::{CallerTls as FollowerTls, ListenerTls as LeaderTls, Secret};
 pub use mirror::Mirror;

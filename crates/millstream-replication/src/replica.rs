@@ -10,18 +10,14 @@
 //! # drop(recovery);
 //! ```
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_flow::checkpoint::{Replica, Serving};
 use millstream_flow::error::Cause;
 use millstream_journal::Journal;
-use tracing::{error, info};
+use tracing::info;
 
-use crate::{Followers, ReplicationError, ServeOptions, serve_open};
+use crate::{ServeOptions, Served};
 
 /// Serves the state of a flow to followers, as `millstream state follow` is one.
 #[derive(Clone, Debug)]
@@ -41,70 +37,24 @@ impl Replica for StateReplica {
     fn serve(&self, journals: Vec<(String, Journal)>) -> Result<Box<dyn Serving>, Cause> {
         let (_, last) = journals.last().ok_or("there is no journal to serve")?;
         let last = last.clone();
-        let stop = Arc::new(AtomicBool::new(false));
-        let (began, begun) = channel();
-        let (options, stopped) = (self.options.clone(), Arc::clone(&stop));
-        let thread = std::thread::Builder::new().name("millstream-replica".to_owned());
-        let thread = thread.spawn(move || serve_until(&options, &journals, &stopped, &began))?;
-        let served = Served {
-            followers: Followers::of(&last),
-            last,
-            stop,
-            thread: Some(thread),
-        };
-        begun.recv()??;
-        Ok(Box::new(served))
-    }
-}
-
-/// Serves until `stop` is raised; reports whether that has begun.
-fn serve_until(
-    options: &ServeOptions,
-    journals: &[(String, Journal)],
-    stop: &AtomicBool,
-    began: &Sender<Result<(), ReplicationError>>,
-) {
-    let mut is_ready = false;
-    let served = serve_open(options, journals, stop, |address| {
-        is_ready = true;
-        info!("the state is served to followers at {address}");
-        // The run that waits for it has not ended.
-        let _ = began.send(Ok(()));
-    });
-    match served {
-        Err(failure) if is_ready => error!("the state is not served any more: {failure}"),
-        served => drop(began.send(served)),
+        let served = Served::begin(&self.options, journals)?;
+        info!("the state is served to followers at {}", served.address());
+        Ok(Box::new(ServedState { served, last }))
     }
 }
 
 /// The state of a run that is served.
-struct Served {
-    followers: Followers,
+struct ServedState {
+    served: Served,
     /// The journal that refers to the others.
     last: Journal,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
-impl Serving for Served {
+impl Serving for ServedState {
     fn wait(&mut self, limit: Duration) -> Result<bool, Cause> {
-        let Some(last) = self.last.next()?.checked_sub(1) else {
-            return Ok(true);
-        };
-        match self.followers.wait(last, 1, Some(limit)) {
-            Ok(()) => Ok(true),
-            Err(ReplicationError::NotFollowed { .. }) => Ok(false),
-            Err(failure) => Err(failure.into()),
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic of it was reported.
-            let _ = thread.join();
+        match self.last.next()?.checked_sub(1) {
+            Some(last) => Ok(self.served.wait(last, limit)?),
+            None => Ok(true),
         }
     }
 }

@@ -1,16 +1,19 @@
 //! `millstream queue serve`: the server.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millstream_observe::sections::queues::Queues;
 use millstream_queue::address::Address;
 use millstream_queue::config::Sync;
 use millstream_queue::server::watch::ServerWatch;
-use millstream_queue::server::{self, ServerOptions};
+use millstream_queue::server::{self, ReplicaOptions, ServerOptions};
 use millstream_queue::session::Compat;
+use millstream_replication::{Secret, ServeOptions};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::Failure;
+use crate::journal::leader;
 use crate::{address, log, page};
 
 /// The options of `millstream queue serve`.
@@ -61,6 +64,19 @@ pub(super) struct Args {
     /// Let clients stop the server with `shutdown`.
     #[arg(long)]
     allow_shutdown: bool,
+    /// Let followers on other machines keep copies of all queues: `millstream queue follow HOST:PORT`.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
+    replica: Option<SocketAddr>,
+    /// Answer clients only when a follower has all that the answer depends on.
+    #[arg(long, requires = "replica")]
+    commit_on_replica: bool,
+    /// A file with a secret, which server and followers prove to each other over TLS.
+    #[arg(long, value_name = "FILE", requires = "replica")]
+    secret_file: Option<PathBuf>,
+    /// The server that was before, by its --replica: it is notified after `queue promote` that a copy was promoted, until it knows.
+    /// May be repeated.
+    #[arg(long, value_name = "HOST:PORT", requires = "replica", value_parser = leader::parse_address)]
+    tell: Vec<(String, u16)>,
     /// Log more: each connection that ends early.
     #[arg(long, short)]
     verbose: bool,
@@ -94,6 +110,16 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     check_open(&args)?;
     args.log.begin(usual);
+    let secret = args.secret_file.as_deref().map(Secret::read).transpose();
+    let secret = secret.map_err(Failure::failed)?;
+    let replica = args.replica.map(|address| ReplicaOptions {
+        serve: ServeOptions {
+            secret,
+            notify: args.tell,
+            ..ServeOptions::new(address, [])
+        },
+        waits: args.commit_on_replica,
+    });
     let own = args
         .listen
         .into_iter()
@@ -111,6 +137,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         watch
     });
     let options = ServerOptions {
+        replica,
         watch,
         listen: own.chain(kestrel).collect(),
         config: args.config,

@@ -13,25 +13,35 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use millstream_replication::Served;
 use tokio::sync::Notify;
-use tracing::error;
+use tracing::{error, info, warn};
 
 use super::core::{Core, State};
 use crate::clock;
 use crate::error::Cause;
-use crate::storage::{JournalLog, Log, Syncing};
+use crate::replica::ReplicatedSyncing;
+use crate::storage::Syncing;
 
 /// The number of consecutive commits after which the other placement is used.
 const AGAINST_MAX: u32 = 3;
+
+/// How often a wait for a follower looks whether the server stops.
+const LOOK: Duration = Duration::from_millis(100);
+/// A longer wait for a follower holds the connections: what they ask is not done, since it could not be answered.
+const PATIENCE_US: u64 = 1_000_000;
 
 /// How often a commit waits for more input before it begins, at most.
 const GATHERS: u32 = 4;
 
 /// Runs the syncs, on the calling thread or on its own.
 pub(super) struct Committer {
-    syncs: Arc<SyncQueue<<JournalLog as Log>::Syncing>>,
+    syncs: Arc<SyncQueue<ReplicatedSyncing>>,
     placement: Cell<Placement>,
+    /// Whether a commit waits for a follower, which takes place on the thread.
+    waits: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,13 +62,18 @@ struct SyncRequests<L> {
     failed: Vec<Failure>,
     /// The durations of the syncs.
     took_us: Vec<u64>,
+    /// The change that a follower must have, where answers wait for one.
+    followed: Option<u64>,
+    /// No follower has it for some time.
+    is_held: bool,
     stopping: bool,
 }
 
 /// A queue that could not be synced, and the commits that relied on it.
 struct Failure {
     commits: Range<u64>,
-    queue: Arc<str>,
+    /// `None` where a follower was waited for.
+    queue: Option<Arc<str>>,
     cause: Cause,
 }
 
@@ -95,6 +110,8 @@ impl<L: Syncing> SyncQueue<L> {
                 pending: 0..0,
                 failed: Vec::new(),
                 took_us: Vec::new(),
+                followed: None,
+                is_held: false,
                 stopping: false,
             }),
             requested: Condvar::new(),
@@ -107,8 +124,9 @@ impl<L: Syncing> SyncQueue<L> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn request(&self, number: u64, unsynced: Vec<(Arc<str>, L)>) {
+    fn request(&self, number: u64, unsynced: Vec<(Arc<str>, L)>, followed: Option<u64>) {
         let mut requests = self.lock();
+        requests.followed = followed.or(requests.followed);
         if requests.pending.is_empty() {
             requests.pending.start = number;
         }
@@ -126,8 +144,8 @@ impl<L: Syncing> SyncQueue<L> {
         self.requested.notify_one();
     }
 
-    /// The thread: syncs until it must stop.
-    fn run(&self) {
+    /// The thread: syncs until it must stop, and waits for a follower where there is one.
+    fn run(&self, mut served: Option<Served>) {
         let mut requests = self.lock();
         loop {
             if requests.pending.is_empty() {
@@ -144,10 +162,23 @@ impl<L: Syncing> SyncQueue<L> {
                 requests.pending.clone(),
                 std::mem::take(&mut requests.unsynced),
             );
+            let followed = requests.followed.take();
             drop(requests);
             let begin_us = clock::steady_us();
-            let failed = sync(unsynced, &covered);
+            let mut failed = sync(unsynced, &covered);
             let took_us = clock::steady_us() - begin_us;
+            if let (Some(served), Some(change)) = (&mut served, followed) {
+                match self.wait_for_follower(served, change) {
+                    Ok(true) => {}
+                    // The server stops: what waits is not answered.
+                    Ok(false) => return,
+                    Err(cause) => failed.push(Failure {
+                        commits: covered.clone(),
+                        queue: None,
+                        cause,
+                    }),
+                }
+            }
             requests = self.lock();
             requests.took_us.push(took_us);
             requests.pending.start = covered.end;
@@ -157,13 +188,50 @@ impl<L: Syncing> SyncQueue<L> {
     }
 }
 
+impl<L> SyncQueue<L> {
+    /// Waits until a follower has a change. Returns false when the server stops before.
+    fn wait_for_follower(&self, served: &mut Served, change: u64) -> Result<bool, Cause> {
+        let begin_us = clock::steady_us();
+        let mut is_held = false;
+        let outcome = loop {
+            match served.wait(change, LOOK) {
+                Ok(false) => {}
+                Ok(true) => break Ok(true),
+                Err(error) => break Err(error.into()),
+            }
+            let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            if requests.stopping {
+                return Ok(false);
+            }
+            if !is_held && clock::steady_us() - begin_us >= PATIENCE_US {
+                is_held = true;
+                requests.is_held = true;
+                self.done.notify_one();
+                warn!(
+                    "no follower has acknowledged for a second: nothing is answered until one has (--commit-on-replica)"
+                );
+            }
+        };
+        if is_held {
+            self.requests
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_held = false;
+            if outcome.is_ok() {
+                info!("a follower has acknowledged: the server goes on");
+            }
+        }
+        outcome
+    }
+}
+
 fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, commits: &Range<u64>) -> Vec<Failure> {
     let failed = unsynced.into_iter().filter_map(|(queue, log)| {
         let cause = log.sync().err()?;
         let commits = commits.clone();
         Some(Failure {
             commits,
-            queue,
+            queue: Some(queue),
             cause,
         })
     });
@@ -171,14 +239,17 @@ fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, commits: &Range<u64>) -> Vec<F
 }
 
 impl Committer {
-    pub(super) fn start() -> io::Result<Self> {
+    /// Starts the thread. Where answers wait for a follower, `served` knows who has what.
+    pub(super) fn start(served: Option<Served>) -> io::Result<Self> {
         let syncs = Arc::new(SyncQueue::new());
         let for_thread = Arc::clone(&syncs);
+        let waits = served.is_some();
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || for_thread.run())?;
+            .spawn(move || for_thread.run(served))?;
         Ok(Committer {
             syncs,
+            waits,
             placement: Cell::default(),
             thread: Some(thread),
         })
@@ -205,17 +276,18 @@ pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         core.commit_wanted.notified().await;
         gather(&core).await;
-        let (unsynced, number, alone) = core.with(|state| {
+        let (unsynced, number, alone, followed) = core.with(|state| {
             let number = state.commits_begun;
             let alone = state.commits == number;
             if alone {
                 state.reads_before = state.reads;
             }
             state.commits_begun += 1;
-            (state.broker.take_unsynced(), number, alone)
+            let followed = committer.waits.then(|| state.broker.last_change());
+            (state.broker.take_unsynced(), number, alone, followed)
         });
-        if committer.placement.get().on_thread || !alone {
-            committer.syncs.request(number, unsynced);
+        if committer.waits || committer.placement.get().on_thread || !alone {
+            committer.syncs.request(number, unsynced, followed);
             continue;
         }
         let begin_us = clock::steady_us();
@@ -242,16 +314,24 @@ async fn gather(core: &Core) {
 pub(super) async fn complete_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         committer.syncs.done.notified().await;
-        let (done, failed, took_us) = {
+        let (done, failed, took_us, is_held) = {
             let requests = &mut *committer.syncs.lock();
             let failed = std::mem::take(&mut requests.failed);
             (
                 requests.pending.start,
                 failed,
                 std::mem::take(&mut requests.took_us),
+                requests.is_held,
             )
         };
-        core.with(|state| finish(state, &committer, &failed, &took_us, done));
+        core.with(|state| {
+            if is_held != state.is_held {
+                state.hold(is_held);
+            }
+            if done > state.commits {
+                finish(state, &committer, &failed, &took_us, done);
+            }
+        });
     }
 }
 
@@ -273,11 +353,13 @@ fn finish(
         cause,
     } in failed
     {
-        // A queue that was deleted meanwhile has no items to lose.
-        if state.broker.items(queue).is_some() {
-            error!("not acknowledged: queue \"{queue}\": {cause}");
-            state.failed_commits.extend(commits.clone());
+        match queue {
+            // A queue that was deleted meanwhile has no items to lose.
+            Some(queue) if state.broker.items(queue).is_none() => continue,
+            Some(queue) => error!("not acknowledged: queue \"{queue}\": {cause}"),
+            None => error!("not acknowledged: {cause}"),
         }
+        state.failed_commits.extend(commits.clone());
     }
     state.commits = done;
     state
@@ -317,9 +399,9 @@ mod tests {
         let syncs = Arc::new(SyncQueue::new());
         let for_thread = Arc::clone(&syncs);
         let thread = std::thread::Builder::new()
-            .spawn(move || for_thread.run())
+            .spawn(move || for_thread.run(None))
             .unwrap();
-        let request = |number| syncs.request(number, vec![(Arc::clone(&queue), log.clone())]);
+        let request = |number| syncs.request(number, vec![(Arc::clone(&queue), log.clone())], None);
 
         request(7);
         begins.recv().unwrap();
@@ -343,9 +425,9 @@ mod tests {
         let failed: Vec<_> = requests
             .failed
             .iter()
-            .map(|failure| (failure.commits.clone(), &*failure.queue))
+            .map(|failure| (failure.commits.clone(), failure.queue.as_deref()))
             .collect();
-        assert_eq!(failed, [(8..10, "jobs")]);
+        assert_eq!(failed, [(8..10, Some("jobs"))]);
     }
 
     #[test]

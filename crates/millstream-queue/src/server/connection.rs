@@ -160,6 +160,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                     return Poll::Ready(Ok(()));
                 }
             }
+            if state.is_held {
+                return self.pause(state);
+            }
             let Some(entry) = state.entry(self.session.id()) else {
                 return Poll::Ready(Ok(()));
             };
@@ -280,7 +283,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     /// Handles the side effects of requests.
     #[inline]
     fn after_requests(&mut self, state: &mut State, now: Moment) {
-        if state.broker.take_commit_wanted() {
+        let is_answered = !self.session.output().is_empty();
+        if state.broker.take_commit_wanted() || (state.answers_wait && is_answered) {
             self.commit = Some(state.commits_begun);
             self.core.commit_wanted.notify_one();
         }

@@ -9,6 +9,7 @@ use tracing::error;
 
 use super::attempts::{Attempts, ThrottleKey};
 use super::descriptors;
+use super::error::ServerError;
 use super::files::LiveSettings;
 use super::options::ServerOptions;
 use super::places::Places;
@@ -16,7 +17,7 @@ use crate::address::Address;
 use crate::broker::{Broker, EndedBy};
 use crate::clock;
 use crate::connection::ConnectionId;
-use crate::storage::JournalStorage;
+use crate::replica::ReplicatedStorage;
 
 /// A command from a signal or a client to the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +41,13 @@ pub(super) struct Core {
     /// A connection has ended.
     ended: Notify,
     stopping: Cell<bool>,
+    /// Why the server must end at once.
+    failure: Cell<Option<ServerError>>,
 }
 
 /// The state that a task may use between two await points.
 pub(super) struct State {
-    pub(super) broker: Broker<JournalStorage>,
+    pub(super) broker: Broker<ReplicatedStorage>,
     /// The settings that were read last.
     pub(super) live: LiveSettings,
     /// The longest item that the journals take, fixed when they are opened.
@@ -64,6 +67,10 @@ pub(super) struct State {
     pub(super) failed_commits: Vec<u64>,
     /// Tasks, and the commits that they wait for.
     pub(super) uncommitted: Vec<(u64, Waker)>,
+    /// Whether every answer waits for a commit, since a follower must have what it says.
+    pub(super) answers_wait: bool,
+    /// No follower has acknowledged for some time: nothing is done until one has.
+    pub(super) is_held: bool,
     /// The number of reads from all connections.
     pub(super) reads: u64,
     /// The number of reads when a commit began while no other was running.
@@ -97,7 +104,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 impl Core {
     pub(super) fn new(
-        broker: Broker<JournalStorage>,
+        broker: Broker<ReplicatedStorage>,
         live: LiveSettings,
         options: ServerOptions,
         commands: mpsc::UnboundedSender<Command>,
@@ -115,6 +122,8 @@ impl Core {
                 commits: 0,
                 failed_commits: Vec::new(),
                 uncommitted: Vec::new(),
+                answers_wait: false,
+                is_held: false,
                 reads: 0,
                 reads_before: 0,
                 spinning: true,
@@ -129,6 +138,7 @@ impl Core {
             spin_changed: Notify::new(),
             ended: Notify::new(),
             stopping: Cell::new(false),
+            failure: Cell::new(None),
         }
     }
 
@@ -165,6 +175,16 @@ impl Core {
     pub(super) fn shut_down(&self) {
         // The receiver is gone once the server stops.
         let _ = self.commands.send(Command::Stop);
+    }
+
+    /// Ends the server at once: no client gets another answer.
+    pub(super) fn fail(&self, error: ServerError) {
+        self.failure.set(Some(error));
+        self.shut_down();
+    }
+
+    pub(super) fn take_failure(&self) -> Option<ServerError> {
+        self.failure.take()
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -242,6 +262,15 @@ impl State {
         oldest.timed_out = true;
         oldest.waker.wake_by_ref();
         true
+    }
+
+    /// Holds all connections, or lets them go on.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        if !is_held {
+            let entries = self.entries.iter().flatten();
+            entries.for_each(|entry| entry.waker.wake_by_ref());
+        }
     }
 
     #[inline]

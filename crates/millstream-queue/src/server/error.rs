@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::QueueError;
+use crate::error::{Cause, QueueError};
 
 /// Why a server could not start or continue.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,9 @@ pub enum ServerError {
     /// A request to a server that has too many others to answer.
     #[error("the server of the queues is busy with other requests of its page")]
     Busy,
+    /// The changes that followers get, or where they are served.
+    #[error("{0}")]
+    Replica(#[source] Cause),
     /// The runtime or the signals.
     #[error("cannot start: {0}")]
     Start(#[source] std::io::Error),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::replica::ReplicaOptions;
 use super::watch::ServerWatch;
 use crate::address::Address;
 use crate::config::{Config, Sync};
@@ -26,6 +27,8 @@ pub struct ServerOptions {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether clients may stop the server.
     pub shutdown: bool,
+    /// Where followers get the changes of all queues, if anywhere.
+    pub replica: Option<ReplicaOptions>,
     /// Where the server publishes its figures once a second, if anywhere.
     pub watch: Option<ServerWatch>,
 }
@@ -44,6 +47,7 @@ impl ServerOptions {
             credentials: None,
             tls: None,
             shutdown: false,
+            replica: None,
             watch: None,
         }
     }

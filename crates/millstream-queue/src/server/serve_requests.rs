@@ -48,7 +48,7 @@ async fn redrive(core: &Core, from: &str, to: &str, items_max: u64) -> Result<u6
     }
     let (outcome, commit) = core.with(|state| {
         let outcome = state.broker.redrive(from, to, items_max, clock::now());
-        let wanted = state.broker.take_commit_wanted();
+        let wanted = state.broker.take_commit_wanted() || state.answers_wait;
         let commit = wanted.then_some(state.commits_begun);
         core.wake_and_set_timer(state);
         (outcome, commit)

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use millstream_journal::storage::{Mapped, create_dir_durably};
-use millstream_journal::{Error as Fault, Journal, Options, Sync};
+use millstream_journal::{Error as Fault, Identity, Journal, Options, Sync};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -26,6 +26,10 @@ use crate::name;
 
 const REMOVED: &str = ".removed-";
 const LOCK: &str = ".lock";
+/// The journal of the changes of all queues, where followers copy them.
+pub(crate) const CHANGES: &str = ".changes";
+/// What a change has besides the record of a queue, with some margin.
+const CHANGE_BYTES: u32 = 1 << 10;
 /// `BTRFS_SUPER_MAGIC` of Linux.
 #[cfg(target_os = "linux")]
 const BTRFS: u64 = 0x9123_683e;
@@ -62,9 +66,24 @@ impl JournalStorage {
     /// The queues in `folder`, which is created if necessary. No item will be longer than `item_bytes_max`.
     ///
     /// # Errors
-    /// The directory cannot be created or read, or another process has it open.
-    pub fn open(folder: impl Into<PathBuf>, item_bytes_max: usize) -> io::Result<Self> {
-        let folder = folder.into();
+    /// The directory cannot be created or read, another process has it open, or a second machine follows the queues.
+    pub fn open(folder: &Path, item_bytes_max: usize) -> io::Result<Self> {
+        if folder.join(CHANGES).exists() {
+            let what = format!(
+                "a second machine follows these queues, or they are its copy: serve them with --replica (a copy after \
+                 `millstream queue promote`), or delete {CHANGES} there to do without the second machine"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        Self::open_followed(folder, item_bytes_max)
+    }
+
+    /// The same for queues whose changes are followed, or are those of another machine.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_followed(folder: &Path, item_bytes_max: usize) -> io::Result<Self> {
+        let folder = folder.to_owned();
         create_dir_durably(&folder)?;
         let lock = File::create(folder.join(LOCK))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
@@ -125,12 +144,7 @@ impl JournalStorage {
             ..self.options.clone()
         };
         if create {
-            fs::create_dir_all(&folder).map_err(|source| Fault::Io {
-                verb: "create",
-                path: folder.clone(),
-                source,
-            })?;
-            update_in_place(&folder);
+            create_folder(&folder)?;
         }
         let opened = Journal::open(&folder, options).map_err(Cause::from);
         let live = match opened.and_then(LiveJournal::over) {
@@ -146,10 +160,50 @@ impl JournalStorage {
         Ok(live)
     }
 
+    /// Creates the log of a queue that is a copy of another one: of its lineage, from this record on.
+    pub(crate) fn create_copy(
+        &mut self,
+        name: &str,
+        lineage: u128,
+        first: u64,
+    ) -> Result<JournalLog, Cause> {
+        let folder = self.folder.join(name);
+        let options = Options {
+            identity: Some(Identity::new(Some(lineage), &self.options.host)),
+            first_sequence: first,
+            create_new: true,
+            ..self.options.clone()
+        };
+        create_folder(&folder)?;
+        drop(Journal::open(&folder, options)?);
+        self.open(name)
+    }
+
+    /// Opens the journal of the changes of all queues, or makes it.
+    pub(crate) fn open_changes(&self) -> Result<Journal, Cause> {
+        let options = Options {
+            record_bytes_max: self.options.record_bytes_max.saturating_add(CHANGE_BYTES),
+            segment_bytes_first: None,
+            ..self.options.clone()
+        };
+        Ok(Journal::open(self.folder.join(CHANGES), options)?)
+    }
+
     /// The directory of the queues.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// Creates the directory of a queue.
+fn create_folder(folder: &Path) -> Result<(), Fault> {
+    fs::create_dir_all(folder).map_err(|source| Fault::Io {
+        verb: "create",
+        path: folder.to_owned(),
+        source,
+    })?;
+    update_in_place(folder);
+    Ok(())
 }
 
 /// Makes btrfs update the files of a new directory in place. Otherwise it copies each block that is written, which

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_journal::storage::{Mapped, Storage as Disk};
 use millstream_journal::{
-    Cursor, CursorMode, Error as Fault, Journal, Options, Reader, RecordSet, Retention, Writer,
-    sync_closed,
+    Cursor, CursorMode, Error as Fault, Identity, Journal, Options, Reader, RecordSet, Retention,
+    Writer, sync_closed,
 };
 
 use super::makers::{Makers, Making};
@@ -224,6 +224,20 @@ impl JournalLog {
             }
         }
         Ok(log)
+    }
+
+    /// The lineage of the journal, which tells this queue from others of its name.
+    pub(crate) fn lineage(&mut self) -> Result<u128, Cause> {
+        if let Some(live) = &self.live {
+            return Ok(live.journal.lineage()?);
+        }
+        let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
+        Ok(Identity::of(&reopener.folder)?.lineage)
+    }
+
+    /// Puts a tombstone on a record, whether or not the disk is full.
+    pub(crate) fn set_tombstone(&mut self, position: u64) -> Result<(), Cause> {
+        Ok(self.live()?.tombstones.insert(position)?)
     }
 
     /// Opens the journal to read, and learns its range.

@@ -1,0 +1,158 @@
+//! `millstream queue promote` and `rejoin`: a copy becomes the queues after their machine was lost, and what that has becomes a copy.
+
+use std::path::PathBuf;
+
+use millstream_queue::replica::{changes_of, complete, rebuild_from_changes};
+use millstream_replication::{Rejoin, RejoinOptions, promote as promote_journals};
+use serde::Serialize;
+use tracing::level_filters::LevelFilter;
+
+use super::follow::item_bytes;
+use crate::journal::leader::{self, Trust};
+use crate::log;
+use crate::outcome::Outcome;
+use crate::report;
+use crate::stop::Stop;
+
+/// The options of `millstream queue promote`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Stop the follower of the copy first. The old server answers nothing any more once it learns of the new term: from the follower that
+was promoted, or from `queue serve --tell`. Without --commit-on-replica it may answer until then, and what it answered last may be
+missing here.
+
+Example:
+  millstream queue promote queues
+  millstream queue serve --dir queues --replica 0.0.0.0:7760 --secret-file secret --tell first.example:7760")]
+pub(super) struct Args {
+    /// The directory of the copy, as `queue follow` has it.
+    dir: PathBuf,
+    /// The configuration of the server: limits.item_bytes must be as large as there.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    log: log::Logging,
+}
+
+/// What was promoted.
+#[derive(Debug, Serialize)]
+struct Report {
+    path: PathBuf,
+    term: u64,
+    previous_term: u64,
+}
+
+/// Make a copy the queues.
+pub(super) fn promote(args: Args) -> Outcome {
+    args.log.begin(LevelFilter::INFO);
+    let dir = &args.dir;
+    let item_bytes = item_bytes(args.config.as_deref())?;
+    let changes =
+        complete(dir, item_bytes).map_err(|cause| format!("{}: {cause}", dir.display()))?;
+    let promoted = promote_journals(&[changes])?;
+    let (term, previous_term) = promoted
+        .first()
+        .map_or((0, 0), |one| (one.term, one.before));
+    let report = Report {
+        path: dir.clone(),
+        term,
+        previous_term,
+    };
+    let text = format!(
+        "{}: the queues, in term {term}; before, a copy in term {previous_term}",
+        dir.display()
+    );
+    Ok(report::print(&report, &text, args.json)?)
+}
+
+/// The options of `millstream queue rejoin`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Without --yes nothing is changed when the old server had done what the new one does not know: the command says how much, and ends
+with exit code 1. With --yes these changes are set aside, in a journal beside .changes. Afterwards `millstream queue follow` keeps the copy.
+
+Example:
+  millstream queue rejoin queues --leader second.example:7760 --secret-file secret
+  millstream queue follow second.example:7760 queues --secret-file secret")]
+pub(super) struct RejoinArgs {
+    /// The directory of the old server's queues.
+    dir: PathBuf,
+    /// Where the new server serves its followers.
+    #[arg(long, value_name = "HOST:PORT", value_parser = leader::parse_address)]
+    leader: (String, u16),
+    /// Drop the changes that the new server does not have, after setting them aside.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    trust: Trust,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    log: log::Logging,
+}
+
+/// What became of the old queues.
+#[derive(Debug, Serialize)]
+struct Rejoined {
+    path: PathBuf,
+    term: u64,
+    leader_term: u64,
+    dropped: u64,
+    aside: Option<PathBuf>,
+}
+
+/// Make the queues of an old server a copy of the new one's.
+pub(super) fn rejoin(args: RejoinArgs) -> Outcome {
+    args.log.begin(LevelFilter::INFO);
+    let stop = Stop::on_signals()?;
+    let dir = &args.dir;
+    let (secret, tls) = args.trust.read()?;
+    let failed = |cause: &dyn std::fmt::Display| format!("{}: {cause}", dir.display());
+    let changes = changes_of(dir).map_err(|cause| failed(&cause))?;
+    let options = RejoinOptions {
+        leader: args.leader,
+        journals: vec![(String::new(), changes)],
+        secret,
+        tls,
+    };
+    let rejoin = Rejoin::plan(&options, &stop.flag())?;
+    let plans = rejoin.plans();
+    let plan = plans
+        .first()
+        .ok_or_else(|| failed(&"there are no changes"))?;
+    let report = Rejoined {
+        path: dir.clone(),
+        term: plan.term,
+        leader_term: plan.leader_term,
+        dropped: plan.next - plan.keep,
+        aside: plan.aside.clone(),
+    };
+    if report.dropped > 0 && !args.yes {
+        return Err(report
+            .text("would be dropped; nothing was changed, --yes does it")
+            .into());
+    }
+    rebuild_from_changes(dir).map_err(|cause| failed(&cause))?;
+    rejoin.carry_out()?;
+    let text = report.text("were dropped");
+    Ok(report::print(&report, &text, args.json)?)
+}
+
+impl Rejoined {
+    fn text(&self, dropped: &str) -> String {
+        let (path, term) = (self.path.display(), self.leader_term);
+        match &self.aside {
+            None => format!("{path}: a copy in term {term}, nothing is dropped"),
+            Some(aside) => format!(
+                "{path}: {} changes of term {} are not the leader's in term {term}, and {dropped} ({})",
+                self.dropped,
+                self.term,
+                aside.display()
+            ),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Snapshots for followers: all records of all queues are written to the changes, some in each round.
+
+use std::sync::Arc;
+
+use super::Broker;
+use crate::error::Cause;
+use crate::moment::Moment;
+use crate::queue::Queue;
+use crate::replica::{Change, Changes, ReplicatedLog, ReplicatedStorage};
+use crate::round::{self, Round};
+use crate::storage::Log;
+
+/// A snapshot that is being written.
+pub(crate) struct Snapshot {
+    names: std::vec::IntoIter<Arc<str>>,
+    part: Option<Part>,
+}
+
+/// The queue that is being written.
+struct Part {
+    name: Arc<str>,
+    lineage: u128,
+    /// The next record, and the one that came when this began: what is later was told when it was appended.
+    from: u64,
+    until: u64,
+}
+
+impl Broker<ReplicatedStorage> {
+    /// Begins a snapshot, if one is due. While a queue is closed there is none: a follower may have what is damaged here.
+    pub(crate) fn begin_snapshot(&mut self) -> Result<Option<Snapshot>, Cause> {
+        let Some(shared) = self.storage.changes().cloned() else {
+            return Ok(None);
+        };
+        let mut changes = shared.lock();
+        let is_postponed = changes.has_snapshot() && !self.closed.is_empty();
+        if is_postponed || !changes.is_snapshot_due() {
+            return Ok(None);
+        }
+        changes.begin_snapshot()?;
+        Ok(Some(Snapshot {
+            names: self.names().into_iter(),
+            part: None,
+        }))
+    }
+
+    /// Writes a round of a snapshot. Returns whether it is complete.
+    ///
+    /// # Errors
+    /// A queue that cannot be read, or there is no room: the snapshot is given up.
+    pub(crate) fn write_snapshot(
+        &mut self,
+        snapshot: &mut Snapshot,
+        now: Moment,
+    ) -> Result<bool, Cause> {
+        let Some(shared) = self.storage.changes().cloned() else {
+            return Ok(true);
+        };
+        let mut round = self.round();
+        while round.has_room() {
+            if snapshot.part.is_none() {
+                let Some(name) = snapshot.names.next() else {
+                    shared.lock().end_snapshot()?;
+                    return Ok(true);
+                };
+                round.took(round::QUEUE);
+                snapshot.part = self.begin_part(name, &mut shared.lock())?;
+            }
+            if let Some(part) = &mut snapshot.part
+                && self.write_part(part, &mut shared.lock(), &mut round)?
+            {
+                snapshot.part = None;
+                self.limit_open_logs(now);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives up a snapshot.
+    pub(crate) fn give_up_snapshot(&mut self) {
+        if let Some(changes) = self.storage.changes() {
+            changes.lock().give_up_snapshot();
+        }
+    }
+
+    /// The last change, for a follower to acknowledge: one of its own, so that it follows now.
+    pub(crate) fn last_change(&mut self) -> u64 {
+        let Some(changes) = self.storage.changes() else {
+            return 0;
+        };
+        let mut changes = changes.lock();
+        // What cannot be written is noticed by all that is asked, and no follower has what follows.
+        changes.write(&Change::Beat).unwrap_or(u64::MAX - 1)
+    }
+
+    fn log_of(&mut self, name: &str) -> Option<&mut ReplicatedLog> {
+        let id = *self.names.get(name)?;
+        self.queue_mut(id).map(Queue::log)
+    }
+
+    /// Tells of a queue; `None` for one that has nothing on disk.
+    fn begin_part(&mut self, name: Arc<str>, changes: &mut Changes) -> Result<Option<Part>, Cause> {
+        let Some(log) = self.log_of(&name).filter(|log| log.exists()) else {
+            return Ok(None);
+        };
+        let part = Part {
+            lineage: log.own().lineage()?,
+            from: log.first(),
+            until: log.next(),
+            name,
+        };
+        part.tell(changes)?;
+        Ok(Some(part))
+    }
+
+    /// Writes records of a queue. Returns whether it has no more.
+    fn write_part(
+        &mut self,
+        part: &mut Part,
+        changes: &mut Changes,
+        round: &mut Round,
+    ) -> Result<bool, Cause> {
+        let Some(log) = self.log_of(&part.name) else {
+            return Ok(true);
+        };
+        if !log.exists() || log.own().lineage()? != part.lineage {
+            // It was deleted meanwhile.
+            return Ok(true);
+        }
+        if log.first() > part.from {
+            // What was to come is not needed any more: the queue begins later.
+            part.from = log.first();
+            part.until = log.next();
+            part.tell(changes)?;
+        }
+        while part.from < part.until {
+            if !round.has_room() {
+                return Ok(false);
+            }
+            let position = part.from;
+            let record = log.read(position)?;
+            round.took_item(record.len());
+            changes.write(&Change::Record {
+                name: &part.name,
+                position,
+                record,
+                of_snapshot: true,
+            })?;
+            if log.has_tombstone(position) {
+                let name = &part.name;
+                changes.write(&Change::Tombstone { name, position })?;
+            }
+            part.from += 1;
+        }
+        Ok(true)
+    }
+}
+
+impl Part {
+    fn tell(&self, changes: &mut Changes) -> Result<(), Cause> {
+        changes.write(&Change::Queue {
+            name: &self.name,
+            lineage: self.lineage,
+            first: self.from,
+            of_snapshot: true,
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! The journal of the changes of all queues, which followers copy.
+//!
+//! A change is told after the log of the queue has it. So room for it is claimed before: without room nothing is done. A failure in between leaves the
+//! log ahead: then nothing is done any more, and the next start tells what is missing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream_journal::{CursorMode, Error as Fault, Journal, Retention, Writer};
+
+use super::change::Change;
+use super::survey::Survey;
+use crate::error::Cause;
+use crate::storage::JournalStorage;
+
+/// The cursor at the snapshot that is needed.
+const CURSOR: &str = "snapshot";
+/// A new snapshot is not made for less than this.
+const SNAPSHOT_BYTES_MIN: u64 = 64 << 20;
+
+/// The changes, shared by the logs of all queues. No operation leaves them incomplete, see [`SharedChanges::lock`].
+#[derive(Clone)]
+pub(crate) struct SharedChanges(Arc<Mutex<Changes>>);
+
+/// The journal of changes, open to write.
+pub(crate) struct Changes {
+    journal: Journal,
+    writer: Writer,
+    failed: Option<String>,
+    has_told: bool,
+    /// Where the last complete snapshot begins.
+    begin: Option<u64>,
+    /// Where the snapshot begins that is being written.
+    writing: Option<u64>,
+    /// The bytes that were written since the last snapshot was complete, and those that it took.
+    since_bytes: u64,
+    snapshot_bytes: u64,
+}
+
+impl SharedChanges {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Changes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the changes in a directory of queues, and makes them if there are none. Returns with them what they say of the queues, unless they
+    /// have no complete snapshot.
+    pub(crate) fn open(storage: &JournalStorage) -> Result<(Self, Option<Survey>), Cause> {
+        let journal = storage.open_changes()?;
+        check_leads(&journal)?;
+        let writer = journal.writer()?;
+        let survey = Survey::of(&journal)?;
+        let changes = Changes {
+            failed: None,
+            has_told: journal.next()? > 0,
+            begin: survey.as_ref().map(|survey| survey.begin),
+            writing: None,
+            since_bytes: survey.as_ref().map_or(0, |survey| survey.bytes),
+            snapshot_bytes: survey.as_ref().map_or(0, |survey| survey.snapshot_bytes),
+            writer,
+            journal,
+        };
+        Ok((SharedChanges(Arc::new(Mutex::new(changes))), survey))
+    }
+}
+
+/// These queues are not those of a copy, and no copy of them was promoted.
+fn check_leads(journal: &Journal) -> Result<(), Cause> {
+    let leadership = journal.leadership()?;
+    if let Some(by) = leadership.superseded_by {
+        return Err(format!(
+            "a copy of these queues was promoted (term {by}): `millstream queue rejoin` makes them a copy of that one"
+        )
+        .into());
+    }
+    if leadership.is_copy {
+        return Err(
+            "these queues are a copy, which a follower keeps: `millstream queue promote` makes them the queues"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+impl Changes {
+    /// The journal, for those that serve or follow it.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Why no change can be written any more.
+    pub(crate) fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Writes a change.
+    ///
+    /// # Errors
+    /// There is no room; another machine has taken over; an earlier write has failed.
+    pub(crate) fn write(&mut self, change: &Change<'_>) -> Result<u64, Cause> {
+        self.write_after(change.length(), || Ok(()), |()| *change)
+            .map(|(number, ())| number)
+    }
+
+    /// Claims room for a change of this length, does `act`, and writes the change that follows from it. Returns the number of the change, and what
+    /// `act` has returned.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write), before `act` has done anything; that of `act`; that of the write, after which nothing can be written.
+    pub(crate) fn write_after<'a, T>(
+        &mut self,
+        length: usize,
+        act: impl FnOnce() -> Result<T, Cause>,
+        change: impl FnOnce(&T) -> Change<'a>,
+    ) -> Result<(u64, T), Cause> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone().into());
+        }
+        let mut claim = match self.writer.claim(length) {
+            Err(Fault::DiskFull { .. }) => {
+                // What all followers have can be told again, when there is room for a snapshot.
+                self.begin = None;
+                prune(&self.journal, self.journal.next()?)?;
+                self.writer.claim(length)?
+            }
+            claim => claim?,
+        };
+        let value = act()?;
+        change(&value).write(&mut claim[..length]);
+        self.since_bytes += length as u64;
+        match claim.commit(length) {
+            Ok(number) => Ok((number, value)),
+            Err(fault) => {
+                self.failed = Some(fault.to_string());
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// Whether a snapshot should be written: there is none, or what was written since the last one is more than what it took.
+    pub(crate) fn is_snapshot_due(&self) -> bool {
+        let enough = self.snapshot_bytes.max(SNAPSHOT_BYTES_MIN);
+        self.writing.is_none() && (self.begin.is_none() || self.since_bytes > enough)
+    }
+
+    /// Whether there was a change before this opening.
+    pub(super) fn has_told(&self) -> bool {
+        self.has_told
+    }
+
+    /// Whether there is a complete snapshot.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.begin.is_some()
+    }
+
+    /// Begins a snapshot.
+    pub(crate) fn begin_snapshot(&mut self) -> Result<(), Cause> {
+        self.since_bytes = 0;
+        self.writing = Some(self.write(&Change::Begin)?);
+        Ok(())
+    }
+
+    /// Gives up a snapshot. Another one is due when as much was written again as the last one took.
+    pub(crate) fn give_up_snapshot(&mut self) {
+        self.writing = None;
+    }
+
+    /// Ends a snapshot: what is before it is not needed any more, apart from what followers do not have.
+    pub(crate) fn end_snapshot(&mut self) -> Result<(), Cause> {
+        let Some(begin) = self.writing.take() else {
+            return Ok(());
+        };
+        self.write(&Change::End)?;
+        self.snapshot_bytes = std::mem::take(&mut self.since_bytes);
+        self.begin = Some(begin);
+        Ok(prune(&self.journal, begin)?)
+    }
+}
+
+/// Removes the changes before a snapshot, as far as no follower needs them.
+pub(super) fn prune(journal: &Journal, begin: u64) -> Result<(), Fault> {
+    // Before it is durable, an older snapshot is needed.
+    journal.sync()?;
+    journal.cursor(CURSOR, CursorMode::Shared)?.set(begin)?;
+    journal.prune(&Retention {
+        keep_for_cursors: true,
+        ..Retention::default()
+    })?;
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! The log of a queue whose changes are written for followers too.
+
+use std::sync::Arc;
+
+use super::change::Change;
+use super::changes::SharedChanges;
+use crate::error::Cause;
+use crate::storage::{JournalLog, JournalSyncing, Log, Syncing};
+
+/// The log of a queue; its changes are written to those of the server, if these are kept.
+#[derive(Debug)]
+pub struct ReplicatedLog {
+    log: JournalLog,
+    changes: Option<Told>,
+}
+
+/// Where the changes of a log are told.
+struct Told {
+    name: Arc<str>,
+    changes: SharedChanges,
+    /// Whether the changes have told of this queue.
+    is_known: bool,
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Told({})", self.name)
+    }
+}
+
+/// Syncs the log of a queue, and the changes.
+#[derive(Clone)]
+pub struct ReplicatedSyncing {
+    log: JournalSyncing,
+    changes: Option<SharedChanges>,
+}
+
+impl Syncing for ReplicatedSyncing {
+    fn sync(&self) -> Result<(), Cause> {
+        if let Some(changes) = &self.changes {
+            sync(changes)?;
+        }
+        self.log.sync()
+    }
+}
+
+/// Syncs the changes; others are written meanwhile.
+fn sync(changes: &SharedChanges) -> Result<(), Cause> {
+    let journal = changes.lock().journal().clone();
+    journal.sync()?;
+    Ok(())
+}
+
+impl Told {
+    /// Makes the log of a queue that is new, and tells of it.
+    #[cold]
+    fn create(&mut self, log: &mut JournalLog) -> Result<(), Cause> {
+        let name = &*self.name;
+        let change = |lineage| Change::Queue {
+            name,
+            lineage,
+            first: 0,
+            of_snapshot: false,
+        };
+        let length = change(0).length();
+        let create = || {
+            log.create()?;
+            log.lineage()
+        };
+        self.changes
+            .lock()
+            .write_after(length, create, |lineage| change(*lineage))?;
+        self.is_known = true;
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        log: &mut JournalLog,
+        record: &[u8],
+        append: impl FnOnce(&mut JournalLog, &[u8]) -> Result<u64, Cause>,
+    ) -> Result<u64, Cause> {
+        if !self.is_known {
+            self.create(log)?;
+        }
+        let name = &*self.name;
+        let change = |position| Change::Record {
+            name,
+            position,
+            record,
+            of_snapshot: false,
+        };
+        let length = change(0).length();
+        let append = || append(log, record);
+        let written = self
+            .changes
+            .lock()
+            .write_after(length, append, |position| change(*position));
+        written.map(|(_, position)| position)
+    }
+}
+
+impl ReplicatedLog {
+    /// A log whose changes nobody follows.
+    pub(super) fn alone(log: JournalLog) -> Self {
+        ReplicatedLog { log, changes: None }
+    }
+
+    /// A log whose changes are written to `changes`.
+    pub(super) fn told(
+        log: JournalLog,
+        name: &str,
+        changes: SharedChanges,
+        is_known: bool,
+    ) -> Self {
+        let changes = Told {
+            name: name.into(),
+            changes,
+            is_known,
+        };
+        ReplicatedLog {
+            log,
+            changes: Some(changes),
+        }
+    }
+
+    /// The log itself.
+    pub(crate) fn own(&mut self) -> &mut JournalLog {
+        &mut self.log
+    }
+}
+
+impl Log for ReplicatedLog {
+    type Syncing = ReplicatedSyncing;
+
+    #[inline]
+    fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        match &mut self.changes {
+            None => self.log.append(record),
+            Some(told) => told.append(&mut self.log, record, JournalLog::append),
+        }
+    }
+
+    fn append_reserved(&mut self, record: &[u8]) -> Result<u64, Cause> {
+        match &mut self.changes {
+            None => self.log.append_reserved(record),
+            Some(told) => told.append(&mut self.log, record, JournalLog::append_reserved),
+        }
+    }
+
+    fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
+        let Some(told) = &self.changes else {
+            return self.log.tombstone(position);
+        };
+        let name = &*told.name;
+        let change = Change::Tombstone { name, position };
+        let put = || self.log.tombstone(position);
+        told.changes
+            .lock()
+            .write_after(change.length(), put, |()| change)?;
+        Ok(())
+    }
+
+    fn prune(&mut self, before: u64) -> Result<(), Cause> {
+        let first = self.log.first();
+        self.log.prune(before)?;
+        if let Some(told) = self.changes.as_ref().filter(|_| self.log.first() > first) {
+            let name = &*told.name;
+            // Without room the follower keeps a little more, until the next time.
+            let _room = told.changes.lock().write(&Change::Prune { name, before });
+        }
+        Ok(())
+    }
+
+    fn create(&mut self) -> Result<(), Cause> {
+        match &mut self.changes {
+            Some(told) if !told.is_known => told.create(&mut self.log),
+            _ => self.log.create(),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), Cause> {
+        if let Some(told) = &self.changes {
+            sync(&told.changes)?;
+        }
+        self.log.sync()
+    }
+
+    fn syncing(&self) -> ReplicatedSyncing {
+        ReplicatedSyncing {
+            log: self.log.syncing(),
+            changes: self.changes.as_ref().map(|told| told.changes.clone()),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, position: u64) -> Result<&[u8], Cause> {
+        self.log.read(position)
+    }
+
+    #[inline]
+    fn first(&self) -> u64 {
+        self.log.first()
+    }
+
+    #[inline]
+    fn next(&self) -> u64 {
+        self.log.next()
+    }
+
+    #[inline]
+    fn durable(&self) -> u64 {
+        self.log.durable()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    fn is_full(&self) -> bool {
+        self.log.is_full()
+    }
+
+    #[inline]
+    fn was_full(&self) -> bool {
+        self.log.was_full()
+    }
+
+    fn has_tombstone(&self, position: u64) -> bool {
+        self.log.has_tombstone(position)
+    }
+
+    fn roll_segment(&mut self) -> Result<bool, Cause> {
+        self.log.roll_segment()
+    }
+
+    fn suspend(&mut self) -> bool {
+        self.log.suspend()
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.log.is_suspended()
+    }
+
+    fn exists(&self) -> bool {
+        self.log.exists()
+    }
+
+    fn begin_create(&mut self) -> bool {
+        self.log.begin_create()
+    }
+
+    fn is_being_created(&self) -> bool {
+        self.log.is_being_created()
+    }
+
+    fn end_restore(&mut self) {
+        self.log.end_restore();
+    }
+
+    fn disk_bytes(&mut self) -> u64 {
+        self.log.disk_bytes()
+    }
+}

@@ -1,0 +1,118 @@
+//! What the changes say of the queues.
+//!
+//! A queue of the last complete snapshot, or one that was made later, has all records from its first one on. Those of a snapshot may stand behind
+//! later ones, since requests are served while it is written.
+
+use std::collections::HashMap;
+
+use millstream_journal::Journal;
+
+use super::change::Change;
+use crate::error::Cause;
+
+/// A queue, as the changes have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The lineage of its log: another one is another queue of that name.
+    pub lineage: u128,
+    /// The first record that the changes have.
+    pub first: u64,
+    /// The position after its last record.
+    pub next: u64,
+    /// The number of the change that told of it: what stands before it belongs to none of its records.
+    pub since: u64,
+}
+
+/// The queues at the end of the changes.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub queues: HashMap<String, Known, foldhash::fast::RandomState>,
+    /// Where the last complete snapshot begins.
+    pub begin: u64,
+    /// The number of the next change.
+    pub end: u64,
+    /// The size of the snapshot, and of what was written after it.
+    pub snapshot_bytes: u64,
+    pub bytes: u64,
+}
+
+impl Survey {
+    /// Reads all changes; `None` when they have no complete snapshot.
+    pub(crate) fn of(journal: &Journal) -> Result<Option<Self>, Cause> {
+        let mut complete: Option<Survey> = None;
+        let mut writing: Option<Survey> = None;
+        let mut reader = journal.reader()?;
+        let end = journal.next()?;
+        while reader.position() < end {
+            let Some(record) = reader.next()? else { break };
+            let (number, bytes) = (record.sequence, record.body.len() as u64);
+            let change = Change::read(record.body).map_err(|cause| {
+                format!("{}: record {number}: {cause}", journal.path().display())
+            })?;
+            for survey in complete.iter_mut().chain(&mut writing) {
+                survey.bytes += bytes;
+            }
+            match change {
+                Change::Begin => {
+                    writing = Some(Survey {
+                        begin: number,
+                        ..Survey::default()
+                    });
+                }
+                Change::End => {
+                    if let Some(mut survey) = writing.take() {
+                        survey.snapshot_bytes = std::mem::take(&mut survey.bytes);
+                        complete = Some(survey);
+                    }
+                }
+                _ => {
+                    if let Some(survey) = &mut complete {
+                        survey.note(&change, number, false);
+                    }
+                    if let Some(survey) = &mut writing {
+                        survey.note(&change, number, true);
+                    }
+                }
+            }
+        }
+        Ok(complete.map(|survey| Survey {
+            end: reader.position(),
+            ..survey
+        }))
+    }
+
+    /// Notes a change; those of a snapshot count where it `is_written`.
+    fn note(&mut self, change: &Change<'_>, number: u64, is_written: bool) {
+        match *change {
+            Change::Queue {
+                name,
+                lineage,
+                first,
+                of_snapshot,
+            } if is_written || !of_snapshot => {
+                let known = Known {
+                    lineage,
+                    first,
+                    next: first,
+                    since: number,
+                };
+                self.queues.insert(name.to_owned(), known);
+            }
+            Change::Record {
+                name,
+                position,
+                of_snapshot,
+                ..
+            } if is_written || !of_snapshot => {
+                // One that the snapshot has not come to yet is told with the rest of its queue.
+                if let Some(known) = self.queues.get_mut(name) {
+                    known.next = known.next.max(position + 1);
+                }
+            }
+            Change::Remove { name } => {
+                self.queues.remove(name);
+            }
+            _ => {}
+        }
+    }
+}

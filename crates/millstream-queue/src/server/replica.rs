@@ -1,0 +1,100 @@
+//! The second machine: the changes are served to followers, and answers may wait for one.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use millstream_replication::{ServeOptions, Served};
+use tracing::{error, info, warn};
+
+use super::core::Core;
+use super::error::ServerError;
+use crate::broker::snapshot::Snapshot;
+use crate::clock;
+use crate::error::Cause;
+use crate::replica::SharedChanges;
+use crate::storage::CHANGES;
+
+/// How often the server looks whether it is superseded, and whether a snapshot is due.
+const LOOK: Duration = Duration::from_millis(100);
+/// After a snapshot that could not be written.
+const AGAIN: Duration = Duration::from_secs(60);
+/// The name under which followers ask for the changes. They are the only journal, so that they need not name it.
+const NAME: &str = "queues";
+
+/// How followers are served.
+#[derive(Clone, Debug)]
+pub struct ReplicaOptions {
+    /// Where, and how both sides authenticate; its journals are left out.
+    pub serve: ServeOptions,
+    /// Whether each answer waits until a follower has all that was done before it.
+    pub waits: bool,
+}
+
+/// Serves the changes to followers.
+pub(super) fn begin(
+    options: &ReplicaOptions,
+    changes: &SharedChanges,
+) -> Result<Served, ServerError> {
+    let journal = changes.lock().journal().clone();
+    let served = Served::begin(&options.serve, vec![(NAME.to_owned(), journal)])
+        .map_err(|error| ServerError::Replica(error.into()))?;
+    info!("followers are served at {}", served.address());
+    Ok(served)
+}
+
+/// Ends a server that must not go on, and writes snapshots, forever.
+pub(super) async fn run(core: Rc<Core>, changes: SharedChanges) {
+    let mut rest = LOOK;
+    loop {
+        tokio::time::sleep(std::mem::replace(&mut rest, LOOK)).await;
+        if let Err(cause) = check(&changes) {
+            return core.fail(ServerError::Replica(cause));
+        }
+        match core.with(|state| state.broker.begin_snapshot()) {
+            Ok(None) => {}
+            Ok(Some(snapshot)) => {
+                if let Err(cause) = write(&core, snapshot).await {
+                    warn!("no snapshot for followers: {cause}");
+                    core.with(|state| state.broker.give_up_snapshot());
+                    rest = AGAIN;
+                }
+            }
+            Err(cause) => {
+                error!("no snapshot for followers: {cause}");
+                rest = AGAIN;
+            }
+        }
+    }
+}
+
+/// Whether changes can be written.
+fn check(changes: &SharedChanges) -> Result<(), Cause> {
+    let changes = changes.lock();
+    if changes.journal().is_superseded() {
+        let by = changes.journal().leadership()?.superseded_by;
+        return Err(format!(
+            "a copy of these queues was promoted (term {}): this server answers nothing any more; `millstream queue rejoin` makes its queues a copy",
+            by.unwrap_or_default()
+        )
+        .into());
+    }
+    match changes.failed() {
+        None => Ok(()),
+        Some(failed) => Err(format!("{CHANGES}: {failed}").into()),
+    }
+}
+
+/// Writes a snapshot; connections are served between two rounds.
+async fn write(core: &Core, mut snapshot: Snapshot) -> Result<(), Cause> {
+    loop {
+        let is_done = core.with(|state| {
+            let written = state.broker.write_snapshot(&mut snapshot, clock::now());
+            core.wake_and_set_timer(state);
+            written
+        })?;
+        if is_done {
+            return Ok(());
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -214,7 +214,7 @@ def test_what_was_asked_and_not_answered_is_asked_again(tmp_path: Any) -> None:
         except ms.SimulatedCrash:
             if out:
                 break
-        # On a busy machine the items are over before there are so many epochs, or these before the first answer.
+        # On a busy machine the items may be over before the epochs, or these before the first answer.
     assert not [n for n in out if n % 10 == 9]
     slow = False
     for workers in (3, 2):

@@ -1,15 +1,18 @@
 """Queues on two machines, which take over from each other again and again while clients put and take.
 
-Both machines are directories; a proxy stands between them, and another one before the clients, as a virtual address would. In each round the serving machine is
-killed, stopped (and resumed when the other one serves) or cut off, or only restarted, and the other machine takes over. By the ledger
-of the clients each item whose set was answered is given to a consumer, unchanged, and none comes again whose
-confirmation was answered. ``MILLSTREAM_TAKEOVERS`` says how many rounds (default 6). A failure prints the seed.
+Both machines are directories; a proxy stands between them, and another one before the clients, as a virtual
+address would. In each round the serving machine is killed, stopped (and resumed when the other one serves) or
+disconnected, or only restarted, and the other machine takes over. By the ledger of the clients each item whose set
+was answered is given to a consumer, unchanged, and none comes again whose confirmation was answered.
+``MILLSTREAM_TAKEOVERS`` says how many rounds (default 6). A failure prints the seed.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -17,14 +20,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import millstream as ms
 import pytest
+from documents import GUIDE, blocks
 from queue_server import Line, QueueServer
 from queue_traffic import FAILED, Connection, check, item
+from small_disk import small_disk
 from tcp_link import Link
 
 ROUNDS = int(os.environ.get("MILLSTREAM_TAKEOVERS", "6"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 TIMEOUT = 60.0
+DOCUMENT = GUIDE / "queues-on-two-machines.md"
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -54,7 +61,9 @@ class Machine:
     def follow(self, leader: Machine, *options: str) -> None:
         command = [self.program, "queue", "follow", leader.link.address, self.folder, "--as", self.name]
         with self.log.open("ab") as log:
-            self.follower = subprocess.Popen([*command, "--retry-max", "200ms", *options], stderr=log, stdout=log)
+            self.follower = subprocess.Popen(
+                [*command, "--retry-max", "200ms", *options], stderr=log, stdout=log
+            )
 
     def end_follower(self, how: signal.Signals) -> None:
         assert self.follower is not None
@@ -78,7 +87,7 @@ class Machine:
 
 
 class Clients:
-    """Producers and consumers behind one address. What they note is true whatever happens to the servers."""
+    """Producers and consumers at one address. What they note is true whatever happens to the servers."""
 
     def __init__(self, port: int) -> None:
         self.port, self.stops, self.lock = port, threading.Event(), threading.Lock()
@@ -135,8 +144,9 @@ class Clients:
         """Until some more was put and taken."""
         stored, confirmed = len(self.stored), len(self.confirmed)
         until(
-            lambda: bool(self.faults)
-            or (len(self.stored) > stored + 50 and len(self.confirmed) > confirmed + 20),
+            lambda: (
+                bool(self.faults) or (len(self.stored) > stored + 50 and len(self.confirmed) > confirmed + 20)
+            ),
             "sets and gets are answered",
         )
         assert not self.faults, f"seed {SEED}: {self.faults}"
@@ -160,7 +170,7 @@ def drain(port: int, clients: Clients) -> None:
 
 
 def take_over(old: Machine, new: Machine, front: Link, chance: random.Random) -> str:
-    """Loses the old machine in some way, lets the new one serve, and brings the old one back as its follower."""
+    """Loses the old machine in some way, lets the new one serve, and makes the old one its follower."""
     assert old.server is not None
     fault = chance.choice(["killed", "stopped", "cut off"])
     if fault == "killed":
@@ -202,7 +212,11 @@ def machines(millstream_bin: Path, tmp_path: Path) -> object:
     for machine in both:
         machine.kill()
         machine.link.close()
-        print(machine.name, machine.server and machine.server.log(), machine.log.read_text() if machine.log.exists() else "")
+        print(
+            machine.name,
+            machine.server and machine.server.log(),
+            machine.log.read_text() if machine.log.exists() else "",
+        )
 
 
 def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -> None:
@@ -216,7 +230,7 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
         for _ in range(ROUNDS):
             clients.wait_for_more()
             if chance.random() < 0.4:
-                # Only a restart: the same server goes on, whatever was told of its last change.
+                # Only a restart: the same server goes on, whether or not its last change was written.
                 assert old.server is not None
                 target = old.link.target
                 old.server.kill() if chance.random() < 0.7 else old.server.stop()
@@ -244,3 +258,175 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
         with new.server.connect() as line:
             assert [line.get("rest") for _ in range(6)] == [b"%d" % n for n in range(5)] + [None]
             assert line.get("jobs") is None and line.get("mail") is None
+
+
+def test_the_guide_runs_as_it_stands(
+    millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(blocks(DOCUMENT, "sh"))
+    for port in ("22133", "22134", "7760", "7761"):
+        script = script.replace(port, str(free_port()))
+    path = f"{millstream_bin.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "first"
+    assert "b: the queues, in term 1; before, a copy in term 0" in lines
+    assert lines[lines.index("b: the queues, in term 1; before, a copy in term 0") + 1] == "second"
+    assert re.search(r"^b/.changes: a at \d+, 0 behind, connected, counts$", done.stdout, re.MULTILINE)
+    assert re.search(r"^jobs +1 ", done.stdout, re.MULTILINE), done.stdout
+
+
+def refused(program: Path, *command: object) -> str:
+    """What a command says that is refused."""
+    line = [program, "queue", *command]
+    done = subprocess.run(list(map(str, line)), capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 1 and "panicked" not in done.stderr, done.stderr
+    return done.stderr
+
+
+def test_what_would_break_a_copy_is_refused(machines: tuple[Machine, Machine]) -> None:
+    old, new = machines
+    program = old.program
+    message = refused(program, "promote", old.folder)
+    assert "no second machine has followed these queues" in message
+    old.serve()
+    assert old.server is not None
+    follow = ("follow", old.link.address, new.folder, "--as", "two", "--once")
+    with old.server.connect() as line:
+        line.send(b"set jobs 0 0 1\r\n1\r\n")
+        # There is no follower: nothing is answered, and then nothing is done.
+        old.server.wait_for("no follower has acknowledged for a second")
+        with old.server.connect() as other:
+            other.send(b"get jobs\r\n")
+            subprocess.run([str(part) for part in (program, "queue", *follow)], check=True, timeout=TIMEOUT)
+            assert line.read() == b"STORED"
+        assert "another process serves these queues" in refused(program, "promote", old.folder)
+        # The copy is not served before it is promoted, and its queues are not opened.
+        serve = ("serve", "--listen", "127.0.0.1:0", "--dir", new.folder)
+        assert "a second machine follows these queues, or they are its copy" in refused(program, *serve)
+        message = refused(program, *serve, "--replica", "127.0.0.1:0")
+        assert "these queues are a copy, which a follower keeps: `millstream queue promote`" in message
+        with pytest.raises(OSError, match="or they are its copy"):
+            ms.Queues(new.folder)
+    old.server.kill()
+    assert "or they are its copy" in refused(program, "salvage", "jobs", "--dir", old.folder)
+    assert "or they are its copy" in refused(program, *serve[:-1], old.folder)
+    # As the message says: without the second machine.
+    shutil.rmtree(old.folder / ".changes")
+    alone = QueueServer(program, old.folder)
+    alone.start()
+    alone.kill()
+    new.run("promote")
+    new.run("promote")
+
+
+def test_a_follower_that_comes_late_or_begins_anew_gets_all(machines: tuple[Machine, Machine]) -> None:
+    """More than what a snapshot takes is written, so that older changes are gone."""
+    server, follower = machines
+    server.folder.mkdir()
+    alone = QueueServer(server.program, server.folder, "--sync=never")
+    alone.start()
+    with alone.connect() as line:
+        for n in range(50):
+            assert line.set(f"before{n % 7}", b"%d" % n) == b"STORED"
+    assert alone.stop() == 0
+    replica = ("--replica", "127.0.0.1:0", "--sync=never")
+    server.server = QueueServer(server.program, server.folder, *replica)
+    server.server.start()
+    server.link.target = int(server.server.wait_for(r"followers are served at 127\.0\.0\.1:(\d+)")[1])
+    body = bytes(500_000)
+    with server.server.connect() as line:
+        for _ in range(300):
+            assert line.set("large", body) == b"STORED"
+            assert line.get("large") == body
+        assert line.set("large", b"last") == b"STORED"
+        assert line.set("gone", b"x") == b"STORED" and line.ask(b"delete gone") == b"DELETED"
+    changes = server.folder / ".changes"
+
+    def first() -> int:
+        with ms.Journal(changes, "r") as journal:
+            return journal.first
+
+    until(lambda: first() > 50, "old changes are removed")
+    assert sum(file.stat().st_size for file in changes.glob("segment-*")) < 100 << 20
+    follower.follow(server)
+    until(lambda: "the copy is complete" in follower.log.read_text(), "the copy")
+    assert server.server.stop() == 0, "it waits until the follower has the last changes"
+    follower.end_follower(signal.SIGTERM)
+    follower.run("promote")
+    follower.server = QueueServer(follower.program, follower.folder, *replica)
+    follower.server.start()
+    with follower.server.connect() as line:
+        assert line.get("large") == b"last" and line.get("large") is None
+        for queue in range(7):
+            items = [line.get(f"before{queue}") for _ in range(9)]
+            expected: list[bytes | None] = [b"%d" % n for n in range(queue, 50, 7)]
+            assert items == (expected + [None] * 9)[:9]
+        assert "queue_gone_items" not in line.stats()
+
+
+@pytest.mark.parametrize("full", ["server", "follower"])
+def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Path, tmp_path: Path) -> None:
+    """Fill, take all, fill again: with a follower, whose copy has the same at the end."""
+    with small_disk("tmpfs", 64, tmp_path / "small") as disk:
+        folders = (disk.path, tmp_path) if full == "server" else (tmp_path, disk.path)
+        server, follower = (
+            Machine(millstream_bin, folders[0], "one"),
+            Machine(millstream_bin, folders[1], "two"),
+        )
+        follower.log = tmp_path / "two.log"
+        try:
+            server.server = QueueServer(
+                server.program, server.folder, "--replica", "127.0.0.1:0", "--sync=never"
+            )
+            server.server.log_path = tmp_path / "one.log"
+            server.server.log_path.write_text("")
+            server.server.start()
+            server.link.target = int(server.server.wait_for(r"served at 127\.0\.0\.1:(\d+)")[1])
+            follower.follow(server)
+            with server.server.connect() as line:
+                assert line.set("jobs", b"first") == b"STORED" and line.get("jobs") == b"first"
+                for _ in range(2):
+                    answers = [line.set("jobs", bytes(10_000)) for _ in range(6_000)]
+                    stored = answers.count(b"STORED")
+                    refused = set(answers) - {b"STORED"}
+                    assert stored > 500 and all(b"No space left on device" in answer for answer in refused)
+                    assert bool(refused) == (full == "server")
+                    if full == "follower":
+                        until(lambda: "No space left" in follower.log.read_text(), "a full disk")
+                    for _ in range(stored):
+                        assert line.get("jobs") == bytes(10_000)
+                    assert line.get("jobs") is None
+                assert line.set("jobs", b"last") == b"STORED"
+                if full == "follower":
+                    # What it cannot copy yet is kept for it, and it goes on when there is room.
+                    subprocess.run(["mount", "-o", "remount,size=600m", disk.path], check=True)
+            assert follower.follower is not None
+            until(lambda: is_followed(server), "the follower")
+            follower.end_follower(signal.SIGTERM)
+            server.server.kill()
+            follower.run("promote")
+            again = QueueServer(follower.program, follower.folder, "--replica", "127.0.0.1:0", "--sync=never")
+            again.log_path = tmp_path / "again.log"
+            again.log_path.write_text("")
+            follower.server = again
+            again.start()
+            with again.connect() as line:
+                assert line.get("jobs") == b"last" and line.get("jobs") is None
+        finally:
+            for machine in (server, follower):
+                machine.kill()
+                machine.link.close()
+            print(follower.log.read_text(), server.server and server.server.log())
+
+
+def is_followed(machine: Machine) -> bool:
+    changes = machine.folder / ".changes"
+    told = subprocess.run(
+        [machine.program, "journal", "followers", changes], capture_output=True, text=True, check=True
+    )
+    return ", 0 behind, connected, counts" in told.stdout

@@ -23,6 +23,8 @@ mod log;
 mod replay;
 mod storage;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use self::change::Change;
 pub(crate) use self::changes::{Changes, SharedChanges};

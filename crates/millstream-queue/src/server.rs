@@ -46,8 +46,7 @@ use self::core::{Command, Core};
 pub use self::error::ServerError;
 use self::files::{LoadedSettings, broker_limits};
 use self::listen::Listeners;
-pub use self::options::ServerOptions;
-pub use self::replica::ReplicaOptions;
+pub use self::options::{ReplicaOptions, ServerOptions};
 use crate::broker::Broker;
 use crate::clock;
 use crate::replica::ReplicatedStorage;
@@ -73,23 +72,8 @@ pub fn run(options: ServerOptions, ready: impl FnMut(&str)) -> Result<(), Server
 async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<(), ServerError> {
     let LoadedSettings { config, live } = LoadedSettings::read(&options)?;
     live.warn_of_rights();
-    let file = |source| ServerError::File {
-        path: options.dir.clone(),
-        source,
-    };
     let created = Arc::new(Notify::new());
-    let notify = Arc::clone(&created);
-    let open = match options.replica {
-        Some(_) => JournalStorage::open_followed,
-        None => JournalStorage::open,
-    };
-    let storage = open(&options.dir, live.limits.item_bytes).map_err(file)?;
-    let storage = storage.with_makers(move || notify.notify_one());
-    let storage = storage.map_err(ServerError::Start)?;
-    let storage = match options.replica {
-        Some(_) => ReplicatedStorage::followed(storage).map_err(ServerError::Replica)?,
-        None => ReplicatedStorage::alone(storage),
-    };
+    let storage = open_storage(&options, live.limits.item_bytes, Arc::clone(&created))?;
     let changes = storage.changes().cloned();
     let descriptors_max = descriptors::raise();
     // Signals are handled before `ready` announces the server.
@@ -106,29 +90,10 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         options.dir.display()
     );
     let core = Rc::new(Core::new(broker, live, options, send.clone()));
-    let possible = core.with(|state| {
-        state.descriptors_max = descriptors_max;
-        (state.live.limits.connections, state.connections_max())
-    });
-    if possible.1 < possible.0 {
-        warn!(
-            "limits.connections = {}, but the limit on open files leaves {} now, and 4 less for each new queue",
-            possible.0, possible.1
-        );
-    }
+    note_descriptors(&core, descriptors_max);
     watch_signals(&send)?;
-    let (mut waited, mut served) = (None, None);
-    if let (Some(options), Some(changes)) = (&core.options.replica, changes) {
-        let slot = if options.waits {
-            &mut waited
-        } else {
-            &mut served
-        };
-        *slot = Some(replica::begin(options, &changes)?);
-        core.with(|state| state.answers_wait = options.waits);
-        tokio::task::spawn_local(replica::run(Rc::clone(&core), changes));
-    }
-    let committer = commit::Committer::start(waited).map_err(ServerError::Start)?;
+    let mut serving = replica::start(&core, changes).await?;
+    let committer = commit::Committer::start(serving.waited.take()).map_err(ServerError::Start)?;
     let committer = Rc::new(committer);
     tokio::task::spawn_local(commit::begin_commits(
         Rc::clone(&core),
@@ -155,8 +120,47 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         return Err(failure);
     }
     core.stop(STOP_TIME).await;
-    drop(served);
+    let last = core.with(|state| state.broker.last_change());
+    if let Some(served) = &mut serving.beside {
+        replica::finish(served, last);
+    }
     Ok(())
+}
+
+/// The queues, with their changes if followers get them. `created` is notified of each new queue.
+fn open_storage(
+    options: &ServerOptions,
+    item_bytes: usize,
+    created: Arc<Notify>,
+) -> Result<ReplicatedStorage, ServerError> {
+    let open = match options.replica {
+        Some(_) => JournalStorage::open_followed,
+        None => JournalStorage::open,
+    };
+    let storage = open(&options.dir, item_bytes).map_err(|source| ServerError::File {
+        path: options.dir.clone(),
+        source,
+    })?;
+    let storage = storage.with_makers(move || created.notify_one());
+    let storage = storage.map_err(ServerError::Start)?;
+    match options.replica {
+        Some(_) => ReplicatedStorage::followed(storage).map_err(ServerError::Replica),
+        None => Ok(ReplicatedStorage::alone(storage)),
+    }
+}
+
+/// Notes how many descriptors there are, and whether that limits the connections.
+fn note_descriptors(core: &Core, descriptors_max: u64) {
+    let possible = core.with(|state| {
+        state.descriptors_max = descriptors_max;
+        (state.live.limits.connections, state.connections_max())
+    });
+    if possible.1 < possible.0 {
+        warn!(
+            "limits.connections = {}, but the limit on open files leaves {} now, and 4 less for each new queue",
+            possible.0, possible.1
+        );
+    }
 }
 
 /// Takes the queues that were created, forever.

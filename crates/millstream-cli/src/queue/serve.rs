@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use millstream_observe::sections::journals::Journals;
 use millstream_observe::sections::queues::Queues;
 use millstream_queue::address::Address;
 use millstream_queue::config::Sync;
@@ -136,6 +137,11 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         observer.show(Queues::new(watch.clone(), shows_items));
         watch
     });
+    if let (Some(observer), Some(_)) = (&observer, &replica) {
+        // The followers. What the changes are is shown by the queues.
+        let changes = vec![(".changes".to_owned(), args.dir.join(".changes"))];
+        observer.show(Journals::watch(changes, false, None).map_err(Failure::failed)?);
+    }
     let options = ServerOptions {
         replica,
         watch,

@@ -20,7 +20,7 @@ pub(crate) struct Snapshot {
 struct Part {
     name: Arc<str>,
     lineage: u128,
-    /// The next record, and the one that came when this began: what is later was told when it was appended.
+    /// The next record, and the one that came when this began: what is later was recorded when it was appended.
     from: u64,
     until: u64,
 }
@@ -75,6 +75,20 @@ impl Broker<ReplicatedStorage> {
         Ok(false)
     }
 
+    /// Whether there is a complete snapshot.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        let changes = self.storage.changes();
+        changes.is_some_and(|changes| changes.lock().has_snapshot())
+    }
+
+    /// Begins a snapshot if there is none that is complete.
+    pub(crate) fn begin_first_snapshot(&mut self) -> Result<Option<Snapshot>, Cause> {
+        match self.has_snapshot() {
+            true => Ok(None),
+            false => self.begin_snapshot(),
+        }
+    }
+
     /// Gives up a snapshot.
     pub(crate) fn give_up_snapshot(&mut self) {
         if let Some(changes) = self.storage.changes() {
@@ -97,7 +111,7 @@ impl Broker<ReplicatedStorage> {
         self.queue_mut(id).map(Queue::log)
     }
 
-    /// Tells of a queue; `None` for one that has nothing on disk.
+    /// Records a queue; `None` for one that has nothing on disk.
     fn begin_part(&mut self, name: Arc<str>, changes: &mut Changes) -> Result<Option<Part>, Cause> {
         let Some(log) = self.log_of(&name).filter(|log| log.exists()) else {
             return Ok(None);
@@ -108,7 +122,7 @@ impl Broker<ReplicatedStorage> {
             until: log.next(),
             name,
         };
-        part.tell(changes)?;
+        part.record(changes)?;
         Ok(Some(part))
     }
 
@@ -130,7 +144,7 @@ impl Broker<ReplicatedStorage> {
             // What was to come is not needed any more: the queue begins later.
             part.from = log.first();
             part.until = log.next();
-            part.tell(changes)?;
+            part.record(changes)?;
         }
         while part.from < part.until {
             if !round.has_room() {
@@ -156,7 +170,7 @@ impl Broker<ReplicatedStorage> {
 }
 
 impl Part {
-    fn tell(&self, changes: &mut Changes) -> Result<(), Cause> {
+    fn record(&self, changes: &mut Changes) -> Result<(), Cause> {
         changes.write(&Change::Queue {
             name: &self.name,
             lineage: self.lineage,

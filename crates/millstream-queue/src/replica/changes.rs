@@ -1,7 +1,7 @@
 //! The journal of the changes of all queues, which followers copy.
 //!
-//! A change is told after the log of the queue has it. So room for it is claimed before: without room nothing is done. A failure in between leaves the
-//! log ahead: then nothing is done any more, and the next start tells what is missing.
+//! A change is written after the log of the queue has it. So room for it is claimed before: without room nothing is done. A failure in between leaves the
+//! log ahead: then nothing is done any more, and the next start writes what is missing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +26,7 @@ pub(crate) struct Changes {
     journal: Journal,
     writer: Writer,
     failed: Option<String>,
-    has_told: bool,
+    has_changes: bool,
     /// Where the last complete snapshot begins.
     begin: Option<u64>,
     /// Where the snapshot begins that is being written.
@@ -34,6 +34,7 @@ pub(crate) struct Changes {
     /// The bytes that were written since the last snapshot was complete, and those that it took.
     since_bytes: u64,
     snapshot_bytes: u64,
+    snapshot_bytes_min: u64,
 }
 
 impl SharedChanges {
@@ -50,11 +51,12 @@ impl SharedChanges {
         let survey = Survey::of(&journal)?;
         let changes = Changes {
             failed: None,
-            has_told: journal.next()? > 0,
+            has_changes: journal.next()? > 0,
             begin: survey.as_ref().map(|survey| survey.begin),
             writing: None,
             since_bytes: survey.as_ref().map_or(0, |survey| survey.bytes),
             snapshot_bytes: survey.as_ref().map_or(0, |survey| survey.snapshot_bytes),
+            snapshot_bytes_min: SNAPSHOT_BYTES_MIN,
             writer,
             journal,
         };
@@ -116,7 +118,7 @@ impl Changes {
         }
         let mut claim = match self.writer.claim(length) {
             Err(Fault::DiskFull { .. }) => {
-                // What all followers have can be told again, when there is room for a snapshot.
+                // What all followers have is written again, when there is room for a snapshot.
                 self.begin = None;
                 prune(&self.journal, self.journal.next()?)?;
                 self.writer.claim(length)?
@@ -137,13 +139,13 @@ impl Changes {
 
     /// Whether a snapshot should be written: there is none, or what was written since the last one is more than what it took.
     pub(crate) fn is_snapshot_due(&self) -> bool {
-        let enough = self.snapshot_bytes.max(SNAPSHOT_BYTES_MIN);
+        let enough = self.snapshot_bytes.max(self.snapshot_bytes_min);
         self.writing.is_none() && (self.begin.is_none() || self.since_bytes > enough)
     }
 
     /// Whether there was a change before this opening.
-    pub(super) fn has_told(&self) -> bool {
-        self.has_told
+    pub(super) fn has_changes(&self) -> bool {
+        self.has_changes
     }
 
     /// Whether there is a complete snapshot.
@@ -185,4 +187,12 @@ pub(super) fn prune(journal: &Journal, begin: u64) -> Result<(), Fault> {
         ..Retention::default()
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+impl SharedChanges {
+    /// Lets snapshots be due after so few bytes.
+    pub(super) fn snapshot_after(&self, bytes: u64) {
+        self.lock().snapshot_bytes_min = bytes;
+    }
 }

@@ -1,6 +1,6 @@
 //! The queues of a follower: what its copy of the changes says.
 //!
-//! The invariant: each log has a prefix of the records that the changes have of its queue. So a follower that is killed goes on where it was, and what
+//! The invariant: each log has a prefix of the records that the changes have of its queue. So a follower that is killed resumes where it was, and what
 //! does not fit, as after a loss of power, is made anew from the last snapshot.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use millstream_journal::{Error as Fault, Journal, Options, Reader, Wait};
 
 use super::change::Change;
 use super::changes;
-use super::replay::replay;
+use super::replay::{replay, write_missing};
 use super::survey::Survey;
 use crate::error::Cause;
 use crate::storage::{CHANGES, JournalLog, JournalStorage, Log, Storage};
@@ -46,13 +46,13 @@ impl Copies {
     ///
     /// # Errors
     /// The changes or a queue cannot be read or written.
-    pub(super) fn open(storage: JournalStorage) -> Result<Result<Self, JournalStorage>, Cause> {
+    pub(super) fn open(storage: JournalStorage) -> Result<Option<Self>, Cause> {
         let options = Options {
             create: false,
             ..Options::default()
         };
         let journal = match Journal::open(storage.folder().join(CHANGES), options) {
-            Err(Fault::NotFound { .. }) => return Ok(Err(storage)),
+            Err(Fault::NotFound { .. }) => return Ok(None),
             opened => opened?,
         };
         let mut copies = Copies {
@@ -73,7 +73,7 @@ impl Copies {
         if marker.exists() {
             std::fs::remove_file(marker)?;
         }
-        Ok(Ok(copies))
+        Ok(Some(copies))
     }
 
     /// Whether the queues are complete: the first snapshot has come.
@@ -109,7 +109,7 @@ impl Copies {
             self.limit_open_logs();
         }
         let journal = self.journal.clone();
-        replay(&journal, &survey, |change| self.write(change))?;
+        replay(&journal, &survey, |name, change| self.write(name, change))?;
         for (name, known) in &survey.queues {
             let next = self.logs.get(name).map_or(0, Log::next);
             if next != known.next {
@@ -143,46 +143,13 @@ impl Copies {
     }
 
     /// Writes what the log of a queue lacks.
-    fn write(&mut self, change: &Change<'_>) -> Result<(), Cause> {
-        match *change {
-            Change::Record {
-                name,
-                position,
-                record,
-                ..
-            } => {
-                let log = self.log(name)?;
-                if log.next() < position {
-                    let next = log.next();
-                    return Err(format!(
-                        "queue \"{name}\": record {position} comes before record {next}"
-                    )
-                    .into());
-                }
-                if log.next() == position {
-                    log.append(record)?;
-                }
-            }
-            Change::Tombstone { name, position } => {
-                let log = self.log(name)?;
-                if (log.first()..log.next()).contains(&position) {
-                    log.set_tombstone(position)?;
-                }
-            }
-            Change::Prune { name, before } => {
-                let log = self.log(name)?;
-                log.prune(before.min(log.next()))?;
-            }
-            _ => {}
-        }
+    fn write(&mut self, name: &str, change: &Change<'_>) -> Result<(), Cause> {
+        let log = self.logs.get_mut(name);
+        let log =
+            log.ok_or_else(|| format!("there is no queue \"{name}\", of which there is a change"))?;
+        write_missing(log, change)?;
         self.limit_open_logs();
         Ok(())
-    }
-
-    fn log(&mut self, name: &str) -> Result<&mut JournalLog, Cause> {
-        self.logs.get_mut(name).ok_or_else(|| {
-            format!("there is no queue \"{name}\", of which there is a change").into()
-        })
     }
 
     /// Applies changes that have come, waiting for one at most for `limit`. Returns the number of changes.
@@ -201,8 +168,7 @@ impl Copies {
             let number = record.sequence;
             body.clear();
             body.extend_from_slice(record.body);
-            self.apply(&Change::read(&body)?, number)
-                .map_err(|cause| format!("change {number}: {cause}"))?;
+            self.apply(&Change::read(&body)?, number)?;
         }
         Ok(AT_ONCE)
     }
@@ -235,9 +201,9 @@ impl Copies {
                 self.logs.remove(name);
                 self.storage.remove(name)?;
             }
-            Change::Record { .. } | Change::Tombstone { .. } | Change::Prune { .. } => {
-                self.write(change)?;
-            }
+            Change::Record { name, .. }
+            | Change::Tombstone { name, .. }
+            | Change::Prune { name, .. } => self.write(name, change)?,
         }
         Ok(())
     }
@@ -266,7 +232,7 @@ pub fn changes_of(folder: &Path) -> Result<PathBuf, Cause> {
     }
 }
 
-/// Notes that the queues in a directory are to be made anew from their changes, which will lose some of theirs: those of an old leader.
+/// Notes that the queues in a directory must be made anew from their changes, which will lose some of theirs: those of an old leader.
 ///
 /// # Errors
 /// The directory is in use or cannot be written.
@@ -284,8 +250,7 @@ pub fn rebuild_from_changes(folder: &Path) -> Result<(), Cause> {
 pub fn complete(folder: &Path, item_bytes_max: usize) -> Result<PathBuf, Cause> {
     let changes = changes_of(folder)?;
     let storage = JournalStorage::open_followed(folder, item_bytes_max)?;
-    let copies = Copies::open(storage)?;
-    let mut copies = copies.map_err(|_| "these queues are no copy: .changes is empty")?;
+    let mut copies = Copies::open(storage)?.ok_or("these queues are no copy: .changes is empty")?;
     if !copies.is_complete() {
         return Err(
             "this copy is not complete: the first snapshot of the queues has not come yet".into(),

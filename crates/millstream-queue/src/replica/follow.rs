@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
+use millstream_journal::Error as Fault;
 use millstream_replication::{FollowOptions, Followed, follow};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::copies::Copies;
 use crate::error::Cause;
@@ -27,7 +28,6 @@ pub fn follow_into(
     stop: &AtomicBool,
 ) -> Result<Followed, Cause> {
     let storage = JournalStorage::open_followed(folder, item_bytes_max)?;
-    let mut copies = Copies::open(storage)?;
     let options = FollowOptions {
         journals: vec![(String::new(), folder.join(CHANGES))],
         ..options.clone()
@@ -41,7 +41,7 @@ pub fn follow_into(
             ended.store(true, Ordering::Relaxed);
             followed
         })?;
-        let applied = apply(&mut copies, &ended);
+        let applied = apply(&storage, &ended);
         if applied.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
@@ -52,40 +52,52 @@ pub fn follow_into(
     })
 }
 
-/// Applies changes until the connection has `ended` and there are no more.
-fn apply(copies: &mut Result<Copies, JournalStorage>, ended: &AtomicBool) -> Result<(), Cause> {
+/// Applies changes until the connection has `ended` and there are no more. A full disk is waited for.
+fn apply(storage: &JournalStorage, ended: &AtomicBool) -> Result<(), Cause> {
+    let mut copies = None;
+    let mut is_full = false;
     loop {
         let is_last = ended.load(Ordering::Relaxed);
-        if !open(copies)? {
-            if is_last {
-                return Ok(());
+        match apply_some(&mut copies, storage) {
+            Ok(0) if is_last => return Ok(()),
+            Ok(_) => is_full = false,
+            Err(cause) if is_disk_full(&cause) && !is_last => {
+                if !std::mem::replace(&mut is_full, true) {
+                    warn!("{cause}; trying again");
+                }
+                // What was done in part is found when they are opened again.
+                copies = None;
+                rest();
             }
-            rest();
-            continue;
-        }
-        let Ok(copies) = copies else { continue };
-        let was_complete = copies.is_complete();
-        let count = copies.follow(LOOK)?;
-        if copies.is_complete() && !was_complete {
-            info!("the copy is complete");
-        }
-        if is_last && count == 0 {
-            return Ok(());
+            Err(cause) => return Err(cause),
         }
     }
 }
 
-/// Opens the changes, once there are any. Returns whether they are open.
-fn open(copies: &mut Result<Copies, JournalStorage>) -> Result<bool, Cause> {
-    if let Err(storage) = copies {
+/// Applies changes that have come. Returns their number.
+fn apply_some(copies: &mut Option<Copies>, storage: &JournalStorage) -> Result<usize, Cause> {
+    let was_complete = copies.as_ref().is_some_and(Copies::is_complete);
+    if copies.is_none() {
         *copies = Copies::open(storage.clone())?;
     }
-    Ok(copies.is_ok())
+    let Some(copies) = copies else {
+        rest();
+        return Ok(0);
+    };
+    let count = copies.follow(LOOK)?;
+    if copies.is_complete() && !was_complete {
+        info!("the copy is complete");
+    }
+    Ok(count)
+}
+
+fn is_disk_full(cause: &Cause) -> bool {
+    matches!(cause.downcast_ref(), Some(Fault::DiskFull { .. }))
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "nothing tells that the connection has made the journal"
+    reason = "nothing tells that the connection has made the journal, or that a disk has room"
 )]
 fn rest() {
     std::thread::sleep(LOOK);

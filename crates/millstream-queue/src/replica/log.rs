@@ -11,20 +11,20 @@ use crate::storage::{JournalLog, JournalSyncing, Log, Syncing};
 #[derive(Debug)]
 pub struct ReplicatedLog {
     log: JournalLog,
-    changes: Option<Told>,
+    recorder: Option<Recorder>,
 }
 
-/// Where the changes of a log are told.
-struct Told {
+/// Writes the changes of a log.
+struct Recorder {
     name: Arc<str>,
     changes: SharedChanges,
-    /// Whether the changes have told of this queue.
+    /// Whether the changes have this queue.
     is_known: bool,
 }
 
-impl std::fmt::Debug for Told {
+impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Told({})", self.name)
+        write!(f, "Recorder({})", self.name)
     }
 }
 
@@ -51,8 +51,8 @@ fn sync(changes: &SharedChanges) -> Result<(), Cause> {
     Ok(())
 }
 
-impl Told {
-    /// Makes the log of a queue that is new, and tells of it.
+impl Recorder {
+    /// Makes the log of a queue that is new, and records that.
     #[cold]
     fn create(&mut self, log: &mut JournalLog) -> Result<(), Cause> {
         let name = &*self.name;
@@ -101,26 +101,29 @@ impl Told {
 }
 
 impl ReplicatedLog {
-    /// A log whose changes nobody follows.
+    /// A log whose changes are not written.
     pub(super) fn alone(log: JournalLog) -> Self {
-        ReplicatedLog { log, changes: None }
+        ReplicatedLog {
+            log,
+            recorder: None,
+        }
     }
 
     /// A log whose changes are written to `changes`.
-    pub(super) fn told(
+    pub(super) fn recorded(
         log: JournalLog,
         name: &str,
         changes: SharedChanges,
         is_known: bool,
     ) -> Self {
-        let changes = Told {
+        let recorder = Recorder {
             name: name.into(),
             changes,
             is_known,
         };
         ReplicatedLog {
             log,
-            changes: Some(changes),
+            recorder: Some(recorder),
         }
     }
 
@@ -135,27 +138,28 @@ impl Log for ReplicatedLog {
 
     #[inline]
     fn append(&mut self, record: &[u8]) -> Result<u64, Cause> {
-        match &mut self.changes {
+        match &mut self.recorder {
             None => self.log.append(record),
-            Some(told) => told.append(&mut self.log, record, JournalLog::append),
+            Some(recorder) => recorder.append(&mut self.log, record, JournalLog::append),
         }
     }
 
     fn append_reserved(&mut self, record: &[u8]) -> Result<u64, Cause> {
-        match &mut self.changes {
+        match &mut self.recorder {
             None => self.log.append_reserved(record),
-            Some(told) => told.append(&mut self.log, record, JournalLog::append_reserved),
+            Some(recorder) => recorder.append(&mut self.log, record, JournalLog::append_reserved),
         }
     }
 
     fn tombstone(&mut self, position: u64) -> Result<(), Cause> {
-        let Some(told) = &self.changes else {
+        let Some(recorder) = &self.recorder else {
             return self.log.tombstone(position);
         };
-        let name = &*told.name;
+        let name = &*recorder.name;
         let change = Change::Tombstone { name, position };
         let put = || self.log.tombstone(position);
-        told.changes
+        recorder
+            .changes
             .lock()
             .write_after(change.length(), put, |()| change)?;
         Ok(())
@@ -164,24 +168,27 @@ impl Log for ReplicatedLog {
     fn prune(&mut self, before: u64) -> Result<(), Cause> {
         let first = self.log.first();
         self.log.prune(before)?;
-        if let Some(told) = self.changes.as_ref().filter(|_| self.log.first() > first) {
-            let name = &*told.name;
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| self.log.first() > first) {
+            let name = &*recorder.name;
             // Without room the follower keeps a little more, until the next time.
-            let _room = told.changes.lock().write(&Change::Prune { name, before });
+            let _room = recorder
+                .changes
+                .lock()
+                .write(&Change::Prune { name, before });
         }
         Ok(())
     }
 
     fn create(&mut self) -> Result<(), Cause> {
-        match &mut self.changes {
-            Some(told) if !told.is_known => told.create(&mut self.log),
+        match &mut self.recorder {
+            Some(recorder) if !recorder.is_known => recorder.create(&mut self.log),
             _ => self.log.create(),
         }
     }
 
     fn sync(&mut self) -> Result<(), Cause> {
-        if let Some(told) = &self.changes {
-            sync(&told.changes)?;
+        if let Some(recorder) = &self.recorder {
+            sync(&recorder.changes)?;
         }
         self.log.sync()
     }
@@ -189,7 +196,10 @@ impl Log for ReplicatedLog {
     fn syncing(&self) -> ReplicatedSyncing {
         ReplicatedSyncing {
             log: self.log.syncing(),
-            changes: self.changes.as_ref().map(|told| told.changes.clone()),
+            changes: self
+                .recorder
+                .as_ref()
+                .map(|recorder| recorder.changes.clone()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::change::Change;
 use super::changes::SharedChanges;
 use super::log::ReplicatedLog;
-use super::replay::replay;
+use super::replay::{replay, write_missing};
 use super::survey::{Known, Survey};
 use crate::error::Cause;
 use crate::storage::{JournalLog, JournalStorage, Log, Storage};
@@ -18,7 +18,7 @@ use crate::storage::{JournalLog, JournalStorage, Log, Storage};
 pub struct ReplicatedStorage {
     storage: JournalStorage,
     changes: Option<SharedChanges>,
-    /// What the changes said when they were opened, of queues that were not opened yet.
+    /// What the changes had when they were opened, while queues are being opened.
     survey: Option<Survey>,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Debug for SharedChanges {
 }
 
 impl ReplicatedStorage {
-    /// These queues, which nobody follows.
+    /// These queues, whose changes are not written.
     pub fn alone(storage: JournalStorage) -> Self {
         ReplicatedStorage {
             storage,
@@ -49,7 +49,7 @@ impl ReplicatedStorage {
             changes: Some(changes),
             survey,
         };
-        storage.tell_removed()?;
+        storage.record_removed()?;
         Ok(storage)
     }
 
@@ -57,8 +57,8 @@ impl ReplicatedStorage {
         self.changes.as_ref()
     }
 
-    /// A queue of the changes that there is not was deleted, before that was told.
-    fn tell_removed(&mut self) -> Result<(), Cause> {
+    /// A queue of the changes that there is not was deleted, before that was recorded.
+    fn record_removed(&mut self) -> Result<(), Cause> {
         let (Some(changes), Some(survey)) = (&self.changes, &mut self.survey) else {
             return Ok(());
         };
@@ -75,8 +75,8 @@ impl ReplicatedStorage {
         Ok(())
     }
 
-    /// Without a snapshot it is not known what the changes have told, if anything. A follower that has it all gets it again.
-    fn tell_again(
+    /// Without a snapshot it is not known what the changes have of the queues: a follower gets all again.
+    fn record_again(
         &mut self,
         names: &[String],
         logs: &mut [Result<JournalLog, Cause>],
@@ -84,7 +84,7 @@ impl ReplicatedStorage {
         let Some(changes) = self
             .changes
             .as_ref()
-            .filter(|changes| changes.lock().has_told())
+            .filter(|changes| changes.lock().has_changes())
         else {
             return Ok(());
         };
@@ -92,13 +92,13 @@ impl ReplicatedStorage {
             if let Ok(log) = log
                 && log.exists()
             {
-                tell_all(changes, name, log)?;
+                record_all(changes, name, log)?;
             }
         }
         Ok(())
     }
 
-    /// Brings these logs and the changes together. A queue that the changes do not know is told with all that it has.
+    /// Brings these logs and the changes together. All that a queue has is recorded, if the changes do not have that queue.
     fn level(
         &mut self,
         names: &[String],
@@ -108,7 +108,7 @@ impl ReplicatedStorage {
             return Ok(());
         };
         let Some(survey) = &mut self.survey else {
-            return self.tell_again(names, logs);
+            return self.record_again(names, logs);
         };
         let mut behind: HashMap<&str, (Known, &mut JournalLog)> = HashMap::new();
         for (name, log) in names.iter().zip(logs) {
@@ -116,15 +116,20 @@ impl ReplicatedStorage {
             let known = survey.queues.get(name).copied();
             let Some(known) = known.filter(|_| log.exists()) else {
                 if log.exists() {
-                    tell_all(changes, name, log)?;
+                    record_all(changes, name, log)?;
                 }
                 continue;
             };
             if known.lineage != log.lineage()? || log.first() > known.next {
-                tell_all(changes, name, log)?;
+                record_all(changes, name, log)?;
             } else if log.next() > known.next {
-                tell_records(changes, name, log, known.next)?;
+                record_from(changes, name, log, known.next)?;
             } else if log.next() < known.next {
+                if log.next() < known.first {
+                    // What comes between is not in the changes any more: none of it is needed.
+                    self.storage.remove(name)?;
+                    *log = self.storage.create_copy(name, known.lineage, known.first)?;
+                }
                 behind.insert(name, (known, log));
             }
         }
@@ -132,19 +137,11 @@ impl ReplicatedStorage {
             return Ok(());
         }
         let journal = changes.lock().journal().clone();
-        replay(&journal, survey, |change| {
-            if let Change::Record {
-                name,
-                position,
-                record,
-                ..
-            } = *change
-                && let Some((_, log)) = behind.get_mut(name)
-                && log.next() == position
-            {
-                log.append(record)?;
+        replay(&journal, survey, |name, change| {
+            match behind.get_mut(name) {
+                Some((_, log)) => write_missing(log, change),
+                None => Ok(()),
             }
-            Ok(())
         })?;
         for (name, (known, log)) in behind {
             if log.next() != known.next {
@@ -159,23 +156,23 @@ impl ReplicatedStorage {
     }
 }
 
-/// Tells of a queue with all that it has, whatever was told of it before.
-fn tell_all(changes: &SharedChanges, name: &str, log: &mut JournalLog) -> Result<(), Cause> {
+/// Records all that a queue has, in place of what was recorded of it before.
+fn record_all(changes: &SharedChanges, name: &str, log: &mut JournalLog) -> Result<(), Cause> {
     let (lineage, first) = (log.lineage()?, log.first());
-    let mut told = changes.lock();
-    told.write(&Change::Remove { name })?;
-    told.write(&Change::Queue {
+    let mut recorded = changes.lock();
+    recorded.write(&Change::Remove { name })?;
+    recorded.write(&Change::Queue {
         name,
         lineage,
         first,
         of_snapshot: false,
     })?;
-    drop(told);
-    tell_records(changes, name, log, first)
+    drop(recorded);
+    record_from(changes, name, log, first)
 }
 
-/// Tells of the records of a queue from a position on.
-fn tell_records(
+/// Records what a queue has from a position on.
+fn record_from(
     changes: &SharedChanges,
     name: &str,
     log: &mut JournalLog,
@@ -212,9 +209,14 @@ impl Storage for ReplicatedStorage {
         let is_known = log.exists();
         if is_known {
             // It was closed, and whatever is there now came from elsewhere.
-            tell_all(changes, name, &mut log)?;
+            record_all(changes, name, &mut log)?;
         }
-        Ok(ReplicatedLog::told(log, name, changes.clone(), is_known))
+        Ok(ReplicatedLog::recorded(
+            log,
+            name,
+            changes.clone(),
+            is_known,
+        ))
     }
 
     fn open_many(&mut self, names: &[String]) -> Vec<Result<ReplicatedLog, Cause>> {
@@ -223,17 +225,17 @@ impl Storage for ReplicatedStorage {
             let text = cause.to_string();
             return names.iter().map(|_| Err(text.clone().into())).collect();
         }
-        let told = |(name, log): (&String, Result<JournalLog, Cause>)| {
+        let recorded = |(name, log): (&String, Result<JournalLog, Cause>)| {
             let log = log?;
             Ok(match &self.changes {
                 None => ReplicatedLog::alone(log),
                 Some(changes) => {
                     let is_known = log.exists();
-                    ReplicatedLog::told(log, name, changes.clone(), is_known)
+                    ReplicatedLog::recorded(log, name, changes.clone(), is_known)
                 }
             })
         };
-        names.iter().zip(logs).map(told).collect()
+        names.iter().zip(logs).map(recorded).collect()
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Cause> {

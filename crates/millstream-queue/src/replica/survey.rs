@@ -1,6 +1,6 @@
 //! What the changes say of the queues.
 //!
-//! A queue of the last complete snapshot, or one that was made later, has all records from its first one on. Those of a snapshot may stand behind
+//! A queue of the last complete snapshot, or one that was made later, has all records from its first one on. Those of a snapshot may come after
 //! later ones, since requests are served while it is written.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(crate) struct Known {
     pub first: u64,
     /// The position after its last record.
     pub next: u64,
-    /// The number of the change that told of it: what stands before it belongs to none of its records.
+    /// The number of the change by which it is there: no earlier change belongs to it.
     pub since: u64,
 }
 
@@ -27,8 +27,9 @@ pub(crate) struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub queues: HashMap<String, Known, foldhash::fast::RandomState>,
-    /// Where the last complete snapshot begins.
+    /// Where the last complete snapshot begins and ends. What is of a snapshot and comes later is of one that is not complete.
     pub begin: u64,
+    pub snapshot_end: u64,
     /// The number of the next change.
     pub end: u64,
     /// The size of the snapshot, and of what was written after it.
@@ -61,6 +62,7 @@ impl Survey {
                 }
                 Change::End => {
                     if let Some(mut survey) = writing.take() {
+                        survey.snapshot_end = number;
                         survey.snapshot_bytes = std::mem::take(&mut survey.bytes);
                         complete = Some(survey);
                     }
@@ -104,7 +106,7 @@ impl Survey {
                 of_snapshot,
                 ..
             } if is_written || !of_snapshot => {
-                // One that the snapshot has not come to yet is told with the rest of its queue.
+                // One of a queue that the snapshot has not come to yet comes again with that.
                 if let Some(known) = self.queues.get_mut(name) {
                     known.next = known.next.max(position + 1);
                 }

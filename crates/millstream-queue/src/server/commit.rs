@@ -239,7 +239,7 @@ fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, commits: &Range<u64>) -> Vec<F
 }
 
 impl Committer {
-    /// Starts the thread. Where answers wait for a follower, `served` knows who has what.
+    /// Starts the thread. Where answers wait for a follower, `served` knows which one has what.
     pub(super) fn start(served: Option<Served>) -> io::Result<Self> {
         let syncs = Arc::new(SyncQueue::new());
         let for_thread = Arc::clone(&syncs);

@@ -3,12 +3,22 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::replica::ReplicaOptions;
+use millstream_replication::ServeOptions;
+
 use super::watch::ServerWatch;
 use crate::address::Address;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
 use crate::session::Compat;
+
+/// How followers are served.
+#[derive(Clone, Debug)]
+pub struct ReplicaOptions {
+    /// Where, and how both sides authenticate; its journals are left out.
+    pub serve: ServeOptions,
+    /// Whether each answer waits until a follower has all that was done before it.
+    pub waits: bool,
+}
 
 /// The options of a server.
 #[derive(Clone, Debug)]

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use millstream_replication::{ServeOptions, Served};
+use millstream_replication::Served;
 use tracing::{error, info, warn};
 
 use super::core::Core;
 use super::error::ServerError;
+use super::options::ReplicaOptions;
 use crate::broker::snapshot::Snapshot;
 use crate::clock;
 use crate::error::Cause;
@@ -16,25 +17,43 @@ use crate::storage::CHANGES;
 
 /// How often the server looks whether it is superseded, and whether a snapshot is due.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a server that stops waits for a follower.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// After a snapshot that could not be written.
 const AGAIN: Duration = Duration::from_secs(60);
 /// The name under which followers ask for the changes. They are the only journal, so that they need not name it.
 const NAME: &str = "queues";
 
-/// How followers are served.
-#[derive(Clone, Debug)]
-pub struct ReplicaOptions {
-    /// Where, and how both sides authenticate; its journals are left out.
-    pub serve: ServeOptions,
-    /// Whether each answer waits until a follower has all that was done before it.
-    pub waits: bool,
+/// What serves the followers: the committer has it where answers wait for one.
+#[derive(Default)]
+pub(super) struct Serving {
+    pub(super) waited: Option<Served>,
+    pub(super) beside: Option<Served>,
+}
+
+/// Begins to serve the changes to followers, if they are written.
+pub(super) async fn start(
+    core: &Rc<Core>,
+    changes: Option<SharedChanges>,
+) -> Result<Serving, ServerError> {
+    let mut serving = Serving::default();
+    if let (Some(options), Some(changes)) = (&core.options.replica, changes) {
+        let served = begin(options, &changes)?;
+        if options.waits {
+            core.with(|state| state.answers_wait = true);
+            // Without a snapshot, what a follower has is of no use.
+            write_first(core).await?;
+            serving.waited = Some(served);
+        } else {
+            serving.beside = Some(served);
+        }
+        tokio::task::spawn_local(run(Rc::clone(core), changes));
+    }
+    Ok(serving)
 }
 
 /// Serves the changes to followers.
-pub(super) fn begin(
-    options: &ReplicaOptions,
-    changes: &SharedChanges,
-) -> Result<Served, ServerError> {
+fn begin(options: &ReplicaOptions, changes: &SharedChanges) -> Result<Served, ServerError> {
     let journal = changes.lock().journal().clone();
     let served = Served::begin(&options.serve, vec![(NAME.to_owned(), journal)])
         .map_err(|error| ServerError::Replica(error.into()))?;
@@ -42,8 +61,17 @@ pub(super) fn begin(
     Ok(served)
 }
 
+/// Lets a follower get what the server has done last, before it stops.
+pub(super) fn finish(served: &mut Served, last: u64) {
+    match served.wait(last, FAREWELL) {
+        Ok(true) => {}
+        Ok(false) => warn!("no follower has acknowledged the last changes"),
+        Err(error) => error!("{error}"),
+    }
+}
+
 /// Ends a server that must not go on, and writes snapshots, forever.
-pub(super) async fn run(core: Rc<Core>, changes: SharedChanges) {
+async fn run(core: Rc<Core>, changes: SharedChanges) {
     let mut rest = LOOK;
     loop {
         tokio::time::sleep(std::mem::replace(&mut rest, LOOK)).await;
@@ -64,6 +92,15 @@ pub(super) async fn run(core: Rc<Core>, changes: SharedChanges) {
                 rest = AGAIN;
             }
         }
+    }
+}
+
+/// Writes the first snapshot, if there is none.
+async fn write_first(core: &Core) -> Result<(), ServerError> {
+    let begun = core.with(|state| state.broker.begin_first_snapshot());
+    match begun.map_err(ServerError::Replica)? {
+        None => Ok(()),
+        Some(snapshot) => write(core, snapshot).await.map_err(ServerError::Replica),
     }
 }
 

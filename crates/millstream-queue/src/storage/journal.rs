@@ -183,7 +183,6 @@ impl JournalStorage {
     pub(crate) fn open_changes(&self) -> Result<Journal, Cause> {
         let options = Options {
             record_bytes_max: self.options.record_bytes_max.saturating_add(CHANGE_BYTES),
-            segment_bytes_first: None,
             ..self.options.clone()
         };
         Ok(Journal::open(self.folder.join(CHANGES), options)?)

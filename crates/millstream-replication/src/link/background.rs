@@ -106,7 +106,7 @@ fn serve_until(
     let mut is_ready = false;
     let served = serve_open(options, journals, stop, |address| {
         is_ready = true;
-        // Whoever waits for it has not ended.
+        // The thread that waits for it has not ended.
         let _ = began.send(Ok(address));
     });
     match served {

@@ -64,10 +64,8 @@ pub(super) fn write_missing(log: &mut JournalLog, change: &Change<'_>) -> Result
                 log.append(record)?;
             }
         }
-        Change::Tombstone { position, .. } => {
-            if (log.first()..log.next()).contains(&position) {
-                log.set_tombstone(position)?;
-            }
+        Change::Tombstone { position, .. } if (log.first()..log.next()).contains(&position) => {
+            log.set_tombstone(position)?;
         }
         Change::Prune { before, .. } => log.prune(before.min(log.next()))?,
         _ => {}

@@ -11,7 +11,7 @@ use super::survey::Survey;
 use super::{ReplicatedStorage, complete};
 use crate::Moment;
 use crate::broker::snapshot::Snapshot;
-use crate::broker::{Broker, EndedBy};
+use crate::broker::{Broker, BrokerLimits, EndedBy};
 use crate::config::Config;
 use crate::session::{Session, SessionOptions};
 use crate::storage::{CHANGES, JournalStorage, Log, Storage};
@@ -143,8 +143,10 @@ impl Pair {
         let now = self.now;
         let mut snapshot = self.snapshot.take();
         let (broker, _) = self.broker();
-        let mut limits = crate::broker::BrokerLimits::default();
-        limits.round_items = 12;
+        let limits = BrokerLimits {
+            round_items: 12,
+            ..BrokerLimits::default()
+        };
         broker.set_limits(limits);
         if snapshot.is_none() {
             snapshot = broker.begin_snapshot().unwrap();
@@ -159,13 +161,13 @@ impl Pair {
     /// The leader ends, as by a signal or as if it was killed.
     fn end_leader(&mut self) {
         self.snapshot = None;
-        if let Some((mut broker, sessions)) = self.broker.take() {
-            if self.random.is(50) {
-                for mut session in sessions {
-                    session.end(&mut broker, EndedBy::Server, self.now);
-                }
-                broker.close().unwrap();
+        if let Some((mut broker, sessions)) = self.broker.take()
+            && self.random.is(50)
+        {
+            for mut session in sessions {
+                session.end(&mut broker, EndedBy::Server, self.now);
             }
+            broker.close().unwrap();
         }
     }
 
@@ -359,7 +361,7 @@ fn records(folder: &Path) -> BTreeMap<String, (u128, Records)> {
 
 #[test]
 fn the_copy_has_what_the_queues_have_whatever_ends_in_between() {
-    let runs = std::env::var("QUEUE_REPLICA_RUNS").map_or(12, |runs| runs.parse().unwrap());
+    let runs = std::env::var("QUEUE_REPLICA_RUNS").map_or(6, |runs| runs.parse().unwrap());
     let (mut losses, mut pruned) = (0, 0);
     let first = std::env::var("QUEUE_REPLICA_SEED").map_or(0, |seed| seed.parse().unwrap());
     for seed in first..first + runs {

@@ -352,7 +352,6 @@ def test_a_follower_that_comes_late_or_begins_anew_gets_all(machines: tuple[Mach
             return journal.first
 
     until(lambda: first() > 50, "old changes are removed")
-    assert sum(file.stat().st_size for file in changes.glob("segment-*")) < 100 << 20
     follower.follow(server)
     until(lambda: "the copy is complete" in follower.log.read_text(), "the copy")
     assert server.server.stop() == 0, "it waits until the follower has the last changes"

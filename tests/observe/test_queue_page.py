@@ -1,6 +1,7 @@
 """The page of a server of queues: it is true, names a stuck consumer, and does not disturb the queues."""
 
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -145,6 +146,27 @@ def test_many_queues_have_bounded_answers(millstream_bin: Path, tmp_path: Path) 
         metrics = server.metrics()
         labelled = [name for name in metrics if name.startswith("millstream_queue_items{")]
         assert len(labelled) == count and metrics["millstream_queues_unlabelled"] == 0
+
+
+def test_a_server_without_its_follower_is_not_ready(millstream_bin: Path, tmp_path: Path) -> None:
+    replica = ("--replica", "127.0.0.1:0", "--commit-on-replica")
+    with serve(millstream_bin, tmp_path, *replica) as server, line(server) as client:
+        until("the first figures", lambda: server.get("/readyz")[0] == 200)
+        client.send(b"set jobs 0 0 1\r\n1\r\n")
+        until("no follower", lambda: server.get("/readyz")[0] == 503)
+        assert "No follower acknowledges" in server.get("/readyz")[1]
+        assert "No follower acknowledges" in server.snapshot()["queues"]["attention"]
+        assert server.metrics()["millstream_queues_held"] == 1
+        found = re.search(r"followers are served at ([\d.:]+)", "".join(server.lines))
+        assert found
+        copy = [millstream_bin, "queue", "follow", found[1], tmp_path / "copy", "--as", "two"]
+        with subprocess.Popen(copy, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as follower:
+            assert client.read() == b"STORED"
+            until("a follower", lambda: server.get("/readyz")[0] == 200)
+            assert server.metrics()["millstream_queues_held"] == 0
+            followers = 'millstream_journal_follower_lag_records{journal=".changes",follower="two"}'
+            until("the follower on the page", lambda: server.metrics().get(followers) == 0)
+            follower.terminate()
 
 
 def test_items_are_private_where_clients_authenticate(millstream_bin: Path, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ pub struct QueuesSnapshot {
     pub latencies: Vec<LatencySnapshot>,
     /// Wrong passwords since the server started.
     pub auth_failures: u64,
+    /// Whether the server does nothing, since no follower of its changes acknowledges.
+    pub is_held: bool,
     /// One sentence about what needs attention.
     pub attention: Option<String>,
     /// The queues that need attention most, at most 100, by name.

@@ -25,6 +25,9 @@ use crate::snapshot::Snapshot;
 const HELD_SECONDS: f64 = 5.0;
 /// The time after which a queue without a consumer is reported.
 const UNREAD_SECONDS: f64 = 60.0;
+/// What is the matter with a server whose answers wait for a follower.
+const HELD: &str =
+    "No follower acknowledges: the server of the queues answers nothing until one does.";
 /// The time without figures after which the process is not ready.
 const SILENT_SECONDS_MAX: f64 = 10.0;
 /// The name of the history of all queues together; no queue can have it.
@@ -123,6 +126,9 @@ impl Section for Queues {
         let silent = known.since.elapsed().as_secs_f64();
         if self.watch.newest().number == 0 {
             return Some("the server of the queues starts".to_owned());
+        }
+        if known.figures.is_held {
+            return Some(HELD.to_owned());
         }
         (silent > SILENT_SECONDS_MAX)
             .then(|| format!("the server of the queues has published nothing for {silent:.0} s"))
@@ -235,7 +241,11 @@ impl Known {
             total,
             latencies: latencies(&figures),
             auth_failures: figures.counters.auth_failures,
-            attention: attention(&self.queues, figures.closed.len()),
+            is_held: figures.is_held,
+            attention: match figures.is_held {
+                true => Some(HELD.to_owned()),
+                false => attention(&self.queues, figures.closed.len()),
+            },
             queues: most_urgent(&self.queues),
             closed: closed.collect(),
             closed_count: figures.closed.len(),

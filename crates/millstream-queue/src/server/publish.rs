@@ -108,6 +108,7 @@ fn of_server(state: &mut State, now: Moment) -> ServerFigures {
             Status::ReadOnly => "read only",
             Status::Quiescent => "quiescent",
         },
+        is_held: state.is_held,
         connections,
         memory_bytes,
         memory_bytes_max,

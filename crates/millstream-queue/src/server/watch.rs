@@ -42,6 +42,8 @@ pub struct ServerFigures {
     pub uptime_ms: u64,
     /// `up`, `read only` or `quiescent`.
     pub status: &'static str,
+    /// Whether nothing is done, since no follower has acknowledged for a second (`--commit-on-replica`).
+    pub is_held: bool,
     /// Clients that are connected.
     pub connections: u64,
     /// The memory of all items in bytes.

@@ -19,6 +19,7 @@ __all__ = [
     "QueueError",
     "QueueFullError",
     "QueueIOError",
+    "QueueItemReturnedError",
     "QueueItemTooLargeError",
     "QueueUsageError",
     "QueuesBusyError",
@@ -61,6 +62,10 @@ class QueueFullError(QueueError, queue.Full):
 
 class QueueItemTooLargeError(QueueError, ValueError):
     """The item is larger than an item of this queue may be."""
+
+
+class QueueItemReturnedError(QueueError, TimeoutError):
+    """The time of an open item was over before it was confirmed: it is back in its queue."""
 
 
 class QueuesBusyError(QueueError, BlockingIOError):

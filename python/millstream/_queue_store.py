@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from . import _millstream
 from ._journal_errors import JournalUsageError
 from ._journal_store import _seconds, _sync
-from ._queue_errors import QueueUsageError
+from ._queue_errors import QueueItemReturnedError, QueueUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ class Queue(_millstream.Queue):
         Raises:
             QueueUsageError: ``timeout`` is out of range.
             QueuesClosedError: the directory was closed.
+            QueueItemReturnedError: at the end of the block: its time (``open_timeout``) was over before.
 
         Example:
             >>> import millstream as ms
@@ -248,8 +249,12 @@ class Queue(_millstream.Queue):
                 # Ctrl-C, an exit and the end of a loop are no failure of the item.
                 item.abort(failed=isinstance(error, Exception))
             raise
-        if item is not None:
-            item.close()
+        if item is not None and item.is_open and not item.close():
+            raise QueueItemReturnedError(
+                f"queue {self.name!r}: item {item.id} is not open any more, and another reader may do it too: "
+                "its open_timeout was over before the end of the block, which item.touch() prevents, or the "
+                "queue was deleted"
+            )
 
     def each(self, timeout: Seconds | None = None) -> Iterator[OpenItem]:
         """Iterates over the items; each is confirmed when the next one is asked for.
@@ -266,6 +271,7 @@ class Queue(_millstream.Queue):
         Raises:
             QueueUsageError: ``timeout`` is out of range.
             QueuesClosedError: the directory was closed.
+            QueueItemReturnedError: when the next one is asked for: the time of the item was over before.
 
         Example:
             >>> import millstream as ms

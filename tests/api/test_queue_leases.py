@@ -51,6 +51,30 @@ def test_a_renewed_item_stays_open_and_one_that_is_not_returns(
     assert kept.close() is True and len(leased) == 0
 
 
+def test_a_block_whose_item_has_returned_says_so(tmp_path: Path, config: Path) -> None:
+    with ms.Queues(tmp_path / "queues", config=config) as queues:
+        leased = queues["leased"]
+        leased.put_many(["a", "b"])
+        says = "queue 'leased': item 0 is not open any more, .*its open_timeout was over"
+        with pytest.raises(ms.QueueItemReturnedError, match=says), leased.open(timeout=0) as late:
+            assert late is not None and leased.get() == b"b"
+            with leased.open(timeout=30) as again:
+                assert again is not None and again.body == b"a"
+                again.touch(60)
+        assert len(leased) == 0
+        leased.put("c")
+        with pytest.raises(TimeoutError, match="item [0-9]+ is not open"):
+            for item in leased.each(timeout=0):
+                with leased.open(timeout=30) as again:
+                    assert again is not None and again.body == item.body
+        # One that the block itself has confirmed or returned is no error.
+        leased.put_many(["d", "e"])
+        for item in leased.each(timeout=0):
+            if not item.deliveries:
+                item.close() if item.body == b"d" else item.abort()
+        assert len(leased) == 0
+
+
 def test_an_item_comes_back_when_its_delay_is_over(tmp_path: Path) -> None:
     with ms.Queues(tmp_path / "queues") as queues:
         jobs = queues["jobs"]

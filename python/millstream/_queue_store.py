@@ -251,7 +251,7 @@ class Queue(_millstream.Queue):
             raise
         if item is not None and item.is_open and not item.close():
             raise QueueItemReturnedError(
-                f"queue {self.name!r}: item {item.id} is not open any more, and another reader may do it too: "
+                f"queue {self.name!r}: item {item.id} is not open any more, another reader may do it too: "
                 "its open_timeout was over before the end of the block, which item.touch() prevents, or the "
                 "queue was deleted"
             )

@@ -3,7 +3,7 @@
 Both machines are directories; a proxy stands between them, and another one before the clients, as a virtual
 address would. In each round the serving machine is killed, stopped (and resumed when the other one serves),
 disconnected, or only restarted, and the other machine takes over. By the ledger of the clients each item
-whose set was answered is given to a consumer, unchanged, and none comes again whose confirmation was answered.
+whose set was answered is given to a consumer, unchanged; none comes again whose confirmation was answered.
 ``MILLSTREAM_TAKEOVERS`` says how many rounds (default 6). A failure prints the seed.
 """
 

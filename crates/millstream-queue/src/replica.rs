@@ -27,7 +27,7 @@ mod survey;
 mod tests;
 
 pub(crate) use self::change::Change;
-pub(crate) use self::changes::{Changes, SharedChanges};
+pub(crate) use self::changes::{Changes, SharedChanges, prune};
 pub use self::copies::{changes_of, complete, rebuild_from_changes};
 pub use self::follow::follow_into;
 pub use self::log::{ReplicatedLog, ReplicatedSyncing};

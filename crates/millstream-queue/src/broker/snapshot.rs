@@ -43,7 +43,7 @@ impl Broker<ReplicatedStorage> {
         }))
     }
 
-    /// Writes a round of a snapshot. Returns whether it is complete.
+    /// Writes a round of a snapshot. Returns where it begins when it is complete.
     ///
     /// # Errors
     /// A queue that cannot be read, or there is no room: the snapshot is given up.
@@ -51,16 +51,15 @@ impl Broker<ReplicatedStorage> {
         &mut self,
         snapshot: &mut Snapshot,
         now: Moment,
-    ) -> Result<bool, Cause> {
-        let Some(shared) = self.storage.changes().cloned() else {
-            return Ok(true);
-        };
+    ) -> Result<Option<u64>, Cause> {
+        let shared = self.storage.changes().cloned();
+        let shared = shared.ok_or("there are no changes")?;
+        shared.lock().check_snapshot()?;
         let mut round = self.round();
         while round.has_room() {
             if snapshot.part.is_none() {
                 let Some(name) = snapshot.names.next() else {
-                    shared.lock().end_snapshot()?;
-                    return Ok(true);
+                    return shared.lock().end_snapshot().map(Some);
                 };
                 round.took(round::QUEUE);
                 snapshot.part = self.begin_part(name, &mut shared.lock())?;
@@ -72,7 +71,7 @@ impl Broker<ReplicatedStorage> {
                 self.limit_open_logs(now);
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Whether there is a complete snapshot.
@@ -87,6 +86,13 @@ impl Broker<ReplicatedStorage> {
             true => Ok(None),
             false => self.begin_snapshot(),
         }
+    }
+
+    /// The journal of the changes.
+    #[cfg(test)]
+    pub(crate) fn changes_journal(&self) -> millstream_journal::Journal {
+        let changes = self.storage.changes().map(|changes| changes.lock());
+        changes.expect("they are written").journal().clone()
     }
 
     /// Gives up a snapshot.

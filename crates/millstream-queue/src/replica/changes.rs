@@ -119,7 +119,7 @@ impl Changes {
         let mut claim = match self.writer.claim(length) {
             Err(Fault::DiskFull { .. }) => {
                 // What all followers have is written again, when there is room for a snapshot.
-                self.begin = None;
+                (self.begin, self.writing) = (None, None);
                 prune(&self.journal, self.journal.next()?)?;
                 self.writer.claim(length)?
             }
@@ -165,20 +165,26 @@ impl Changes {
         self.writing = None;
     }
 
-    /// Ends a snapshot: what is before it is not needed any more, apart from what followers do not have.
-    pub(crate) fn end_snapshot(&mut self) -> Result<(), Cause> {
-        let Some(begin) = self.writing.take() else {
-            return Ok(());
-        };
+    /// Whether all is there still that was written of a snapshot.
+    pub(crate) fn check_snapshot(&self) -> Result<u64, Cause> {
+        self.writing
+            .ok_or_else(|| "the disk is full: what was written of it was removed".into())
+    }
+
+    /// Ends a snapshot. Returns where it begins: what is before that can be [removed](prune).
+    pub(crate) fn end_snapshot(&mut self) -> Result<u64, Cause> {
+        self.check_snapshot()?;
         self.write(&Change::End)?;
+        let begin = self.check_snapshot()?;
+        self.writing = None;
         self.snapshot_bytes = std::mem::take(&mut self.since_bytes);
         self.begin = Some(begin);
-        Ok(prune(&self.journal, begin)?)
+        Ok(begin)
     }
 }
 
-/// Removes the changes before a snapshot, as far as no follower needs them.
-pub(super) fn prune(journal: &Journal, begin: u64) -> Result<(), Fault> {
+/// Removes the changes before a snapshot, as far as no follower needs them. It syncs: not on a thread that serves clients.
+pub(crate) fn prune(journal: &Journal, begin: u64) -> Result<(), Fault> {
     // Before it is durable, an older snapshot is needed.
     journal.sync()?;
     journal.cursor(CURSOR, CursorMode::Shared)?.set(begin)?;

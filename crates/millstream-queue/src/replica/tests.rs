@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::copies::Copies;
 use super::survey::Survey;
-use super::{ReplicatedStorage, complete};
+use super::{ReplicatedStorage, complete, prune};
 use crate::Moment;
 use crate::broker::snapshot::Snapshot;
 use crate::broker::{Broker, BrokerLimits, EndedBy};
@@ -151,10 +151,14 @@ impl Pair {
         if snapshot.is_none() {
             snapshot = broker.begin_snapshot().unwrap();
         }
-        if let Some(mut writing) = snapshot
-            && !broker.write_snapshot(&mut writing, now).unwrap()
-        {
-            self.snapshot = Some(writing);
+        let Some(mut writing) = snapshot else {
+            return;
+        };
+        match broker.write_snapshot(&mut writing, now).unwrap() {
+            None => self.snapshot = Some(writing),
+            Some(begin) => {
+                prune(&broker.changes_journal(), begin).unwrap();
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use super::options::ReplicaOptions;
 use crate::broker::snapshot::Snapshot;
 use crate::clock;
 use crate::error::Cause;
-use crate::replica::SharedChanges;
+use crate::replica::{SharedChanges, prune};
 use crate::storage::CHANGES;
 
 /// How often the server looks whether it is superseded, and whether a snapshot is due.
@@ -42,7 +42,7 @@ pub(super) async fn start(
         if options.waits {
             core.with(|state| state.answers_wait = true);
             // Without a snapshot, what a follower has is of no use.
-            write_first(core).await?;
+            write_first(core, &changes).await?;
             serving.waited = Some(served);
         } else {
             serving.beside = Some(served);
@@ -81,7 +81,7 @@ async fn run(core: Rc<Core>, changes: SharedChanges) {
         match core.with(|state| state.broker.begin_snapshot()) {
             Ok(None) => {}
             Ok(Some(snapshot)) => {
-                if let Err(cause) = write(&core, snapshot).await {
+                if let Err(cause) = write(&core, &changes, snapshot).await {
                     warn!("no snapshot for followers: {cause}");
                     core.with(|state| state.broker.give_up_snapshot());
                     rest = AGAIN;
@@ -96,11 +96,14 @@ async fn run(core: Rc<Core>, changes: SharedChanges) {
 }
 
 /// Writes the first snapshot, if there is none.
-async fn write_first(core: &Core) -> Result<(), ServerError> {
+async fn write_first(core: &Core, changes: &SharedChanges) -> Result<(), ServerError> {
     let begun = core.with(|state| state.broker.begin_first_snapshot());
     match begun.map_err(ServerError::Replica)? {
         None => Ok(()),
-        Some(snapshot) => write(core, snapshot).await.map_err(ServerError::Replica),
+        Some(snapshot) => {
+            let written = write(core, changes, snapshot).await;
+            written.map_err(ServerError::Replica)
+        }
     }
 }
 
@@ -121,15 +124,17 @@ fn check(changes: &SharedChanges) -> Result<(), Cause> {
     }
 }
 
-/// Writes a snapshot; connections are served between two rounds.
-async fn write(core: &Core, mut snapshot: Snapshot) -> Result<(), Cause> {
+/// Writes a snapshot, and removes what it makes superfluous; connections are served meanwhile.
+async fn write(core: &Core, changes: &SharedChanges, mut snapshot: Snapshot) -> Result<(), Cause> {
     loop {
-        let is_done = core.with(|state| {
+        let written = core.with(|state| {
             let written = state.broker.write_snapshot(&mut snapshot, clock::now());
             core.wake_and_set_timer(state);
             written
         })?;
-        if is_done {
+        if let Some(begin) = written {
+            let journal = changes.lock().journal().clone();
+            tokio::task::spawn_blocking(move || prune(&journal, begin)).await??;
             return Ok(());
         }
         tokio::task::yield_now().await;

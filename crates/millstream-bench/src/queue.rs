@@ -5,6 +5,7 @@
 //! checked by their length and first bytes.
 
 mod backlog;
+mod beside;
 mod dialect;
 mod load;
 mod redis;
@@ -20,6 +21,7 @@ use millstream_queue::address::Address;
 use serde::Serialize;
 
 use self::backlog::Backlog;
+use self::beside::{Beside, await_answer, free_address};
 use self::dialect::Dialect;
 use self::load::{Load, Measured};
 use self::redis::Redis;
@@ -40,10 +42,21 @@ pub struct Plan {
     pub only: Option<String>,
     /// A server that runs already.
     pub server: Option<Address>,
-    /// Take turns with Redis.
-    pub redis: bool,
+    /// Take turns with another server.
+    pub against: Option<Against>,
+    /// So many programs use the cores too.
+    pub busy: u32,
     /// Over Unix sockets instead of loopback.
     pub unix: bool,
+}
+
+/// A server to compare with.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// Its list type, with an append-only file: everysec for --sync never, always for always.
+    Redis,
+    /// The same server with --commit-on-replica, and a follower on this machine with the same --sync.
+    Follower,
 }
 
 /// One row of the report.
@@ -120,11 +133,13 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
     } else {
         &["never", "always"]
     };
-    let kinds = match (&plan.server, plan.redis) {
+    let kinds = match (&plan.server, plan.against) {
         (Some(address), _) => vec![Kind::Running(address)],
-        (None, false) => vec![Kind::Ours],
-        (None, true) => vec![Kind::Ours, Kind::Redis],
+        (None, None) => vec![Kind::Ours],
+        (None, Some(Against::Redis)) => vec![Kind::Ours, Kind::Redis],
+        (None, Some(Against::Follower)) => vec![Kind::Ours, Kind::Followed],
     };
+    let _busy = Beside::loops(plan.busy)?;
     for &sync in syncs {
         let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
         for (name, load) in loads(plan.seconds)
@@ -165,6 +180,7 @@ pub fn measure(plan: &Plan) -> Result<Report, String> {
 #[derive(Clone, Copy, Debug)]
 enum Kind<'a> {
     Ours,
+    Followed,
     Redis,
     Running(&'a Address),
 }
@@ -173,6 +189,7 @@ impl fmt::Display for Kind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Ours => f.write_str("millstream"),
+            Kind::Followed => f.write_str("followed"),
             Kind::Redis => f.write_str("redis"),
             Kind::Running(address) => address.fmt(f),
         }
@@ -199,7 +216,7 @@ fn loads(seconds: f64) -> Vec<(String, Load)> {
             },
         ),
     ];
-    for item_bytes in [64, 1024] {
+    for item_bytes in [64, 1024, 4096] {
         for connections in [1, 10, 100] {
             let load = Load {
                 connections,
@@ -251,7 +268,16 @@ fn run(
     let listen = socket
         .as_ref()
         .map_or_else(|| ANY_PORT.to_owned(), Address::to_string);
-    let server = serve(program, folder.path(), &listen, &["--sync", sync])?;
+    let mut options = vec!["--sync", sync];
+    let replica = free_address()?;
+    if let Kind::Followed = kind {
+        options.extend(["--replica", &replica, "--commit-on-replica"]);
+    }
+    let server = serve(program, &folder.path().join("queues"), &listen, &options)?;
+    let _follower = match kind {
+        Kind::Followed => Beside::follower(program, (&replica, folder.path()), sync)?,
+        _ => Beside::default(),
+    };
     let address = match socket {
         Some(address) => address,
         None => Address::Tcp(
@@ -261,6 +287,8 @@ fn run(
                 .map_err(|_| format!("'{}' is no address", server.address))?,
         ),
     };
+    // It answers once its follower is there.
+    await_answer(&address).map_err(|error| error.to_string())?;
     let measured = with_cpu(Dialect::Memcache, &address, server.id())?;
     server.stop().map_err(|error| error.to_string())?;
     Ok(measured)

@@ -34,20 +34,16 @@ pub struct Args {
     server: Option<Address>,
     /// Take turns with another server, which must be installed.
     #[arg(long, value_name = "SERVER", conflicts_with = "server")]
-    against: Option<Against>,
+    against: Option<queue::Against>,
+    /// So many endless loops of a shell use the cores too.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "in_process", value_parser = clap::value_parser!(u32).range(0..=64))]
+    busy: u32,
     /// Over Unix sockets instead of loopback, for all servers.
     #[arg(long, conflicts_with_all = ["server", "in_process"])]
     unix: bool,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// A server to compare with.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq)]
-enum Against {
-    /// Its list type, with an append-only file: everysec for --sync never, always for always.
-    Redis,
 }
 
 /// Measures.
@@ -68,7 +64,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         dir: args.dir,
         only: args.only,
         server: args.server,
-        redis: args.against == Some(Against::Redis),
+        against: args.against,
+        busy: args.busy,
         unix: args.unix,
     };
     let report = queue::measure(&plan).map_err(Failure::failed)?;

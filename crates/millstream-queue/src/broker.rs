@@ -30,6 +30,7 @@
 //! # Ok::<(), millstream_queue::QueueError>(())
 //! ```
 
+mod batch;
 mod closed;
 mod connection;
 pub(crate) mod counters;

@@ -437,6 +437,15 @@ impl<L: Log> Queue<L> {
         self.remove_without_room(id, position);
     }
 
+    /// An item that [`take_next`](Self::take_next) took is open for this connection, or leaves for good.
+    #[inline]
+    pub(crate) fn deliver(&mut self, item: &Item, open_for: Option<ConnectionId>, now: Moment) {
+        match open_for {
+            Some(connection) => self.open(item.clone(), connection, now),
+            None => self.record_removal(item.id, item.body.len()),
+        }
+    }
+
     /// Opens an item for a connection until it is closed or requeued.
     pub(crate) fn open(&mut self, item: Item, connection: ConnectionId, now: Moment) {
         let deadline_us = self.deadline_us(None, now);

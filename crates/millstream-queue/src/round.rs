@@ -34,6 +34,12 @@ impl Round {
         self.left > 0
     }
 
+    /// The units that are left.
+    #[inline]
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
     /// Work of this many units was done.
     #[inline]
     pub(crate) fn took(&mut self, units: usize) {

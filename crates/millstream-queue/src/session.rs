@@ -27,6 +27,7 @@
 
 mod answer;
 mod authorize;
+mod batch;
 mod converse;
 mod credentials;
 mod expiry;
@@ -37,6 +38,7 @@ mod work;
 
 use std::sync::Arc;
 
+use self::batch::Batch;
 pub use self::converse::converse;
 pub use self::credentials::{Credential, Credentials};
 pub use self::rights::{Grants, Right, Rights};
@@ -130,6 +132,8 @@ pub struct Session {
     state: State,
     /// The request that is done in rounds.
     work: Option<Box<Work>>,
+    /// What is left of the key of a `get` that takes several items: the next round takes it.
+    batch: Option<Batch>,
     /// The request at the front of the input searches for an item, and the next round resumes that.
     is_searching: bool,
     foreign: bool,
@@ -205,6 +209,7 @@ impl Session {
             need: 1,
             output: Vec::new(),
             work: None,
+            batch: None,
             is_searching: false,
             foreign: false,
             answered: 0,

@@ -49,7 +49,7 @@ pub enum Confirmation {
 
 /// What a client says of an open item.
 #[derive(Clone, Copy)]
-enum Verdict {
+pub(super) enum Verdict {
     Close,
     /// The item is served again after this time; without it the queue's retries say when.
     Abort(Option<Duration>),
@@ -63,34 +63,8 @@ impl<S: Storage> Broker<S> {
     #[inline]
     pub fn get(
         &mut self,
-        connection: ConnectionId,
-        key: &GetKey<'_>,
-        now: Moment,
-    ) -> Result<GetOutcome, QueueError> {
-        self.get_with(connection, key, None, now)
-    }
-
-    /// The next item for a `monitor`, which may have up to `opens_max` items open, or what is configured for the
-    /// queue.
-    ///
-    /// # Errors
-    /// The storage fails; no item was taken.
-    pub fn monitor(
-        &mut self,
-        connection: ConnectionId,
-        key: &GetKey<'_>,
-        opens_max: usize,
-        now: Moment,
-    ) -> Result<GetOutcome, QueueError> {
-        self.get_with(connection, key, Some(opens_max), now)
-    }
-
-    #[inline]
-    fn get_with(
-        &mut self,
         by: ConnectionId,
         key: &GetKey<'_>,
-        opens_max: Option<usize>,
         now: Moment,
     ) -> Result<GetOutcome, QueueError> {
         if key.peek {
@@ -116,7 +90,7 @@ impl<S: Storage> Broker<S> {
         if key.only_ends() {
             return Ok(GetOutcome::Nothing);
         }
-        if !key.peek && !self.can_take(by, id, key, opens_max) {
+        if !key.peek && !self.can_take(by, id, key) {
             return Ok(GetOutcome::Refused);
         }
         self.take_or_wait(by, id, key, now)
@@ -406,11 +380,9 @@ impl<S: Storage> Broker<S> {
             Next::Item(item) => item,
             none => return Ok(none),
         };
+        queue.deliver(&item, key.open.then_some(by), now);
         if key.open {
-            queue.open(item.clone(), by, now);
             self.note_open(by, id, item.id);
-        } else {
-            queue.record_removal(item.id, item.body.len());
         }
         Ok(Next::Item(item))
     }
@@ -426,16 +398,13 @@ impl<S: Storage> Broker<S> {
     }
 
     #[inline]
-    pub(super) fn can_take(
-        &mut self,
-        by: ConnectionId,
-        id: QueueId,
-        key: &GetKey<'_>,
-        opens_max: Option<usize>,
-    ) -> bool {
+    pub(super) fn can_take(&mut self, by: ConnectionId, id: QueueId, key: &GetKey<'_>) -> bool {
         let open = key.open;
         let configured = self.settings(id).and_then(|settings| settings.max_opens);
-        let limit = configured.or(opens_max).unwrap_or(1);
+        let limit = configured.unwrap_or(match key.items_max {
+            None => 1,
+            Some(_) => usize::MAX,
+        });
         let in_all = self.limits.opens_per_connection;
         let has_room = !open || !self.memory.is_over(0);
         let Some(connection) = self.connection(by) else {
@@ -498,7 +467,7 @@ impl<S: Storage> Broker<S> {
 
     /// The connection has opened an item.
     #[inline]
-    fn note_open(&mut self, by: ConnectionId, id: QueueId, item: u64) {
+    pub(super) fn note_open(&mut self, by: ConnectionId, id: QueueId, item: u64) {
         let Some(name) = self.queue(id).map(|queue| Arc::clone(&queue.name)) else {
             return;
         };
@@ -533,13 +502,24 @@ impl<S: Storage> Broker<S> {
         match (key.id, id) {
             (Some(item), Some(id)) => self.end_id(by, id, item, verdict, now),
             (Some(_), None) => false,
+            (None, _) if key.items_max.is_some() => self.close_all(by, key, now),
             (None, _) => self.end_oldest(by, key.names(), verdict, now),
         }
     }
 
+    /// Whether the connection has a place of one of these queues.
+    pub(super) fn has_opened<'a>(
+        &self,
+        by: ConnectionId,
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> bool {
+        let mut places = self.places_of(by);
+        places.any(|place| names.clone().any(|name| place.is_of(name)))
+    }
+
     /// Ends the open read of these queues that the connection began first. Returns false if its time was over, or its queue was deleted since. A connection
     /// that has none need not ask.
-    fn end_oldest<'a>(
+    pub(super) fn end_oldest<'a>(
         &mut self,
         by: ConnectionId,
         names: impl Iterator<Item = &'a str> + Clone,

@@ -53,7 +53,7 @@ impl<S: Storage> Broker<S> {
         }
         if !key.peek {
             for (id, one) in &queues {
-                if !self.can_take(by, *id, one, None) {
+                if !self.can_take(by, *id, one) {
                     return Ok(GetOutcome::Refused);
                 }
             }

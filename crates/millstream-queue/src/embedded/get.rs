@@ -73,11 +73,8 @@ impl Waiting {
         let (by, got) = queue.open_directory().with_broker(|broker, now| {
             let by = broker.connect();
             let key = waiting.key();
-            let got = match open {
-                // Each open item has a connection of its own: there is no limit on how many a process has open.
-                true => broker.monitor(by, &key, usize::MAX, now),
-                false => broker.get(by, &key, now),
-            };
+            // Each open item has a connection of its own: there is no limit on how many a process has open.
+            let got = broker.get(by, &key, now);
             let keeps = match &got {
                 Ok(GetOutcome::Waiting | GetOutcome::Searching) => true,
                 Ok(GetOutcome::Item(_)) => open,

@@ -25,6 +25,9 @@ pub struct GetKey<'a> {
     pub peek: bool,
     /// Return the item's properties besides its bytes and flags.
     pub details: bool,
+    /// Take up to this many items of the queue, as far as they are there; without it one. `close` without an id then confirms all that the
+    /// connection has open.
+    pub items_max: Option<u64>,
 }
 
 /// The key of a `set`: a queue or an alias, and options.
@@ -72,6 +75,14 @@ pub enum KeyFault {
     /// The id of an item of one of several queues.
     #[error("an id belongs to one queue")]
     IdOfSeveral,
+    /// The value of `max=`.
+    #[error("max must be a whole number from 1 on")]
+    Max,
+    /// A batch of a request that takes no items.
+    #[error(
+        "max goes with a get that takes or opens items, not with peek, abort, or close without open"
+    )]
+    MaxOfNone,
     /// Options that contradict each other.
     #[error("peek and abort go with no other option but t=, and delay= with abort")]
     Mix,
@@ -111,6 +122,9 @@ impl<'a> GetKey<'a> {
         if mixed || delays || (parsed.peek && parsed.abort) {
             return Err(KeyFault::Mix);
         }
+        if parsed.items_max.is_some() && (parsed.peek || parsed.only_ends()) {
+            return Err(KeyFault::MaxOfNone);
+        }
         if parsed.id.is_some() && !others.is_empty() {
             return Err(KeyFault::IdOfSeveral);
         }
@@ -130,6 +144,7 @@ impl<'a> GetKey<'a> {
         match option {
             b"t" => self.wait_ms = milliseconds(value)?,
             b"delay" => self.delay_ms = Some(milliseconds(value)?),
+            b"max" => self.items_max = Some(count(value)?),
             b"close" | b"abort" => {
                 if self.id.replace(item_id(value)?).is_some() {
                     return Err(KeyFault::Ids);
@@ -231,6 +246,11 @@ fn item_id(digits: &[u8]) -> Result<u64, KeyFault> {
     super::parser::number(digits).ok_or(KeyFault::Id)
 }
 
+fn count(digits: &[u8]) -> Result<u64, KeyFault> {
+    let count = super::parser::number(digits).filter(|&count| count > 0);
+    count.ok_or(KeyFault::Max)
+}
+
 fn milliseconds(digits: &[u8]) -> Result<u64, KeyFault> {
     super::parser::number(digits).ok_or(KeyFault::Time)
 }
@@ -264,6 +284,8 @@ mod tests {
             (key.abort, key.id, key.delay_ms),
             (true, Some(7), Some(500))
         );
+        let key = GetKey::parse(b"jobs/max=50/close/open").unwrap();
+        assert_eq!((key.items_max, key.close, key.open), (Some(50), true, true));
         let touch = |name, id| TouchKey { name, id };
         assert_eq!(TouchKey::parse(b"jobs"), Ok(touch("jobs", None)));
         assert_eq!(TouchKey::parse(b"jobs/id=5"), Ok(touch("jobs", Some(5))));
@@ -277,7 +299,7 @@ mod tests {
 
     #[test]
     fn bad_keys_say_why() {
-        let table: [(&[u8], KeyFault); 21] = [
+        let table: [(&[u8], KeyFault); 27] = [
             (b"a/close=1/close=2", KeyFault::Ids),
             (b"a,/open", KeyFault::Name(NameFault::Empty)),
             (b",a", KeyFault::Name(NameFault::Empty)),
@@ -299,6 +321,12 @@ mod tests {
             (b"jobs/close=", KeyFault::Id),
             (b"jobs/abort=first", KeyFault::Id),
             (b"jobs/open=3", KeyFault::Option),
+            (b"jobs/max=", KeyFault::Max),
+            (b"jobs/max=0", KeyFault::Max),
+            (b"jobs/open/max=-1", KeyFault::Max),
+            (b"jobs/peek/max=2", KeyFault::MaxOfNone),
+            (b"jobs/abort/max=2", KeyFault::MaxOfNone),
+            (b"jobs/max=2/close", KeyFault::MaxOfNone),
         ];
         for (key, fault) in table {
             assert_eq!(GetKey::parse(key), Err(fault), "{key:?}");

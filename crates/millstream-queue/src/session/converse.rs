@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     /// Words of the protocol and near misses, so that random sequences reach deep states.
-    const WORDS: [&str; 42] = [
+    const WORDS: [&str; 44] = [
         "set ",
         "get ",
         "gets ",
@@ -94,6 +94,8 @@ mod tests {
         "confirm q id=0 id=1",
         "/close=0",
         "/abort=1",
+        "/max=2",
+        "/max=",
         "99999999999",
         "q+c ",
         "add ",

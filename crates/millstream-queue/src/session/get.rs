@@ -3,14 +3,20 @@
 //! A request that waits stays at the front of the input. After the wait it is parsed again, and resumes after the
 //! keys that it has answered.
 
+use std::sync::Arc;
+
+use super::batch::{Asked, Batch};
 use super::{Compat, Progress, Session, State};
 use crate::broker::{Broker, GetOutcome};
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::moment::Moment;
 use crate::protocol::{Get, GetKey, reply};
+use crate::queue::Next;
 use crate::storage::Storage;
 
+/// No line of an item is longer than its key and this.
+const LINE_BYTES_MAX: usize = 1 << 10;
 /// The longest wait: a day.
 const WAIT_MS_MAX: u64 = 86_400_000;
 
@@ -28,10 +34,7 @@ impl Session {
         };
         (self.state, self.is_searching) = (State::Ready, false);
         if !begun
-            && let Err(fault) = get
-                .keys
-                .into_iter()
-                .try_for_each(|key| GetKey::parse(key).map(|_| ()))
+            && let Err(fault) = { get.keys }.try_for_each(|key| GetKey::parse(key).map(|_| ()))
         {
             reply::client_error(&mut self.output, &fault);
             return Progress::Done;
@@ -42,34 +45,28 @@ impl Session {
             };
             key.wait_ms = key.wait_ms.min(WAIT_MS_MAX);
             if !queued && self.output.len() >= self.options.output_bytes {
-                return self.blocked(State::Waiting {
-                    served,
-                    queued: false,
-                });
+                return self.blocked(waiting(served, false));
             }
-            let got = if std::mem::take(&mut queued) {
-                match broker.resume(self.id, &key, now) {
-                    Ok(None) => Ok(GetOutcome::Waiting),
-                    Ok(Some(got)) => Ok(got),
-                    Err(error) => Err(error),
-                }
-            } else {
-                broker.get(self.id, &key, now)
+            let asked = Asked {
+                word,
+                key: &key,
+                with_id: get.with_id,
+            };
+            let got = match std::mem::take(&mut queued) {
+                // Its first items were sent.
+                true if self.batch.is_some() => Ok(GetOutcome::Nothing),
+                true => resumed(broker.resume(self.id, &key, now)),
+                false => broker.get(self.id, &key, now),
             };
             match got {
-                Ok(GetOutcome::Item(item)) => {
-                    self.write_item(word, &key, None, &item, get.with_id);
-                }
+                Ok(GetOutcome::Item(item)) => self.write_found(&asked, None, &item),
                 Ok(GetOutcome::ItemOf(item, queue)) => {
-                    self.write_item(word, &key, Some(&queue), &item, get.with_id);
+                    self.write_found(&asked, Some(&queue), &item);
                 }
                 Ok(GetOutcome::Nothing) => {}
                 Ok(outcome @ (GetOutcome::Waiting | GetOutcome::Searching)) => {
                     self.is_searching = outcome == GetOutcome::Searching;
-                    return self.blocked(State::Waiting {
-                        served,
-                        queued: true,
-                    });
+                    return self.blocked(waiting(served, true));
                 }
                 Ok(GetOutcome::Refused) => {
                     self.write(reply::ERROR);
@@ -80,6 +77,10 @@ impl Session {
                     return Progress::Done;
                 }
                 Err(error) => return self.write_error(&error),
+            }
+            if key.items_max.is_some() && !self.take_batch(broker, &asked, now) {
+                self.is_searching = true;
+                return self.blocked(waiting(served, true));
             }
             served += 1;
         }
@@ -119,12 +120,11 @@ impl Session {
                 name,
                 open: true,
                 wait_ms,
+                items_max: Some(left),
                 ..GetKey::default()
             };
             let got = if std::mem::take(&mut waiting) {
-                broker
-                    .resume(self.id, &key, now)
-                    .map(|got| got.unwrap_or(GetOutcome::Waiting))
+                resumed(broker.resume(self.id, &key, now))
             } else if self.output.len() >= self.options.output_bytes {
                 return self.blocked(State::Monitoring {
                     until_us,
@@ -132,7 +132,7 @@ impl Session {
                     waiting: false,
                 });
             } else {
-                broker.monitor(self.id, &key, usize::MAX, now)
+                broker.get(self.id, &key, now)
             };
             match got {
                 Ok(GetOutcome::Item(item)) => {
@@ -156,23 +156,68 @@ impl Session {
         Progress::Done
     }
 
+    /// Writes the item that a key has found, the first one of a batch.
+    #[inline]
+    fn write_found(&mut self, asked: &Asked<'_>, queue: Option<&Arc<str>>, item: &Item) {
+        let before = self.output.len();
+        self.write_item(asked, queue.map(|queue| &**queue), item);
+        if let Some(items_max) = asked.key.items_max {
+            let bytes = self.output.len() - before;
+            self.batch = Some(Batch::after_first(bytes, queue.cloned(), items_max));
+        }
+    }
+
+    /// Does a round of the batch, if there is one. Returns whether it is complete.
+    #[cold]
+    pub(super) fn take_batch<S: Storage>(
+        &mut self,
+        broker: &mut Broker<S>,
+        asked: &Asked<'_>,
+        now: Moment,
+    ) -> bool {
+        let Some(mut batch) = self.batch.take() else {
+            return true;
+        };
+        let name = batch.queue.as_deref().unwrap_or(asked.key.name);
+        let line_bytes = asked.word.len() + LINE_BYTES_MAX;
+        let mut round = broker.round();
+        while batch.left > 0 && round.has_room() {
+            let used = batch.bytes.saturating_add(line_bytes);
+            let room = self.options.output_bytes.saturating_sub(used);
+            // As for one item: it ends all delays that are over, so that items are in order.
+            let mut search = broker.round();
+            let units = search.left();
+            let next = broker.take_more(self.id, (name, asked.key), room, now, &mut search);
+            round.took(units - search.left());
+            match next {
+                Next::Item(item) => {
+                    let before = self.output.len();
+                    self.write_item(asked, batch.queue.as_deref(), &item);
+                    batch.bytes += self.output.len() - before;
+                    batch.left -= 1;
+                    round.took_item(item.body.len());
+                }
+                Next::Nothing => return true,
+                Next::Unfinished => {}
+            }
+        }
+        let is_complete = batch.left == 0;
+        if !is_complete {
+            self.batch = Some(batch);
+        }
+        is_complete
+    }
+
     /// Writes an item; `queue` is that of several from which it comes.
     #[inline]
-    fn write_item(
-        &mut self,
-        word: &[u8],
-        key: &GetKey<'_>,
-        queue: Option<&str>,
-        item: &Item,
-        with_id: bool,
-    ) {
-        let name = queue.unwrap_or(key.name);
-        if !key.details {
-            return self.write_value(word, name, item, with_id);
+    pub(super) fn write_item(&mut self, asked: &Asked<'_>, queue: Option<&str>, item: &Item) {
+        let name = queue.unwrap_or(asked.key.name);
+        if !asked.key.details {
+            return self.write_value(asked.word, name, item, asked.with_id);
         }
         let key = match queue {
             Some(queue) => queue.as_bytes(),
-            None => self.reply_key(word, name),
+            None => self.reply_key(asked.word, name),
         };
         reply::value_with_details(&mut self.output, key, item);
     }
@@ -208,4 +253,15 @@ impl Session {
         reply::server_error(&mut self.output, error);
         Progress::Done
     }
+}
+
+/// The outcome of a wait, which goes on where there is none.
+#[inline]
+fn resumed(got: Result<Option<GetOutcome>, QueueError>) -> Result<GetOutcome, QueueError> {
+    got.map(|got| got.unwrap_or(GetOutcome::Waiting))
+}
+
+/// The state of a `get` of which so many keys are answered; `queued` if the next one has begun.
+fn waiting(served: usize, queued: bool) -> State {
+    State::Waiting { served, queued }
 }

@@ -9,6 +9,7 @@
 mod script;
 
 mod ages;
+mod batches;
 mod compat;
 mod crashes;
 mod creating;

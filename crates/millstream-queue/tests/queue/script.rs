@@ -59,6 +59,12 @@ impl World {
         self.queues.set_limits(self.limits);
     }
 
+    /// Limits what a connection may open, also after a restart.
+    pub fn set_opens(&mut self, items: usize) {
+        self.limits.opens_per_connection = items;
+        self.queues.set_limits(self.limits);
+    }
+
     /// Makes rounds so short, also after a restart.
     pub fn set_round(&mut self, items: usize) {
         self.limits.round_items = items;

@@ -17,6 +17,8 @@ const CONFIG: &str = r#"
     [queue.rolling]
     max_items = 4
     discard_old = true
+    [queue.batched]
+    max_opens = 3
     [queue.unsynced]
     sync = "never"
     memory_bytes = 500
@@ -27,13 +29,14 @@ const CONFIG: &str = r#"
     retry = { first = "5ms", factor = 2, most = "30ms" }
     memory_bytes = 300
 "#;
-const QUEUES: [&str; 9] = [
+const QUEUES: [&str; 10] = [
     "plain",
     "leased",
     "retried",
     "tiny_memory",
     "full",
     "rolling",
+    "batched",
     "unsynced",
     "parent",
     "parent+child",
@@ -42,6 +45,11 @@ const CLIENTS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
 const STEPS: u64 = 400;
 /// Each 100th run is so long that logs are compacted.
 const STEPS_LONG: u64 = 20_000;
+
+/// Whether items of these queues may be delayed.
+fn may_delay(queues: &[&str]) -> bool {
+    !queues.contains(&"full") && !queues.contains(&"batched")
+}
 
 /// One of these, each equally likely.
 fn any_of<T: Copy>(random: &mut Random, choices: &[T]) -> T {
@@ -81,11 +89,15 @@ struct ModelQueue {
     ever: BTreeMap<u64, ModelItem>,
 }
 
+#[derive(Clone)]
 struct Waiter {
     client: char,
     until_ms: u64,
     key: String,
     open: bool,
+    /// Whether the item takes the place of one whose time was over.
+    gives_up: bool,
+    items_max: Option<u64>,
 }
 
 #[derive(Default)]
@@ -99,6 +111,8 @@ struct Client {
 struct Model {
     lines: BTreeMap<&'static str, ModelQueue>,
     clients: BTreeMap<char, Client>,
+    /// Waits for several items that have the first one.
+    served: Vec<(Waiter, &'static str)>,
     now_ms: u64,
     numbers: u64,
 }
@@ -116,7 +130,7 @@ impl Model {
         let ModelItem { number, body, .. } = thing;
         self.say(
             client,
-            &format!("VALUE {key} {} {}|{body}|END|", *number as u32, body.len()),
+            &format!("VALUE {key} {} {}|{body}|", *number as u32, body.len()),
         );
     }
 
@@ -181,11 +195,43 @@ impl Model {
             let Some(waiter) = self.line(queue).waiters.pop_front() else {
                 return;
             };
-            self.value(waiter.client, &waiter.key, &thing);
-            if waiter.open {
-                self.open(waiter.client, queue, thing);
-            }
             self.leave(waiter.client);
+            self.hand_out(&waiter, queue, thing);
+            match waiter.items_max {
+                None => self.say(waiter.client, "END|"),
+                Some(_) => self.served.push((waiter, queue)),
+            }
+        }
+    }
+
+    /// A client gets an item, which leaves or is open.
+    fn hand_out(&mut self, to: &Waiter, queue: &'static str, thing: ModelItem) {
+        self.value(to.client, &to.key, &thing);
+        if to.open {
+            self.open(to.client, queue, thing, to.gives_up);
+        }
+    }
+
+    /// After the first item of a batch its client takes what is there, as if it asked for one item after the other.
+    fn rest(&mut self, mut to: Waiter, queue: &'static str) {
+        for _ in 1..to.items_max.unwrap_or(1) {
+            if !self.can_take(&mut to, queue) {
+                break;
+            }
+            let Some(thing) = self.next(queue) else {
+                break;
+            };
+            self.hand_out(&to, queue, thing);
+        }
+        self.say(to.client, "END|");
+    }
+
+    /// All who wait are served before one of them takes more.
+    fn end_batches(&mut self) {
+        let mut served = std::mem::take(&mut self.served);
+        served.sort_by_key(|(waiter, _)| waiter.client);
+        for (waiter, queue) in served {
+            self.rest(waiter, queue);
         }
     }
 
@@ -196,22 +242,35 @@ impl Model {
         }
     }
 
-    fn has_open(&self, client: char, queue: &str) -> bool {
-        let client = self.clients.get(&client);
-        let mut open = client.into_iter().flat_map(|client| &client.open);
-        open.any(|open| open.queue == queue && open.thing.is_some())
+    /// Whether a client may take or open one more item, and whether it gives up one for that.
+    fn can_take(&self, to: &mut Waiter, queue: &str) -> bool {
+        let client = self.clients.get(&to.client);
+        let opens = client.into_iter().flat_map(|client| &client.open);
+        let opens: Vec<_> = opens.filter(|open| open.queue == queue).collect();
+        let limit = match (queue, to.items_max) {
+            ("batched", _) => 3,
+            (_, None) => 1,
+            _ => usize::MAX,
+        };
+        to.gives_up = opens.len() >= limit;
+        match to.open {
+            true => !to.gives_up || opens.iter().any(|open| open.thing.is_none()),
+            false => opens.iter().all(|open| open.thing.is_none()),
+        }
     }
 
-    fn open(&mut self, client: char, queue: &'static str, thing: ModelItem) {
+    fn open(&mut self, client: char, queue: &'static str, thing: ModelItem, gives_up: bool) {
         let until_ms = match queue {
             "leased" => self.now_ms + 40,
             _ => u64::MAX,
         };
         let client = self.clients.entry(client).or_default();
         // A client that opens another item has given up one whose time was over.
-        client
-            .open
-            .retain(|open| open.queue != queue || open.thing.is_some());
+        let mut opens = client.open.iter();
+        let is_stale = |open: &ModelOpen| open.queue == queue && open.thing.is_none();
+        if let Some(at) = opens.position(is_stale).filter(|_| gives_up) {
+            client.open.remove(at);
+        }
         let thing = Some(thing);
         client.open.push(ModelOpen {
             queue,
@@ -221,7 +280,17 @@ impl Model {
     }
 
     /// Returns an item that was delivered in vain.
-    fn fail(&mut self, queue: &'static str, mut thing: ModelItem, delay_ms: Option<u64>) {
+    fn fail(&mut self, queue: &'static str, thing: ModelItem, delay_ms: Option<u64>) {
+        self.put_back_failed(queue, thing, delay_ms);
+        self.serve(queue);
+    }
+
+    fn put_back_failed(
+        &mut self,
+        queue: &'static str,
+        mut thing: ModelItem,
+        delay_ms: Option<u64>,
+    ) {
         thing.failures += 1;
         let own = match queue {
             "retried" => (5 << (thing.failures - 1).min(10)).min(30),
@@ -229,7 +298,13 @@ impl Model {
         };
         thing.due_ms = self.now_ms + delay_ms.unwrap_or(own);
         self.put_back(queue, thing);
-        self.serve(queue);
+    }
+
+    /// Returns false if one of the items that the client opened was open no longer.
+    fn close_all(&mut self, client: char, queues: &[&'static str]) -> bool {
+        let open = &mut self.clients.entry(client).or_default().open;
+        let closed = open.extract_if(.., |open| queues.contains(&open.queue));
+        closed.filter(|open| open.thing.is_none()).count() == 0
     }
 
     /// Returns false if the item that the client opened first was open no longer.
@@ -275,33 +350,47 @@ impl Model {
         let over = opens.filter(|open| open.queue == queue && open.until_ms <= now_ms);
         let things: Vec<_> = over.filter_map(|open| open.thing.take()).collect();
         for thing in things {
-            self.fail(queue, thing, None);
+            self.put_back_failed(queue, thing, None);
         }
+        self.serve(queue);
     }
 
     /// Takes from the first of the queues that has an item.
     fn get(&mut self, client: char, queues: &[&'static str], options: &str) {
         let key = format!("{}{options}", queues.join(","));
         let has = |option: &str| options.contains(option);
-        let wait_ms: u64 = options
-            .split_once("t=")
-            .map_or(0, |(_, ms)| ms.parse().unwrap());
-        let delay_ms = options
-            .split_once("delay=")
-            .map(|(_, ms)| ms.parse().unwrap());
+        let number = |option: &str| {
+            let mut options = options.split('/');
+            options.find_map(|one| one.strip_prefix(option)?.parse().ok())
+        };
+        let wait_ms: u64 = number("t=").unwrap_or(0);
+        let (delay_ms, items_max) = (number("delay="), number("max="));
         let ending = match (has("/close"), has("/abort")) {
             (true, _) => Some(Ending::Close),
             (_, true) => Some(Ending::Abort(delay_ms)),
             _ => None,
         };
-        if ending.is_some_and(|ending| !self.end_oldest(client, queues, ending)) {
+        let is_ended = match ending {
+            None => true,
+            Some(_) if items_max.is_some() => self.close_all(client, queues),
+            Some(ending) => self.end_oldest(client, queues, ending),
+        };
+        if !is_ended {
             return self.say(client, "NOT_FOUND|");
         }
         if has("/abort") || (has("/close") && !has("/open")) {
             return self.say(client, "END|");
         }
+        let mut to = Waiter {
+            client,
+            until_ms: self.now_ms + wait_ms,
+            key,
+            open: has("/open"),
+            gives_up: false,
+            items_max,
+        };
         for &queue in queues {
-            if self.has_open(client, queue) && !has("/peek") {
+            if !has("/peek") && !self.can_take(&mut to, queue) {
                 return self.say(client, "ERROR|");
             }
         }
@@ -309,25 +398,21 @@ impl Model {
             let Some(thing) = self.next(queue) else {
                 continue;
             };
-            self.value(client, &key, &thing);
             if has("/peek") {
+                self.value(client, &to.key, &thing);
                 self.put_back(queue, thing);
-            } else if has("/open") {
-                self.open(client, queue, thing);
+                return self.say(client, "END|");
             }
-            return;
+            self.can_take(&mut to, queue);
+            self.hand_out(&to, queue, thing);
+            return self.rest(to, queue);
         }
         if wait_ms == 0 {
             return self.say(client, "END|");
         }
-        let until_ms = self.now_ms + wait_ms;
         for &queue in queues {
-            self.line(queue).waiters.push_back(Waiter {
-                client,
-                until_ms,
-                key: key.clone(),
-                open: has("/open"),
-            });
+            self.can_take(&mut to, queue);
+            self.line(queue).waiters.push_back(to.clone());
         }
     }
 
@@ -351,15 +436,22 @@ impl Model {
                 self.end_leases(queue);
                 self.serve(queue);
             }
+            self.end_batches();
         }
     }
 
     fn hang_up(&mut self, client: char) {
         self.leave(client);
         let gone = self.clients.remove(&client).unwrap_or_default();
+        let mut failed = BTreeSet::new();
         for open in gone.open {
-            if let Some(thing) = open.thing {
+            let Some(thing) = open.thing else { continue };
+            // The client worked on the one that it opened first.
+            if failed.insert(open.queue) {
                 self.fail(open.queue, thing, None);
+            } else {
+                self.put_back(open.queue, thing);
+                self.serve(open.queue);
             }
         }
     }
@@ -472,7 +564,7 @@ impl Run {
             } else {
                 0
             };
-            let delay_ms = if queue != "full" && random.below(8) == 0 {
+            let delay_ms = if may_delay(&[queue]) && random.below(8) == 0 {
                 1 + random.below(30)
             } else {
                 0
@@ -522,8 +614,9 @@ impl Run {
             1 => vec!["rolling", "full"],
             _ => vec![queue],
         };
-        let delays = !queues.contains(&"full");
-        let options = match random.below(10) {
+        let delays = may_delay(&queues);
+        let batch = format!("/max={}", 1 + random.below(4));
+        let options = match random.below(13) {
             0 | 1 => String::new(),
             2 => "/open".to_owned(),
             3 => "/close".to_owned(),
@@ -532,6 +625,11 @@ impl Run {
             6 => "/peek".to_owned(),
             7 => format!("/t={wait_ms}"),
             8 if delays => format!("/abort/delay={}", random.below(30)),
+            10 => batch,
+            11 => format!("/open{batch}"),
+            // Where several items become due at once, a batch has those that were there when the first one had come.
+            12 if delays => format!("/close{batch}/open"),
+            12 => format!("/close/open{batch}/t={wait_ms}"),
             _ => format!("/close/open/t={wait_ms}"),
         };
         model.get(client, &queues, &options);
@@ -539,6 +637,7 @@ impl Run {
     }
 
     fn compare(&mut self) {
+        self.model.end_batches();
         for client in CLIENTS {
             let expected = self
                 .model

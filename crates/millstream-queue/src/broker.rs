@@ -40,6 +40,7 @@ pub mod figures;
 mod get;
 mod kept;
 mod lend;
+mod once;
 mod put;
 mod redrive;
 mod several;

@@ -102,7 +102,14 @@ pub struct Settings {
     pub error_queue: Option<String>,
     /// The time after which an empty, unused queue is deleted.
     pub delete_empty_after: Option<Duration>,
+    /// How long the queue remembers the id of a set, so that a second one adds nothing. Without it sets may have no ids.
+    pub dedupe: Option<Duration>,
+    /// The number of ids that the queue remembers: a further set with an id is refused.
+    pub dedupe_ids: usize,
 }
+
+/// The number of ids that a queue remembers.
+const DEDUPE_IDS: usize = 100_000;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -125,6 +132,8 @@ impl Default for Settings {
             count_all_failures: false,
             error_queue: None,
             delete_empty_after: None,
+            dedupe: None,
+            dedupe_ids: DEDUPE_IDS,
         }
     }
 }
@@ -153,6 +162,8 @@ struct Table {
     count_failures: Option<Failures>,
     error_queue: Option<String>,
     delete_empty_after: Option<Time>,
+    dedupe: Option<Time>,
+    dedupe_ids: Option<usize>,
 }
 
 /// Which of the items that a lost consumer had open were delivered in vain.
@@ -203,6 +214,12 @@ impl Table {
         time(self.max_age, &mut to.max_age);
         time(self.open_timeout, &mut to.open_timeout);
         time(self.delete_empty_after, &mut to.delete_empty_after);
+        time(self.dedupe, &mut to.dedupe);
+        match self.dedupe_ids {
+            None => {}
+            Some(0) => to.dedupe_ids = DEDUPE_IDS,
+            Some(ids) => to.dedupe_ids = ids,
+        }
         queue(&self.expire_to, &mut to.expire_to);
         queue(&self.error_queue, &mut to.error_queue);
         to.discard_old = self.discard_old.unwrap_or(to.discard_old);

@@ -76,6 +76,24 @@ pub enum QueueError {
         /// The queue.
         queue: String,
     },
+    /// A set with an id, to a queue that remembers none.
+    #[error(
+        "queue \"{queue}\" remembers no ids: its setting dedupe says how long it does, such as dedupe = \"10min\""
+    )]
+    NoDedupe {
+        /// The queue.
+        queue: String,
+    },
+    /// A set with an id, to a queue that remembers as many as it may.
+    #[error(
+        "queue \"{queue}\" remembers {ids} ids, its dedupe_ids: it takes no other before one of them is over"
+    )]
+    TooManyIds {
+        /// The queue.
+        queue: String,
+        /// The limit.
+        ids: usize,
+    },
     /// The item is larger than the limit of this queue.
     #[error("queue \"{queue}\" does not take an item of {bytes} bytes")]
     TooLarge {

@@ -136,6 +136,8 @@ pub struct NewItem<'a> {
     pub from: Option<(u64, u64)>,
     /// The item's history in other queues. Such an item is not numbered.
     pub history: Option<&'a Arc<History>>,
+    /// What the queue remembers so that it takes the item once. Such an item is not numbered, and has no history.
+    pub once: Option<[u8; 16]>,
     /// The bytes.
     pub body: &'a [u8],
 }

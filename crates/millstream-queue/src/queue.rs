@@ -20,8 +20,11 @@ mod delays;
 mod disk_full;
 mod due;
 mod expiries;
+pub(crate) mod ids;
 mod lend;
 pub(crate) mod memory_budget;
+mod once;
+mod read_back;
 mod ready;
 mod relocations;
 mod removed;
@@ -38,6 +41,7 @@ use self::counters::QueueCounters;
 use self::delayed::Delayed;
 use self::due::Due;
 use self::expiries::Expiries;
+use self::ids::Ids;
 use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
 use self::relocations::{Compaction, Relocations};
 use self::removed::RemovedIds;
@@ -77,6 +81,8 @@ pub(crate) struct Queue<L> {
     compaction: Compaction,
     /// The next number of each source of numbered items.
     source_positions: SourcePositions,
+    /// The ids of items that are taken once.
+    ids: Ids,
     /// Items that must move to another queue.
     dead_letters: Vec<DeadLetter>,
     /// Items that are ready, in the backlog or delayed, and the sum of their lengths.
@@ -262,31 +268,16 @@ impl<L: Log> Queue<L> {
         } else {
             0
         };
-        let operation = match (new.from, new.history) {
-            (None, None) => Operation::Add {
-                head,
-                due_ms,
-                body: new.body,
-            },
-            (None, Some(history)) => Operation::Moved {
-                head,
-                due_ms,
-                history: history.borrowed(),
-                body: new.body,
-            },
-            (Some((source, index)), _) => Operation::From {
-                head,
-                source,
-                index,
-                body: new.body,
-            },
-        };
+        let operation = addition(new, head, due_ms);
         let id = self.append(&operation).map_err(|cause| {
             self.compact_if_due();
             self.fault(cause)
         })?;
         if let Some((source, index)) = new.from {
             self.source_positions.set(source, index + 1, id);
+        }
+        if let Some(key) = new.once {
+            self.ids.insert(key, id, now.wall_ms, now);
         }
         self.items += 1;
         self.bytes += new.body.len() as u64;
@@ -602,7 +593,9 @@ impl<L: Log> Queue<L> {
     pub(crate) fn deletion_due(&self) -> Option<u64> {
         let after = self.settings.delete_empty_after?;
         let unused = self.items == 0 && self.opens.is_empty() && self.waiters.is_empty();
-        unused.then(|| self.last_used_us.saturating_add(after.as_micros() as u64))
+        let until_us = self.last_used_us.saturating_add(after.as_micros() as u64);
+        // An id that is remembered is not forgotten with its queue.
+        unused.then(|| until_us.max(self.ids.until_us(self.settings.dedupe)))
     }
 
     /// Whether older items are still to be removed for a new one.
@@ -648,6 +641,15 @@ impl<L: Log> Queue<L> {
         // After a failure the log takes no more records, so that there is nothing to sync.
         self.unsynced_since_us = None;
         self.log.sync().map_err(|cause| self.fault(cause))
+    }
+
+    /// Makes all changes durable that an earlier process has left, where the log is closed: a handle syncs an open one only.
+    #[cold]
+    pub(crate) fn sync_closed(&mut self) -> Result<(), QueueError> {
+        match self.log.is_suspended() && self.log.durable() < self.log.next() {
+            true => self.sync(),
+            false => Ok(()),
+        }
     }
 
     /// A handle that makes all changes durable, from any thread.
@@ -706,95 +708,42 @@ impl<L: Log> Queue<L> {
         self.record_removal(item.id, item.body.len());
     }
 
-    /// Reads some items of the backlog into memory.
-    fn read_back(&mut self) -> Result<(), QueueError> {
-        let mut read = 0;
-        while self.backlog.items > 0 && read < READ_BACK_ITEMS {
-            let enough = self.ready.bytes_in_memory() >= self.settings.memory_bytes;
-            if read > 0 && (enough || self.memory.is_over(0)) {
-                break;
-            }
-            let position = self.backlog.position;
-            let item = self.read_item(position)?;
-            self.backlog.position += 1;
-            let Some((item, due_ms)) = item else {
-                continue;
-            };
-            if due_ms != 0 || item.id != position || self.backlog.removed.contains(item.id) {
-                continue;
-            }
-            match self.backlog.deliveries.remove(&item.id) {
-                None => self.ready.push(item),
-                Some(_) => self.ready.insert(item),
-            }
-            self.backlog.items -= 1;
-            read += 1;
-        }
-        self.backlog.forget_before_position();
-        Ok(())
-    }
-
-    /// The item in a record, with what is known of its deliveries, and the end of its delay; `None` if the record is of another kind.
-    fn read_item(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
-        let mut read = self.read_record(position)?;
-        if let Some((item, _)) = &mut read
-            && let Some(known) = self.backlog.deliveries.get(&item.id)
-        {
-            item.came_back(known.count, known.first_ms);
-        }
-        Ok(read)
-    }
-
-    fn read_record(&mut self, position: u64) -> Result<Option<(Item, u64)>, QueueError> {
-        let record = match self.log.read(position) {
-            Ok(record) => record,
-            Err(cause) => {
-                return Err(QueueError::Storage {
-                    queue: self.name.to_string(),
-                    cause,
-                });
-            }
-        };
-        match Operation::decode(record) {
-            Ok(Operation::Add { head, due_ms, body }) => {
-                Ok(Some((Item::new(position, head, 0, body.into()), due_ms)))
-            }
-            Ok(Operation::From { head, body, .. }) => {
-                Ok(Some((Item::new(position, head, 0, body.into()), 0)))
-            }
-            Ok(Operation::Again {
-                head,
-                due_ms,
-                id,
-                deliveries,
-                history,
-                body,
-            }) => {
-                let item = Item::new(id, head, deliveries, body.into());
-                Ok(Some((item.with_history(history), due_ms)))
-            }
-            Ok(Operation::Moved {
-                head,
-                due_ms,
-                history,
-                body,
-            }) => {
-                let item = Item::new(position, head, 0, body.into());
-                Ok(Some((item.with_history(Some(history)), due_ms)))
-            }
-            Ok(_) => Ok(None),
-            Err(what) => Err(QueueError::Record {
-                queue: self.name.to_string(),
-                position,
-                what,
-            }),
-        }
-    }
-
     fn fault(&self, cause: Cause) -> QueueError {
         QueueError::Storage {
             queue: self.name.to_string(),
             cause,
         }
+    }
+}
+
+/// The change that adds an item.
+#[inline]
+fn addition<'a>(new: &NewItem<'a>, head: Head, due_ms: u64) -> Operation<'a> {
+    match (new.from, new.history) {
+        (None, None) => match new.once {
+            None => Operation::Add {
+                head,
+                due_ms,
+                body: new.body,
+            },
+            Some(key) => Operation::Once {
+                head,
+                due_ms,
+                key,
+                body: new.body,
+            },
+        },
+        (None, Some(history)) => Operation::Moved {
+            head,
+            due_ms,
+            history: history.borrowed(),
+            body: new.body,
+        },
+        (Some((source, index)), _) => Operation::From {
+            head,
+            source,
+            index,
+            body: new.body,
+        },
     }
 }

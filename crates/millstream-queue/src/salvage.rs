@@ -186,6 +186,7 @@ impl State {
         match operation {
             Operation::Add { body, .. }
             | Operation::From { body, .. }
+            | Operation::Once { body, .. }
             | Operation::Moved { body, .. } => self.add(position, body, position, place, 0),
             Operation::Again {
                 id,
@@ -206,7 +207,7 @@ impl State {
                     (left.deliveries, left.first_ms) = (count, first_ms);
                 }
             }
-            Operation::Mark { .. } => {}
+            Operation::Mark { .. } | Operation::Known { .. } => {}
         }
     }
 
@@ -233,7 +234,10 @@ fn item_at(id: u64, position: u64, record: &[u8]) -> Result<Option<Salvaged>, St
     let operation =
         Operation::decode(record).map_err(|what| format!("record {position}: {what}"))?;
     match operation {
-        Operation::Add { head, due_ms, body } => Ok(made(head, body, due_ms, None)),
+        Operation::Add { head, due_ms, body }
+        | Operation::Once {
+            head, due_ms, body, ..
+        } => Ok(made(head, body, due_ms, None)),
         Operation::From { head, body, .. } => Ok(made(head, body, 0, None)),
         Operation::Moved {
             head,

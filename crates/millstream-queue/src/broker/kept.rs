@@ -77,6 +77,13 @@ impl<S: Storage> Broker<S> {
                 to.set_next_index(source, next)?;
             }
         }
+        let ids = from
+            .and_then(|from| self.queue(from))
+            .map(|from| from.known_ids());
+        // So must a client that repeats a set.
+        if let (Some(ids), Some(to)) = (ids, to.and_then(|to| self.queue_mut(to))) {
+            to.learn_ids(ids, now)?;
+        }
         let kept = from.and_then(|from| self.queue(from));
         let open = kept.map_or(0, |kept| kept.open_items());
         if open > 0 {

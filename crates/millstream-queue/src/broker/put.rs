@@ -10,7 +10,7 @@ use crate::item::NewItem;
 use crate::moment::Moment;
 use crate::name;
 use crate::protocol::SetKey;
-use crate::queue::{Admission, DeadLetter, Next};
+use crate::queue::{Admission, DeadLetter, Next, ids};
 use crate::round::Round;
 use crate::storage::Storage;
 
@@ -79,6 +79,12 @@ impl<S: Storage> Broker<S> {
         if key.delay_ms != 0 {
             item.due_ms = now.wall_ms.saturating_add(key.delay_ms);
         }
+        if let Some(id) = key.id {
+            item.once = Some(ids::key_of(id));
+            if self.skip_known(key, targets, now)? {
+                return Ok(PutOutcome::Stored);
+            }
+        }
         let (mut skipping, mut all_exist) = (false, true);
         for &target in &*targets {
             let Some(queue) = self.queue(target) else {
@@ -111,15 +117,24 @@ impl<S: Storage> Broker<S> {
                 continue;
             };
             if let Err(error) = queue.add(&item, &mut shared, now) {
-                self.retract(&targets[..at], item.body.len());
+                match item.once {
+                    None => self.retract(&targets[..at], item.body.len()),
+                    // They have its id: when it is set again, the others get it.
+                    Some(_) => self.after_puts(&targets[..at], key.sync, now),
+                }
                 return Err(error);
             }
         }
         self.counters.total_items += 1;
-        for &target in &*targets {
-            self.after_put(target, key.sync, now);
-        }
+        self.after_puts(targets, key.sync, now);
         Ok(PutOutcome::Stored)
+    }
+
+    #[inline]
+    fn after_puts(&mut self, targets: &[QueueId], sync: bool, now: Moment) {
+        for &target in targets {
+            self.after_put(target, sync, now);
+        }
     }
 
     /// Removes from the targets the full fan-out queues that skip items.
@@ -182,7 +197,7 @@ impl<S: Storage> Broker<S> {
     /// Where the policy is a time, an item is acknowledged at once only within that time of the first one that may be lost: the timer may be
     /// late.
     #[inline]
-    fn schedule_sync(&mut self, id: QueueId, forced: bool, now: Moment) {
+    pub(super) fn schedule_sync(&mut self, id: QueueId, forced: bool, now: Moment) {
         let Some(slot) = self.slots.get_mut(id.slot as usize) else {
             return;
         };

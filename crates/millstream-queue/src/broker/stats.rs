@@ -87,7 +87,7 @@ impl<S: Storage> Broker<S> {
     }
 
     /// The values of one queue by the names of `stats`; `None` if there is no such queue.
-    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 23]> {
+    pub fn numbers_of(&mut self, name: &str, now: Moment) -> Option<[(&'static str, u64); 24]> {
         let id = *self.names.get(name)?;
         let queue = self.queue_mut(id)?;
         let (oldest_age_ms, oldest_open_age_ms) =
@@ -125,6 +125,7 @@ impl<S: Storage> Broker<S> {
             ("canceled_transactions", counters.canceled_transactions),
             ("total_flushes", counters.total_flushes),
             ("journal_rotations", queue.log_rotations()),
+            ("dedupe_ids", queue.ids() as u64),
         ])
     }
 

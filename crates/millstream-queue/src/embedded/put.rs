@@ -92,6 +92,7 @@ impl Queue {
             name: self.name(),
             sync: options.sync,
             delay_ms: millis(options.delay),
+            id: None,
         };
         let item = NewItem {
             flags: options.flags,

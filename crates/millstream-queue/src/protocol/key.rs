@@ -39,6 +39,8 @@ pub struct SetKey<'a> {
     pub sync: bool,
     /// The item is not served before this many milliseconds have passed.
     pub delay_ms: u64,
+    /// The client's name for this item: each of the queues takes it once.
+    pub id: Option<&'a [u8]>,
 }
 
 /// The key of a `touch`: a queue, and the item to renew.
@@ -69,6 +71,9 @@ pub enum KeyFault {
     /// A `get` of too many queues at once.
     #[error("a get takes at most {QUEUES_MAX} queues")]
     Queues,
+    /// The value of `id=` of a `set`.
+    #[error("the id of a set has 1 to {SET_ID_BYTES_MAX} bytes")]
+    SetId,
     /// Two ids of one request.
     #[error("a request has one id")]
     Ids,
@@ -88,6 +93,8 @@ pub enum KeyFault {
     Mix,
 }
 
+/// The longest id of a `set`, in bytes.
+const SET_ID_BYTES_MAX: usize = 250;
 /// The most queues of one `get`.
 const QUEUES_MAX: usize = 100;
 
@@ -182,13 +189,26 @@ impl<'a> SetKey<'a> {
             match option {
                 b"sync" => parsed.sync = true,
                 b"" => {}
-                _ => match option.strip_prefix(b"delay=") {
-                    Some(time) => parsed.delay_ms = milliseconds(time)?,
-                    None => return Err(KeyFault::Option),
-                },
+                _ => parsed.with_value(option)?,
             }
         }
         Ok(parsed)
+    }
+
+    /// An option with a value.
+    fn with_value(&mut self, option: &'a [u8]) -> Result<(), KeyFault> {
+        if let Some(time) = option.strip_prefix(b"delay=") {
+            self.delay_ms = milliseconds(time)?;
+            return Ok(());
+        }
+        let id = option.strip_prefix(b"id=").ok_or(KeyFault::Option)?;
+        if id.is_empty() || id.len() > SET_ID_BYTES_MAX {
+            return Err(KeyFault::SetId);
+        }
+        match self.id.replace(id) {
+            None => Ok(()),
+            Some(_) => Err(KeyFault::Ids),
+        }
     }
 }
 
@@ -293,8 +313,9 @@ mod tests {
             name: "jobs",
             sync: true,
             delay_ms: 20,
+            id: Some(b"ORDER=17"),
         };
-        assert_eq!(SetKey::parse(b"jobs/sync/delay=20"), Ok(set));
+        assert_eq!(SetKey::parse(b"jobs/sync/id=ORDER=17/delay=20"), Ok(set));
     }
 
     #[test]
@@ -332,6 +353,12 @@ mod tests {
             assert_eq!(GetKey::parse(key), Err(fault), "{key:?}");
         }
         assert_eq!(SetKey::parse(b"jobs/open"), Err(KeyFault::Option));
+        assert_eq!(SetKey::parse(b"jobs/id="), Err(KeyFault::SetId));
+        assert_eq!(SetKey::parse(b"jobs/id=1/id=1"), Err(KeyFault::Ids));
+        let id = |length| [b"jobs/id=".as_slice(), &vec![b'x'; length]].concat();
+        assert!(SetKey::parse(&id(SET_ID_BYTES_MAX)).is_ok());
+        let long = id(SET_ID_BYTES_MAX + 1);
+        assert_eq!(SetKey::parse(&long), Err(KeyFault::SetId));
         let character = Err(KeyFault::Name(NameFault::Character));
         assert_eq!(SetKey::parse(b"a,b"), character);
         let names = |count| vec!["q"; count].join(",").into_bytes();

@@ -4,6 +4,7 @@
 //! at its end, some at a time. Such items are ready, open, delayed or due: the backlog is never rewritten, as all records
 //! after its beginning are live.
 
+use super::ids;
 use super::ready::ITEM_OVERHEAD_BYTES;
 use super::relocations::PrunePoint;
 use super::{Log, Queue};
@@ -55,8 +56,10 @@ impl<L: Log> Queue<L> {
             .values()
             .map(|open| open.item.body.len() as u64)
             .sum();
-        let live =
-            self.bytes + open_bytes + (self.items + self.opens.len() as u64) * ITEM_OVERHEAD_BYTES;
+        let live = self.bytes
+            + open_bytes
+            + (self.items + self.opens.len() as u64) * ITEM_OVERHEAD_BYTES
+            + self.ids.len() as u64 * ids::RECORD_BYTES;
         let worth_it = bytes > LOG_BYTES_MIN
             && bytes / DEAD_RATIO > live
             && bytes / 2 > self.compaction.compacted_bytes;
@@ -66,7 +69,10 @@ impl<L: Log> Queue<L> {
             self.compaction.round = Some((0, self.log.next()));
         }
         if let Some((from, until)) = self.compaction.round {
-            // After a full disk the round resumes from the same item.
+            // After a full disk the round resumes from the same id, or item.
+            let Ok(true) = self.renew_ids(until) else {
+                return;
+            };
             let Ok(from) = self.rewrite_some(from, until) else {
                 return;
             };
@@ -91,6 +97,7 @@ impl<L: Log> Queue<L> {
     }
 
     pub(super) fn prune(&mut self) {
+        self.expire_ids(self.last_used_us);
         let first = self.log.first();
         let oldest = self.renew_source_positions(self.oldest());
         let Some(prune_point) = self.prune_point(oldest) else {
@@ -161,8 +168,9 @@ impl<L: Log> Queue<L> {
             .map(|dead_letters| dead_letters.item.id)
             .min();
         let moved = self.relocations.by_position.first().copied();
+        let id = self.ids.oldest();
         let backlog = (self.backlog.items > 0).then_some(self.backlog.position);
-        [ready, open, delayed, due, dead_letters, moved, backlog]
+        [ready, open, delayed, due, dead_letters, moved, backlog, id]
             .into_iter()
             .flatten()
             .min()

@@ -3,13 +3,14 @@
 //! The bytes of items stay in the log and are read back when they are next. Only rewritten items are kept in memory,
 //! as their records are out of order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::counters::QueueCounters;
 use super::delayed::Delayed;
 use super::due::Due;
 use super::expiries::Expiries;
+use super::ids::Ids;
 use super::ready::Ready;
 use super::relocations::{Compaction, Relocations};
 use super::removed::RemovedIds;
@@ -19,7 +20,7 @@ use crate::config::Settings;
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::queue::memory_budget::MemoryBudget;
-use crate::storage::operation::Operation;
+use crate::storage::operation::{Head, Operation};
 
 /// The state after the records so far.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ struct Replay {
     delayed: Delayed,
     deliveries: BTreeMap<u64, Deliveries>,
     source_positions: SourcePositions,
+    /// The ids of items: position and time of the set.
+    ids: HashMap<[u8; 16], (u64, u64), foldhash::fast::RandomState>,
 }
 
 impl Replay {
@@ -57,6 +60,7 @@ impl Replay {
                 Ok(operation) => {
                     let item = match operation {
                         Operation::Add { body, .. }
+                        | Operation::Once { body, .. }
                         | Operation::From { body, .. }
                         | Operation::Moved { body, .. } => Some((position, body.len())),
                         Operation::Again { id, body, .. } => Some((id, body.len())),
@@ -87,12 +91,18 @@ impl Replay {
             Operation::Add { head, due_ms, body }
             | Operation::Moved {
                 head, due_ms, body, ..
+            } => self.add(position, head, due_ms, body.len()),
+            Operation::Once {
+                head,
+                due_ms,
+                key,
+                body,
             } => {
-                self.count(body.len());
-                match due_ms {
-                    0 => self.expiries.insert(position, head.expiry_ms),
-                    _ => self.delayed.insert(position, due_ms, head.expiry_ms),
-                }
+                self.add(position, head, due_ms, body.len());
+                self.ids.insert(key, (position, head.added_ms));
+            }
+            Operation::Known { set_ms, key } => {
+                self.ids.insert(key, (position, set_ms));
             }
             Operation::From {
                 head,
@@ -143,6 +153,15 @@ impl Replay {
             } => {
                 self.deliveries.insert(id, Deliveries { count, first_ms });
             }
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, position: u64, head: Head, due_ms: u64, length: usize) {
+        self.count(length);
+        match due_ms {
+            0 => self.expiries.insert(position, head.expiry_ms),
+            _ => self.delayed.insert(position, due_ms, head.expiry_ms),
         }
     }
 
@@ -233,6 +252,7 @@ impl<L: Log> Queue<L> {
             relocations,
             compaction: Compaction::default(),
             source_positions: replay.source_positions,
+            ids: Ids::restored(replay.ids, now),
             dead_letters: Vec::new(),
             items: replay.items,
             bytes: replay.bytes,

@@ -50,6 +50,7 @@ impl<L: Log> Queue<L> {
 
     /// Frees disk space and closes the log.
     pub(crate) fn suspend(&mut self, now: Moment) {
+        self.expire_ids(now.steady_us);
         self.prune_all();
         if !self.log.suspend() {
             // The log is being synced, or has failed: try again later.

@@ -61,6 +61,9 @@ impl Session {
                         self.state = State::Creating;
                         return Progress::Blocked;
                     }
+                    Err(error @ QueueError::NoDedupe { .. }) => {
+                        reply::client_error(&mut self.output, &error);
+                    }
                     Err(error) => reply::server_error(&mut self.output, &error),
                 }
             }

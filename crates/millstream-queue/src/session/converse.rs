@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     /// Words of the protocol and near misses, so that random sequences reach deep states.
-    const WORDS: [&str; 44] = [
+    const WORDS: [&str; 45] = [
         "set ",
         "get ",
         "gets ",
@@ -95,6 +95,7 @@ mod tests {
         "/close=0",
         "/abort=1",
         "/max=2",
+        "/id=7",
         "/max=",
         "99999999999",
         "q+c ",

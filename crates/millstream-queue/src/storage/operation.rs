@@ -16,10 +16,15 @@
 //! MARK      8   1      0            source     index
 //! MOVED     9   1      flags        added_ms   expiry_ms               due_ms (0: at once), history, item...
 //! AGAIN    10   1      flags        added_ms   expiry_ms               due_ms, id, deliveries u32, history, item...
+//! ONCE     11   1      flags        added_ms   expiry_ms               due_ms (0: at once), key 16 bytes, item...
+//! KNOWN    12   1      0            set_ms     key 16 bytes
 //! ```
 //!
 //! MOVED adds an item that has a [history](crate::item::history): it comes from another queue. Kind 10 is AGAIN for
 //! an item with a history.
+//!
+//! ONCE adds an item with the id of a client, whose key is `xxh3_128(id)`, little-endian: the queue takes no other one with this id for a
+//! while. KNOWN records the same, of an item that was added at `set_ms`, when the earlier records are pruned.
 //!
 //! FROM adds an item that a source has numbered, so that it is put once: the queue has all items of that source
 //! before `index` + 1. MARK records the same (all before `index`) when the earlier records are pruned.
@@ -40,6 +45,8 @@ const FROM: u8 = 7;
 const MARK: u8 = 8;
 const MOVED: u8 = 9;
 const AGAIN_WITH_HISTORY: u8 = 10;
+const ONCE: u8 = 11;
+const KNOWN: u8 = 12;
 
 /// The properties of an item besides its id and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +107,24 @@ pub enum Operation<'a> {
         index: u64,
         /// The item.
         body: &'a [u8],
+    },
+    /// An item was added with the id of a client. It is not served before `due_ms` (0: no delay).
+    Once {
+        /// Flags and times.
+        head: Head,
+        /// Wall clock in milliseconds.
+        due_ms: u64,
+        /// The key of the id.
+        key: [u8; 16],
+        /// The item.
+        body: &'a [u8],
+    },
+    /// An item with this id was added.
+    Known {
+        /// When it was added, wall clock in milliseconds.
+        set_ms: u64,
+        /// The key of the id.
+        key: [u8; 16],
     },
     /// All items of `source` before `index` were added.
     Mark {
@@ -214,6 +239,29 @@ impl<'a> Operation<'a> {
                 out.extend_from_slice(&index.to_le_bytes());
                 out.extend_from_slice(body);
             }
+            Operation::Once {
+                head,
+                due_ms,
+                key,
+                body,
+            } => {
+                encode_head(out, ONCE, head);
+                out.extend_from_slice(&due_ms.to_le_bytes());
+                out.extend_from_slice(&key);
+                out.extend_from_slice(body);
+            }
+            _ => self.encode_change(out),
+        }
+    }
+
+    /// Appends a record without an item.
+    #[inline]
+    fn encode_change(&self, out: &mut Vec<u8>) {
+        match *self {
+            Operation::Known { set_ms, key } => {
+                encode_short(out, KNOWN, 0, set_ms);
+                out.extend_from_slice(&key);
+            }
             Operation::Mark { source, index } => {
                 encode_short(out, MARK, 0, source);
                 out.extend_from_slice(&index.to_le_bytes());
@@ -228,6 +276,11 @@ impl<'a> Operation<'a> {
                 encode_short(out, DELIVERED, count, id);
                 out.extend_from_slice(&first_ms.to_le_bytes());
             }
+            Operation::Add { .. }
+            | Operation::Again { .. }
+            | Operation::Moved { .. }
+            | Operation::Once { .. }
+            | Operation::From { .. } => {}
         }
     }
 
@@ -239,6 +292,9 @@ impl<'a> Operation<'a> {
             }
             | Operation::From { head, .. }
             | Operation::Moved {
+                head, due_ms: 0, ..
+            }
+            | Operation::Once {
                 head, due_ms: 0, ..
             } => Some(head),
             _ => None,
@@ -272,6 +328,10 @@ impl<'a> Operation<'a> {
                     first_ms: self::word(rest).ok_or(SHORT)?.0,
                 },
             });
+        }
+        if kind == KNOWN {
+            let key = *rest.first_chunk().ok_or(SHORT)?;
+            return Ok(Operation::Known { set_ms: word, key });
         }
         if kind == MARK {
             let (index, _) = self::word(rest).ok_or(SHORT)?;
@@ -339,6 +399,16 @@ impl<'a> Operation<'a> {
                     body,
                 })
             }
+            ONCE => {
+                let (due_ms, rest) = word(rest).ok_or(SHORT)?;
+                let (key, body) = rest.split_first_chunk().ok_or(SHORT)?;
+                Ok(Operation::Once {
+                    head,
+                    due_ms,
+                    key: *key,
+                    body,
+                })
+            }
             _ => Err("the record of a queue has an unknown kind".into()),
         }
     }
@@ -392,7 +462,7 @@ mod tests {
         }),
     };
 
-    fn all() -> [Operation<'static>; 10] {
+    fn all() -> [Operation<'static>; 12] {
         [
             Operation::Add {
                 head: HEAD,
@@ -446,6 +516,16 @@ mod tests {
                 source: 1 << 63,
                 index: 6,
             },
+            Operation::Once {
+                head: HEAD,
+                due_ms: 6,
+                key: *b"the key of an id",
+                body: b"with an id",
+            },
+            Operation::Known {
+                set_ms: 5,
+                key: *b"the key of an id",
+            },
         ]
     }
 
@@ -476,6 +556,7 @@ mod tests {
                 Operation::Add { body, .. }
                 | Operation::Again { body, .. }
                 | Operation::Moved { body, .. }
+                | Operation::Once { body, .. }
                 | Operation::From { body, .. } => body.len(),
                 _ => 0,
             };
@@ -486,7 +567,7 @@ mod tests {
                 );
             }
         }
-        let mut record = [11, 1, 0, 0].repeat(10);
+        let mut record = [13, 1, 0, 0].repeat(10);
         assert!(matches!(
             Operation::decode(&record),
             Err(RecordFault::Malformed(_))

@@ -24,6 +24,11 @@ const HEAD: Head = Head {
 };
 /// When the delayed item is due.
 const DUE_MS: u64 = 1_700_003_600_000;
+/// `xxh3_128` of the ids ORDER-16 and ORDER-17.
+const KEYS: [u128; 2] = [
+    50_494_362_432_499_636_045_870_423_425_501_409_931,
+    133_322_464_477_520_910_691_551_331_698_028_245_207,
+];
 /// So many items follow those in every kind of record, and so many of them were removed.
 const FILLING: usize = 120;
 const REMOVED: usize = 5;
@@ -36,8 +41,22 @@ fn body(number: usize) -> String {
     format!("item {number:03} of the fixture; ").repeat(20)
 }
 
-/// A record of every kind: what is left are `one`, `two`, `delayed`, `numbered` and `moved`.
-fn every_kind() -> [Operation<'static>; 12] {
+/// A record of every kind: what is left are `one`, `two`, `delayed`, `numbered`, `moved` and `once`.
+fn every_kind() -> impl Iterator<Item = Operation<'static>> {
+    let once = Operation::Once {
+        head: HEAD,
+        due_ms: 0,
+        key: KEYS[1].to_le_bytes(),
+        body: b"once",
+    };
+    let known = Operation::Known {
+        set_ms: 1_700_000_000_000,
+        key: KEYS[0].to_le_bytes(),
+    };
+    without_ids().into_iter().chain([once, known])
+}
+
+fn without_ids() -> [Operation<'static>; 12] {
     let add = |body| Operation::Add {
         head: HEAD,
         due_ms: 0,
@@ -117,7 +136,7 @@ fn write_if_wanted() {
         operation.encode(&mut record);
         log.append(&record).unwrap()
     };
-    every_kind().into_iter().for_each(|operation| {
+    every_kind().for_each(|operation| {
         append(operation);
     });
     let filling: Vec<u64> = (0..FILLING)
@@ -158,7 +177,8 @@ fn copy(from: &Path, to: &Path) {
 
 fn open(folder: &Path) -> Broker<JournalStorage> {
     let storage = JournalStorage::open(folder, 1 << 20).unwrap();
-    Broker::open(storage, Config::with_sync(Sync::Always), NOW).unwrap()
+    let config: Config = "[defaults]\ndedupe = '1h'".parse().unwrap();
+    Broker::open(storage, config.or_sync(Sync::Always), NOW).unwrap()
 }
 
 fn ask(queues: &mut Broker<JournalStorage>, request: &str) -> String {
@@ -197,12 +217,13 @@ fn the_queue_of_the_repository_is_read_and_goes_on() {
         .collect();
     assert_eq!(salvage.lost(), []);
     drop(salvage);
-    let kinds: [(&[u8], u32); 5] = [
+    let kinds: [(&[u8], u32); 6] = [
         (b"one", 1),
         (b"two", 0),
         (b"delayed", 0),
         (b"numbered", 0),
         (b"moved", 2),
+        (b"once", 0),
     ];
     let kinds = kinds.map(|(body, deliveries)| (body.to_vec(), deliveries));
     let filling = (REMOVED..FILLING).map(|number| (body(number).into_bytes(), 0));
@@ -210,7 +231,7 @@ fn the_queue_of_the_repository_is_read_and_goes_on() {
 
     let mut queues = open(folder.path());
     assert_eq!(queues.closed().count(), 0);
-    assert_eq!(queues.items("jobs"), Some((5 + FILLING - REMOVED) as u64));
+    assert_eq!(queues.items("jobs"), Some((6 + FILLING - REMOVED) as u64));
     assert_eq!(
         ask(&mut queues, "get jobs/details|get jobs|"),
         "VALUE jobs/details 2 3 2 1700000000000 0 1 1700000000500|one|END|VALUE jobs 2 3|two|END|"
@@ -220,6 +241,12 @@ fn the_queue_of_the_repository_is_read_and_goes_on() {
         "VALUE jobs 2 8|numbered|END|\
          VALUE jobs/details 2 5 7 1700000000000 0 2 1700000000500 work failed 1700000000900 3 0|moved|END|"
     );
+    assert_eq!(ask(&mut queues, "get jobs|"), "VALUE jobs 2 4|once|END|");
+    for id in ["ORDER-16", "ORDER-17"] {
+        let request = format!("set jobs/id={id} 0 0 1|x|");
+        assert_eq!(ask(&mut queues, &request), "STORED|");
+    }
+    assert_eq!(queues.items("jobs"), Some((FILLING - REMOVED + 1) as u64));
     (REMOVED..40).for_each(|number| take(&mut queues, number));
     (FILLING..200).for_each(|number| set(&mut queues, number));
     drop(queues);

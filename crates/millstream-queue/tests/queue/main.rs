@@ -24,6 +24,7 @@ mod journals;
 mod limits;
 mod many;
 mod memory;
+mod once;
 mod reads;
 mod redrive;
 mod retries;

@@ -193,6 +193,21 @@ fn kept_copies_expire_as_their_queue_says() {
 }
 
 #[test]
+fn the_ids_of_kept_copies_are_kept() {
+    let config = "[queue.p]\ndedupe = '1h'\n[queue.'p+c']\non_closed = 'keep'";
+    let (_folder, mut queues) = with_damaged_child(config);
+    let set = "set p/id=1 0 0 1|2|";
+    assert_eq!(ask(&mut queues, set, NOW), "STORED|");
+    assert_eq!(ask(&mut queues, set, NOW), "STORED|");
+    assert_eq!(ask(&mut queues, "delete p+c|", NOW), "DELETED|");
+    assert_eq!(ask(&mut queues, set, NOW), "STORED|");
+    assert_eq!(
+        ask(&mut queues, "get p+c/max=9|", NOW),
+        "VALUE p+c/max=9 0 1|2|END|"
+    );
+}
+
+#[test]
 fn delayed_copies_are_kept_with_their_delay_and_open_ones_are_not_deleted() {
     let (_folder, mut queues) = with_damaged_child("[queue.'p+c']\non_closed = 'keep'");
     let at = |ms| Moment {

@@ -19,6 +19,11 @@ const CONFIG: &str = r#"
     discard_old = true
     [queue.batched]
     max_opens = 3
+    [queue.once]
+    dedupe = "60ms"
+    memory_bytes = 300
+    [queue.parent]
+    dedupe = "60ms"
     [queue.unsynced]
     sync = "never"
     memory_bytes = 500
@@ -29,7 +34,7 @@ const CONFIG: &str = r#"
     retry = { first = "5ms", factor = 2, most = "30ms" }
     memory_bytes = 300
 "#;
-const QUEUES: [&str; 10] = [
+const QUEUES: [&str; 11] = [
     "plain",
     "leased",
     "retried",
@@ -37,6 +42,7 @@ const QUEUES: [&str; 10] = [
     "full",
     "rolling",
     "batched",
+    "once",
     "unsynced",
     "parent",
     "parent+child",
@@ -113,6 +119,8 @@ struct Model {
     clients: BTreeMap<char, Client>,
     /// Waits for several items that have the first one.
     served: Vec<(Waiter, &'static str)>,
+    /// When an item with this id was put into the queue.
+    ids: BTreeMap<(&'static str, u64), u64>,
     now_ms: u64,
     numbers: u64,
 }
@@ -134,7 +142,14 @@ impl Model {
         );
     }
 
-    fn put(&mut self, client: char, queue: &'static str, body: &str, expiry_s: u64, delay_ms: u64) {
+    fn put(
+        &mut self,
+        client: char,
+        queue: &'static str,
+        body: &str,
+        (expiry_s, delay_ms): (u64, u64),
+        id: Option<u64>,
+    ) {
         let now_ms = self.now_ms;
         if queue == "full" && self.line(queue).things.len() >= 4 {
             return self.say(client, "NOT_STORED|");
@@ -156,6 +171,9 @@ impl Model {
             &[queue]
         };
         for &queue in children {
+            if id.is_some_and(|id| !self.is_new(queue, id)) {
+                continue;
+            }
             let line = self.line(queue);
             line.ever.insert(thing.number, thing.clone());
             line.things.push(thing.clone());
@@ -165,6 +183,17 @@ impl Model {
         }
         self.say(client, "STORED|");
         children.iter().for_each(|queue| self.serve(queue));
+    }
+
+    /// Whether no item with this id was put into the queue in its time; now it is.
+    fn is_new(&mut self, queue: &'static str, id: u64) -> bool {
+        let now_ms = self.now_ms;
+        let set_ms = self.ids.entry((queue, id)).or_insert(0);
+        let is_new = *set_ms + 60 <= now_ms;
+        if is_new {
+            *set_ms = now_ms;
+        }
+        is_new
     }
 
     fn next(&mut self, queue: &'static str) -> Option<ModelItem> {
@@ -576,9 +605,12 @@ impl Run {
             };
             model.numbers += 1;
             let flags = model.numbers as u32;
-            model.put(client, queue, &body, expiry_s, delay_ms);
+            let with_id = ["once", "parent"].contains(&queue) && random.below(3) > 0;
+            let id = with_id.then(|| random.below(6));
+            model.put(client, queue, &body, (expiry_s, delay_ms), id);
+            let id = id.map_or(String::new(), |id| format!("/id={id}"));
             format!(
-                "set {queue}{delay} {flags} {expiry_s} {}\r\n{body}\r\n",
+                "set {queue}{delay}{id} {flags} {expiry_s} {}\r\n{body}\r\n",
                 body.len()
             )
         } else if random.below(150) == 0 {

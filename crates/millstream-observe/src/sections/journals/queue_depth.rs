@@ -58,6 +58,7 @@ impl QueueDepth {
             Ok(
                 Operation::Add { head, .. }
                 | Operation::From { head, .. }
+                | Operation::Once { head, .. }
                 | Operation::Moved { head, .. },
             ) => {
                 self.items.insert(position, (head.added_ms, position));

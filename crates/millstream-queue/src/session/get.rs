@@ -255,7 +255,7 @@ impl Session {
     }
 }
 
-/// The outcome of a wait, which goes on where there is none.
+/// The outcome of a wait, which resumes where there is none.
 #[inline]
 fn resumed(got: Result<Option<GetOutcome>, QueueError>) -> Result<GetOutcome, QueueError> {
     got.map(|got| got.unwrap_or(GetOutcome::Waiting))

@@ -83,7 +83,7 @@ fn a_change_of_the_clock_ends_no_id() {
     let again = "a> set q/id=1 0 0 1|2|get q/max=9|\n";
     world.play(&format!("{again} a< STORED|VALUE q/max=9 0 1|1|END|"));
     world.now.wall_ms -= 7_200_000;
-    // The time of the set lies ahead after this restart: the id counts for its whole time again.
+    // The time of the set is ahead after this restart: the id counts for its whole time again.
     world.play(&format!(
         "crash\n +9999\n {again} a< STORED|END|\n +1\n {again} a< STORED|VALUE q/max=9 0 1|2|END|"
     ));

@@ -255,7 +255,7 @@ impl Model {
         self.say(to.client, "END|");
     }
 
-    /// All who wait are served before one of them takes more.
+    /// All clients that wait are served before one of them takes more.
     fn end_batches(&mut self) {
         let mut served = std::mem::take(&mut self.served);
         served.sort_by_key(|(waiter, _)| waiter.client);

@@ -307,19 +307,38 @@ def test_what_would_break_a_copy_is_refused(machines: tuple[Machine, Machine]) -
         assert "another process serves these queues" in refused(program, "promote", old.folder)
         # The copy is not served before it is promoted, and its queues are not opened.
         serve = ("serve", "--listen", "127.0.0.1:0", "--dir", new.folder)
-        assert "a second machine follows these queues, or they are its copy" in refused(program, *serve)
+        assert "a copy, which a follower keeps: `millstream queue promote`" in refused(program, *serve)
         message = refused(program, *serve, "--replica", "127.0.0.1:0")
         assert "these queues are a copy, which a follower keeps: `millstream queue promote`" in message
-        with pytest.raises(OSError, match="or they are its copy"):
+        with pytest.raises(OSError, match="these queues are a copy"):
             ms.Queues(new.folder)
     old.server.kill()
-    assert "or they are its copy" in refused(program, "salvage", "jobs", "--dir", old.folder)
-    assert "or they are its copy" in refused(program, *serve[:-1], old.folder)
+    salvage = refused(program, "salvage", "jobs", "--dir", old.folder)
+    assert "a second machine follows these queues" in salvage
+    alone_message = refused(program, *serve[:-1], old.folder)
+    assert "or delete .changes there to do without it" in alone_message
+    for verb in (("prune", old.folder / ".changes", "--bytes", "1M"), ("append", old.folder / ".changes")):
+        done = subprocess.run(
+            [str(part) for part in (program, "journal", *verb)],
+            input=b"x",
+            capture_output=True,
+            timeout=TIMEOUT,
+        )
+        assert done.returncode == 2 and b"pruned by `millstream queue serve`" in done.stderr
     # As the message says: without the second machine.
     shutil.rmtree(old.folder / ".changes")
     alone = QueueServer(program, old.folder)
     alone.start()
     alone.kill()
+    # A copy does not replace queues that were not its own.
+    other = old.folder.with_name("own")
+    own = QueueServer(program, other)
+    own.start()
+    with own.connect() as line:
+        assert line.set("mine", b"1") == b"STORED"
+    own.kill()
+    message = refused(program, "follow", old.link.address, other, "--once")
+    assert 'it has queues of its own ("mine")' in message
     new.run("promote")
     new.run("promote")
 
@@ -423,9 +442,89 @@ def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Pat
             print(follower.log.read_text(), server.server and server.server.log())
 
 
-def is_followed(machine: Machine) -> bool:
+def followers_of(machine: Machine) -> str:
     changes = machine.folder / ".changes"
-    told = subprocess.run(
+    listed = subprocess.run(
         [machine.program, "journal", "followers", changes], capture_output=True, text=True, check=True
     )
-    return ", 0 behind, connected, counts" in told.stdout
+    return listed.stdout
+
+
+def is_followed(machine: Machine) -> bool:
+    return ", 0 behind, connected, counts" in followers_of(machine)
+
+
+def test_what_clients_asked_that_are_gone_is_not_done(machines: tuple[Machine, Machine]) -> None:
+    old, new = machines
+    old.serve()
+    new.follow(old)
+    assert old.server is not None
+    with old.server.connect() as line:
+        for n in range(40):
+            assert line.set("jobs", b"%d" % n) == b"STORED"
+        new.end_follower(signal.SIGKILL)
+        line.send(b"set other 0 0 1\r\nx\r\n")
+        old.server.wait_for("nothing is answered until one has")
+        stays = old.server.connect()
+        stays.send(b"get jobs\r\n")
+        for _ in range(20):
+            gone = old.server.connect()
+            gone.send(b"get jobs\r\nget jobs\r\n")
+            gone.close()
+        time.sleep(0.3)
+        new.follow(old)
+        assert line.read() == b"STORED"
+        assert stays.value(stays.read()) == b"0" and line.get("jobs") == b"1"
+        stays.close()
+
+
+def test_an_answer_is_on_each_follower_that_counts(machines: tuple[Machine, Machine]) -> None:
+    """The slower one is promoted, and has all."""
+    old, slow = machines
+    old.serve()
+    slow.follow(old)
+    until(lambda: is_followed(old), "the first follower")
+    third = Machine(old.program, old.folder.parent, "three")
+    try:
+        third.link.target = old.link.target
+        third.follow(old)
+        until(lambda: f"{third.name} at" in followers_of(old), "the second follower")
+        until(lambda: followers_of(old).count(", counts") == 2, "both count")
+        assert old.server is not None
+        with old.server.connect() as line:
+            assert line.set("jobs", b"1") == b"STORED"
+            assert slow.follower is not None
+            slow.follower.send_signal(signal.SIGSTOP)
+            line.send(b"set jobs 0 0 1\r\n2\r\n")
+            old.server.wait_for("nothing is answered until one has")
+            slow.follower.send_signal(signal.SIGCONT)
+            assert line.read() == b"STORED"
+        old.server.kill()
+        slow.end_follower(signal.SIGKILL)
+        slow.run("promote")
+        slow.server = QueueServer(slow.program, slow.folder, "--replica", "127.0.0.1:0")
+        slow.server.start()
+        with slow.server.connect() as line:
+            assert [line.get("jobs") for _ in range(3)] == [b"1", b"2", None]
+    finally:
+        third.kill()
+        third.link.close()
+
+
+def test_a_copy_has_items_of_any_length(machines: tuple[Machine, Machine]) -> None:
+    old, new = machines
+    config = "[limits]\nitem_bytes = 20000000\n"
+    old.server = QueueServer(old.program, old.folder, "--replica", "127.0.0.1:0", config=config)
+    old.server.start()
+    old.link.target = int(old.server.wait_for(r"followers are served at 127\.0\.0\.1:(\d+)")[1])
+    new.follow(old)
+    large = bytes(19_000_000)
+    with old.server.connect() as line:
+        assert line.set("q", b"small") == b"STORED" and line.set("q", large) == b"STORED"
+    assert old.server.stop() == 0
+    new.end_follower(signal.SIGTERM)
+    new.run("promote")
+    new.server = QueueServer(new.program, new.folder, "--replica", "127.0.0.1:0", config=config)
+    new.server.start()
+    with new.server.connect() as line:
+        assert line.get("q") == b"small" and line.get("q") == large

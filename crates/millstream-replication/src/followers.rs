@@ -165,12 +165,35 @@ impl Followers {
         followers: usize,
         limit: Option<Duration>,
     ) -> Result<(), ReplicationError> {
+        self.wait_until(sequence, followers, |have, _| have >= followers, limit)
+    }
+
+    /// Wait until all followers that count have acknowledged the record `sequence`, and all before, and one at least: any of them may be promoted then.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub fn wait_for_all(
+        &mut self,
+        sequence: u64,
+        limit: Option<Duration>,
+    ) -> Result<(), ReplicationError> {
+        let is_enough = |have, counted| have > 0 && have == counted;
+        self.wait_until(sequence, 1, is_enough, limit)
+    }
+
+    fn wait_until(
+        &mut self,
+        sequence: u64,
+        wanted: usize,
+        is_enough: impl Fn(usize, usize) -> bool,
+        limit: Option<Duration>,
+    ) -> Result<(), ReplicationError> {
         let start = monotonic_ns();
         let mut listed = None;
         let mut pause = PAUSE_MIN;
         loop {
-            let have = self.count(sequence)?;
-            if have >= followers {
+            let (have, counted) = self.count(sequence)?;
+            if is_enough(have, counted) {
                 return Ok(());
             }
             if self.journal.is_superseded()
@@ -190,7 +213,7 @@ impl Followers {
                 return Err(ReplicationError::NotFollowed {
                     sequence,
                     followers: have,
-                    wanted: followers,
+                    wanted,
                     waited: limit,
                     uncounted: self.uncounted()?,
                 });
@@ -201,16 +224,16 @@ impl Followers {
         }
     }
 
-    fn count(&self, sequence: u64) -> Result<usize, ReplicationError> {
-        let mut have = 0;
+    /// How many followers that count have a record, and how many there are.
+    fn count(&self, sequence: u64) -> Result<(usize, usize), ReplicationError> {
+        let (mut have, mut counted) = (0, 0);
         for cursor in &self.cursors {
-            have += usize::from(
-                cursor
-                    .counted()?
-                    .is_some_and(|position| position > sequence),
-            );
+            if let Some(position) = cursor.counted()? {
+                counted += 1;
+                have += usize::from(position > sequence);
+            }
         }
-        Ok(have)
+        Ok((have, counted))
     }
 
     fn view_all(&mut self) -> Result<(), ReplicationError> {

@@ -11,7 +11,7 @@ use millstream_journal::Journal;
 use serde::Serialize;
 
 use super::input::Input;
-use super::open::AppendOptions;
+use super::open::{AppendOptions, check_no_changes};
 use super::output::Output;
 use crate::moment;
 use crate::outcome::Outcome;
@@ -58,6 +58,7 @@ struct Report {
 
 /// Append until the input ends.
 pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
+    check_no_changes(&args.dir)?;
     let journal = Journal::open(&args.dir, args.making.options())?;
     let writer = journal.writer()?;
     // A record that is too large is found when the input is cut: all before it are appended and acknowledged.

@@ -5,6 +5,7 @@ use std::path::Path;
 use bytesize::ByteSize;
 use millstream_journal::{Journal, Options, Sync};
 
+use crate::failure::Failure;
 use crate::outcome::Outcome;
 
 /// How a journal is opened to append.
@@ -26,6 +27,19 @@ impl AppendOptions {
             Some(bytes) => options.with_segment_bytes(bytes.as_u64()),
             None => options,
         }
+    }
+}
+
+/// An error for the changes of queues, which their server writes and removes: without its snapshot a copy is useless.
+pub(super) fn check_no_changes(path: &Path) -> Outcome {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match real.file_name().is_some_and(|name| name == ".changes") {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{}: the changes of queues are written and pruned by `millstream queue serve` and `queue follow` alone",
+            path.display()
+        ))
+        .into()),
     }
 }
 

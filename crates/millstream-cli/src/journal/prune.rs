@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 use millstream_journal::{Journal, Options, Retention};
 use serde::Serialize;
 
+use super::open::check_no_changes;
 use crate::moment;
 use crate::outcome::Outcome;
 use crate::report;
@@ -53,6 +54,7 @@ struct Report {
 
 /// Remove what the limits say.
 pub(super) fn run(args: &Args) -> Outcome {
+    check_no_changes(&args.dir)?;
     let options = Options {
         create: false,
         ..Options::default()

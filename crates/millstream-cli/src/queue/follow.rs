@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_journal::Sync;
-use millstream_queue::config::Config;
 use millstream_queue::replica::follow_into;
 use millstream_replication::FollowOptions;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::Failure;
 use crate::journal::leader::{self, Trust};
 use crate::journal::own_name;
 use crate::outcome::Outcome;
@@ -33,9 +31,6 @@ pub(super) struct Args {
     leader: (String, u16),
     /// The directory of the copy; made when there is none.
     dir: PathBuf,
-    /// The configuration of the server: limits.item_bytes must be as large as there.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     /// The follower's name, which no other follower of the server has [default: this host's name and the directory's].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -65,18 +60,10 @@ struct Report {
     next: u64,
 }
 
-/// The longest item that the configuration allows.
-pub(super) fn item_bytes(config: Option<&Path>) -> Result<usize, Failure> {
-    let config = config.map(Config::read).transpose();
-    let config = config.map_err(Failure::failed)?.unwrap_or_default();
-    Ok(config.limits().item_bytes)
-}
-
 /// Follow until a signal comes.
 pub(super) fn run(args: Args) -> Outcome {
     args.log.begin(LevelFilter::INFO);
     let stop = Stop::on_signals()?;
-    let item_bytes = item_bytes(args.config.as_deref())?;
     let (secret, tls) = args.trust.read()?;
     let (host, port) = &args.leader;
     let options = FollowOptions {
@@ -88,7 +75,7 @@ pub(super) fn run(args: Args) -> Outcome {
         retry_max: args.retry_max,
         ..FollowOptions::new(host, *port, Path::new(""))
     };
-    let followed = follow_into(&args.dir, item_bytes, &options, &stop.flag())
+    let followed = follow_into(&args.dir, &options, &stop.flag())
         .map_err(|cause| format!("{}: {cause}", args.dir.display()))?;
     let report = Report {
         changes: followed.records,

@@ -7,7 +7,6 @@ use millstream_replication::{Rejoin, RejoinOptions, promote as promote_journals}
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::follow::item_bytes;
 use crate::journal::leader::{self, Trust};
 use crate::log;
 use crate::outcome::Outcome;
@@ -27,9 +26,6 @@ Example:
 pub(super) struct Args {
     /// The directory of the copy, as `queue follow` has it.
     dir: PathBuf,
-    /// The configuration of the server: limits.item_bytes must be as large as there.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -49,9 +45,7 @@ struct Report {
 pub(super) fn promote(args: Args) -> Outcome {
     args.log.begin(LevelFilter::INFO);
     let dir = &args.dir;
-    let item_bytes = item_bytes(args.config.as_deref())?;
-    let changes =
-        complete(dir, item_bytes).map_err(|cause| format!("{}: {cause}", dir.display()))?;
+    let changes = complete(dir).map_err(|cause| format!("{}: {cause}", dir.display()))?;
     let promoted = promote_journals(&[changes])?;
     let (term, previous_term) = promoted
         .first()

@@ -6,7 +6,7 @@ use super::Broker;
 use crate::error::Cause;
 use crate::moment::Moment;
 use crate::queue::Queue;
-use crate::replica::{Change, Changes, ReplicatedLog, ReplicatedStorage};
+use crate::replica::{Change, Changes, Origin, ReplicatedLog, ReplicatedStorage};
 use crate::round::{self, Round};
 use crate::storage::Log;
 
@@ -19,7 +19,7 @@ pub(crate) struct Snapshot {
 /// The queue that is being written.
 struct Part {
     name: Arc<str>,
-    lineage: u128,
+    origin: Origin,
     /// The next record, and the one that came when this began: what is later was recorded when it was appended.
     from: u64,
     until: u64,
@@ -123,7 +123,7 @@ impl Broker<ReplicatedStorage> {
             return Ok(None);
         };
         let part = Part {
-            lineage: log.own().lineage()?,
+            origin: Origin::of(log.own())?,
             from: log.first(),
             until: log.next(),
             name,
@@ -142,7 +142,7 @@ impl Broker<ReplicatedStorage> {
         let Some(log) = self.log_of(&part.name) else {
             return Ok(true);
         };
-        if !log.exists() || log.own().lineage()? != part.lineage {
+        if !log.exists() || log.own().lineage()? != part.origin.lineage {
             // It was deleted meanwhile.
             return Ok(true);
         }
@@ -179,7 +179,7 @@ impl Part {
     fn record(&self, changes: &mut Changes) -> Result<(), Cause> {
         changes.write(&Change::Queue {
             name: &self.name,
-            lineage: self.lineage,
+            origin: self.origin,
             first: self.from,
             of_snapshot: true,
         })?;

@@ -5,7 +5,7 @@
 //! ```text
 //! byte   0      1      2             3      4..8  8..16      16..
 //! BEGIN     1   1      0             0      0     0
-//! QUEUE     2   1      name length   flags  0     first      lineage u128, name
+//! QUEUE     2   1      name length   flags  0     first      lineage u128, segment_bytes u64, name
 //! RECORD    3   1      name length   flags  0     position   name, record
 //! TOMBSTONE 4   1      name length   0      0     position   name
 //! PRUNE     5   1      name length   0      0     before     name
@@ -18,6 +18,7 @@
 //! are made meanwhile stand between these, without the mark.
 
 use crate::error::Cause;
+use crate::storage::JournalLog;
 
 /// The version of the format.
 const VERSION: u8 = 1;
@@ -32,7 +33,26 @@ const BEAT: u8 = 8;
 /// The flag of what belongs to a snapshot.
 const OF_SNAPSHOT: u8 = 1;
 const HEAD_BYTES: usize = 16;
-const LINEAGE_BYTES: usize = 16;
+const ORIGIN_BYTES: usize = 24;
+
+/// What the log of a copy has from that of the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The lineage: a log of another one is that of another queue of the name.
+    pub lineage: u128,
+    /// The size of a segment, at most: it limits the length of a record.
+    pub segment_bytes: u64,
+}
+
+impl Origin {
+    /// That of a log.
+    pub(crate) fn of(log: &mut JournalLog) -> Result<Self, Cause> {
+        Ok(Origin {
+            lineage: log.lineage()?,
+            segment_bytes: log.segment_bytes()?,
+        })
+    }
+}
 
 /// A change of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +62,7 @@ pub(crate) enum Change<'a> {
     /// There is a queue, whose log has no record yet, or begins with the record `first`.
     Queue {
         name: &'a str,
-        lineage: u128,
+        origin: Origin,
         first: u64,
         of_snapshot: bool,
     },
@@ -69,7 +89,7 @@ impl<'a> Change<'a> {
     /// Its length in bytes.
     pub(crate) fn length(&self) -> usize {
         let (name, rest) = match *self {
-            Change::Queue { name, .. } => (name, LINEAGE_BYTES),
+            Change::Queue { name, .. } => (name, ORIGIN_BYTES),
             Change::Record { name, record, .. } => (name, record.len()),
             Change::Tombstone { name, .. }
             | Change::Prune { name, .. }
@@ -109,8 +129,9 @@ impl<'a> Change<'a> {
         // A name has at most 250 bytes.
         put(&[kind, VERSION, name.len() as u8, u8::from(flags), 0, 0, 0, 0]);
         put(&number.to_le_bytes());
-        if let Change::Queue { lineage, .. } = self {
-            put(&lineage.to_le_bytes());
+        if let Change::Queue { origin, .. } = self {
+            put(&origin.lineage.to_le_bytes());
+            put(&origin.segment_bytes.to_le_bytes());
         }
         put(name.as_bytes());
         if let Change::Record { record, .. } = self {
@@ -132,18 +153,26 @@ impl<'a> Change<'a> {
                 format!("a change of version {version}, this program reads {VERSION}").into(),
             );
         }
-        let mut number = [0; 8];
-        number.copy_from_slice(&head[8..]);
-        let number = u64::from_le_bytes(number);
-        let (lineage, rest) = match kind {
-            QUEUE => {
-                let (lineage, rest) = rest
-                    .split_first_chunk::<LINEAGE_BYTES>()
-                    .ok_or("a queue without a lineage")?;
-                (u128::from_le_bytes(*lineage), rest)
-            }
-            _ => (0, rest),
+        let number = |bytes: &[u8]| {
+            let mut number = [0; 8];
+            number.copy_from_slice(bytes);
+            u64::from_le_bytes(number)
         };
+        let (origin, rest) = match kind {
+            QUEUE => {
+                let (origin, rest) = rest
+                    .split_first_chunk::<ORIGIN_BYTES>()
+                    .ok_or("a queue without an origin")?;
+                let (low, high) = (number(&origin[..8]), number(&origin[8..16]));
+                let origin = Origin {
+                    lineage: u128::from(high) << 64 | u128::from(low),
+                    segment_bytes: number(&origin[16..]),
+                };
+                (origin, rest)
+            }
+            _ => (Origin::default(), rest),
+        };
+        let number = number(&head[8..]);
         let (name, rest) = rest
             .split_at_checked(usize::from(length))
             .ok_or("a change whose name is cut off")?;
@@ -153,7 +182,7 @@ impl<'a> Change<'a> {
             BEGIN => Change::Begin,
             QUEUE => Change::Queue {
                 name: checked()?,
-                lineage,
+                origin,
                 first: number,
                 of_snapshot,
             },
@@ -196,7 +225,10 @@ mod tests {
             Change::Begin,
             Change::Queue {
                 name,
-                lineage: u128::MAX - 5,
+                origin: Origin {
+                    lineage: u128::MAX - 5,
+                    segment_bytes: 16 << 20,
+                },
                 first: 3,
                 of_snapshot: true,
             },

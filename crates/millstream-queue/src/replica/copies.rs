@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_journal::{Error as Fault, Journal, Options, Reader, Wait};
 
-use super::change::Change;
+use super::change::{Change, Origin};
 use super::changes;
 use super::replay::{replay, write_missing};
 use super::survey::Survey;
@@ -84,7 +84,7 @@ impl Copies {
     /// Brings all logs to what the changes say. Without a complete snapshot there is nothing to be done yet.
     fn level(&mut self) -> Result<(), Cause> {
         let Some(survey) = Survey::of(&self.journal)? else {
-            return Ok(());
+            return check_begins(&self.journal);
         };
         self.logs.clear();
         for name in self.storage.names()? {
@@ -96,7 +96,7 @@ impl Copies {
             let opened = self.storage.open(name);
             let fits = match opened {
                 Ok(mut log) if log.exists() => {
-                    let fits = log.lineage()? == known.lineage
+                    let fits = log.lineage()? == known.origin.lineage
                         && (known.first..=known.next).contains(&log.next());
                     log.end_restore();
                     fits.then(|| self.logs.insert(name.clone(), log)).is_some()
@@ -104,7 +104,7 @@ impl Copies {
                 _ => false,
             };
             if !fits {
-                self.make(name, known.lineage, known.first)?;
+                self.make(name, known.origin, known.first)?;
             }
             self.limit_open_logs();
         }
@@ -126,10 +126,11 @@ impl Copies {
     }
 
     /// Makes the log of a queue, in place of the one that is there.
-    fn make(&mut self, name: &str, lineage: u128, first: u64) -> Result<(), Cause> {
+    fn make(&mut self, name: &str, origin: Origin, first: u64) -> Result<(), Cause> {
         self.logs.remove(name);
         self.storage.remove(name)?;
-        let log = self.storage.create_copy(name, lineage, first)?;
+        let origin = (origin.lineage, origin.segment_bytes);
+        let log = self.storage.create_copy(name, origin, first)?;
         self.logs.insert(name.to_owned(), log);
         Ok(())
     }
@@ -193,10 +194,10 @@ impl Copies {
             | Change::Beat => {}
             Change::Queue {
                 name,
-                lineage,
+                origin,
                 first,
                 ..
-            } => self.make(name, lineage, first)?,
+            } => self.make(name, origin, first)?,
             Change::Remove { name } => {
                 self.logs.remove(name);
                 self.storage.remove(name)?;
@@ -217,6 +218,24 @@ impl Copies {
             log.sync()?;
         }
         Ok(())
+    }
+}
+
+/// A copy that is not complete begins with a snapshot, which is on its way.
+fn check_begins(journal: &Journal) -> Result<(), Cause> {
+    let mut reader = journal.reader()?;
+    while let Some(record) = reader.next()? {
+        if Change::read(record.body)? == Change::Begin {
+            return Ok(());
+        }
+    }
+    match reader.position() == journal.first()? {
+        true => Ok(()),
+        false => Err(format!(
+            "{}: the changes have no snapshot, which something has removed: delete the directory of this copy, and follow into a new one",
+            journal.path().display()
+        )
+        .into()),
     }
 }
 
@@ -247,9 +266,9 @@ pub fn rebuild_from_changes(folder: &Path) -> Result<(), Cause> {
 ///
 /// # Errors
 /// Its follower runs; the first snapshot has not come; the changes or a queue cannot be read or written.
-pub fn complete(folder: &Path, item_bytes_max: usize) -> Result<PathBuf, Cause> {
+pub fn complete(folder: &Path) -> Result<PathBuf, Cause> {
     let changes = changes_of(folder)?;
-    let storage = JournalStorage::open_followed(folder, item_bytes_max)?;
+    let storage = JournalStorage::open_copy(folder)?;
     let mut copies = Copies::open(storage)?.ok_or("these queues are no copy: .changes is empty")?;
     if !copies.is_complete() {
         return Err(

@@ -11,23 +11,30 @@ use tracing::{info, warn};
 
 use super::copies::Copies;
 use crate::error::Cause;
-use crate::storage::{CHANGES, JournalStorage};
+use crate::storage::{CHANGES, JournalStorage, Storage};
 
 /// How often a follower looks whether it must stop, and whether there are changes at all.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Follows the changes of a server into the directory `folder`, which may be new, until `stop` is raised; with `once` until all changes are there that
-/// the server had. The journals of `options` are left out. `item_bytes_max` is that of the server.
+/// the server had. The journals of `options` are left out.
 ///
 /// # Errors
 /// The directory is in use; what trying again would not mend, see [`follow`]; changes or queues that cannot be read or written.
 pub fn follow_into(
     folder: &Path,
-    item_bytes_max: usize,
     options: &FollowOptions,
     stop: &AtomicBool,
 ) -> Result<Followed, Cause> {
-    let storage = JournalStorage::open_followed(folder, item_bytes_max)?;
+    let storage = JournalStorage::open_copy(folder)?;
+    if !folder.join(CHANGES).exists()
+        && let Some(name) = storage.names()?.first()
+    {
+        return Err(format!(
+            "it has queues of its own ({name:?}), which a copy would replace: follow into a new directory, or move them away first"
+        )
+        .into());
+    }
     let options = FollowOptions {
         journals: vec![(String::new(), folder.join(CHANGES))],
         ..options.clone()

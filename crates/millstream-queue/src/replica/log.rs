@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::change::Change;
+use super::change::{Change, Origin};
 use super::changes::SharedChanges;
 use crate::error::Cause;
 use crate::storage::{JournalLog, JournalSyncing, Log, Syncing};
@@ -56,20 +56,20 @@ impl Recorder {
     #[cold]
     fn create(&mut self, log: &mut JournalLog) -> Result<(), Cause> {
         let name = &*self.name;
-        let change = |lineage| Change::Queue {
+        let change = |origin| Change::Queue {
             name,
-            lineage,
+            origin,
             first: 0,
             of_snapshot: false,
         };
-        let length = change(0).length();
+        let length = change(Origin::default()).length();
         let create = || {
             log.create()?;
-            log.lineage()
+            Origin::of(log)
         };
         self.changes
             .lock()
-            .write_after(length, create, |lineage| change(*lineage))?;
+            .write_after(length, create, |origin| change(*origin))?;
         self.is_known = true;
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::change::Change;
+use super::change::{Change, Origin};
 use super::changes::SharedChanges;
 use super::log::ReplicatedLog;
 use super::replay::{replay, write_missing};
@@ -120,7 +120,7 @@ impl ReplicatedStorage {
                 }
                 continue;
             };
-            if known.lineage != log.lineage()? || log.first() > known.next {
+            if known.origin.lineage != log.lineage()? || log.first() > known.next {
                 record_all(changes, name, log)?;
             } else if log.next() > known.next {
                 record_from(changes, name, log, known.next)?;
@@ -128,7 +128,12 @@ impl ReplicatedStorage {
                 if log.next() < known.first {
                     // What comes between is not in the changes any more: none of it is needed.
                     self.storage.remove(name)?;
-                    *log = self.storage.create_copy(name, known.lineage, known.first)?;
+                    let Origin {
+                        lineage,
+                        segment_bytes,
+                    } = known.origin;
+                    let origin = (lineage, segment_bytes);
+                    *log = self.storage.create_copy(name, origin, known.first)?;
                 }
                 behind.insert(name, (known, log));
             }
@@ -158,12 +163,12 @@ impl ReplicatedStorage {
 
 /// Records all that a queue has, in place of what was recorded of it before.
 fn record_all(changes: &SharedChanges, name: &str, log: &mut JournalLog) -> Result<(), Cause> {
-    let (lineage, first) = (log.lineage()?, log.first());
+    let (origin, first) = (Origin::of(log)?, log.first());
     let mut recorded = changes.lock();
     recorded.write(&Change::Remove { name })?;
     recorded.write(&Change::Queue {
         name,
-        lineage,
+        origin,
         first,
         of_snapshot: false,
     })?;

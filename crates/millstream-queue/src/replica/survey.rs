@@ -7,14 +7,13 @@ use std::collections::HashMap;
 
 use millstream_journal::Journal;
 
-use super::change::Change;
+use super::change::{Change, Origin};
 use crate::error::Cause;
 
 /// A queue, as the changes have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The lineage of its log: another one is another queue of that name.
-    pub lineage: u128,
+    pub origin: Origin,
     /// The first record that the changes have.
     pub first: u64,
     /// The position after its last record.
@@ -88,12 +87,12 @@ impl Survey {
         match *change {
             Change::Queue {
                 name,
-                lineage,
+                origin,
                 first,
                 of_snapshot,
             } if is_written || !of_snapshot => {
                 let known = Known {
-                    lineage,
+                    origin,
                     first,
                     next: first,
                     since: number,

@@ -261,7 +261,7 @@ impl Pair {
     /// The follower applies what has come; it may be killed in between.
     fn apply(&mut self) {
         if self.copies.is_none() {
-            let storage = JournalStorage::open_followed(&self.copy, ITEM_BYTES).unwrap();
+            let storage = JournalStorage::open_copy(&self.copy).unwrap();
             self.copies = Copies::open(storage).unwrap();
         }
         if let Some(copies) = &mut self.copies {
@@ -283,7 +283,7 @@ impl Pair {
         self.broker.take();
         self.copies = None;
         self.copy_changes(true);
-        if let Err(cause) = complete(&self.copy, ITEM_BYTES) {
+        if let Err(cause) = complete(&self.copy) {
             let changes = Journal::open(self.copy.join(CHANGES), Options::read_only()).unwrap();
             let mut reader = changes.reader().unwrap();
             while let Some(record) = reader.next().unwrap() {
@@ -393,4 +393,36 @@ fn the_copy_has_what_the_queues_have_whatever_ends_in_between() {
     }
     assert!(losses > runs as usize, "{losses} losses of power");
     assert!(pruned > 100 * runs, "{pruned} changes were pruned");
+}
+
+#[test]
+fn a_copy_whose_snapshot_was_removed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pair = Pair::new(folder.path(), 1);
+    for _ in 0..200 {
+        pair.request();
+    }
+    pair.compare(1);
+    let changes = Journal::open(pair.copy.join(CHANGES), Options::default()).unwrap();
+    while changes.first().unwrap() < changes.next().unwrap() / 2 {
+        let before = changes.next().unwrap();
+        for _ in 0..200 {
+            let beat = [8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            changes
+                .writer()
+                .unwrap()
+                .append_many(vec![beat; 5_000])
+                .unwrap();
+        }
+        let all = millstream_journal::Retention {
+            bytes: Some(1),
+            ..Default::default()
+        };
+        changes.prune(&all).unwrap();
+        assert!(changes.next().unwrap() > before);
+    }
+    drop(changes);
+    let storage = JournalStorage::open_copy(&pair.copy).unwrap();
+    let error = Copies::open(storage).unwrap_err().to_string();
+    assert!(error.contains("the changes have no snapshot"), "{error}");
 }

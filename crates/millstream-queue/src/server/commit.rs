@@ -194,7 +194,7 @@ impl<L> SyncQueue<L> {
         let begin_us = clock::steady_us();
         let mut is_held = false;
         let outcome = loop {
-            match served.wait(change, LOOK) {
+            match served.wait_for_all(change, LOOK) {
                 Ok(false) => {}
                 Ok(true) => break Ok(true),
                 Err(error) => break Err(error.into()),

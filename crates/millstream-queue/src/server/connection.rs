@@ -41,6 +41,7 @@ pub(super) async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
         core,
         stream,
         session,
+        held: Vec::new(),
         buffer_bytes: 0,
         peer,
         throttle_key,
@@ -74,6 +75,8 @@ struct Connection<T> {
     core: Rc<Core>,
     stream: T,
     session: Session,
+    /// What was read while nothing was done, see [`State::is_held`].
+    held: Vec<u8>,
     /// The session's memory when it was counted last.
     buffer_bytes: usize,
     peer: Address,
@@ -161,7 +164,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             }
             if state.is_held {
-                return self.pause(state);
+                return self.read_ahead(state, context);
+            }
+            if !self.held.is_empty() {
+                let held = std::mem::take(&mut self.held);
+                state.buffer[..held.len()].copy_from_slice(&held);
+                self.received(state, held.len());
+                continue;
             }
             let Some(entry) = state.entry(self.session.id()) else {
                 return Poll::Ready(Ok(()));
@@ -214,6 +223,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         }
     }
 
+    /// Reads what the client sends while nothing is done, so that a client that has gone is noticed: what it asked is not done later.
+    #[cold]
+    fn read_ahead(&mut self, state: &mut State, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.held.len() < state.buffer.len() {
+            let room = state.buffer.len() - self.held.len();
+            let mut buffer = ReadBuf::new(&mut state.buffer[..room]);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return self.lost(Err(error)),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => return self.lost(Ok(())),
+                Poll::Ready(Ok(())) => self.held.extend_from_slice(buffer.filled()),
+            }
+        }
+        self.pause(state)
+    }
+
     /// The client has ended the connection, or cannot be reached.
     fn lost(&mut self, outcome: io::Result<()>) -> Poll<io::Result<()>> {
         self.ended = EndedBy::Client;
@@ -246,7 +271,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     /// Counts the memory of this connection. Returns false if it is too much.
     #[inline]
     fn count_buffers(&mut self, state: &mut State) -> bool {
-        let (before, now) = (self.buffer_bytes, self.session.buffer_bytes());
+        let now = self.session.buffer_bytes() + self.held.capacity();
+        let before = self.buffer_bytes;
         if now == before {
             return true;
         }

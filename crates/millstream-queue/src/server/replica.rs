@@ -18,7 +18,7 @@ use crate::storage::CHANGES;
 /// How often the server looks whether it is superseded, and whether a snapshot is due.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a server that stops waits for a follower.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL: Duration = Duration::from_secs(3);
 /// After a snapshot that could not be written.
 const AGAIN: Duration = Duration::from_secs(60);
 /// The name under which followers ask for the changes. They are the only journal, so that they need not name it.
@@ -63,9 +63,11 @@ fn begin(options: &ReplicaOptions, changes: &SharedChanges) -> Result<Served, Se
 
 /// Lets a follower get what the server has done last, before it stops.
 pub(super) fn finish(served: &mut Served, last: u64) {
-    match served.wait(last, FAREWELL) {
+    match served.wait_for_all(last, FAREWELL) {
         Ok(true) => {}
-        Ok(false) => warn!("no follower has acknowledged the last changes"),
+        Ok(false) => warn!(
+            "not all followers have acknowledged the last changes: one that is promoted now does not have them"
+        ),
         Err(error) => error!("{error}"),
     }
 }

@@ -28,6 +28,8 @@ const REMOVED: &str = ".removed-";
 const LOCK: &str = ".lock";
 /// The journal of the changes of all queues, where followers copy them.
 pub(crate) const CHANGES: &str = ".changes";
+/// The longest record that there can be.
+const RECORD_BYTES_MAX: u32 = 1 << 28;
 /// What a change has besides the record of a queue, with some margin.
 const CHANGE_BYTES: u32 = 1 << 10;
 /// `BTRFS_SUPER_MAGIC` of Linux.
@@ -68,11 +70,19 @@ impl JournalStorage {
     /// # Errors
     /// The directory cannot be created or read, another process has it open, or a second machine follows the queues.
     pub fn open(folder: &Path, item_bytes_max: usize) -> io::Result<Self> {
-        if folder.join(CHANGES).exists() {
-            let what = format!(
-                "a second machine follows these queues, or they are its copy: serve them with --replica (a copy after \
-                 `millstream queue promote`), or delete {CHANGES} there to do without the second machine"
-            );
+        let changes = folder.join(CHANGES);
+        if changes.exists() {
+            let is_copy = Journal::open(&changes, Options::read_only())
+                .and_then(|journal| journal.leadership())
+                .map_or(true, |leadership| leadership.is_copy);
+            let what = match is_copy {
+                true => {
+                    "these queues are a copy, which a follower keeps: `millstream queue promote` makes them the queues"
+                }
+                false => {
+                    "a second machine follows these queues: serve them with --replica, or delete .changes there to do without it"
+                }
+            };
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         Self::open_followed(folder, item_bytes_max)
@@ -122,6 +132,16 @@ impl JournalStorage {
         })
     }
 
+    /// The queues of a follower, which takes items as long as the server has them.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_copy(folder: &Path) -> io::Result<Self> {
+        let mut storage = Self::open_followed(folder, 0)?;
+        storage.options.record_bytes_max = RECORD_BYTES_MAX;
+        Ok(storage)
+    }
+
     /// Creates queues on threads of their own. They call `notify` after each: then [`Broker::created`](crate::broker::Broker::created) must be
     /// called.
     ///
@@ -160,17 +180,18 @@ impl JournalStorage {
         Ok(live)
     }
 
-    /// Creates the log of a queue that is a copy of another one: of its lineage, from this record on.
+    /// Creates the log of a queue that is a copy of another one: of its lineage and size of segments, from this record on.
     pub(crate) fn create_copy(
         &mut self,
         name: &str,
-        lineage: u128,
+        (lineage, segment_bytes): (u128, u64),
         first: u64,
     ) -> Result<JournalLog, Cause> {
         let folder = self.folder.join(name);
         let options = Options {
             identity: Some(Identity::new(Some(lineage), &self.options.host)),
             first_sequence: first,
+            segment_bytes,
             create_new: true,
             ..self.options.clone()
         };

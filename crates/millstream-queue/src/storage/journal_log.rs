@@ -235,6 +235,16 @@ impl JournalLog {
         Ok(Identity::of(&reopener.folder)?.lineage)
     }
 
+    /// The size of a segment of the journal, at most.
+    pub(crate) fn segment_bytes(&mut self) -> Result<u64, Cause> {
+        if let Some(live) = &self.live {
+            return Ok(live.journal.info()?.segment_bytes);
+        }
+        let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
+        let journal = Journal::open(&reopener.folder, Options::read_only())?;
+        Ok(journal.info()?.segment_bytes)
+    }
+
     /// Puts a tombstone on a record, whether or not the disk is full.
     pub(crate) fn set_tombstone(&mut self, position: u64) -> Result<(), Cause> {
         Ok(self.live()?.tombstones.insert(position)?)

@@ -10,7 +10,7 @@
 //! let mut served = Served::begin(&options, vec![("orders".to_owned(), journal.clone())])?;
 //! let last = journal.writer()?.append(b"buy 100")?;
 //! assert!(!served.wait(last, std::time::Duration::ZERO)?, "there is no follower");
-//! # Ok::<(), millstream_replication::ReplicationError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::net::SocketAddr;
@@ -82,11 +82,27 @@ impl Served {
     /// # Errors
     /// As for [`Followers::wait`]: a copy was promoted.
     pub fn wait(&mut self, sequence: u64, limit: Duration) -> Result<bool, ReplicationError> {
-        match self.followers.wait(sequence, 1, Some(limit)) {
-            Ok(()) => Ok(true),
-            Err(ReplicationError::NotFollowed { .. }) => Ok(false),
-            Err(failure) => Err(failure),
-        }
+        came(self.followers.wait(sequence, 1, Some(limit)))
+    }
+
+    /// The same for all followers that count, and one at least.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub fn wait_for_all(
+        &mut self,
+        sequence: u64,
+        limit: Duration,
+    ) -> Result<bool, ReplicationError> {
+        came(self.followers.wait_for_all(sequence, Some(limit)))
+    }
+}
+
+fn came(outcome: Result<(), ReplicationError>) -> Result<bool, ReplicationError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(ReplicationError::NotFollowed { .. }) => Ok(false),
+        Err(failure) => Err(failure),
     }
 }
 

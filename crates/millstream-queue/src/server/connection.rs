@@ -166,10 +166,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             if state.is_held {
                 return self.read_ahead(state, context);
             }
-            if !self.held.is_empty() {
-                let held = std::mem::take(&mut self.held);
-                state.buffer[..held.len()].copy_from_slice(&held);
-                self.received(state, held.len());
+            if self.take_held(state) {
                 continue;
             }
             let Some(entry) = state.entry(self.session.id()) else {
@@ -221,6 +218,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
             },
         }
+    }
+
+    /// Does the requests that were read while nothing was done. Returns whether there were any.
+    #[inline]
+    fn take_held(&mut self, state: &mut State) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let held = std::mem::take(&mut self.held);
+        state.buffer[..held.len()].copy_from_slice(&held);
+        self.received(state, held.len());
+        true
     }
 
     /// Reads what the client sends while nothing is done, so that a client that has gone is noticed: what it asked is not done later.

@@ -195,6 +195,22 @@ pub(crate) fn prune(journal: &Journal, begin: u64) -> Result<(), Fault> {
     Ok(())
 }
 
+/// An error if these changes have no snapshot, and had one: something has removed it.
+pub(super) fn check_snapshot_was_none(journal: &Journal) -> Result<(), Cause> {
+    let had_one = journal
+        .cursors()?
+        .iter()
+        .any(|cursor| cursor.name == CURSOR);
+    match had_one {
+        false => Ok(()),
+        true => Err(format!(
+            "{}: the changes have no snapshot, which something has removed: delete the directory of this copy, and follow into a new one",
+            journal.path().display()
+        )
+        .into()),
+    }
+}
+
 #[cfg(test)]
 impl SharedChanges {
     /// Lets snapshots be due after so few bytes.

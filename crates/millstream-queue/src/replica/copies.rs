@@ -84,7 +84,7 @@ impl Copies {
     /// Brings all logs to what the changes say. Without a complete snapshot there is nothing to be done yet.
     fn level(&mut self) -> Result<(), Cause> {
         let Some(survey) = Survey::of(&self.journal)? else {
-            return check_begins(&self.journal);
+            return changes::check_snapshot_was_none(&self.journal);
         };
         self.logs.clear();
         for name in self.storage.names()? {
@@ -121,6 +121,7 @@ impl Copies {
             }
         }
         self.reader.seek(survey.end)?;
+        changes::prune(&self.journal, survey.begin)?;
         (self.is_complete, self.writing) = (true, None);
         Ok(())
     }
@@ -218,24 +219,6 @@ impl Copies {
             log.sync()?;
         }
         Ok(())
-    }
-}
-
-/// A copy that is not complete begins with a snapshot, which is on its way.
-fn check_begins(journal: &Journal) -> Result<(), Cause> {
-    let mut reader = journal.reader()?;
-    while let Some(record) = reader.next()? {
-        if Change::read(record.body)? == Change::Begin {
-            return Ok(());
-        }
-    }
-    match reader.position() == journal.first()? {
-        true => Ok(()),
-        false => Err(format!(
-            "{}: the changes have no snapshot, which something has removed: delete the directory of this copy, and follow into a new one",
-            journal.path().display()
-        )
-        .into()),
     }
 }
 

@@ -200,7 +200,8 @@ impl<S: Storage> Background<S> {
             return;
         };
         let mut work = lock(&shared.work);
-        if work.rounds.quiet_since.take().is_some() {
+        // Rounds may come while the lock is released: what they have set must not be overwritten, or the next append would not be noticed.
+        while work.rounds.quiet_since.take().is_some() {
             member.call_at(shared.resume(&mut work));
             drop(work);
             // The next check of the writer reports it.

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ struct Faults {
     /// Syncs and creations until one fails; 0 and less is never.
     syncs_left: AtomicI64,
     creations_left: AtomicI64,
+    /// How long a look at the directory takes, in ms.
+    presence_ms: AtomicU64,
     stalled: Mutex<bool>,
     resumed: Condvar,
 }
@@ -60,6 +62,12 @@ impl<S: Storage> Failing<S> {
     pub fn set_stalled(&self, stalled: bool) {
         *lock(&self.faults.stalled) = stalled;
         self.faults.resumed.notify_all();
+    }
+
+    /// Let each look whether the directory is still there take so long.
+    pub fn slow_presence(&self, time: Duration) {
+        let ms = time.as_millis() as u64;
+        self.faults.presence_ms.store(ms, Ordering::SeqCst);
     }
 
     /// Let the `nth` sync of a file from now on fail with an I/O error (1 is the next).
@@ -148,7 +156,15 @@ impl<S: Storage> Storage for Failing<S> {
         self.inner.is_locked(name)
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it stands for a slow file system"
+    )]
     fn presence(&self, shared: &str) -> io::Result<Presence> {
+        let ms = self.faults.presence_ms.load(Ordering::SeqCst);
+        if ms > 0 {
+            std::thread::sleep(Duration::from_millis(ms));
+        }
         self.inner.presence(shared)
     }
 

@@ -188,6 +188,27 @@ fn a_record_after_idleness_is_synced() {
     }
 }
 
+/// The first append after idleness looks whether the directory is still there. All rounds after it may come and go meanwhile: the next append must
+/// wake the journal again.
+#[test]
+fn a_record_after_an_append_that_was_slow_to_wake_the_journal_is_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Failing::new(Mapped::new(folder.path().join("j")));
+    let options = small().with_sync(Sync::Every(Duration::from_millis(50)));
+    let journal = Journal::open_in(storage.clone(), options).unwrap();
+    let writer = journal.writer().unwrap();
+    for round in 0..3 {
+        writer.append(b"a").unwrap();
+        wait_until("not synced", || journal.durable() == 3 * round + 1);
+        std::thread::sleep(Duration::from_millis(1_100));
+        storage.slow_presence(Duration::from_millis(120));
+        writer.append(b"b").unwrap();
+        storage.slow_presence(Duration::ZERO);
+        writer.append(b"c").unwrap();
+        wait_until("not synced", || journal.durable() == 3 * round + 3);
+    }
+}
+
 #[test]
 fn a_journal_that_is_dropped_in_the_middle_of_a_sync_is_complete() {
     for round in 0..50 {

@@ -465,6 +465,8 @@ def test_what_clients_asked_that_are_gone_is_not_done(machines: tuple[Machine, M
         new.end_follower(signal.SIGKILL)
         line.send(b"set other 0 0 1\r\nx\r\n")
         old.server.wait_for("nothing is answered until one has")
+        # The thread of the clients learns of it a moment later.
+        time.sleep(1)
         stays = old.server.connect()
         stays.send(b"get jobs\r\n")
         for _ in range(20):

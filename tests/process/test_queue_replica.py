@@ -409,7 +409,7 @@ def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Pat
             with server.server.connect() as line:
                 assert line.set("jobs", b"first") == b"STORED" and line.get("jobs") == b"first"
                 for _ in range(2):
-                    answers = [line.set("jobs", bytes(10_000)) for _ in range(6_000)]
+                    answers = [line.set("jobs", bytes(10_000)) for _ in range(7_500)]
                     stored = answers.count(b"STORED")
                     refused = set(answers) - {b"STORED"}
                     assert stored > 500 and all(b"No space left on device" in answer for answer in refused)

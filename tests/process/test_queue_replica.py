@@ -51,12 +51,18 @@ class Machine:
         self.server: QueueServer | None = None
         self.log = folder / f"{name}.follow.log"
 
-    def serve(self, *options: str) -> None:
-        """With answers that wait for a follower."""
-        replica = ("--replica", "127.0.0.1:0", "--commit-on-replica", *options)
-        self.server = QueueServer(self.program, self.folder, *replica)
+    def serve(
+        self, *options: str, waits: bool = True, config: str | None = None, log: Path | None = None
+    ) -> QueueServer:
+        """With answers that wait for a follower, or without."""
+        replica = ["--replica", "127.0.0.1:0", *["--commit-on-replica"] * waits, *options]
+        self.server = QueueServer(self.program, self.folder, *replica, config=config)
+        if log is not None:
+            self.server.log_path = log
+            log.write_text("")
         self.server.start()
         self.link.target = int(self.server.wait_for(r"followers are served at 127\.0\.0\.1:(\d+)")[1])
+        return self.server
 
     def follow(self, leader: Machine, *options: str) -> None:
         command = [self.program, "queue", "follow", leader.link.address, self.folder, "--as", self.name]
@@ -253,9 +259,7 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
         new.end_follower(signal.SIGTERM)
         old.server.kill()
         new.run("promote")
-        new.server = QueueServer(new.program, new.folder, "--replica", "127.0.0.1:0")
-        new.server.start()
-        with new.server.connect() as line:
+        with new.serve(waits=False).connect() as line:
             assert [line.get("rest") for _ in range(6)] == [b"%d" % n for n in range(5)] + [None]
             assert line.get("jobs") is None and line.get("mail") is None
 
@@ -353,12 +357,9 @@ def test_a_follower_that_comes_late_or_begins_anew_gets_all(machines: tuple[Mach
         for n in range(50):
             assert line.set(f"before{n % 7}", b"%d" % n) == b"STORED"
     assert alone.stop() == 0
-    replica = ("--replica", "127.0.0.1:0", "--sync=never")
-    server.server = QueueServer(server.program, server.folder, *replica)
-    server.server.start()
-    server.link.target = int(server.server.wait_for(r"followers are served at 127\.0\.0\.1:(\d+)")[1])
+    serving = server.serve("--sync=never", waits=False)
     body = bytes(500_000)
-    with server.server.connect() as line:
+    with serving.connect() as line:
         for _ in range(300):
             assert line.set("large", body) == b"STORED"
             assert line.get("large") == body
@@ -373,12 +374,10 @@ def test_a_follower_that_comes_late_or_begins_anew_gets_all(machines: tuple[Mach
     until(lambda: first() > 50, "old changes are removed")
     follower.follow(server)
     until(lambda: "the copy is complete" in follower.log.read_text(), "the copy")
-    assert server.server.stop() == 0, "it waits until the follower has the last changes"
+    assert serving.stop() == 0, "it waits until the follower has the last changes"
     follower.end_follower(signal.SIGTERM)
     follower.run("promote")
-    follower.server = QueueServer(follower.program, follower.folder, *replica)
-    follower.server.start()
-    with follower.server.connect() as line:
+    with follower.serve("--sync=never", waits=False).connect() as line:
         assert line.get("large") == b"last" and line.get("large") is None
         for queue in range(7):
             items = [line.get(f"before{queue}") for _ in range(9)]
@@ -398,15 +397,9 @@ def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Pat
         )
         follower.log = tmp_path / "two.log"
         try:
-            server.server = QueueServer(
-                server.program, server.folder, "--replica", "127.0.0.1:0", "--sync=never"
-            )
-            server.server.log_path = tmp_path / "one.log"
-            server.server.log_path.write_text("")
-            server.server.start()
-            server.link.target = int(server.server.wait_for(r"served at 127\.0\.0\.1:(\d+)")[1])
+            serving = server.serve("--sync=never", waits=False, log=tmp_path / "one.log")
             follower.follow(server)
-            with server.server.connect() as line:
+            with serving.connect() as line:
                 assert line.set("jobs", b"first") == b"STORED" and line.get("jobs") == b"first"
                 for _ in range(2):
                     answers = [line.set("jobs", bytes(10_000)) for _ in range(7_500)]
@@ -426,13 +419,9 @@ def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Pat
             assert follower.follower is not None
             until(lambda: is_followed(server), "the follower")
             follower.end_follower(signal.SIGTERM)
-            server.server.kill()
+            serving.kill()
             follower.run("promote")
-            again = QueueServer(follower.program, follower.folder, "--replica", "127.0.0.1:0", "--sync=never")
-            again.log_path = tmp_path / "again.log"
-            again.log_path.write_text("")
-            follower.server = again
-            again.start()
+            again = follower.serve("--sync=never", waits=False, log=tmp_path / "again.log")
             with again.connect() as line:
                 assert line.get("jobs") == b"last" and line.get("jobs") is None
         finally:
@@ -440,6 +429,37 @@ def test_a_full_disk_of_either_machine_is_emptied(full: str, millstream_bin: Pat
                 machine.kill()
                 machine.link.close()
             print(follower.log.read_text(), server.server and server.server.log())
+
+
+def test_a_full_disk_on_which_nothing_can_be_answered_is_no_end(
+    machines: tuple[Machine, Machine], tmp_path: Path
+) -> None:
+    """Not even the change that a follower must acknowledge has room; when there is room, all goes on."""
+    _, follower = machines
+    with small_disk("tmpfs", 24, tmp_path / "small") as disk:
+        server = Machine(follower.program, disk.path, "small")
+        try:
+            serving = server.serve("--sync=never", log=tmp_path / "small.log")
+            follower.follow(server, "--sync=never")
+            with serving.connect(timeout=3) as line:
+                assert line.set("jobs", b"first") == b"STORED"
+                filler = disk.path / "filler"
+                with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+                stored = 1
+                with pytest.raises(TimeoutError):
+                    while stored < 20_000:
+                        stored += line.set("jobs", b"x" * 100) == b"STORED"
+                assert stored < 20_000
+                filler.unlink()
+            with serving.connect() as line:
+                assert line.set("jobs", b"last") == b"STORED"
+                found = [line.get("jobs") for _ in range(stored)]
+                assert found[0] == b"first" and None not in found
+        finally:
+            server.kill()
+            server.link.close()
 
 
 def followers_of(machine: Machine) -> str:
@@ -504,9 +524,7 @@ def test_an_answer_is_on_each_follower_that_counts(machines: tuple[Machine, Mach
         old.server.kill()
         slow.end_follower(signal.SIGKILL)
         slow.run("promote")
-        slow.server = QueueServer(slow.program, slow.folder, "--replica", "127.0.0.1:0")
-        slow.server.start()
-        with slow.server.connect() as line:
+        with slow.serve(waits=False).connect() as line:
             assert [line.get("jobs") for _ in range(3)] == [b"1", b"2", None]
     finally:
         third.kill()
@@ -516,17 +534,13 @@ def test_an_answer_is_on_each_follower_that_counts(machines: tuple[Machine, Mach
 def test_a_copy_has_items_of_any_length(machines: tuple[Machine, Machine]) -> None:
     old, new = machines
     config = "[limits]\nitem_bytes = 20000000\n"
-    old.server = QueueServer(old.program, old.folder, "--replica", "127.0.0.1:0", config=config)
-    old.server.start()
-    old.link.target = int(old.server.wait_for(r"followers are served at 127\.0\.0\.1:(\d+)")[1])
+    serving = old.serve(waits=False, config=config)
     new.follow(old)
     large = bytes(19_000_000)
-    with old.server.connect() as line:
+    with serving.connect() as line:
         assert line.set("q", b"small") == b"STORED" and line.set("q", large) == b"STORED"
-    assert old.server.stop() == 0
+    assert serving.stop() == 0
     new.end_follower(signal.SIGTERM)
     new.run("promote")
-    new.server = QueueServer(new.program, new.folder, "--replica", "127.0.0.1:0", config=config)
-    new.server.start()
-    with new.server.connect() as line:
+    with new.serve(waits=False, config=config).connect() as line:
         assert line.get("q") == b"small" and line.get("q") == large

@@ -120,8 +120,8 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
         return Err(failure);
     }
     core.stop(STOP_TIME).await;
-    let last = core.with(|state| state.broker.last_change());
     if let Some(served) = &mut serving.beside {
+        let last = core.with(|state| state.broker.write_beat());
         replica::finish(served, last);
     }
     Ok(())

@@ -102,14 +102,13 @@ impl Broker<ReplicatedStorage> {
         }
     }
 
-    /// The last change, for a follower to acknowledge: one of its own, so that it follows now.
-    pub(crate) fn last_change(&mut self) -> u64 {
-        let Some(changes) = self.storage.changes() else {
-            return 0;
-        };
-        let mut changes = changes.lock();
-        // What cannot be written is noticed by all that is asked, and no follower has what follows.
-        changes.write(&Change::Beat).unwrap_or(u64::MAX - 1)
+    /// Writes a change for a follower to acknowledge: with it the follower has all that was done before, and follows now.
+    ///
+    /// # Errors
+    /// There is no room; nothing can be written any more.
+    pub(crate) fn write_beat(&mut self) -> Result<u64, Cause> {
+        let changes = self.storage.changes().ok_or("there are no changes")?;
+        changes.lock().write(&Change::Beat)
     }
 
     fn log_of(&mut self, name: &str) -> Option<&mut ReplicatedLog> {

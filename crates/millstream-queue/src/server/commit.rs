@@ -28,7 +28,7 @@ use crate::storage::Syncing;
 /// The number of consecutive commits after which the other placement is used.
 const AGAINST_MAX: u32 = 3;
 
-/// How often a wait for a follower looks whether the server stops.
+/// How often a wait for a follower looks whether the server stops, and a commit whether there is room for its change.
 const LOOK: Duration = Duration::from_millis(100);
 /// A longer wait for a follower holds the connections: what they ask is not done, since it could not be answered.
 const PATIENCE_US: u64 = 1_000_000;
@@ -276,16 +276,26 @@ pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
     loop {
         core.commit_wanted.notified().await;
         gather(&core).await;
-        let (unsynced, number, alone, followed) = core.with(|state| {
+        let begun = core.with(|state| {
+            // First: a commit that has begun includes all that was done before.
+            let followed = match committer.waits {
+                true => Some(state.broker.write_beat()?),
+                false => None,
+            };
             let number = state.commits_begun;
             let alone = state.commits == number;
             if alone {
                 state.reads_before = state.reads;
             }
             state.commits_begun += 1;
-            let followed = committer.waits.then(|| state.broker.last_change());
-            (state.broker.take_unsynced(), number, alone, followed)
+            Ok::<_, Cause>((state.broker.take_unsynced(), number, alone, followed))
         });
+        let Ok((unsynced, number, alone, followed)) = begun else {
+            // On a full disk there may be room later. A server that can write no change at all ends.
+            tokio::time::sleep(LOOK).await;
+            core.commit_wanted.notify_one();
+            continue;
+        };
         if committer.waits || committer.placement.get().on_thread || !alone {
             committer.syncs.request(number, unsynced, followed);
             continue;

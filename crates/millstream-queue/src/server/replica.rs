@@ -62,8 +62,9 @@ fn begin(options: &ReplicaOptions, changes: &SharedChanges) -> Result<Served, Se
 }
 
 /// Lets a follower get what the server has done last, before it stops.
-pub(super) fn finish(served: &mut Served, last: u64) {
-    match served.wait_for_all(last, FAREWELL) {
+pub(super) fn finish(served: &mut Served, last: Result<u64, Cause>) {
+    let waited = last.and_then(|last| Ok(served.wait_for_all(last, FAREWELL)?));
+    match waited {
         Ok(true) => {}
         Ok(false) => warn!(
             "not all followers have acknowledged the last changes: one that is promoted now does not have them"

@@ -26,7 +26,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::change::{Change, Origin};
+pub(crate) use self::change::Change;
 pub(crate) use self::changes::{Changes, SharedChanges, prune};
 pub use self::copies::{changes_of, complete, rebuild_from_changes};
 pub use self::follow::follow_into;

@@ -14,6 +14,7 @@ pub mod operation;
 
 pub(crate) use journal::CHANGES;
 pub use journal::JournalStorage;
+pub(crate) use journal_log::Origin;
 pub use journal_log::{JournalLog, JournalSyncing};
 pub use memory::{MemoryLog, MemoryStorage, MemorySyncing};
 

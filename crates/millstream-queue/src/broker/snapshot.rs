@@ -6,9 +6,9 @@ use super::Broker;
 use crate::error::Cause;
 use crate::moment::Moment;
 use crate::queue::Queue;
-use crate::replica::{Change, Changes, Origin, ReplicatedLog, ReplicatedStorage};
+use crate::replica::{Change, Changes, ReplicatedLog, ReplicatedStorage};
 use crate::round::{self, Round};
-use crate::storage::Log;
+use crate::storage::{Log, Origin};
 
 /// A snapshot that is being written.
 pub(crate) struct Snapshot {
@@ -122,7 +122,7 @@ impl Broker<ReplicatedStorage> {
             return Ok(None);
         };
         let part = Part {
-            origin: Origin::of(log.own())?,
+            origin: log.own().origin()?,
             from: log.first(),
             until: log.next(),
             name,
@@ -155,19 +155,8 @@ impl Broker<ReplicatedStorage> {
             if !round.has_room() {
                 return Ok(false);
             }
-            let position = part.from;
-            let record = log.read(position)?;
-            round.took_item(record.len());
-            changes.write(&Change::Record {
-                name: &part.name,
-                position,
-                record,
-                of_snapshot: true,
-            })?;
-            if log.has_tombstone(position) {
-                let name = &part.name;
-                changes.write(&Change::Tombstone { name, position })?;
-            }
+            let length = changes.write_record(&part.name, log.own(), part.from, true)?;
+            round.took_item(length);
             part.from += 1;
         }
         Ok(true)

@@ -18,7 +18,7 @@
 //! are made meanwhile stand between these, without the mark.
 
 use crate::error::Cause;
-use crate::storage::JournalLog;
+use crate::storage::Origin;
 
 /// The version of the format.
 const VERSION: u8 = 1;
@@ -34,25 +34,6 @@ const BEAT: u8 = 8;
 const OF_SNAPSHOT: u8 = 1;
 const HEAD_BYTES: usize = 16;
 const ORIGIN_BYTES: usize = 24;
-
-/// What the log of a copy has from that of the queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Origin {
-    /// The lineage: a log of another one is that of another queue of the name.
-    pub lineage: u128,
-    /// The size of a segment, at most: it limits the length of a record.
-    pub segment_bytes: u64,
-}
-
-impl Origin {
-    /// That of a log.
-    pub(crate) fn of(log: &mut JournalLog) -> Result<Self, Cause> {
-        Ok(Origin {
-            lineage: log.lineage()?,
-            segment_bytes: log.segment_bytes()?,
-        })
-    }
-}
 
 /// A change of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use millstream_journal::{CursorMode, Error as Fault, Journal, Retention, Writer}
 use super::change::Change;
 use super::survey::Survey;
 use crate::error::Cause;
-use crate::storage::JournalStorage;
+use crate::storage::{JournalLog, JournalStorage, Log};
 
 /// The cursor at the snapshot that is needed.
 const CURSOR: &str = "snapshot";
@@ -26,7 +26,6 @@ pub(crate) struct Changes {
     journal: Journal,
     writer: Writer,
     failed: Option<String>,
-    has_changes: bool,
     /// Where the last complete snapshot begins.
     begin: Option<u64>,
     /// Where the snapshot begins that is being written.
@@ -42,16 +41,16 @@ impl SharedChanges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the changes in a directory of queues, and makes them if there are none. Returns with them what they say of the queues, unless they
-    /// have no complete snapshot.
+    /// Opens the changes in a directory of queues, and makes them if there are none. Returns with them what they are known to have of the queues,
+    /// unless they are new: without a complete snapshot that is nothing, and followers get all again.
     pub(crate) fn open(storage: &JournalStorage) -> Result<(Self, Option<Survey>), Cause> {
         let journal = storage.open_changes()?;
         check_leads(&journal)?;
         let writer = journal.writer()?;
         let survey = Survey::of(&journal)?;
+        let is_new = journal.next()? == 0;
         let changes = Changes {
             failed: None,
-            has_changes: journal.next()? > 0,
             begin: survey.as_ref().map(|survey| survey.begin),
             writing: None,
             since_bytes: survey.as_ref().map_or(0, |survey| survey.bytes),
@@ -60,7 +59,8 @@ impl SharedChanges {
             writer,
             journal,
         };
-        Ok((SharedChanges(Arc::new(Mutex::new(changes))), survey))
+        let known = survey.or_else(|| (!is_new).then(Survey::default));
+        Ok((SharedChanges(Arc::new(Mutex::new(changes))), known))
     }
 }
 
@@ -102,6 +102,31 @@ impl Changes {
             .map(|(number, ())| number)
     }
 
+    /// Writes a record that a log has, with its tombstone. Returns the length of the record.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write); the record cannot be read.
+    pub(crate) fn write_record(
+        &mut self,
+        name: &str,
+        log: &mut JournalLog,
+        position: u64,
+        of_snapshot: bool,
+    ) -> Result<usize, Cause> {
+        let record = log.read(position)?;
+        let length = record.len();
+        self.write(&Change::Record {
+            name,
+            position,
+            record,
+            of_snapshot,
+        })?;
+        if log.has_tombstone(position) {
+            self.write(&Change::Tombstone { name, position })?;
+        }
+        Ok(length)
+    }
+
     /// Claims room for a change of this length, does `act`, and writes the change that follows from it. Returns the number of the change, and what
     /// `act` has returned.
     ///
@@ -141,11 +166,6 @@ impl Changes {
     pub(crate) fn is_snapshot_due(&self) -> bool {
         let enough = self.snapshot_bytes.max(self.snapshot_bytes_min);
         self.writing.is_none() && (self.begin.is_none() || self.since_bytes > enough)
-    }
-
-    /// Whether there was a change before this opening.
-    pub(super) fn has_changes(&self) -> bool {
-        self.has_changes
     }
 
     /// Whether there is a complete snapshot.

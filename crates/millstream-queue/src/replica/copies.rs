@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use millstream_journal::{Error as Fault, Journal, Options, Reader, Wait};
 
-use super::change::{Change, Origin};
+use super::change::Change;
 use super::changes;
 use super::replay::{replay, write_missing};
 use super::survey::Survey;
 use crate::error::Cause;
-use crate::storage::{CHANGES, JournalLog, JournalStorage, Log, Storage};
+use crate::storage::{CHANGES, JournalLog, JournalStorage, Log, Origin, Storage};
 
 /// A file which says that the logs of queues may have what the changes do not have.
 const REBUILD: &str = ".rebuild";
@@ -130,7 +130,6 @@ impl Copies {
     fn make(&mut self, name: &str, origin: Origin, first: u64) -> Result<(), Cause> {
         self.logs.remove(name);
         self.storage.remove(name)?;
-        let origin = (origin.lineage, origin.segment_bytes);
         let log = self.storage.create_copy(name, origin, first)?;
         self.logs.insert(name.to_owned(), log);
         Ok(())

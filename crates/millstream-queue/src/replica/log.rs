@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::change::{Change, Origin};
+use millstream_journal::Journal;
+
+use super::change::Change;
 use super::changes::SharedChanges;
 use crate::error::Cause;
-use crate::storage::{JournalLog, JournalSyncing, Log, Syncing};
+use crate::storage::{JournalLog, JournalSyncing, Log, Origin, Syncing};
 
 /// The log of a queue; its changes are written to those of the server, if these are kept.
 #[derive(Debug)]
@@ -32,23 +34,41 @@ impl std::fmt::Debug for Recorder {
 #[derive(Clone)]
 pub struct ReplicatedSyncing {
     log: JournalSyncing,
-    changes: Option<SharedChanges>,
+    changes: Option<ChangesSyncing>,
 }
 
 impl Syncing for ReplicatedSyncing {
     fn sync(&self) -> Result<(), Cause> {
         if let Some(changes) = &self.changes {
-            sync(changes)?;
+            changes.sync()?;
         }
         self.log.sync()
     }
 }
 
-/// Syncs the changes; others are written meanwhile.
-fn sync(changes: &SharedChanges) -> Result<(), Cause> {
-    let journal = changes.lock().journal().clone();
-    journal.sync()?;
-    Ok(())
+/// Syncs what the changes had when this was made. The handles of many logs share one sync, also while others write.
+#[derive(Clone)]
+struct ChangesSyncing {
+    journal: Journal,
+    /// The number of the next change; `None` where that is not known.
+    next: Option<u64>,
+}
+
+impl ChangesSyncing {
+    fn of(changes: &SharedChanges) -> Self {
+        let journal = changes.lock().journal().clone();
+        ChangesSyncing {
+            next: journal.next().ok(),
+            journal,
+        }
+    }
+
+    fn sync(&self) -> Result<(), Cause> {
+        if self.next.is_none_or(|next| self.journal.durable() < next) {
+            self.journal.sync()?;
+        }
+        Ok(())
+    }
 }
 
 impl Recorder {
@@ -65,7 +85,7 @@ impl Recorder {
         let length = change(Origin::default()).length();
         let create = || {
             log.create()?;
-            Origin::of(log)
+            log.origin()
         };
         self.changes
             .lock()
@@ -188,7 +208,7 @@ impl Log for ReplicatedLog {
 
     fn sync(&mut self) -> Result<(), Cause> {
         if let Some(recorder) = &self.recorder {
-            sync(&recorder.changes)?;
+            ChangesSyncing::of(&recorder.changes).sync()?;
         }
         self.log.sync()
     }
@@ -199,7 +219,7 @@ impl Log for ReplicatedLog {
             changes: self
                 .recorder
                 .as_ref()
-                .map(|recorder| recorder.changes.clone()),
+                .map(|recorder| ChangesSyncing::of(&recorder.changes)),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::change::{Change, Origin};
+use super::change::Change;
 use super::changes::SharedChanges;
 use super::log::ReplicatedLog;
 use super::replay::{replay, write_missing};
@@ -18,7 +18,7 @@ use crate::storage::{JournalLog, JournalStorage, Log, Storage};
 pub struct ReplicatedStorage {
     storage: JournalStorage,
     changes: Option<SharedChanges>,
-    /// What the changes had when they were opened, while queues are being opened.
+    /// What the changes had when they were opened, while queues are being opened; `None` where a snapshot comes first.
     survey: Option<Survey>,
 }
 
@@ -75,40 +75,14 @@ impl ReplicatedStorage {
         Ok(())
     }
 
-    /// Without a snapshot it is not known what the changes have of the queues: a follower gets all again.
-    fn record_again(
-        &mut self,
-        names: &[String],
-        logs: &mut [Result<JournalLog, Cause>],
-    ) -> Result<(), Cause> {
-        let Some(changes) = self
-            .changes
-            .as_ref()
-            .filter(|changes| changes.lock().has_changes())
-        else {
-            return Ok(());
-        };
-        for (name, log) in names.iter().zip(logs) {
-            if let Ok(log) = log
-                && log.exists()
-            {
-                record_all(changes, name, log)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Brings these logs and the changes together. All that a queue has is recorded, if the changes do not have that queue.
     fn level(
         &mut self,
         names: &[String],
         logs: &mut [Result<JournalLog, Cause>],
     ) -> Result<(), Cause> {
-        let Some(changes) = &self.changes else {
+        let (Some(changes), Some(survey)) = (&self.changes, &self.survey) else {
             return Ok(());
-        };
-        let Some(survey) = &mut self.survey else {
-            return self.record_again(names, logs);
         };
         let mut behind: HashMap<&str, (Known, &mut JournalLog)> = HashMap::new();
         for (name, log) in names.iter().zip(logs) {
@@ -128,12 +102,7 @@ impl ReplicatedStorage {
                 if log.next() < known.first {
                     // What comes between is not in the changes any more: none of it is needed.
                     self.storage.remove(name)?;
-                    let Origin {
-                        lineage,
-                        segment_bytes,
-                    } = known.origin;
-                    let origin = (lineage, segment_bytes);
-                    *log = self.storage.create_copy(name, origin, known.first)?;
+                    *log = self.storage.create_copy(name, known.origin, known.first)?;
                 }
                 behind.insert(name, (known, log));
             }
@@ -163,7 +132,7 @@ impl ReplicatedStorage {
 
 /// Records all that a queue has, in place of what was recorded of it before.
 fn record_all(changes: &SharedChanges, name: &str, log: &mut JournalLog) -> Result<(), Cause> {
-    let (origin, first) = (Origin::of(log)?, log.first());
+    let (origin, first) = (log.origin()?, log.first());
     let mut recorded = changes.lock();
     recorded.write(&Change::Remove { name })?;
     recorded.write(&Change::Queue {
@@ -185,15 +154,7 @@ fn record_from(
 ) -> Result<(), Cause> {
     let mut changes = changes.lock();
     for position in from..log.next() {
-        changes.write(&Change::Record {
-            name,
-            position,
-            record: log.read(position)?,
-            of_snapshot: false,
-        })?;
-        if log.has_tombstone(position) {
-            changes.write(&Change::Tombstone { name, position })?;
-        }
+        changes.write_record(name, log, position, false)?;
     }
     Ok(())
 }

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 
 use millstream_journal::Journal;
 
-use super::change::{Change, Origin};
+use super::change::Change;
 use crate::error::Cause;
+use crate::storage::Origin;
 
 /// A queue, as the changes have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,12 +132,11 @@ impl<L: Syncing> SyncQueue<L> {
         }
         requests.pending.end = number + 1;
         for (queue, log) in unsynced {
-            if !requests
-                .unsynced
-                .iter()
-                .any(|(known, _)| Arc::ptr_eq(known, &queue))
-            {
-                requests.unsynced.push((queue, log));
+            let mut known = requests.unsynced.iter_mut();
+            match known.find(|(known, _)| Arc::ptr_eq(known, &queue)) {
+                // A handle may sync only what there was when it was made.
+                Some((_, earlier)) => *earlier = log,
+                None => requests.unsynced.push((queue, log)),
             }
         }
         drop(requests);

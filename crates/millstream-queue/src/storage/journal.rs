@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Storage;
-use super::journal_log::{JournalLog, LiveJournal, Opener};
+use super::journal_log::{JournalLog, LiveJournal, Opener, Origin};
 use super::makers::Makers;
 use crate::error::Cause;
 use crate::name;
@@ -184,14 +184,14 @@ impl JournalStorage {
     pub(crate) fn create_copy(
         &mut self,
         name: &str,
-        (lineage, segment_bytes): (u128, u64),
+        origin: Origin,
         first: u64,
     ) -> Result<JournalLog, Cause> {
         let folder = self.folder.join(name);
         let options = Options {
-            identity: Some(Identity::new(Some(lineage), &self.options.host)),
+            identity: Some(Identity::new(Some(origin.lineage), &self.options.host)),
             first_sequence: first,
-            segment_bytes,
+            segment_bytes: origin.segment_bytes,
             create_new: true,
             ..self.options.clone()
         };

@@ -54,6 +54,15 @@ pub struct JournalLog<D: Disk = Mapped> {
     disk: Option<DiskBytes>,
 }
 
+/// What the log of a copy has from that of the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The lineage: a log of another one is that of another queue of the name.
+    pub lineage: u128,
+    /// The size of a segment, at most: it limits the length of a record.
+    pub segment_bytes: u64,
+}
+
 /// The disk space of a log, valid until one of its files is created or removed.
 #[derive(Clone, Copy)]
 struct DiskBytes {
@@ -235,14 +244,17 @@ impl JournalLog {
         Ok(Identity::of(&reopener.folder)?.lineage)
     }
 
-    /// The size of a segment of the journal, at most.
-    pub(crate) fn segment_bytes(&mut self) -> Result<u64, Cause> {
-        if let Some(live) = &self.live {
-            return Ok(live.journal.info()?.segment_bytes);
-        }
-        let reopener = self.reopener.as_ref().ok_or("the log is closed")?;
-        let journal = Journal::open(&reopener.folder, Options::read_only())?;
-        Ok(journal.info()?.segment_bytes)
+    /// What a copy of the log has from it.
+    pub(crate) fn origin(&mut self) -> Result<Origin, Cause> {
+        let info = match (&self.live, &self.reopener) {
+            (Some(live), _) => live.journal.info()?,
+            (None, Some(closed)) => Journal::open(&closed.folder, Options::read_only())?.info()?,
+            (None, None) => return Err("the log is closed".into()),
+        };
+        Ok(Origin {
+            lineage: self.lineage()?,
+            segment_bytes: info.segment_bytes,
+        })
     }
 
     /// Puts a tombstone on a record, whether or not the disk is full.

@@ -303,7 +303,7 @@ def test_what_would_break_a_copy_is_refused(machines: tuple[Machine, Machine]) -
     with old.server.connect() as line:
         line.send(b"set jobs 0 0 1\r\n1\r\n")
         # There is no follower: nothing is answered, and then nothing is done.
-        old.server.wait_for("no follower has acknowledged for a second")
+        old.server.wait_for("not all followers that count have acknowledged for a second")
         with old.server.connect() as other:
             other.send(b"get jobs\r\n")
             subprocess.run([str(part) for part in (program, "queue", *follow)], check=True, timeout=TIMEOUT)
@@ -484,7 +484,7 @@ def test_what_clients_asked_that_are_gone_is_not_done(machines: tuple[Machine, M
             assert line.set("jobs", b"%d" % n) == b"STORED"
         new.end_follower(signal.SIGKILL)
         line.send(b"set other 0 0 1\r\nx\r\n")
-        old.server.wait_for("nothing is answered until one has")
+        old.server.wait_for("nothing is answered until they have")
         # The thread of the clients learns of it a moment later.
         time.sleep(1)
         stays = old.server.connect()
@@ -518,7 +518,7 @@ def test_an_answer_is_on_each_follower_that_counts(machines: tuple[Machine, Mach
             assert slow.follower is not None
             slow.follower.send_signal(signal.SIGSTOP)
             line.send(b"set jobs 0 0 1\r\n2\r\n")
-            old.server.wait_for("nothing is answered until one has")
+            old.server.wait_for("nothing is answered until they have")
             slow.follower.send_signal(signal.SIGCONT)
             assert line.read() == b"STORED"
         old.server.kill()

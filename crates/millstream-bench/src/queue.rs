@@ -269,7 +269,7 @@ fn run(
         .as_ref()
         .map_or_else(|| ANY_PORT.to_owned(), Address::to_string);
     let mut options = vec!["--sync", sync];
-    let replica = free_address()?;
+    let replica = free_address()?.to_string();
     if let Kind::Followed = kind {
         options.extend(["--replica", &replica, "--commit-on-replica"]);
     }

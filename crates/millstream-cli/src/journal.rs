@@ -10,6 +10,7 @@ mod copy;
 mod export;
 mod follow;
 mod followers;
+pub(super) mod following;
 mod import;
 mod info;
 mod input;
@@ -20,7 +21,7 @@ pub(super) mod output;
 mod promote;
 mod prune;
 mod range;
-mod rejoin;
+pub(super) mod rejoin;
 mod salvage;
 mod serve;
 mod tail;
@@ -29,7 +30,6 @@ mod verify;
 use clap::Subcommand;
 
 pub(crate) use self::line::decode;
-pub(super) use follow::own_name;
 
 use crate::failure::Failure;
 use crate::outcome;

@@ -1,7 +1,7 @@
 //! Processes beside the server that is measured: its follower, and programs that need the cores too.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -71,8 +71,8 @@ pub(super) fn await_answer(address: &Address) -> std::io::Result<()> {
 }
 
 /// An address of this machine that is free now.
-pub(super) fn free_address() -> Result<String, String> {
+pub(super) fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0));
     let address = listener.and_then(|listener| listener.local_addr());
-    Ok(address.map_err(|error| error.to_string())?.to_string())
+    address.map_err(|error| error.to_string())
 }

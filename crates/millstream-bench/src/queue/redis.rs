@@ -3,7 +3,6 @@
 //! The nearest setting to our `--sync`: `everysec` for `never`, as neither waits for a sync; `always` for `always`.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +10,8 @@ use std::time::Duration;
 
 use millstream_queue::address::Address;
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::beside::free_address;
 
 /// How often a server that starts is asked whether it has, and for how long.
 const ASK_EVERY: Duration = Duration::from_millis(10);
@@ -32,10 +33,8 @@ impl Redis {
                 Address::Unix(path.to_path_buf())
             }
             None => {
-                // Free now; if another process takes it in between, the server says so and ends.
-                let free = TcpListener::bind(("127.0.0.1", 0))
-                    .and_then(|listener| listener.local_addr())
-                    .map_err(failed)?;
+                // If another process takes it in between, the server says so and ends.
+                let free = free_address()?;
                 command.args(["--port", &free.port().to_string()]);
                 free.into()
             }

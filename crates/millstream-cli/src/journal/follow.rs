@@ -1,12 +1,13 @@
 //! `millstream journal follow`: keep a live copy of a journal of another machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_journal::Sync;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
+use super::following::own_name;
 use super::leader::{self, Leader, Trust};
 use crate::outcome::Outcome;
 use crate::report;
@@ -127,34 +128,5 @@ impl Report {
             "{} records copied, the next one will be {}",
             self.records, self.next
         )
-    }
-}
-
-/// The host's name and the directory's, as far as a cursor's name may have their letters.
-pub(crate) fn own_name(dir: &Path) -> String {
-    let host = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    let dir = dir.file_name().unwrap_or(dir.as_os_str());
-    let name = format!("{host}-{}", dir.to_string_lossy());
-    let fit = |c: char| {
-        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-            c
-        } else {
-            '-'
-        }
-    };
-    name.chars().map(fit).take(90).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_own_name_is_one_for_a_cursor() {
-        let name = own_name(Path::new("/data/orders copy"));
-        assert!(name.ends_with("-orders-copy") && name.len() <= 90, "{name}");
     }
 }

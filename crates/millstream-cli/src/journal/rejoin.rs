@@ -68,17 +68,28 @@ pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
         secret,
         tls,
     };
-    let rejoin = Rejoin::plan(&options, &stop.flag())?;
+    rejoin(&options, (args.yes, args.json), stop, || Ok(()))
+}
+
+/// Make journals copies; where records are dropped, only if that is allowed (`yes`). `prepare` is called before anything is changed.
+pub(crate) fn rejoin(
+    options: &RejoinOptions,
+    (yes, json): (bool, bool),
+    stop: &Stop,
+    prepare: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let rejoin = Rejoin::plan(options, &stop.flag())?;
     let reports: Vec<_> = rejoin.plans().into_iter().map(Report::of).collect();
     let lossy: Vec<_> = reports.iter().filter(|report| report.dropped > 0).collect();
-    if !lossy.is_empty() && !args.yes {
+    if !lossy.is_empty() && !yes {
         let lines: Vec<_> = lossy.iter().map(|report| report.text(false)).collect();
         let text = format!("{}; nothing was changed, --yes does it", lines.join("; "));
         return Err(text.into());
     }
+    prepare()?;
     rejoin.carry_out()?;
     let lines: Vec<_> = reports.iter().map(|report| report.text(true)).collect();
-    Ok(report::print(&reports, &lines.join("\n"), args.json)?)
+    Ok(report::print(&reports, &lines.join("\n"), json)?)
 }
 
 impl Report {

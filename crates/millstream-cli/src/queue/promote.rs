@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use millstream_queue::replica::{changes_of, complete, rebuild_from_changes};
-use millstream_replication::{Rejoin, RejoinOptions, promote as promote_journals};
+use millstream_replication::{RejoinOptions, promote as promote_journals};
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
 use crate::journal::leader::{self, Trust};
+use crate::journal::rejoin::rejoin as rejoin_journals;
 use crate::log;
 use crate::outcome::Outcome;
 use crate::report;
@@ -89,16 +90,6 @@ pub(super) struct RejoinArgs {
     log: log::Logging,
 }
 
-/// What became of the old queues.
-#[derive(Debug, Serialize)]
-struct Rejoined {
-    path: PathBuf,
-    term: u64,
-    leader_term: u64,
-    dropped: u64,
-    aside: Option<PathBuf>,
-}
-
 /// Make the queues of an old server a copy of the new one's.
 pub(super) fn rejoin(args: RejoinArgs) -> Outcome {
     args.log.begin(LevelFilter::INFO);
@@ -113,40 +104,7 @@ pub(super) fn rejoin(args: RejoinArgs) -> Outcome {
         secret,
         tls,
     };
-    let rejoin = Rejoin::plan(&options, &stop.flag())?;
-    let plans = rejoin.plans();
-    let plan = plans
-        .first()
-        .ok_or_else(|| failed(&"there are no changes"))?;
-    let report = Rejoined {
-        path: dir.clone(),
-        term: plan.term,
-        leader_term: plan.leader_term,
-        dropped: plan.next - plan.keep,
-        aside: plan.aside.clone(),
-    };
-    if report.dropped > 0 && !args.yes {
-        return Err(report
-            .text("would be dropped; nothing was changed, --yes does it")
-            .into());
-    }
-    rebuild_from_changes(dir).map_err(|cause| failed(&cause))?;
-    rejoin.carry_out()?;
-    let text = report.text("were dropped");
-    Ok(report::print(&report, &text, args.json)?)
-}
-
-impl Rejoined {
-    fn text(&self, dropped: &str) -> String {
-        let (path, term) = (self.path.display(), self.leader_term);
-        match &self.aside {
-            None => format!("{path}: a copy in term {term}, nothing is dropped"),
-            Some(aside) => format!(
-                "{path}: {} changes of term {} are not the leader's in term {term}, and {dropped} ({})",
-                self.dropped,
-                self.term,
-                aside.display()
-            ),
-        }
-    }
+    // The queues have what is dropped from their changes.
+    let prepare = || Ok(rebuild_from_changes(dir).map_err(|cause| failed(&cause))?);
+    rejoin_journals(&options, (args.yes, args.json), &stop, prepare)
 }

@@ -68,7 +68,7 @@ pub(super) struct Args {
     /// Let followers on other machines keep copies of all queues: `millstream queue follow HOST:PORT`.
     #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
     replica: Option<SocketAddr>,
-    /// Answer clients only when a follower has all that the answer depends on.
+    /// Answer clients only when all followers that count have what the answer depends on.
     #[arg(long, requires = "replica")]
     commit_on_replica: bool,
     /// A file with a secret, which server and followers prove to each other over TLS.

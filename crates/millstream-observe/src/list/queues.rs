@@ -113,7 +113,7 @@ pub static QUEUES: &[Metric] = &[
         summary: "A queue could not be opened: its files are damaged, or the system refused.",
         action: "The page has the reason. Read what can be read of a damaged queue with `millstream queue salvage`.",
     }),
-    metric("millstream_queues_held", Kind::Gauge, NONE, "1 while a server with --commit-on-replica answers nothing, since no follower acknowledges", |all, put| {
+    metric("millstream_queues_held", Kind::Gauge, NONE, "1 while a server with --commit-on-replica answers nothing, since not all followers that count acknowledge", |all, put| {
         server(all, put, |queues| f64::from(queues.is_held));
     })
     .alert(Alert {
@@ -121,8 +121,8 @@ pub static QUEUES: &[Metric] = &[
         expr: "millstream_queues_held > 0",
         after: "15s",
         severity: "critical",
-        summary: "The server of the queues answers nothing, since no follower acknowledges.",
-        action: "Start the follower again (`millstream queue follow`); `millstream journal followers queues/.changes` says which there are and which count.",
+        summary: "The server of the queues answers nothing, since not all followers that count acknowledge.",
+        action: "`millstream journal followers queues/.changes` says which is away: start it again (`millstream queue follow`), or forget it if it will not return.",
     }),
     metric("millstream_queues_silent_seconds", Kind::Gauge, NONE, "Time since the server of the queues published its figures, which it does once a second", |all, put| {
         server(all, put, |queues| queues.silent_seconds);

@@ -34,7 +34,7 @@ pub struct QueuesSnapshot {
     pub latencies: Vec<LatencySnapshot>,
     /// Wrong passwords since the server started.
     pub auth_failures: u64,
-    /// Whether the server does nothing, since no follower of its changes acknowledges.
+    /// Whether the server does nothing, since not all followers of its changes that count acknowledge.
     pub is_held: bool,
     /// One sentence about what needs attention.
     pub attention: Option<String>,

@@ -26,8 +26,7 @@ const HELD_SECONDS: f64 = 5.0;
 /// The time after which a queue without a consumer is reported.
 const UNREAD_SECONDS: f64 = 60.0;
 /// What is the matter with a server whose answers wait for a follower.
-const HELD: &str =
-    "No follower acknowledges: the server of the queues answers nothing until one does.";
+const HELD: &str = "Not all followers that count acknowledge: the server of the queues answers nothing until they do.";
 /// The time without figures after which the process is not ready.
 const SILENT_SECONDS_MAX: f64 = 10.0;
 /// The name of the history of all queues together; no queue can have it.

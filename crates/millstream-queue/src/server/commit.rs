@@ -207,7 +207,7 @@ impl<L> SyncQueue<L> {
                 requests.is_held = true;
                 self.done.notify_one();
                 warn!(
-                    "no follower has acknowledged for a second: nothing is answered until one has (--commit-on-replica)"
+                    "not all followers that count have acknowledged for a second: nothing is answered until they have (--commit-on-replica)"
                 );
             }
         };
@@ -217,7 +217,7 @@ impl<L> SyncQueue<L> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .is_held = false;
             if outcome.is_ok() {
-                info!("a follower has acknowledged: the server goes on");
+                info!("the followers have acknowledged: the server goes on");
             }
         }
         outcome

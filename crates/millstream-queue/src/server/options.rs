@@ -16,7 +16,7 @@ use crate::session::Compat;
 pub struct ReplicaOptions {
     /// Where, and how both sides authenticate; its journals are left out.
     pub serve: ServeOptions,
-    /// Whether each answer waits until a follower has all that was done before it.
+    /// Whether each answer waits until all followers that count have what was done before it.
     pub waits: bool,
 }
 

@@ -42,7 +42,7 @@ pub struct ServerFigures {
     pub uptime_ms: u64,
     /// `up`, `read only` or `quiescent`.
     pub status: &'static str,
-    /// Whether nothing is done, since no follower has acknowledged for a second (`--commit-on-replica`).
+    /// Whether nothing is done, since not all followers that count have acknowledged for a second (`--commit-on-replica`).
     pub is_held: bool,
     /// Clients that are connected.
     pub connections: u64,

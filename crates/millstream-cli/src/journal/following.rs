@@ -1,0 +1,83 @@
+//! What the followers of a state and of queues have in common: they copy all that a leader has, at one address.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millstream_journal::Sync;
+use millstream_replication::{FollowOptions, ReplicationError};
+
+use super::leader::{Trust, parse_address};
+use crate::moment;
+
+/// How a copy is kept of all that a leader has, at one address.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Following {
+    /// Where the leader serves its followers.
+    #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
+    leader: (String, u16),
+    /// The directory of the copy, as the leader has the original; made when there is none.
+    pub(crate) dir: PathBuf,
+    /// The follower's name, which no other follower of the leader has [default: this host's name and the directory's].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// When records are acknowledged: never, always, or a time like 100ms.
+    #[arg(long, value_name = "WHEN", default_value = "always")]
+    sync: Sync,
+    #[command(flatten)]
+    trust: Trust,
+    /// End when the copy has all that the leader had when it was met. Do not try again after a failure.
+    #[arg(long)]
+    once: bool,
+    /// The longest pause before another try.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = moment::parse_duration)]
+    retry_max: Duration,
+}
+
+impl Following {
+    /// As options of the follower, without what it follows.
+    ///
+    /// # Errors
+    /// The file of the secret cannot be read.
+    pub(crate) fn options(self) -> Result<FollowOptions, ReplicationError> {
+        let (secret, tls) = self.trust.read()?;
+        let (host, port) = self.leader;
+        Ok(FollowOptions {
+            name: self.name.unwrap_or_else(|| own_name(&self.dir)),
+            sync: self.sync,
+            secret,
+            tls,
+            once: self.once,
+            retry_max: self.retry_max,
+            ..FollowOptions::new(&host, port, Path::new(""))
+        })
+    }
+}
+
+/// The host's name and the directory's, as far as a cursor's name may have their letters.
+pub(super) fn own_name(dir: &Path) -> String {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let dir = dir.file_name().unwrap_or(dir.as_os_str());
+    let name = format!("{host}-{}", dir.to_string_lossy());
+    let fit = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    name.chars().map(fit).take(90).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_own_name_is_one_for_a_cursor() {
+        let name = own_name(Path::new("/data/orders copy"));
+        assert!(name.ends_with("-orders-copy") && name.len() <= 90, "{name}");
+    }
+}

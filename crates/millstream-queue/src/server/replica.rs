@@ -63,6 +63,13 @@ fn begin(options: &ReplicaOptions, changes: &SharedChanges) -> Result<Served, Se
 
 /// Lets a follower get what the server has done last, before it stops.
 pub(super) fn finish(served: &mut Served, last: Result<u64, Cause>) {
+    if served
+        .followers()
+        .positions()
+        .is_ok_and(|all| all.is_empty())
+    {
+        return;
+    }
     let waited = last.and_then(|last| Ok(served.wait_for_all(last, FAREWELL)?));
     match waited {
         Ok(true) => {}

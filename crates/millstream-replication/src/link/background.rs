@@ -77,6 +77,12 @@ impl Served {
         self.address
     }
 
+    /// The followers of the last journal.
+    #[must_use]
+    pub fn followers(&self) -> &Followers {
+        &self.followers
+    }
+
     /// Wait until a follower that counts has the record `sequence` of the last journal, for `limit` at most. Returns whether one has.
     ///
     /// # Errors

@@ -180,7 +180,7 @@ def test_a_transaction_is_larger_than_a_chunk(items: Database, tmp_path: Path) -
     reading.start()
     changes = reading.wait_for(30_000)
     assert [change[2]["id"] for change in changes] == [*range(1, 20_001), *range(10_001, 20_001)]
-    reading.stop()
+    reading.stop_reading()
 
 
 def test_large_rows(items: Database, tmp_path: Path) -> None:

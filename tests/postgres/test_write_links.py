@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from flow_traffic import PATIENCE
 from postgres_server import Database
+from servers import pause
 from tcp_link import Link
 from writing import RETRY, Writing
 
@@ -82,7 +83,7 @@ def test_a_forwarder_that_wakes_up_too_late(tmp_path: Path, database: Database) 
     writing = Writing(tmp_path, database)
     asleep = writing.start()
     writing.wait_for_rows(asleep)
-    asleep.send_signal(signal.SIGSTOP)
+    pause(asleep)
     # Its open transaction would hold the row; a machine that is lost holds it until the server notices.
     database.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
     original = writing.state, writing.expected
@@ -111,7 +112,7 @@ def test_a_forwarder_whose_connection_survives_its_sleep(tmp_path: Path, databas
     idle = f"SELECT bool_and(state = 'idle') {SESSIONS}"
     until = time.monotonic() + PATIENCE
     while True:
-        asleep.send_signal(signal.SIGSTOP)
+        pause(asleep)
         if database.rows(idle) == [(True,)]:
             break
         asleep.send_signal(signal.SIGCONT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PATIENCE = 60.0
 """Seconds after which a server that does not listen has failed."""
@@ -26,6 +28,12 @@ def program(name: str, remedy: str) -> str:
     path = shutil.which(name, path=os.pathsep.join(places))
     assert path, f"{name} is missing: {remedy}"
     return path
+
+
+def pause(process: subprocess.Popen[Any]) -> None:
+    """Pauses a process until it stands still: after the signal alone its threads go on for a moment."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 def free_port() -> int:

@@ -21,8 +21,9 @@ class Link:
         self.target = target
         self.listener = socket.create_server(("127.0.0.1", port))
         self.port = int(self.listener.getsockname()[1])
-        self.flows = threading.Event()
-        self.flows.set()
+        # To the target, and to the client.
+        self.flows = (threading.Event(), threading.Event())
+        self.resume()
         self.refuses = False
         self.is_rubbish = False
         self.passed = 0
@@ -44,7 +45,7 @@ class Link:
     def close(self) -> None:
         # A thread waits in it: closing alone would keep the port.
         close(self.listener)
-        self.flows.set()
+        self.resume()
         self.cut()
 
     def listen(self) -> None:
@@ -72,13 +73,13 @@ class Link:
         server.settimeout(None)
         with self.lock:
             self.sockets |= {client, server}
-        for source, sink in ((client, server), (server, client)):
-            threading.Thread(target=self.forward, args=(source, sink), daemon=True).start()
+        for source, sink, flows in ((client, server, self.flows[0]), (server, client, self.flows[1])):
+            threading.Thread(target=self.forward, args=(source, sink, flows), daemon=True).start()
 
-    def forward(self, source: socket.socket, sink: socket.socket) -> None:
+    def forward(self, source: socket.socket, sink: socket.socket, flows: threading.Event) -> None:
         try:
             while data := source.recv(4096):
-                self.flows.wait()
+                flows.wait()
                 self.passed += len(data)
                 if self.cut_after is not None and self.passed > self.cut_after:
                     self.cut_after = None
@@ -114,12 +115,15 @@ class Link:
         self.is_rubbish = True
         self.cut()
 
-    def stall(self) -> None:
-        """Nothing passes any more, and the connections stay open."""
-        self.flows.clear()
+    def stall(self, to_target: bool = True, to_client: bool = True) -> None:
+        """Nothing passes any more, in both directions or in one, and the connections stay open."""
+        for flows, is_stalled in zip(self.flows, (to_target, to_client), strict=True):
+            if is_stalled:
+                flows.clear()
 
     def resume(self) -> None:
-        self.flows.set()
+        for flows in self.flows:
+            flows.set()
 
 
 def answer_with_rubbish(client: socket.socket) -> None:

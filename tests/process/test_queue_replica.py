@@ -15,7 +15,6 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,22 +22,15 @@ from pathlib import Path
 import millstream as ms
 import pytest
 from documents import GUIDE, blocks
-from queue_server import Line, QueueServer
-from queue_traffic import FAILED, Connection, check, item
+from queue_ledger import TIMEOUT, Clients, drain, until
+from queue_server import QueueServer
+from servers import pause
 from small_disk import small_disk
 from tcp_link import Link
 
 ROUNDS = int(os.environ.get("MILLSTREAM_TAKEOVERS", "6"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
-TIMEOUT = 60.0
 DOCUMENT = GUIDE / "queues-on-two-machines.md"
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < end, f"seed {SEED}: {what} has not come true"
-        time.sleep(0.01)
 
 
 class Machine:
@@ -92,89 +84,6 @@ class Machine:
             self.end_follower(signal.SIGKILL)
 
 
-class Clients:
-    """Producers and consumers at one address. What they note is true whatever happens to the servers."""
-
-    def __init__(self, port: int) -> None:
-        self.port, self.stops, self.lock = port, threading.Event(), threading.Lock()
-        self.stored: set[str] = set()
-        self.given: set[str] = set()
-        self.confirmed: set[str] = set()
-        self.faults: list[str] = []
-        workers = [(self.produce, f"p{n}") for n in range(3)] + [(self.consume, f"c{n}") for n in range(3)]
-        self.threads = [threading.Thread(target=self.work, args=each, daemon=True) for each in workers]
-        for thread in self.threads:
-            thread.start()
-
-    def work(self, act: Callable[[Connection, str], None], name: str) -> None:
-        while not self.stops.is_set() and not self.faults:
-            try:
-                connection = Connection(self.port)
-                connection.socket.settimeout(5)
-                act(connection, name)
-            except FAILED:
-                time.sleep(0.01)
-            except AssertionError as error:
-                self.faults.append(f"{name}: {error}")
-
-    def produce(self, connection: Connection, name: str) -> None:
-        chance = random.Random()
-        while not self.stops.is_set():
-            number = time.monotonic_ns()
-            body = item(name, number)
-            queue = chance.choice(("jobs", "mail"))
-            delay = chance.choice(("", "", "/delay=20"))
-            request = b"set %s%s 0 0 %d\r\n%s\r\n" % (queue.encode(), delay.encode(), len(body), body)
-            connection.socket.sendall(request)
-            answer = connection.line()
-            assert answer == b"STORED", answer
-            with self.lock:
-                self.stored.add(f"{name}:{number}")
-
-    def consume(self, connection: Connection, name: str) -> None:
-        queue, open_item = ("jobs", "mail", "jobs")[int(name[1:])], ""
-        while not self.stops.is_set():
-            connection.socket.sendall(f"get {queue}/close/open/t=50\r\n".encode())
-            line = connection.line()
-            confirmed, open_item = open_item, ""
-            if line != b"END":
-                open_item = check(connection.block(int(line.split()[3])))
-                assert connection.line() == b"END"
-            with self.lock:
-                if confirmed:
-                    self.confirmed.add(confirmed)
-                assert open_item not in self.confirmed, f"{open_item} came again"
-                self.given |= {open_item} - {""}
-
-    def wait_for_more(self) -> None:
-        """Until some more was put and taken."""
-        stored, confirmed = len(self.stored), len(self.confirmed)
-        until(
-            lambda: (
-                bool(self.faults) or (len(self.stored) > stored + 50 and len(self.confirmed) > confirmed + 20)
-            ),
-            "sets and gets are answered",
-        )
-        assert not self.faults, f"seed {SEED}: {self.faults}"
-
-    def end(self) -> None:
-        self.stops.set()
-        for thread in self.threads:
-            thread.join(TIMEOUT)
-        assert not self.faults, f"seed {SEED}: {self.faults}"
-
-
-def drain(port: int, clients: Clients) -> None:
-    """Takes what is left."""
-    with Line(port) as line:
-        time.sleep(0.05)
-        for queue in ("jobs", "mail"):
-            while (body := line.get(queue)) is not None:
-                name = check(body)
-                assert name not in clients.confirmed, f"seed {SEED}: {name} came again"
-                clients.given.add(name)
-
-
 def take_over(old: Machine, new: Machine, front: Link, chance: random.Random) -> str:
     """Loses the old machine in some way, lets the new one serve, and makes the old one its follower."""
     assert old.server is not None
@@ -182,7 +91,8 @@ def take_over(old: Machine, new: Machine, front: Link, chance: random.Random) ->
     if fault == "killed":
         old.server.kill()
     elif fault == "stopped":
-        old.server.signal(signal.SIGSTOP)
+        assert old.server.process is not None
+        pause(old.server.process)
     else:
         old.link.refuses = True
         old.link.cut()
@@ -232,7 +142,7 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
     new.follow(old)
     assert old.server is not None
     with Link(old.server.port) as front:
-        clients = Clients(front.port)
+        clients = Clients(front.port, SEED)
         for _ in range(ROUNDS):
             clients.wait_for_more()
             if chance.random() < 0.4:
@@ -250,8 +160,7 @@ def test_machines_take_over_from_each_other(machines: tuple[Machine, Machine]) -
         clients.end()
         assert old.server is not None
         drain(old.server.port, clients)
-        lost = clients.stored - clients.given
-        assert not lost, f"seed {SEED}: {len(lost)} of {len(clients.stored)} are lost: {sorted(lost)[:5]}"
+        clients.judge()
         # The copy has what the server has: it serves the same items.
         with old.server.connect() as line:
             for n in range(5):
@@ -516,7 +425,7 @@ def test_an_answer_is_on_each_follower_that_counts(machines: tuple[Machine, Mach
         with old.server.connect() as line:
             assert line.set("jobs", b"1") == b"STORED"
             assert slow.follower is not None
-            slow.follower.send_signal(signal.SIGSTOP)
+            pause(slow.follower)
             line.send(b"set jobs 0 0 1\r\n2\r\n")
             old.server.wait_for("nothing is answered until they have")
             slow.follower.send_signal(signal.SIGCONT)

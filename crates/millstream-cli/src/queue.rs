@@ -6,6 +6,7 @@
 mod client;
 mod follow;
 mod get;
+mod group;
 mod import;
 mod line;
 mod list;
@@ -32,7 +33,7 @@ pub(super) struct Args {
 #[derive(Subcommand, Debug)]
 enum Verb {
     /// Serve the queues in a folder to any memcache client.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// List the queues of a server: items, bytes, waiting clients.
     List(list::Args),
     /// Tell the numbers of a server or of one queue.
@@ -72,7 +73,7 @@ enum Verb {
 /// Do it. Gives the verb's name as well, for the message of a failure.
 pub(super) fn run(args: Args) -> (&'static str, Result<(), Failure>) {
     match args.verb {
-        Verb::Serve(args) => ("queue serve", serve::run(args)),
+        Verb::Serve(args) => ("queue serve", serve::run(*args)),
         Verb::List(args) => ("queue list", list::run(&args)),
         Verb::Stats(args) => ("queue stats", stats::run(&args)),
         Verb::Peek(args) => ("queue peek", get::peek(&args)),

@@ -15,6 +15,13 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// Nanoseconds of `CLOCK_BOOTTIME`: as [`monotonic_ns`], but it also goes on while the machine is suspended.
+#[inline]
+#[must_use]
+pub fn boot_ns() -> u64 {
+    read(ClockId::Boottime)
+}
+
 /// The time of day, in nanoseconds since 1970. It jumps when the machine's clock is set. One that is set before 1970 reads as 1970, one after
 /// 2554 as the last moment of it that has a number.
 #[inline]

@@ -101,7 +101,9 @@ impl Host {
         })
     }
 
-    pub(crate) fn random(&self) -> u64 {
+    /// A number that no other call returns, on any machine.
+    #[must_use]
+    pub fn random(&self) -> u64 {
         if let Some(simulated) = &self.simulated {
             return (simulated.random)();
         }

@@ -31,6 +31,8 @@ pub mod import;
 mod item;
 mod moment;
 pub mod name;
+#[cfg(feature = "server")]
+pub mod pair;
 pub mod protocol;
 mod queue;
 #[cfg(feature = "server")]

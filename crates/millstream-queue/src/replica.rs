@@ -28,6 +28,7 @@ mod tests;
 
 pub(crate) use self::change::Change;
 pub(crate) use self::changes::{Changes, SharedChanges, prune};
+pub(crate) use self::copies::make_changes;
 pub use self::copies::{changes_of, complete, rebuild_from_changes};
 pub use self::follow::follow_into;
 pub use self::log::{ReplicatedLog, ReplicatedSyncing};

@@ -49,6 +49,7 @@ use self::listen::Listeners;
 pub use self::options::{ReplicaOptions, ServerOptions};
 use crate::broker::Broker;
 use crate::clock;
+use crate::pair::Group;
 use crate::replica::ReplicatedStorage;
 use crate::storage::JournalStorage;
 
@@ -93,7 +94,13 @@ async fn serve(options: ServerOptions, mut ready: impl FnMut(&str)) -> Result<()
     note_descriptors(&core, descriptors_max);
     watch_signals(&send)?;
     let mut serving = replica::start(&core, changes).await?;
-    let committer = commit::Committer::start(serving.waited.take()).map_err(ServerError::Start)?;
+    let keeper = core
+        .options
+        .replica
+        .as_ref()
+        .and_then(|replica| replica.keeper.clone());
+    let committer = commit::Committer::start(serving.waited.take(), keeper);
+    let committer = committer.map_err(ServerError::Start)?;
     let committer = Rc::new(committer);
     tokio::task::spawn_local(commit::begin_commits(
         Rc::clone(&core),
@@ -133,6 +140,24 @@ fn open_storage(
     item_bytes: usize,
     created: Arc<Notify>,
 ) -> Result<ReplicatedStorage, ServerError> {
+    let has_keeper = options
+        .replica
+        .as_ref()
+        .is_some_and(|replica| replica.keeper.is_some());
+    if let Some(group) = Group::of(&options.dir).map_err(ServerError::Replica)?
+        && !has_keeper
+    {
+        return Err(ServerError::Replica(
+            format!(
+                "{}: these queues belong to a group of machines, of which {} decides which one serves them: start with --arbiter {}; \
+                 where the other machines are gone for good, delete .group",
+                options.dir.display(),
+                group.arbiter,
+                group.arbiter
+            )
+            .into(),
+        ));
+    }
     let open = match options.replica {
         Some(_) => JournalStorage::open_followed,
         None => JournalStorage::open,

@@ -46,6 +46,8 @@ pub struct Follower {
     pub name: String,
     /// The sequence number of the record that it needs next.
     pub position: u64,
+    /// The [own number](millstream_journal::Identity::own) of its copy.
+    pub copy: u64,
     /// Whether it counts, and why not.
     pub standing: Standing,
     /// Whether it is connected to a serving process of this machine; `None` when this process may not know.
@@ -68,6 +70,8 @@ pub enum Standing {
 pub struct Followers {
     journal: Journal,
     cursors: Vec<CursorView>,
+    /// When they were looked for.
+    viewed_ns: Option<u64>,
 }
 
 impl Followers {
@@ -77,6 +81,7 @@ impl Followers {
         Followers {
             journal: journal.clone(),
             cursors: Vec::new(),
+            viewed_ns: None,
         }
     }
 
@@ -105,6 +110,7 @@ impl Followers {
                 followers.push(Follower {
                     name: name.to_owned(),
                     position: cursor.position,
+                    copy: cursor.copy,
                     standing: Standing::of(&cursor),
                     is_connected: self.journal.is_cursor_open(&cursor.name)?,
                 });
@@ -121,6 +127,16 @@ impl Followers {
     pub fn admit(&self, name: &str) -> Result<(), ReplicationError> {
         self.find(name)?;
         self.journal.admit_follower(name)?;
+        Ok(())
+    }
+
+    /// Let a follower not count any more. What it has not got is still kept for it.
+    ///
+    /// # Errors
+    /// [`ReplicationError::NoFollower`]; an error of the system.
+    pub fn dismiss(&self, name: &str) -> Result<(), ReplicationError> {
+        self.find(name)?;
+        self.journal.dismiss_follower(name)?;
         Ok(())
     }
 
@@ -189,9 +205,18 @@ impl Followers {
         limit: Option<Duration>,
     ) -> Result<(), ReplicationError> {
         let start = monotonic_ns();
-        let mut listed = None;
         let mut pause = PAUSE_MIN;
+        let mut is_viewed = false;
         loop {
+            let now = monotonic_ns();
+            let waited = Duration::from_nanos(now - start);
+            let is_over = limit.is_some_and(|limit| waited >= limit);
+            // Also before a wait that is over at once: a follower that counts now is waited for.
+            let is_due = self.viewed_ns.is_none_or(|at| now - at > LIST_EVERY_NS);
+            if is_due || (is_over && !is_viewed) {
+                self.view_all()?;
+                (self.viewed_ns, is_viewed) = (Some(now), true);
+            }
             let (have, counted) = self.count(sequence)?;
             if is_enough(have, counted) {
                 return Ok(());
@@ -202,14 +227,7 @@ impl Followers {
                 let (path, term) = (self.journal.path(), self.journal.leadership()?.term);
                 return Err(Error::Superseded { path, term, by }.into());
             }
-            let now = monotonic_ns();
-            if listed.is_none_or(|at| now - at > LIST_EVERY_NS) {
-                self.view_all()?;
-                listed = Some(now);
-                continue;
-            }
-            let waited = Duration::from_nanos(now - start);
-            if let Some(limit) = limit.filter(|limit| waited >= *limit) {
+            if let Some(limit) = limit.filter(|_| is_over) {
                 return Err(ReplicationError::NotFollowed {
                     sequence,
                     followers: have,
@@ -218,7 +236,7 @@ impl Followers {
                     uncounted: self.uncounted()?,
                 });
             }
-            let left = limit.map_or(pause, |limit| limit - waited);
+            let left = limit.map_or(pause, |limit| limit.saturating_sub(waited));
             rest(pause.min(left));
             pause = (pause * 2).min(PAUSE_MAX);
         }

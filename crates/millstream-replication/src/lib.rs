@@ -33,6 +33,8 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "arbiter")]
+pub mod arbiter;
 mod error;
 mod followers;
 #[cfg(feature = "link")]
@@ -45,8 +47,8 @@ pub use followers::{Follower, Followers, Standing};
 #[cfg(feature = "link")]
 pub use link::{
     FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin,
-    RejoinOptions, Secret, ServeOptions, Served, follow, journals_of, promote, serve, serve_open,
-    with_companions,
+    RejoinOptions, Secret, ServeOptions, Served, follow, journals_of, lead, promote, serve,
+    serve_open, with_companions,
 };
 #[cfg(feature = "flow")]
 pub use replica::StateReplica;

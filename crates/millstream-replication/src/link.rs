@@ -39,7 +39,7 @@ pub use background::Served;
 pub use follow::{FollowOptions, Followed, follow};
 pub use millstream_link::{CallerTls as FollowerTls, ListenerTls as LeaderTls, Secret};
 pub use mirror::Mirror;
-pub use promote::{Promoted, journals_of, promote};
+pub use promote::{Promoted, journals_of, lead, promote};
 pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
 pub use serve::{ServeOptions, serve, serve_open};
 pub use served::with_companions;

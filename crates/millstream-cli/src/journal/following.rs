@@ -54,7 +54,7 @@ impl Following {
 }
 
 /// The host's name and the directory's, as far as a cursor's name may have their letters.
-pub(super) fn own_name(dir: &Path) -> String {
+pub(crate) fn own_name(dir: &Path) -> String {
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()

@@ -1,12 +1,14 @@
 //! `millstream queue promote` and `rejoin`: a copy becomes the queues after their machine was lost, and what that has becomes a copy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use millstream_queue::pair::Group;
 use millstream_queue::replica::{changes_of, complete, rebuild_from_changes};
 use millstream_replication::{RejoinOptions, promote as promote_journals};
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
+use super::group::{self, GroupArgs};
 use crate::journal::leader::{self, Trust};
 use crate::journal::rejoin::rejoin as rejoin_journals;
 use crate::log;
@@ -27,6 +29,11 @@ Example:
 pub(super) struct Args {
     /// The directory of the copy, as `queue follow` has it.
     dir: PathBuf,
+    #[command(flatten)]
+    group: GroupArgs,
+    /// With --arbiter: also where the copy may lack what the machine has answered that led last.
+    #[arg(long, requires = "arbiter")]
+    yes: bool,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -46,6 +53,19 @@ struct Report {
 pub(super) fn promote(args: Args) -> Outcome {
     args.log.begin(LevelFilter::INFO);
     let dir = &args.dir;
+    let failed = |cause: &dyn std::fmt::Display| format!("{}: {cause}", dir.display());
+    if args.group.arbiter.is_some() {
+        return promote_in_group(args.group, &args.dir, args.yes, args.json);
+    }
+    if let Some(group) = Group::of(dir).map_err(|cause| failed(&cause))? {
+        return Err(format!(
+            "{}: {} decides which machine serves these queues: give --arbiter {}",
+            dir.display(),
+            group.arbiter,
+            group.arbiter
+        )
+        .into());
+    }
     let changes = complete(dir).map_err(|cause| format!("{}: {cause}", dir.display()))?;
     let promoted = promote_journals(&[changes])?;
     let (term, previous_term) = promoted
@@ -61,6 +81,23 @@ pub(super) fn promote(args: Args) -> Outcome {
         dir.display()
     );
     Ok(report::print(&report, &text, args.json)?)
+}
+
+/// Let the arbiter's record name the machine of a copy.
+fn promote_in_group(group: GroupArgs, dir: &Path, yes: bool, json: bool) -> Outcome {
+    let taken = group::take_over(group, dir, yes)?;
+    let report = Report {
+        path: dir.to_owned(),
+        term: taken.term,
+        previous_term: taken.before,
+    };
+    let text = format!(
+        "{}: the arbiter names {} from now on, in term {}; `millstream queue serve --arbiter` serves the queues there",
+        dir.display(),
+        taken.name,
+        taken.term
+    );
+    Ok(report::print(&report, &text, json)?)
 }
 
 /// The options of `millstream queue rejoin`.

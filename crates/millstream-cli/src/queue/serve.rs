@@ -13,6 +13,7 @@ use millstream_queue::session::Compat;
 use millstream_replication::{Secret, ServeOptions};
 use tracing::level_filters::LevelFilter;
 
+use super::group;
 use crate::failure::Failure;
 use crate::journal::leader;
 use crate::{address, log, page};
@@ -69,15 +70,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
     replica: Option<SocketAddr>,
     /// Answer clients only when all followers that count have what the answer depends on.
-    #[arg(long, requires = "replica")]
+    #[arg(long, requires = "replica", conflicts_with = "arbiter")]
     commit_on_replica: bool,
     /// A file with a secret, which server and followers prove to each other over TLS.
     #[arg(long, value_name = "FILE", requires = "replica")]
     secret_file: Option<PathBuf>,
     /// The server that was before, by its --replica: it is notified after `queue promote` that a copy was promoted, until it knows.
     /// May be repeated.
-    #[arg(long, value_name = "HOST:PORT", requires = "replica", value_parser = leader::parse_address)]
+    #[arg(long, value_name = "HOST:PORT", requires = "replica", conflicts_with = "arbiter", value_parser = leader::parse_address)]
     tell: Vec<(String, u16)>,
+    #[command(flatten)]
+    group: group::GroupArgs,
     /// Log more: each connection that ends early.
     #[arg(long, short)]
     verbose: bool,
@@ -110,16 +113,22 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         false => LevelFilter::INFO,
     };
     check_open(&args)?;
+    if args.group.arbiter.is_some() && args.replica.is_none() {
+        return Err(Failure::usage(
+            "--arbiter needs --replica HOST:PORT, where the other machines follow this one",
+        ));
+    }
     args.log.begin(usual);
     let secret = args.secret_file.as_deref().map(Secret::read).transpose();
     let secret = secret.map_err(Failure::failed)?;
     let replica = args.replica.map(|address| ReplicaOptions {
         serve: ServeOptions {
-            secret,
+            secret: secret.clone(),
             notify: args.tell,
             ..ServeOptions::new(address, [])
         },
         waits: args.commit_on_replica,
+        keeper: None,
     });
     let own = args
         .listen
@@ -153,5 +162,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         shutdown: args.allow_shutdown,
         ..ServerOptions::new(args.dir)
     };
-    server::run(options, |address| eprintln!("listening on {address}")).map_err(Failure::failed)
+    let ready = |address: &str| eprintln!("listening on {address}");
+    match args.group.arbiter {
+        Some(_) => group::run(args.group, options, secret, ready),
+        None => server::run(options, ready).map_err(Failure::failed),
+    }
 }

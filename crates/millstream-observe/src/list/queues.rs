@@ -113,7 +113,7 @@ pub static QUEUES: &[Metric] = &[
         summary: "A queue could not be opened: its files are damaged, or the system refused.",
         action: "The page has the reason. Read what can be read of a damaged queue with `millstream queue salvage`.",
     }),
-    metric("millstream_queues_held", Kind::Gauge, NONE, "1 while a server with --commit-on-replica answers nothing, since not all followers that count acknowledge", |all, put| {
+    metric("millstream_queues_held", Kind::Gauge, NONE, "1 while a server with --commit-on-replica or --arbiter answers nothing, since not all followers that count acknowledge, or its lease could not be renewed", |all, put| {
         server(all, put, |queues| f64::from(queues.is_held));
     })
     .alert(Alert {
@@ -121,8 +121,22 @@ pub static QUEUES: &[Metric] = &[
         expr: "millstream_queues_held > 0",
         after: "15s",
         severity: "critical",
-        summary: "The server of the queues answers nothing, since not all followers that count acknowledge.",
-        action: "`millstream journal followers queues/.changes` says which is away: start it again (`millstream queue follow`), or forget it if it will not return.",
+        summary: "The server of the queues answers nothing: not all followers that count acknowledge, or its lease could not be renewed.",
+        action: "`millstream journal followers queues/.changes` says which is away: start it again (`millstream queue follow`), or forget it if it will not return. With --arbiter the log of the server says whether the arbiter answers.",
+    }),
+    metric("millstream_queues_alone", Kind::Gauge, NONE, "1 while a server with --arbiter has no follower that could take over", |all, put| {
+        server(all, put, |queues| f64::from(queues.is_alone));
+    })
+    .alert(Alert {
+        name: "MillstreamQueuesAlone",
+        expr: "millstream_queues_alone > 0",
+        after: "1m",
+        severity: "warning",
+        summary: "No other machine has all that the server of the queues answers: if it is lost, nothing is served.",
+        action: "Start the other machines again (`millstream queue serve --arbiter`). The log of one that runs says why it has not caught up.",
+    }),
+    metric("millstream_queues_follows", Kind::Gauge, NONE, "1 while this machine follows the one that serves the queues (--arbiter)", |all, put| {
+        server(all, put, |queues| f64::from(queues.leader.is_some()));
     }),
     metric("millstream_queues_silent_seconds", Kind::Gauge, NONE, "Time since the server of the queues published its figures, which it does once a second", |all, put| {
         server(all, put, |queues| queues.silent_seconds);

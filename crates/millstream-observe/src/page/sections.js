@@ -122,6 +122,7 @@ class QueuesPart extends Part {
   show(queues) {
     if (queues.attention) this.say(queues.attention, "cause");
     else if (queues.silent_seconds > 5) this.say(`The server of the queues has published nothing for ${queues.silent_seconds.toFixed(0)} s.`, "cause");
+    else if (queues.leader !== null) this.say(`This machine follows ${queues.leader}, which serves the queues.`, "good");
     else this.say("Every queue is read, or empty.", "good");
     if (this.search.input.value !== "") this.find();
     this.table(queues);

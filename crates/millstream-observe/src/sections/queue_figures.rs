@@ -36,6 +36,10 @@ pub struct QueuesSnapshot {
     pub auth_failures: u64,
     /// Whether the server does nothing, since not all followers of its changes that count acknowledge.
     pub is_held: bool,
+    /// Whether no other machine could take over from a server with an arbiter.
+    pub is_alone: bool,
+    /// The machine that this one follows, which serves the queues.
+    pub leader: Option<String>,
     /// One sentence about what needs attention.
     pub attention: Option<String>,
     /// The queues that need attention most, at most 100, by name.

@@ -26,7 +26,10 @@ const HELD_SECONDS: f64 = 5.0;
 /// The time after which a queue without a consumer is reported.
 const UNREAD_SECONDS: f64 = 60.0;
 /// What is the matter with a server whose answers wait for a follower.
-const HELD: &str = "Not all followers that count acknowledge: the server of the queues answers nothing until they do.";
+const HELD: &str = "The lease could not be renewed, or not all followers that count acknowledge: the server of the queues answers nothing until that is so.";
+/// What is the matter with a server that has no second machine.
+const ALONE: &str =
+    "No other machine has all that is answered: none could take over if this one were lost.";
 /// The time without figures after which the process is not ready.
 const SILENT_SECONDS_MAX: f64 = 10.0;
 /// The name of the history of all queues together; no queue can have it.
@@ -105,7 +108,14 @@ impl Section for Queues {
         if newest.number != known.figures.number {
             known.advance(newest);
         }
-        snapshot.queues = Some(known.snapshot(snapshot.time_ms));
+        let mut queues = known.snapshot(snapshot.time_ms);
+        if let Some(following) = self.watch.following() {
+            queues.status = "follows";
+            queues.silent_seconds = 0.0;
+            queues.attention = Some(following.trouble).filter(|trouble| !trouble.is_empty());
+            queues.leader = Some(following.leader);
+        }
+        snapshot.queues = Some(queues);
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {
@@ -123,6 +133,12 @@ impl Section for Queues {
     fn obstacle(&self) -> Option<String> {
         let known = lock(&self.known);
         let silent = known.since.elapsed().as_secs_f64();
+        if let Some(following) = self.watch.following() {
+            return Some(format!(
+                "this machine does not serve: it follows {}",
+                following.leader
+            ));
+        }
         if self.watch.newest().number == 0 {
             return Some("the server of the queues starts".to_owned());
         }
@@ -241,9 +257,12 @@ impl Known {
             latencies: latencies(&figures),
             auth_failures: figures.counters.auth_failures,
             is_held: figures.is_held,
-            attention: match figures.is_held {
-                true => Some(HELD.to_owned()),
-                false => attention(&self.queues, figures.closed.len()),
+            is_alone: figures.is_alone,
+            leader: None,
+            attention: match (figures.is_held, figures.is_alone) {
+                (true, _) => Some(HELD.to_owned()),
+                (false, true) => Some(ALONE.to_owned()),
+                (false, false) => attention(&self.queues, figures.closed.len()),
             },
             queues: most_urgent(&self.queues),
             closed: closed.collect(),

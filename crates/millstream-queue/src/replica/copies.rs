@@ -233,6 +233,15 @@ pub fn changes_of(folder: &Path) -> Result<PathBuf, Cause> {
     }
 }
 
+/// Makes the changes of the queues in a directory, if there are none. Returns the number of this copy of them.
+///
+/// # Errors
+/// The directory is in use or cannot be written.
+pub(crate) fn make_changes(folder: &Path, item_bytes: usize) -> Result<u64, Cause> {
+    let storage = JournalStorage::open_followed(folder, item_bytes)?;
+    Ok(storage.open_changes()?.identity()?.own)
+}
+
 /// Notes that the queues in a directory must be made anew from their changes, which will lose some of theirs: those of an old leader.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ use tracing::{error, info, warn};
 use super::core::{Core, State};
 use crate::clock;
 use crate::error::Cause;
+use crate::pair::{Keeper, Standing};
 use crate::replica::ReplicatedSyncing;
 use crate::storage::Syncing;
 
@@ -67,6 +68,46 @@ struct SyncRequests<L> {
     /// No follower has it for some time.
     is_held: bool,
     stopping: bool,
+}
+
+/// The second machine.
+struct Second {
+    served: Served,
+    keeper: Option<Arc<Keeper>>,
+}
+
+impl Second {
+    /// Waits for a moment until the followers have a change. Returns whether what follows from it may be answered now.
+    fn wait(&mut self, change: u64) -> Result<bool, Cause> {
+        let standing = self.keeper.as_ref().map(|keeper| keeper.standing());
+        let is_alone = standing.is_some_and(Standing::is_alone);
+        let has_all = is_alone || self.served.wait_for_all(change, LOOK)?;
+        // After the followers: what is answered was true while the lease was held.
+        let is_allowed = standing.is_none_or(Standing::may_answer);
+        if has_all && !is_allowed {
+            rest();
+        }
+        Ok(has_all && is_allowed)
+    }
+
+    fn why_not(&self) -> &'static str {
+        match &self.keeper {
+            Some(keeper) if !keeper.standing().may_answer() => {
+                "the lease could not be renewed: nothing is answered until it is (--arbiter)"
+            }
+            _ => {
+                "not all followers that count have acknowledged for a second: nothing is answered until they have"
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the lease is renewed by another thread"
+)]
+fn rest() {
+    std::thread::sleep(LOOK);
 }
 
 /// A queue that could not be synced, and the commits that relied on it.
@@ -144,7 +185,7 @@ impl<L: Syncing> SyncQueue<L> {
     }
 
     /// The thread: syncs until it must stop, and waits for a follower where there is one.
-    fn run(&self, mut served: Option<Served>) {
+    fn run(&self, mut second: Option<Second>) {
         let mut requests = self.lock();
         loop {
             if requests.pending.is_empty() {
@@ -166,8 +207,8 @@ impl<L: Syncing> SyncQueue<L> {
             let begin_us = clock::steady_us();
             let mut failed = sync(unsynced, &covered);
             let took_us = clock::steady_us() - begin_us;
-            if let (Some(served), Some(change)) = (&mut served, followed) {
-                match self.wait_for_follower(served, change) {
+            if let (Some(second), Some(change)) = (&mut second, followed) {
+                match self.wait_for_follower(second, change) {
                     Ok(true) => {}
                     // The server stops: what waits is not answered.
                     Ok(false) => return,
@@ -188,15 +229,14 @@ impl<L: Syncing> SyncQueue<L> {
 }
 
 impl<L> SyncQueue<L> {
-    /// Waits until a follower has a change. Returns false when the server stops before.
-    fn wait_for_follower(&self, served: &mut Served, change: u64) -> Result<bool, Cause> {
+    /// Waits until a follower has a change, and answers are allowed. Returns false when the server stops before.
+    fn wait_for_follower(&self, second: &mut Second, change: u64) -> Result<bool, Cause> {
         let begin_us = clock::steady_us();
         let mut is_held = false;
         let outcome = loop {
-            match served.wait_for_all(change, LOOK) {
+            match second.wait(change) {
                 Ok(false) => {}
-                Ok(true) => break Ok(true),
-                Err(error) => break Err(error.into()),
+                outcome => break outcome,
             }
             let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             if requests.stopping {
@@ -206,9 +246,7 @@ impl<L> SyncQueue<L> {
                 is_held = true;
                 requests.is_held = true;
                 self.done.notify_one();
-                warn!(
-                    "not all followers that count have acknowledged for a second: nothing is answered until they have (--commit-on-replica)"
-                );
+                warn!("{}", second.why_not());
             }
         };
         if is_held {
@@ -217,7 +255,7 @@ impl<L> SyncQueue<L> {
                 .unwrap_or_else(PoisonError::into_inner)
                 .is_held = false;
             if outcome.is_ok() {
-                info!("the followers have acknowledged: the server goes on");
+                info!("what is missing has come: the server goes on");
             }
         }
         outcome
@@ -238,14 +276,14 @@ fn sync<L: Syncing>(unsynced: Vec<(Arc<str>, L)>, commits: &Range<u64>) -> Vec<F
 }
 
 impl Committer {
-    /// Starts the thread. Where answers wait for a follower, `served` knows which one has what.
-    pub(super) fn start(served: Option<Served>) -> io::Result<Self> {
+    /// Starts the thread. Where answers wait for a follower, `served` knows which one has what, and the keeper of the lease whether answers are allowed.
+    pub(super) fn start(served: Option<Served>, keeper: Option<Arc<Keeper>>) -> io::Result<Self> {
         let syncs = Arc::new(SyncQueue::new());
         let for_thread = Arc::clone(&syncs);
         let waits = served.is_some();
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || for_thread.run(served))?;
+            .spawn(move || for_thread.run(served.map(|served| Second { served, keeper })))?;
         Ok(Committer {
             syncs,
             waits,

@@ -47,6 +47,9 @@ pub enum ServerError {
     /// The changes that followers get, or where they are served.
     #[error("{0}")]
     Replica(#[source] Cause),
+    /// Another machine serves these queues now.
+    #[error("{0}: this server answers nothing any more")]
+    Superseded(String),
     /// The runtime or the signals.
     #[error("cannot start: {0}")]
     Start(#[source] std::io::Error),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use millstream_replication::ServeOptions;
 
@@ -9,6 +10,7 @@ use super::watch::ServerWatch;
 use crate::address::Address;
 use crate::config::{Config, Sync};
 use crate::error::QueueError;
+use crate::pair::Keeper;
 use crate::session::Compat;
 
 /// How followers are served.
@@ -18,6 +20,8 @@ pub struct ReplicaOptions {
     pub serve: ServeOptions,
     /// Whether each answer waits until all followers that count have what was done before it.
     pub waits: bool,
+    /// What keeps the lease, where an arbiter decides which machine serves.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 /// The options of a server.
@@ -60,6 +64,11 @@ impl ServerOptions {
             replica: None,
             watch: None,
         }
+    }
+
+    /// The length of the longest item.
+    pub(crate) fn item_bytes(&self) -> Result<usize, QueueError> {
+        Ok(self.read_config()?.limits().item_bytes)
     }
 
     pub(super) fn read_config(&self) -> Result<Config, QueueError> {

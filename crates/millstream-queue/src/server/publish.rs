@@ -52,12 +52,15 @@ impl Publisher {
         }
         self.held = held;
         queues.sort_unstable_by(|one: &QueueFigures, other| one.name.cmp(&other.name));
+        let replica = core.options.replica.as_ref();
+        let keeper = replica.and_then(|replica| replica.keeper.as_ref());
         let figures = core.with(|state| {
             let now = clock::now();
             ServerFigures {
                 number: watch.number() + 1,
                 queues,
                 glances: glances(state, &watch.wanted(now.steady_us)),
+                is_alone: keeper.is_some_and(|keeper| keeper.standing().is_alone()),
                 ..of_server(state, now)
             }
         });

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use millstream_replication::Served;
+use millstream_replication::{ServeOptions, Served};
 use tracing::{error, info, warn};
 
 use super::core::Core;
@@ -12,6 +12,7 @@ use super::options::ReplicaOptions;
 use crate::broker::snapshot::Snapshot;
 use crate::clock;
 use crate::error::Cause;
+use crate::pair::Keeper;
 use crate::replica::{SharedChanges, prune};
 use crate::storage::CHANGES;
 
@@ -39,6 +40,13 @@ pub(super) async fn start(
     let mut serving = Serving::default();
     if let (Some(options), Some(changes)) = (&core.options.replica, changes) {
         let served = begin(options, &changes)?;
+        if let Some(keeper) = &options.keeper {
+            keeper.attach(changes.lock().journal().clone());
+            while !keeper.is_ready() {
+                check_lease(keeper)?;
+                tokio::time::sleep(LOOK / 10).await;
+            }
+        }
         if options.waits {
             core.with(|state| state.answers_wait = true);
             // Without a snapshot, what a follower has is of no use.
@@ -55,7 +63,12 @@ pub(super) async fn start(
 /// Serves the changes to followers.
 fn begin(options: &ReplicaOptions, changes: &SharedChanges) -> Result<Served, ServerError> {
     let journal = changes.lock().journal().clone();
-    let served = Served::begin(&options.serve, vec![(NAME.to_owned(), journal)])
+    // Where there is an arbiter, the keeper of the lease knows which followers count.
+    let serve = ServeOptions {
+        admits: options.keeper.is_none(),
+        ..options.serve.clone()
+    };
+    let served = Served::begin(&serve, vec![(NAME.to_owned(), journal)])
         .map_err(|error| ServerError::Replica(error.into()))?;
     info!("followers are served at {}", served.address());
     Ok(served)
@@ -85,8 +98,11 @@ async fn run(core: Rc<Core>, changes: SharedChanges) {
     let mut rest = LOOK;
     loop {
         tokio::time::sleep(std::mem::replace(&mut rest, LOOK)).await;
-        if let Err(cause) = check(&changes) {
-            return core.fail(ServerError::Replica(cause));
+        let replica = core.options.replica.as_ref();
+        let keeper = replica.and_then(|replica| replica.keeper.as_deref());
+        let lease = keeper.map_or(Ok(()), check_lease);
+        if let Err(error) = lease.and_then(|()| check(&changes)) {
+            return core.fail(error);
         }
         match core.with(|state| state.broker.begin_snapshot()) {
             Ok(None) => {}
@@ -117,20 +133,32 @@ async fn write_first(core: &Core, changes: &SharedChanges) -> Result<(), ServerE
     }
 }
 
+/// Whether this machine may still have the lease.
+fn check_lease(keeper: &Keeper) -> Result<(), ServerError> {
+    match keeper.standing().is_lost() {
+        false => Ok(()),
+        true => Err(ServerError::Superseded(
+            "another machine has the lease".to_owned(),
+        )),
+    }
+}
+
 /// Whether changes can be written.
-fn check(changes: &SharedChanges) -> Result<(), Cause> {
+fn check(changes: &SharedChanges) -> Result<(), ServerError> {
     let changes = changes.lock();
     if changes.journal().is_superseded() {
-        let by = changes.journal().leadership()?.superseded_by;
-        return Err(format!(
-            "a copy of these queues was promoted (term {}): this server answers nothing any more; `millstream queue rejoin` makes its queues a copy",
+        let leadership = changes.journal().leadership();
+        let by = leadership
+            .map_err(|error| ServerError::Replica(error.into()))?
+            .superseded_by;
+        return Err(ServerError::Superseded(format!(
+            "a copy of these queues was promoted (term {}; `millstream queue rejoin` makes these a copy)",
             by.unwrap_or_default()
-        )
-        .into());
+        )));
     }
     match changes.failed() {
         None => Ok(()),
-        Some(failed) => Err(format!("{CHANGES}: {failed}").into()),
+        Some(failed) => Err(ServerError::Replica(format!("{CHANGES}: {failed}").into())),
     }
 }
 

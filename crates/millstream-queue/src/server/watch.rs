@@ -44,6 +44,8 @@ pub struct ServerFigures {
     pub status: &'static str,
     /// Whether nothing is done, since not all followers that count have acknowledged for a second (`--commit-on-replica`).
     pub is_held: bool,
+    /// Whether no other machine has all that is answered, so that none could take over (`--arbiter`).
+    pub is_alone: bool,
     /// Clients that are connected.
     pub connections: u64,
     /// The memory of all items in bytes.
@@ -92,6 +94,15 @@ pub struct GlancedItem {
     pub holder: Option<(u64, String)>,
 }
 
+/// A machine that follows the one that serves the queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Following {
+    /// The name of the one that serves, or did last.
+    pub leader: String,
+    /// Why none serves, as far as this one knows; empty where nothing is the matter.
+    pub trouble: String,
+}
+
 /// The figures of a server, for readers on other threads. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct ServerWatch(Arc<Shared>);
@@ -101,6 +112,8 @@ struct Shared {
     newest: Mutex<Arc<ServerFigures>>,
     /// The queues whose items are wanted, and until when on the steady clock.
     wanted: Mutex<BTreeMap<String, u64>>,
+    /// What this machine does in place of serving.
+    following: Mutex<Option<Following>>,
     /// To the server that runs.
     requests: Mutex<Option<mpsc::Sender<Request>>>,
 }
@@ -185,7 +198,21 @@ impl ServerWatch {
         requests
     }
 
+    /// The machine that is followed, while this one does not serve.
+    #[must_use]
+    pub fn following(&self) -> Option<Following> {
+        lock(&self.0.following).clone()
+    }
+
+    /// This machine does not serve, and follows another one.
+    pub(crate) fn follow(&self, following: Following) {
+        *lock(&self.0.newest) = Arc::default();
+        *lock(&self.0.requests) = None;
+        *lock(&self.0.following) = Some(following);
+    }
+
     pub(super) fn set(&self, figures: ServerFigures) {
+        *lock(&self.0.following) = None;
         *lock(&self.0.newest) = Arc::new(figures);
     }
 

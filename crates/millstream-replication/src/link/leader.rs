@@ -13,5 +13,7 @@ pub(super) struct Leader<'a> {
     pub secret: Option<Secret>,
     pub tls: ListenerSide,
     pub heartbeat: Duration,
+    /// Whether followers are let count by themselves.
+    pub admits: bool,
     pub stop: &'a AtomicBool,
 }

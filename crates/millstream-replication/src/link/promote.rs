@@ -52,16 +52,7 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
     for (dir, journal) in journals {
         let before = journal.leadership()?;
         let term = journal.begin_term(newest + 1)?;
-        // Followers of the old leader: they have acknowledged nothing of this term.
-        followers::forget_all(&journal)?;
-        // It kept what the old leader had.
-        if journal
-            .cursors()?
-            .iter()
-            .any(|cursor| cursor.name == PRUNED)
-        {
-            journal.remove_cursor(PRUNED)?;
-        }
+        end_following(&journal)?;
         promoted.push(Promoted {
             dir,
             before: before.term,
@@ -71,6 +62,33 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
         });
     }
     Ok(promoted)
+}
+
+/// Begin this term, which is newer than all that are known, in one journal: as [`promote`], for a machine that has the term from an arbiter. The
+/// followers of a journal that has led before stay: what they have acknowledged, they have.
+///
+/// # Errors
+/// As for [`promote`].
+pub fn lead(dir: &Path, term: u64) -> Result<(), ReplicationError> {
+    let journal = open_alone(dir)?;
+    let was_copy = journal.leadership()?.is_copy;
+    journal.begin_term(term)?;
+    if was_copy {
+        end_following(&journal)?;
+    }
+    Ok(())
+}
+
+/// What a journal has as a copy, and must not have as a leader.
+fn end_following(journal: &Journal) -> Result<(), ReplicationError> {
+    // Followers of the old leader: they have acknowledged nothing of this term.
+    followers::forget_all(journal)?;
+    // It kept what the old leader had.
+    let mut cursors = journal.cursors()?.into_iter();
+    if cursors.any(|cursor| cursor.name == PRUNED) {
+        journal.remove_cursor(PRUNED)?;
+    }
+    Ok(())
 }
 
 /// The journals that a directory stands for: itself and its companions, or the journals in it.

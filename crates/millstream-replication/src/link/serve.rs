@@ -38,6 +38,8 @@ pub struct ServeOptions {
     pub heartbeat: Duration,
     /// The maximum number of connections.
     pub followers_max: usize,
+    /// Whether followers are let count by themselves, see `millstream journal followers`; otherwise the caller [admits](crate::Followers::admit) them.
+    pub admits: bool,
     /// Old leaders, by host and port. Each is notified that these journals are in newer terms, until it knows.
     pub notify: Vec<(String, u16)>,
     /// How the old leaders are recognised by their certificates.
@@ -58,6 +60,7 @@ impl ServeOptions {
             tls: None,
             heartbeat: Duration::from_secs(1),
             followers_max: 64,
+            admits: true,
             notify: Vec::new(),
             notify_tls: None,
         }
@@ -95,6 +98,7 @@ pub fn serve_open(
         secret: options.secret.clone(),
         tls: ListenerSide::new(&PROTOCOL, options.tls.as_ref(), options.secret.is_some())?,
         heartbeat: options.heartbeat,
+        admits: options.admits,
         stop,
     };
     let connections = Connections {

@@ -134,6 +134,9 @@ impl<'a> Session<'a> {
     /// Lets the follower count in each of its journals where it may. It has sent a message since WELCOME: the copy is on its disk, and keeps its
     /// own number. One that counts already costs a look at its cursor.
     fn seek_admission(&self, reports: bool) -> Result<(), ReplicationError> {
+        if !self.leader.admits {
+            return Ok(());
+        }
         for member in &self.members {
             let Some(progress) = &member.progress else {
                 continue;

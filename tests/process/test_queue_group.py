@@ -1,0 +1,285 @@
+"""Machines that take over queues by themselves, while clients put and take and all that they rely on fails.
+
+In each round the machine that serves is killed, paused for longer than its lease, stopped by SIGTERM, or cut
+from its follower (in both directions, or in one) or from the arbiter; or its follower is. By the ledger of
+the clients each item whose set was answered is given to a consumer, and none comes again whose confirmation
+was answered. ``MILLSTREAM_TAKEOVERS`` says how many rounds (default 6). A failure prints the seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from documents import GUIDE, blocks
+from queue_group import Arbiter, Front, Member
+from queue_ledger import TIMEOUT, Clients, drain, until
+from queue_server import Line
+
+ROUNDS = int(os.environ.get("MILLSTREAM_TAKEOVERS", "6"))
+SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
+Pair = tuple[Member, Member]
+
+
+@pytest.fixture
+def arbiter(tmp_path: Path) -> Arbiter:
+    return Arbiter(tmp_path / "arbiter")
+
+
+@pytest.fixture
+def pair(
+    millstream_bin: Path, tmp_path: Path, arbiter: Arbiter, free_port: Callable[[], int]
+) -> Iterator[Pair]:
+    one, two = (
+        Member(millstream_bin, tmp_path, name, arbiter, (free_port(), free_port())) for name in ("one", "two")
+    )
+    yield one, two
+    for member in (one, two):
+        member.close()
+        print(member.name, member.log())
+
+
+def fail(leader: Member, other: Member, fault: str) -> Callable[[], None]:
+    """Lets something fail; returns what mends it."""
+    if fault == "killed":
+        leader.end()
+        return leader.start
+    if fault == "stopped":
+        assert leader.end(signal.SIGTERM) == 0, leader.log()
+        return leader.start
+    if fault == "paused":
+        leader.pause()
+        return lambda: leader.send(signal.SIGCONT)
+    if fault == "cut from the arbiter":
+        leader.reach_arbiter(False)
+        return lambda: leader.reach_arbiter(True)
+    if fault == "the other is killed":
+        other.end(random.choice([signal.SIGKILL, signal.SIGTERM]))
+        return other.start
+    if fault == "the other is paused":
+        other.pause()
+        return lambda: other.send(signal.SIGCONT)
+    if fault == "cut from the other":
+        leader.link.refuses = True
+        leader.link.cut()
+        return lambda: setattr(leader.link, "refuses", False)
+    leader.link.stall(to_target="acknowledgements" in fault, to_client="records" in fault)
+
+    def mend() -> None:
+        leader.link.resume()
+        leader.link.cut()
+
+    return mend
+
+
+FAULTS = {
+    "killed": True,
+    "stopped": True,
+    "paused": True,
+    "cut from the arbiter": True,
+    "the other is killed": False,
+    "the other is paused": False,
+    "cut from the other": False,
+    "no acknowledgements": False,
+    "no records": False,
+}
+"""What fails, and whether the other machine takes over then."""
+
+
+def test_machines_take_over_by_themselves(pair: Pair, arbiter: Arbiter) -> None:
+    print(f"seed {SEED}")
+    chance = random.Random(SEED)
+    leader, other = pair
+    leader.start()
+    until(leader.answers, "the first machine serves")
+    other.start()
+    faults = list(FAULTS)
+    chance.shuffle(faults)
+    with Front(list(pair)) as front:
+        until(lambda: front.target, "a machine answers")
+        clients = Clients(front.port, SEED)
+        for number in range(ROUNDS):
+            names = {member.name: member for member in pair}
+            leader = names[arbiter.holder()]
+            other = next(member for member in pair if member is not leader)
+            is_in_sync = chance.random() < 0.8
+            if is_in_sync:
+                arbiter.wait_for("one", "two")
+            clients.wait_for_more()
+            fault = faults[number % len(faults)]
+            print(f"round {number}: {leader.name} {fault}")
+            mend = fail(leader, other, fault)
+            if is_in_sync and FAULTS[fault]:
+                # Unless it was slow just before, and the record did not name it when the other one failed.
+                until(
+                    lambda other=other: arbiter.holder() == other.name or not arbiter.names(other.name),
+                    "a take-over",
+                )
+                is_in_sync = arbiter.holder() == other.name
+            if not is_in_sync:
+                mend()
+            clients.wait_for_more()
+            if is_in_sync:
+                mend()
+            clients.wait_for_more()
+        arbiter.wait_for("one", "two")
+        clients.end()
+        holder = names[arbiter.holder()]
+        until(holder.answers, "the machine serves")
+        drain(holder.port, clients)
+        clients.judge()
+
+
+def test_clients_have_one_address_by_the_proxy_of_the_guide(
+    pair: Pair, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    one, two = pair
+    one.start()
+    until(one.answers, "the first machine serves")
+    two.start()
+    arbiter.wait_for("one", "two")
+    (config,) = blocks(GUIDE / "queues-on-two-machines.md", "haproxy")
+    port = free_port()
+    config = config.replace("bind :22133", f"bind 127.0.0.1:{port}")
+    config = config.replace("first.example:22133", f"127.0.0.1:{one.port}")
+    config = config.replace("second.example:22133", f"127.0.0.1:{two.port}")
+    (tmp_path / "haproxy.cfg").write_text(config)
+    with (tmp_path / "haproxy.log").open("wb") as log:
+        proxy = subprocess.Popen(["haproxy", "-db", "-f", tmp_path / "haproxy.cfg"], stderr=log, stdout=log)
+
+    def ask(act: Callable[[Line], object]) -> object:
+        """By a new connection each time, as clients do whose connection has ended."""
+        try:
+            with Line(port, timeout=5) as line:
+                return act(line)
+        except (OSError, AssertionError):
+            return None
+
+    try:
+        until(lambda: ask(lambda line: line.set("jobs", b"1") == b"STORED"), "a set by the proxy")
+        one.end()
+        # The proxy may give a request to the machine, and not its answer to the client.
+        until(lambda: ask(lambda line: line.get("jobs/open")) == b"1", "a get by the proxy")
+    finally:
+        proxy.kill()
+        proxy.wait()
+        print((tmp_path / "haproxy.log").read_text())
+
+
+def test_one_that_was_paused_answers_nothing_of_what_it_was_asked_meanwhile(
+    pair: Pair, arbiter: Arbiter
+) -> None:
+    old, new = pair
+    old.start()
+    until(old.answers, "the first machine serves")
+    new.start()
+    arbiter.wait_for("one", "two")
+    with Line(old.port) as line, Line(old.port) as other:
+        assert line.set("jobs", b"1") == b"STORED"
+        old.pause()
+        # These wait in the socket of the paused machine.
+        line.send(b"get jobs/peek\r\n")
+        other.send(b"get nothing\r\n")
+        until(new.answers, "the second machine serves")
+        with Line(new.port) as now:
+            assert now.get("jobs") == b"1"
+            assert now.set("nothing", b"2") == b"STORED"
+        old.send(signal.SIGCONT)
+        # What was true before the pause is not answered any more.
+        for waiting in (line, other):
+            with contextlib.suppress(ConnectionResetError):
+                assert waiting.read() == b""
+    old.wait_for("answers nothing any more")
+    # It follows by itself, and takes over when its turn comes.
+    arbiter.wait_for("one", "two")
+    new.end()
+    until(old.answers, "the first machine serves again")
+    with Line(old.port) as line:
+        assert line.get("jobs") is None and line.get("nothing") == b"2"
+
+
+def test_one_that_lacks_something_does_not_take_over(pair: Pair, arbiter: Arbiter) -> None:
+    one, two = pair
+    one.start()
+    until(one.answers, "the first machine serves")
+    two.start()
+    arbiter.wait_for("one", "two")
+    two.end()
+    with Line(one.port) as line:
+        # As soon as the arbiter knows that it is alone, it answers.
+        assert line.set("jobs", b"only here") == b"STORED"
+    arbiter.wait_for("one")
+    one.end()
+    two.start()
+    two.wait_for("this copy may lack what it answered and does not take over: start one")
+    refused = two.run("promote", *two.by_arbiter)
+    assert refused.returncode == 1 and "one had all that was answered" in refused.stderr
+    assert not two.answers()
+    one.start()
+    until(one.answers, "the first machine serves again")
+    arbiter.wait_for("one", "two")
+    with Line(one.port) as line:
+        assert line.get("jobs") == b"only here"
+    # Once more, and the first one does not come back: an operator decides.
+    two.end()
+    with Line(one.port) as line:
+        assert line.set("jobs", b"lost with one") == b"STORED"
+    one.end()
+    taken = two.run("promote", *two.by_arbiter, "--yes")
+    assert taken.returncode == 0 and "the arbiter names two from now on" in taken.stdout, taken.stderr
+    two.start()
+    until(two.answers, "the second machine serves")
+    with Line(two.port) as line:
+        assert line.get("jobs") is None and line.set("jobs", b"new") == b"STORED"
+    one.start()
+    one.wait_for("changes of this machine that the others do not have are set aside in")
+    arbiter.wait_for("one", "two")
+
+
+def test_queues_of_a_group_are_served_by_its_arbiter_only(
+    pair: Pair, arbiter: Arbiter, tmp_path: Path
+) -> None:
+    one, _ = pair
+    one.start()
+    until(one.answers, "the first machine serves")
+    one.end()
+    serve = [one.program, "queue", "serve", "--dir", one.folder, "--listen", "127.0.0.1:0"]
+    for options in ([], ["--replica", "127.0.0.1:0"]):
+        done = subprocess.run([*serve, *options], capture_output=True, text=True, timeout=TIMEOUT)
+        assert done.returncode == 1 and f"start with --arbiter file:{one.way}" in done.stderr, done.stderr
+    # An arbiter that has lost its record, or is another one.
+    other = Arbiter(tmp_path / "other")
+    one.way.unlink()
+    one.way.symlink_to(other.folder)
+    one.start()
+    one.wait_for("has no record: it is another one, or has lost it")
+    assert not one.answers()
+    # As the message says.
+    taken = one.run("promote", *one.by_arbiter)
+    assert taken.returncode == 0, taken.stderr
+    until(one.answers, "the first machine serves")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--replica", "0.0.0.0:7760", "--secret-file", "secret"], "--advertise HOST:PORT"),
+        (["--replica", "127.0.0.1:7760", "--lease", "100ms"], "a lease has at least 500ms"),
+        (["--replica", "127.0.0.1:7760", "--lease", "5s", "--lease-margin", "3s"], "less than half of it"),
+        ([], "--replica"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    millstream_bin: Path, tmp_path: Path, options: list[str], message: str
+) -> None:
+    (tmp_path / "secret").write_text("a secret of some length, for a test")
+    (tmp_path / "secret").chmod(0o600)
+    command = [str(millstream_bin), "queue", "serve", "--arbiter", f"file:{tmp_path}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=TIMEOUT)
+    assert done.returncode == 2 and message in done.stderr, done.stderr

@@ -50,14 +50,12 @@
 //! ```
 
 use std::error::Error;
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::call::{Call, Catalog};
 use crate::error::{Result, WireError};
 use crate::pack::{Packer, pack};
-use crate::record::{Head, Lineage, Note};
+use crate::record::{Lineage, Note};
 use crate::schema::Schema;
 use crate::unpack::Unpacker;
 
@@ -153,91 +151,17 @@ pub trait Transport {
         size_max: usize,
         write: impl FnOnce(&mut Packer<'_>) -> Result<()>,
     ) -> std::result::Result<(), Cause>;
-}
 
-/// Implements the interface `I`: each call becomes a record.
-///
-/// Methods that return nothing cannot report a lost call. The publisher then keeps the error, publishes nothing more, so that there is no
-/// gap, and [`check`](Self::check) returns it.
-pub struct Publisher<I: ?Sized, T> {
-    transport: T,
-    schema: u32,
-    failure: Option<Cause>,
-    interface: PhantomData<fn(&mut I)>,
-}
-
-impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
-    /// Announces the schema of the interface and publishes through the transport.
-    ///
-    /// # Errors
-    /// The interface contradicts itself; the transport fails.
-    pub fn new(mut transport: T) -> std::result::Result<Self, Cause> {
-        let schema = Arc::new(I::schema()?);
-        transport.announce(&schema)?;
-        Ok(Self {
-            transport,
-            schema: schema.id(),
-            failure: None,
-            interface: PhantomData,
-        })
-    }
-
-    /// Whether everything has been published since the last check.
-    ///
-    /// # Errors
-    /// Why it has not; the calls since then are lost.
-    pub fn check(&mut self) -> std::result::Result<(), Cause> {
-        self.failure.take().map_or(Ok(()), Err)
-    }
-
-    /// The transport of the calls.
-    pub fn transport(&mut self) -> &mut T {
-        &mut self.transport
-    }
-
-    /// Publishes a call of the method of this number; the code that the attribute generates calls this.
-    ///
-    /// # Errors
-    /// The transport fails.
-    #[doc(hidden)]
-    #[inline]
-    pub fn publish(
-        &mut self,
-        method: u64,
-        arguments: usize,
-        size_max: usize,
-        write: impl FnOnce(&mut Packer<'_>) -> Result<()>,
-    ) -> std::result::Result<(), Cause> {
-        if self.failure.is_some() {
-            return Err("an earlier call could not be published".into());
-        }
-        let head = Head {
-            schema: self.schema,
-            method,
-            arguments,
-        };
-        self.transport.publish(Head::SIZE_MAX + size_max, |out| {
-            head.pack(out)?;
-            write(out)
-        })
-    }
-
-    /// Keeps the error of a method that cannot return one.
-    #[doc(hidden)]
-    #[inline]
-    pub fn store_error(&mut self, published: std::result::Result<(), Cause>) {
-        if let Err(cause) = published {
-            self.failure.get_or_insert(cause);
-        }
+    /// Whether its owner reports calls that are not stored, as the runner of a service does.
+    fn is_watched(&self) -> bool {
+        false
     }
 }
 
-impl<I: ?Sized, T: fmt::Debug> fmt::Debug for Publisher<I, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = std::any::type_name::<I>();
-        write!(f, "Publisher<{name}>({:?})", self.transport)
-    }
-}
+/// A call that cannot be stored, while others can: it is too large, or one of its values has no place in a record.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Refused(pub Cause);
 
 /// A transport that keeps the calls, for tests: as a list or as text. Copies of it share their calls.
 #[derive(Debug, Clone, Default)]

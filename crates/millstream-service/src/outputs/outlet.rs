@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_journal::{Journal, Writer};
+use millstream_journal::{Error, Journal, Writer};
 use millstream_wire::{
-    Cause, Interface, KeyedCall, Lineage, Note, Packer, Publisher, Result as WireResult, Schema,
-    Transport,
+    Cause, Interface, KeyedCall, Lineage, Note, Packer, Publisher, Refused, Result as WireResult,
+    Schema, Transport,
 };
 
 use crate::error::ServiceError;
@@ -223,7 +223,7 @@ impl Outlet {
             self.scratch.resize(size_max, 0);
         }
         let mut out = Packer::new(&mut self.scratch);
-        write(&mut out)?;
+        write(&mut out).map_err(refused)?;
         let len = out.len();
         if self.current.holds_back(&self.scratch[..len], &self.schemas) {
             return Ok(());
@@ -239,7 +239,11 @@ impl Outlet {
         write: impl FnOnce(&mut Packer<'_>) -> WireResult<()>,
     ) -> Result<(), Cause> {
         loop {
-            let mut claim = self.writer.claim(Lineage::SIZE_MAX + size_max)?;
+            let claimed = self.writer.claim(Lineage::SIZE_MAX + size_max);
+            let mut claim = claimed.map_err(|error| match error {
+                Error::RecordTooLarge { .. } => refused(error),
+                error => error.into(),
+            })?;
             if self.announced != Some((claim.segment_start(), self.current.renamed())) {
                 drop(claim);
                 self.announce_here()?;
@@ -250,12 +254,18 @@ impl Outlet {
                 (Some(lineage), Some(take)) => Lineage::pack_taken(lineage, take, &mut out)?,
                 (lineage, _) => Lineage::pack(lineage, &mut out)?,
             }
-            write(&mut out)?;
+            write(&mut out).map_err(refused)?;
             let len = out.len();
             self.last = Some(claim.commit(len)?);
             return Ok(());
         }
     }
+}
+
+/// The error of a call that cannot be recorded, while others can.
+#[cold]
+fn refused(cause: impl Into<Cause>) -> Cause {
+    Refused(cause.into()).into()
 }
 
 impl Transport for Outlet {
@@ -282,6 +292,11 @@ impl Transport for Outlet {
             self.current.fail(&cause.to_string());
         }
         written
+    }
+
+    /// The runner ends with the error.
+    fn is_watched(&self) -> bool {
+        !self.is_outside
     }
 }
 

@@ -107,6 +107,36 @@ fn snapshots_are_as_durable_as_the_outputs() {
 }
 
 #[test]
+fn a_call_that_is_too_large_is_refused_and_the_next_one_is_recorded() {
+    #[millstream_wire::interface]
+    trait Notes {
+        fn note(&mut self, text: &str);
+    }
+    let folder = Folder::new();
+    let notes = folder.journal("notes");
+    let mut publisher = publisher::<dyn Notes>(&notes).unwrap();
+    publisher.note("first");
+    publisher.note(&"large".repeat(4 << 20));
+    publisher.note("last");
+    let error = publisher.check().unwrap_err().to_string();
+    assert!(
+        error.starts_with("a record of ") && error.contains("is over the limit of"),
+        "{error}"
+    );
+    // The schema, and two calls.
+    assert_eq!(notes.next().unwrap(), 3);
+    // Another machine leads: nothing can be recorded any more, and nothing is until that was asked for.
+    assert!(notes.supersede(7).unwrap());
+    publisher.note("lost");
+    publisher.note("lost too");
+    let error = publisher.check().unwrap_err().to_string();
+    assert!(
+        error.starts_with("2 calls were not published; the first: "),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_publisher_waits_for_its_followers() {
     let folder = Folder::new();
     let orders = folder.journal("orders");

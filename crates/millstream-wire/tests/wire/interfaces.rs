@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use millstream_wire::{
     Adapter, Call, CallError, Cause, Decimal, Dispatch, Interface, Packer, Publisher, Record,
-    Recorder, Schema, Timestamp, Transport, Wire, WireError, interface, packed, unpacked,
+    Recorder, Refused, Schema, Timestamp, Transport, Wire, WireError, interface, packed, unpacked,
 };
 
 #[derive(Debug, Clone, PartialEq, Wire)]
@@ -338,7 +338,10 @@ fn a_call_that_is_lost_is_told_and_leaves_no_gap() {
     trading.transport().left = 5;
     trading.nothing();
     assert_eq!(trading.transport().left, 5);
-    assert_eq!(trading.check().unwrap_err().to_string(), "the disk is full");
+    assert_eq!(
+        trading.check().unwrap_err().to_string(),
+        "2 calls were not published; the first: the disk is full"
+    );
     trading.nothing();
     assert_eq!(trading.transport().left, 4);
 
@@ -346,6 +349,62 @@ fn a_call_that_is_lost_is_told_and_leaves_no_gap() {
     let error = trading.many("x", &[], b"", Side::Buy, None).unwrap_err();
     assert_eq!(error.to_string(), "the disk is full");
     trading.check().unwrap();
+}
+
+/// Refuses what is longer than this.
+struct Narrow(usize);
+
+impl Transport for Narrow {
+    fn announce(&mut self, _schema: &std::sync::Arc<Schema>) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn publish(
+        &mut self,
+        size_max: usize,
+        write: impl FnOnce(&mut Packer<'_>) -> Result<(), Box<WireError>>,
+    ) -> Result<(), Cause> {
+        let packed = millstream_wire::pack(size_max, write)?;
+        match packed.len() <= self.0 {
+            true => Ok(()),
+            false => Err(Refused(format!("{} bytes", packed.len()).into()).into()),
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_is_lost_alone() {
+    let mut names = Publisher::<dyn Names, _>::new(Narrow(100)).unwrap();
+    names.name("short");
+    names.check().unwrap();
+    names.name(&"long".repeat(50));
+    names.name("short");
+    assert!(names.check().unwrap_err().to_string().ends_with(" bytes"));
+    names.name("short");
+    names.check().unwrap();
+}
+
+#[test]
+fn what_is_lost_is_said_where_nothing_asks() {
+    const NAME: &str = "interfaces::what_is_lost_is_said_where_nothing_asks";
+    if std::env::var_os("LOSES_CALLS").is_some() {
+        let mut trading = Publisher::<dyn Trading, _>::new(Limited { left: 1 }).unwrap();
+        (0..4).for_each(|_| trading.nothing());
+        return;
+    }
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    let program = program.args(["--exact", NAME, "--nocapture"]);
+    let ended = program.env("LOSES_CALLS", "1").output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{said}");
+    let first = "Trading was not published: the disk is full; later ones are not published either";
+    let all = "Trading were not published, and nothing has asked for that (`Publisher::check`); the first: the disk is full";
+    assert!(said.contains(first) && said.contains(all), "{said}");
+    assert!(said.contains("3 calls of "), "{said}");
+}
+
+#[interface]
+trait Names {
+    fn name(&mut self, name: &str);
 }
 
 mod one {

@@ -11,8 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
+import socket
 import subprocess
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -217,10 +222,12 @@ def test_one_that_lacks_something_does_not_take_over(pair: Pair, arbiter: Arbite
     arbiter.wait_for("one")
     one.end()
     two.start()
-    two.wait_for("this copy may lack what it answered and does not take over: start one")
+    two.wait_for("this copy may lack some of it, so that it does not take over: start one")
+    assert not two.answers()
+    two.end()
     refused = two.run("promote", *two.by_arbiter)
     assert refused.returncode == 1 and "one had all that was answered" in refused.stderr
-    assert not two.answers()
+    two.start()
     one.start()
     until(one.answers, "the first machine serves again")
     arbiter.wait_for("one", "two")
@@ -264,6 +271,166 @@ def test_queues_of_a_group_are_served_by_its_arbiter_only(
     taken = one.run("promote", *one.by_arbiter)
     assert taken.returncode == 0, taken.stderr
     until(one.answers, "the first machine serves")
+
+
+def restore(member: Member, copy: Path) -> None:
+    shutil.rmtree(member.folder)
+    shutil.copytree(copy, member.folder)
+
+
+def test_a_directory_that_was_restored_does_not_take_over(
+    pair: Pair, arbiter: Arbiter, tmp_path: Path
+) -> None:
+    one, two = pair
+    one.start()
+    until(one.answers, "the first machine serves")
+    two.start()
+    arbiter.wait_for("one", "two")
+    with Line(one.port) as line:
+        assert line.set("jobs", b"before") == b"STORED"
+        before = arbiter.record()["beat"]
+        until(lambda: arbiter.record()["beat"] > before + 1, "the lease is renewed")
+        for member in pair:
+            shutil.copytree(member.folder, tmp_path / f"copy of {member.name}")
+        before = arbiter.record()["beat"]
+        until(lambda: arbiter.record()["beat"] > before + 2, "the lease is renewed")
+        # All that the record says of the copies holds for those before this, too.
+        assert line.set("jobs", b"after") == b"STORED"
+    for member in pair:
+        member.end()
+    for old in pair:
+        newest = tmp_path / "newest"
+        shutil.copytree(old.folder, newest)
+        restore(old, tmp_path / f"copy of {old.name}")
+        refused = old.run("promote", *old.by_arbiter)
+        assert refused.returncode == 1 and "was restored" in refused.stderr, refused.stderr
+        old.start()
+        old.wait_for("this copy was restored, or has lost its last changes")
+        assert not old.answers()
+        old.end()
+        restore(old, newest)
+        shutil.rmtree(newest)
+    restore(one, tmp_path / "copy of one")
+    one.start()
+    two.start()
+    until(two.answers, "the machine serves that has all")
+    with Line(two.port) as line:
+        assert [line.get("jobs") for _ in range(2)] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4])
+def test_machines_that_are_stopped_one_after_the_other_end(
+    pair: Pair, arbiter: Arbiter, pause: float
+) -> None:
+    """The second one may be taking over when its signal comes."""
+    one, two = pair
+    one.start()
+    until(one.answers, "the first machine serves")
+    two.start()
+    arbiter.wait_for("one", "two")
+    assert one.end(signal.SIGTERM) == 0
+    time.sleep(pause)
+    assert two.end(signal.SIGTERM) == 0, two.log()
+    assert arbiter.record()["lease_ms"] == 0
+
+
+def test_an_operator_decides_while_no_machine_serves(
+    pair: Pair, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    one, two = pair
+    three = Member(one.program, tmp_path, "three", arbiter, (free_port(), free_port()))
+    one.start()
+    until(one.answers, "the first machine serves")
+    for member in (two, three):
+        member.start()
+    arbiter.wait_for("one", "two", "three")
+    try:
+        for member in (two, three):
+            member.end()
+        with Line(one.port) as line:
+            assert line.set("jobs", b"only here") == b"STORED"
+        arbiter.wait_for("one")
+        alive = three.run("promote", *three.by_arbiter, "--yes")
+        assert alive.returncode == 1 and "one has changed the record meanwhile, and is alive" in alive.stderr
+        one.end()
+        two.start()
+        two.wait_for("one led last, and does not any more")
+        running = two.run("promote", *two.by_arbiter, "--yes")
+        assert running.returncode == 1 and "another process" in running.stderr, running.stderr
+        taken = three.run("promote", *three.by_arbiter, "--yes")
+        assert taken.returncode == 0, taken.stderr
+        # The one that runs waits for the one that was promoted, and follows it.
+        two.wait_for("three was promoted, and does not serve yet")
+        three.start()
+        until(three.answers, "the machine serves that was promoted")
+        arbiter.wait_for("two", "three")
+    finally:
+        three.close()
+        print(three.log())
+
+
+def test_a_machine_that_cannot_serve_gives_the_lease_back(pair: Pair, arbiter: Arbiter) -> None:
+    one, two = pair
+    one.start()
+    until(one.answers, "the first machine serves")
+    two.start()
+    arbiter.wait_for("one", "two")
+    with socket.create_server(("127.0.0.1", two.port)) as taken:
+        with Line(one.port) as line:
+            assert line.set("jobs", b"1") == b"STORED"
+        one.end()
+        two.wait_for("two cannot serve, and gives the lease back: cannot listen on")
+        taken.close()
+        until(two.answers, "it tries again")
+    with Line(two.port) as line:
+        assert line.get("jobs") == b"1"
+
+
+def test_an_arbiter_without_its_record(
+    millstream_bin: Path, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    page = free_port()
+    one = Member(
+        millstream_bin, tmp_path, "one", arbiter, (free_port(), free_port()), "--http", f"127.0.0.1:{page}"
+    )
+    two = Member(millstream_bin, tmp_path, "two", arbiter, (free_port(), free_port()))
+
+    def ready() -> str:
+        with contextlib.suppress(urllib.error.HTTPError):
+            return str(urllib.request.urlopen(f"http://127.0.0.1:{page}/readyz", timeout=TIMEOUT).status)
+        return "503"
+
+    try:
+        one.start()
+        until(one.answers, "the first machine serves")
+        two.start()
+        arbiter.wait_for("one", "two")
+        until(lambda: ready() == "200", "it is ready")
+        # No client is there: the page knows all the same that none would be answered.
+        for member in (one, two):
+            member.reach_arbiter(False)
+        one.wait_for("the lease is over: nothing is answered")
+        until(lambda: ready() == "503", "it is not ready")
+        for member in (one, two):
+            member.reach_arbiter(True)
+        until(lambda: ready() == "200", "it is ready again")
+        arbiter.wait_for("one", "two")
+        for record in arbiter.folder.iterdir():
+            record.unlink()
+        one.wait_for("the arbiter has no record any more|one: these queues belong to group")
+        for member in (one, two):
+            member.wait_for("has no record: it is another one, or has lost it")
+        one.end()
+        taken = one.run("promote", *one.by_arbiter)
+        assert taken.returncode == 0, taken.stderr
+        one.start()
+        until(one.answers, "the first machine serves again")
+        # The other one runs still.
+        arbiter.wait_for("one", "two")
+    finally:
+        for member in (one, two):
+            member.close()
+            print(member.name, member.log())
 
 
 @pytest.mark.parametrize(

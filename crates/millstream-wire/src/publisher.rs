@@ -30,7 +30,7 @@ struct Lost {
     calls: u64,
     /// Why the first one is.
     cause: Cause,
-    /// Whether nothing is published until somebody asks.
+    /// Whether nothing is published until `check` is called.
     ends: bool,
 }
 
@@ -144,7 +144,7 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
     }
 }
 
-/// Says that data is lost, where somebody sees it.
+/// Says that data is lost, where it is seen.
 #[expect(
     clippy::print_stderr,
     reason = "data is lost, and a program without a subscriber of logs would never learn of it"

@@ -13,6 +13,7 @@ use millstream_replication::{FollowOptions, Secret};
 
 use crate::failure::Failure;
 use crate::journal::following::own_name;
+use crate::journal::leader;
 use crate::moment;
 use crate::stop::Stop;
 
@@ -27,8 +28,8 @@ pub(super) struct GroupArgs {
     #[arg(long = "as", value_name = "NAME", requires = "arbiter")]
     name: Option<String>,
     /// Where the other machines reach --replica of this one [default: --replica].
-    #[arg(long, value_name = "HOST:PORT", requires = "arbiter")]
-    advertise: Option<String>,
+    #[arg(long, value_name = "HOST:PORT", requires = "arbiter", value_parser = leader::parse_address)]
+    advertise: Option<(String, u16)>,
     /// How long another machine waits for one that is silent before it takes over [default: 5s].
     #[arg(long, value_name = "TIME", requires = "arbiter", value_parser = moment::parse_duration)]
     lease: Option<Duration>,
@@ -95,7 +96,8 @@ fn options(
     }
     let replica = server.replica.as_ref().map(|replica| replica.serve.listen);
     let advertise = match (args.advertise, replica) {
-        (Some(advertise), _) => advertise,
+        (Some((host, port)), _) if host.contains(':') => format!("[{host}]:{port}"),
+        (Some((host, port)), _) => format!("{host}:{port}"),
         (None, Some(replica)) => reachable(replica)?.to_string(),
         (None, None) => String::new(),
     };
@@ -106,7 +108,7 @@ fn options(
             Sync::Every(time) => JournalSync::Every(time),
         },
         secret,
-        retry_max: Duration::from_millis(500),
+        retry_max: Duration::from_secs(1),
         ..FollowOptions::new("", 0, Path::new(""))
     };
     Ok(PairOptions {

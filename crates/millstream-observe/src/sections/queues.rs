@@ -134,10 +134,13 @@ impl Section for Queues {
         let known = lock(&self.known);
         let silent = known.since.elapsed().as_secs_f64();
         if let Some(following) = self.watch.following() {
-            return Some(format!(
-                "this machine does not serve: it follows {}",
-                following.leader
-            ));
+            return Some(match following.trouble.is_empty() {
+                true => format!(
+                    "this machine does not serve: it follows {}",
+                    following.leader
+                ),
+                false => format!("this machine does not serve: {}", following.trouble),
+            });
         }
         if self.watch.newest().number == 0 {
             return Some("the server of the queues starts".to_owned());

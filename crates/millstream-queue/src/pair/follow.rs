@@ -9,7 +9,9 @@ use millstream_replication::arbiter::LeaseRecord;
 use millstream_replication::{FollowOptions, Reason, Rejoin, RejoinOptions, ReplicationError};
 use tracing::{info, warn};
 
-use super::{LOOK, LOOKS, Machine, Next, PairOptions, has_led, rest};
+use super::fitness::{note_beat, own};
+use super::machine::{Machine, Next};
+use super::options::{LOOK, LOOKS, PairOptions, has_led, rest};
 use crate::error::Cause;
 use crate::replica::{follow_into, rebuild_from_changes};
 use crate::storage::CHANGES;
@@ -40,8 +42,7 @@ impl Machine<'_> {
         is_finished: impl Fn() -> bool,
     ) -> Result<Next, Cause> {
         info!("{} leads: following {}", record.holder, record.address);
-        self.last_said.clear();
-        self.show();
+        self.is_well();
         let interval = self.options.times.lease / LOOKS;
         let mut looked_at = Duration::ZERO;
         loop {
@@ -65,12 +66,34 @@ impl Machine<'_> {
                     if (seen.term, &seen.address) != (record.term, &record.address) {
                         return Ok(Next::Look);
                     }
+                    // An earlier renewal may be from before the directory was restored.
+                    if seen.beat > record.beat {
+                        self.note_beat(&seen)?;
+                    }
                     if let Some(next) = self.try_take(&seen)? {
                         return Ok(next);
                     }
                 }
             }
         }
+    }
+}
+
+impl Machine<'_> {
+    /// Notes the renewal that was seen, if this copy had all that was answered at it.
+    fn note_beat(&mut self, record: &LeaseRecord) -> Result<(), Cause> {
+        let dir = self.options.dir();
+        if self.noted == record.beat || !dir.join(CHANGES).exists() {
+            return Ok(());
+        }
+        let (own, next) = own(dir)?;
+        if record.is_in_sync(&self.options.name, own) && next >= record.at {
+            match note_beat(dir, record.beat).and_then(|file| file.sync_data()) {
+                Ok(()) => self.noted = record.beat,
+                Err(error) => self.say(format!("{}: {error}", dir.display())),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 //! The keeper of the lease, a thread of one that leads: it renews the lease, and records which followers have all that is answered.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use millstream_journal::clock::boot_ns;
 use millstream_replication::arbiter::{Candidate, Held};
 use tracing::{error, info, warn};
 
+use super::fitness::note_beat;
 use super::members::{Change, Members};
 use super::standing::Standing;
 use crate::error::Cause;
@@ -22,6 +25,8 @@ const BEATS: u32 = 5;
 /// Renews the lease until it is dropped.
 pub struct Keeper {
     shared: Arc<Shared>,
+    /// Whether the process is to end.
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,16 +61,16 @@ impl Keeper {
     /// # Errors
     /// The system refuses a thread.
     pub(super) fn start(
-        name: &str,
+        kept: Kept,
         candidate: Candidate,
         held: Held,
-        lease: Duration,
+        stop: Arc<AtomicBool>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         shared.standing.hold_until(held.until);
         let mut keeping = Keeping {
-            name: name.to_owned(),
-            lease,
+            kept,
+            was_over: false,
             candidate,
             members: None,
             shared: Arc::clone(&shared),
@@ -75,6 +80,7 @@ impl Keeper {
         let thread = thread.spawn(move || keeping.run())?;
         Ok(Keeper {
             shared,
+            stop,
             thread: Some(thread),
         })
     }
@@ -92,6 +98,11 @@ impl Keeper {
     /// Whether the arbiter's record names only followers that are waited for.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.lock().is_level
+    }
+
+    /// Whether the process was asked to end, perhaps before there was a server.
+    pub(crate) fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Gives the lease back: nothing is answered any more.
@@ -116,10 +127,19 @@ impl Drop for Keeper {
     }
 }
 
+/// The machine that has the lease.
+pub(super) struct Kept {
+    pub name: String,
+    /// The directory of its queues.
+    pub dir: PathBuf,
+    pub lease: Duration,
+}
+
 /// The thread.
 struct Keeping {
-    name: String,
-    lease: Duration,
+    kept: Kept,
+    /// The lease was over, at the last look.
+    was_over: bool,
     candidate: Candidate,
     members: Option<Members>,
     shared: Arc<Shared>,
@@ -133,13 +153,13 @@ fn now() -> Duration {
 
 impl Keeping {
     fn run(&mut self) {
-        let mut beat_at = now() + self.lease / BEATS;
+        let mut beat_at = now() + self.kept.lease / BEATS;
         loop {
             let orders = self.shared.lock();
             let waited = self
                 .shared
                 .ordered
-                .wait_timeout(orders, LOOK.min(self.lease / BEATS / 2));
+                .wait_timeout(orders, LOOK.min(self.kept.lease / BEATS / 2));
             let (orders, _) = waited.unwrap_or_else(PoisonError::into_inner);
             let (stops, releases, journal) =
                 (orders.stops, orders.releases, orders.journal.clone());
@@ -148,13 +168,18 @@ impl Keeping {
                 return self.end(releases);
             }
             match self.step(journal, now() >= beat_at) {
-                Ok(true) => beat_at = now() + self.lease / BEATS,
+                Ok(true) => beat_at = now() + self.kept.lease / BEATS,
                 Ok(false) => {}
                 Err(cause) => self.failed(&cause),
             }
             if self.shared.standing.is_lost() {
                 return;
             }
+            let is_over = !self.shared.standing.may_answer();
+            if is_over && !self.was_over {
+                error!("the lease is over: nothing is answered until it can be renewed");
+            }
+            self.was_over = is_over;
         }
     }
 
@@ -214,8 +239,8 @@ impl Keeping {
         is_level: bool,
     ) -> Result<Option<Change>, Cause> {
         if let (None, Some(journal)) = (&self.members, journal) {
-            let own = (self.name.clone(), journal.identity()?.own);
-            self.members = Some(Members::new(own, journal, self.lease)?);
+            let own = (self.kept.name.clone(), journal.identity()?.own);
+            self.members = Some(Members::new(own, journal, self.kept.lease)?);
         }
         let Some(members) = &mut self.members else {
             return Ok(None);
@@ -231,6 +256,8 @@ impl Keeping {
     }
 
     fn renew(&mut self, change: Option<&Change>) -> Result<bool, Cause> {
+        let beat = self.candidate.seen().map_or(0, |seen| seen.record.beat);
+        let noted = note_beat(&self.kept.dir, beat + 1);
         let held = self.candidate.renew(|record| {
             if let Some(change) = change {
                 record.in_sync.clone_from(&change.in_sync);
@@ -239,12 +266,20 @@ impl Keeping {
         })?;
         let Some(held) = held else {
             self.shared.standing.lose();
-            let record = self.candidate.seen().map(|seen| &seen.record);
-            let by = record.map_or("another one", |record| &record.holder);
-            error!("{by} has taken the lease: nothing is answered here any more");
+            match self.candidate.seen() {
+                Some(seen) => error!(
+                    "{} has taken the lease: nothing is answered here any more",
+                    seen.record.holder
+                ),
+                None => error!("the arbiter has no record any more: nothing is answered here"),
+            }
             return Ok(false);
         };
         self.shared.standing.hold_until(held.until);
+        if let Err(error) = noted.and_then(|file| file.sync_data()) {
+            self.failed(&format!("{}: {error}", self.kept.dir.display()).into());
+            return Ok(true);
+        }
         if !std::mem::take(&mut self.last_failure).is_empty() {
             info!("the lease is renewed again");
         }

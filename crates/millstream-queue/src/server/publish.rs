@@ -60,6 +60,9 @@ impl Publisher {
                 number: watch.number() + 1,
                 queues,
                 glances: glances(state, &watch.wanted(now.steady_us)),
+                // Also while no client waits for an answer.
+                is_held: state.is_held
+                    || keeper.is_some_and(|keeper| !keeper.standing().may_answer()),
                 is_alone: keeper.is_some_and(|keeper| keeper.standing().is_alone()),
                 ..of_server(state, now)
             }
@@ -111,7 +114,6 @@ fn of_server(state: &mut State, now: Moment) -> ServerFigures {
             Status::ReadOnly => "read only",
             Status::Quiescent => "quiescent",
         },
-        is_held: state.is_held,
         connections,
         memory_bytes,
         memory_bytes_max,

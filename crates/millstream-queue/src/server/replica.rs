@@ -100,6 +100,9 @@ async fn run(core: Rc<Core>, changes: SharedChanges) {
         tokio::time::sleep(std::mem::replace(&mut rest, LOOK)).await;
         let replica = core.options.replica.as_ref();
         let keeper = replica.and_then(|replica| replica.keeper.as_deref());
+        if keeper.is_some_and(Keeper::must_stop) {
+            return core.shut_down();
+        }
         let lease = keeper.map_or(Ok(()), check_lease);
         if let Err(error) = lease.and_then(|()| check(&changes)) {
             return core.fail(error);

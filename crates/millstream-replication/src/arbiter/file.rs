@@ -60,17 +60,23 @@ impl FileArbiter {
         Ok(self.versions()?.last().copied())
     }
 
+    /// Writes a file, and gives it the name of a version too.
+    fn link(&self, new: &Path, number: u64, text: &str) -> io::Result<()> {
+        let mut file = File::create_new(new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::hard_link(new, self.version(number))
+    }
+
     /// Makes the file of a version, unless there is one. Returns whether it is this one's.
     fn make(&self, number: u64, text: &str) -> io::Result<bool> {
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         let new = self.dir.join(format!("{NEW}{:016x}.{made}", self.own));
-        let mut file = File::create_new(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        let linked = fs::hard_link(&new, self.version(number));
+        let linked = self.link(&new, number, text);
         // A server of files may have done it, and its answer was lost: then the file has two names.
         let links = fs::metadata(&new).map(|found| found.nlink());
-        fs::remove_file(&new)?;
+        // A file too many does no harm.
+        let _ = fs::remove_file(&new);
         match linked {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && links? < 2 => {
                 return Ok(false);

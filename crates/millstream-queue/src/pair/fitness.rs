@@ -54,7 +54,7 @@ pub(super) fn others_of(record: &LeaseRecord, name: &str) -> String {
 }
 
 /// The last renewal at which the copy in this directory had all.
-fn beat(dir: &Path) -> Result<u64, Cause> {
+pub(super) fn beat(dir: &Path) -> Result<u64, Cause> {
     match std::fs::read_to_string(dir.join(BEAT)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
         text => Ok(text?.trim().parse().unwrap_or(0)),

@@ -202,7 +202,10 @@ impl<'a> Machine<'a> {
             return Ok(None);
         }
         let term = term_after(options.dir(), Some(record))?;
-        note_beat(options.dir(), record.beat + 1)?;
+        if let Err(error) = note_beat(options.dir(), record.beat + 1) {
+            self.say(format!("{}: {error}", options.dir().display()));
+            return Ok(None);
+        }
         self.has_others = others;
         let taken = self.candidate.take(|record| {
             record.term = term;

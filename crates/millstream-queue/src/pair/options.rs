@@ -11,7 +11,7 @@ use millstream_replication::arbiter::{
 };
 use tracing::info;
 
-use super::fitness::{lacks, own};
+use super::fitness::{beat, lacks, own};
 use super::group::Group;
 use crate::error::Cause;
 use crate::replica::changes_of;
@@ -114,8 +114,17 @@ impl PairOptions {
         let known = Group::of(self.dir())?.map(|group| group.number);
         let group = before.as_ref().map(|record| record.group).or(known);
         let group = group.unwrap_or_else(|| Host::real().random());
+        // Beats are counted on: those that machines have noted are compared with them.
+        let beat = before
+            .as_ref()
+            .map_or(beat(self.dir())?, |record| record.beat);
         // Where followers connect is not known before it serves.
-        let taken = candidate.take(|record| *record = self.record(group, term, own, ""))?;
+        let taken = candidate.take(|record| {
+            *record = LeaseRecord {
+                beat,
+                ..self.record(group, term, own, "")
+            };
+        })?;
         if taken.is_none() {
             return Err(
                 "another machine has taken the lease meanwhile: nothing was changed".into(),

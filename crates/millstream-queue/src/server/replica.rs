@@ -44,6 +44,11 @@ pub(super) async fn start(
             keeper.attach(changes.lock().journal().clone());
             while !keeper.is_ready() {
                 check_lease(keeper)?;
+                if keeper.must_stop() {
+                    return Err(ServerError::Superseded(
+                        "stopped before it served".to_owned(),
+                    ));
+                }
                 tokio::time::sleep(LOOK / 10).await;
             }
         }

@@ -47,6 +47,14 @@ class Arbiter:
         until(lambda: set(self.record()["in_sync"]) == set(names), f"{names} in sync: {self.record()}")
 
 
+def reserve() -> socket.socket:
+    """A port on which a server may listen, and that no other process gets by chance, until this is closed."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
+
+
 class Member:
     """One machine: a directory, a process, its way to the others and to the arbiter.
 
@@ -55,15 +63,14 @@ class Member:
         folder: the directory for its files.
         name: its name.
         arbiter: where it is decided which machine leads.
-        ports: its port for clients, and that for followers.
         options: more options of the server.
     """
 
-    def __init__(
-        self, program: Path, folder: Path, name: str, arbiter: Arbiter, ports: tuple[int, int], *options: str
-    ) -> None:
+    def __init__(self, program: Path, folder: Path, name: str, arbiter: Arbiter, *options: str) -> None:
         self.program, self.folder, self.name = program, folder / name, name
-        self.port, self.replica = ports
+        # It does not listen for clients before it serves.
+        self.reserved = reserve(), reserve()
+        self.port, self.replica = (int(each.getsockname()[1]) for each in self.reserved)
         self.link = Link(self.replica)
         self.options = options
         self.log_path = folder / f"{name}.log"
@@ -133,6 +140,8 @@ class Member:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
         self.link.close()
+        for each in self.reserved:
+            each.close()
 
 
 class Front(Link):

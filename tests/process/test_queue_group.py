@@ -38,12 +38,8 @@ def arbiter(tmp_path: Path) -> Arbiter:
 
 
 @pytest.fixture
-def pair(
-    millstream_bin: Path, tmp_path: Path, arbiter: Arbiter, free_port: Callable[[], int]
-) -> Iterator[Pair]:
-    one, two = (
-        Member(millstream_bin, tmp_path, name, arbiter, (free_port(), free_port())) for name in ("one", "two")
-    )
+def pair(millstream_bin: Path, tmp_path: Path, arbiter: Arbiter) -> Iterator[Pair]:
+    one, two = (Member(millstream_bin, tmp_path, name, arbiter) for name in ("one", "two"))
     yield one, two
     for member in (one, two):
         member.close()
@@ -334,11 +330,9 @@ def test_machines_that_are_stopped_one_after_the_other_end(
     assert arbiter.record()["lease_ms"] == 0
 
 
-def test_an_operator_decides_while_no_machine_serves(
-    pair: Pair, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
-) -> None:
+def test_an_operator_decides_while_no_machine_serves(pair: Pair, arbiter: Arbiter, tmp_path: Path) -> None:
     one, two = pair
-    three = Member(one.program, tmp_path, "three", arbiter, (free_port(), free_port()))
+    three = Member(one.program, tmp_path, "three", arbiter)
     one.start()
     until(one.answers, "the first machine serves")
     for member in (two, three):
@@ -390,10 +384,8 @@ def test_an_arbiter_without_its_record(
     millstream_bin: Path, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     page = free_port()
-    one = Member(
-        millstream_bin, tmp_path, "one", arbiter, (free_port(), free_port()), "--http", f"127.0.0.1:{page}"
-    )
-    two = Member(millstream_bin, tmp_path, "two", arbiter, (free_port(), free_port()))
+    one = Member(millstream_bin, tmp_path, "one", arbiter, "--http", f"127.0.0.1:{page}")
+    two = Member(millstream_bin, tmp_path, "two", arbiter)
 
     def ready() -> str:
         with contextlib.suppress(urllib.error.HTTPError):

@@ -77,12 +77,14 @@ impl<S: Storage> Journal<S> {
         if next <= first {
             return Ok(());
         }
-        match self.bookmark(next) {
-            Ok(found) if checksum.is_none() || found.checksum == checksum => Ok(()),
-            Ok(_) => Err(lost()),
-            // Retention has removed the record meanwhile.
-            Err(Error::Pruned { .. }) => Ok(()),
-            Err(error) => Err(error),
+        let found = match self.bookmark(next) {
+            // Retention has removed the record meanwhile, or the position itself: nothing is left to compare.
+            Ok(Bookmark { checksum: None, .. }) | Err(Error::Pruned { .. }) => return Ok(()),
+            found => found?,
+        };
+        match checksum.is_none() || found.checksum == checksum {
+            true => Ok(()),
+            false => Err(lost()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A stored position knows the record before it: a journal that has lost its end is noticed, also when it has grown again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use millstream_journal::{Bookmark, CursorMode, Error, Journal, Options, Retention, checksum_of};
 
 use crate::support::{Random, fresh, small};
@@ -185,4 +187,40 @@ fn a_cursor_on_records_that_were_replaced_is_an_error_until_it_is_moved() {
     }
     cursor.set(5).unwrap();
     assert_eq!(cursor.position().unwrap(), 5);
+}
+
+#[test]
+fn what_is_pruned_while_it_is_confirmed_is_not_lost() {
+    let (_folder, journal) = fresh(small());
+    let writer = journal.writer().unwrap();
+    let retention = Retention {
+        bytes: Some(1),
+        ..Retention::default()
+    };
+    for round in 0..40 {
+        let first = journal.first().unwrap();
+        writer.append_many(bodies(1_000, round)).unwrap();
+        let known: Vec<_> = (first + 1..first + 40)
+            .map(|next| journal.bookmark(next).unwrap())
+            .collect();
+        let (begun, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let confirming = scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for bookmark in &known {
+                        journal.confirm(*bookmark)?;
+                    }
+                    begun.store(true, Ordering::Relaxed);
+                }
+                Ok::<(), Error>(())
+            });
+            while !begun.load(Ordering::Relaxed) && !confirming.is_finished() {
+                std::thread::yield_now();
+            }
+            journal.prune(&retention).unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            confirming.join().unwrap().unwrap();
+        });
+        assert!(round == 0 || journal.first().unwrap() > 0);
+    }
 }

@@ -26,7 +26,10 @@ const HELD_SECONDS: f64 = 5.0;
 /// The time after which a queue without a consumer is reported.
 const UNREAD_SECONDS: f64 = 60.0;
 /// What is the matter with a server whose answers wait for a follower.
-const HELD: &str = "The lease could not be renewed, or not all followers that count acknowledge: the server of the queues answers nothing until that is so.";
+const HELD: &str = "Not all followers that count acknowledge: the server of the queues answers nothing until they do.";
+/// What is the matter with a server whose lease is over.
+const LEASE_OVER: &str =
+    "The lease could not be renewed: the server of the queues answers nothing until it is.";
 /// What is the matter with a server that has no second machine.
 const ALONE: &str =
     "No other machine has all that is answered: none could take over if this one were lost.";
@@ -145,8 +148,8 @@ impl Section for Queues {
         if self.watch.newest().number == 0 {
             return Some("the server of the queues starts".to_owned());
         }
-        if known.figures.is_held {
-            return Some(HELD.to_owned());
+        if let Some(held) = held(&known.figures) {
+            return Some(held.to_owned());
         }
         (silent > SILENT_SECONDS_MAX)
             .then(|| format!("the server of the queues has published nothing for {silent:.0} s"))
@@ -259,19 +262,28 @@ impl Known {
             total,
             latencies: latencies(&figures),
             auth_failures: figures.counters.auth_failures,
-            is_held: figures.is_held,
+            is_held: held(&figures).is_some(),
             is_alone: figures.is_alone,
             leader: None,
-            attention: match (figures.is_held, figures.is_alone) {
-                (true, _) => Some(HELD.to_owned()),
-                (false, true) => Some(ALONE.to_owned()),
-                (false, false) => attention(&self.queues, figures.closed.len()),
+            attention: match (held(&figures), figures.is_alone) {
+                (Some(held), _) => Some(held.to_owned()),
+                (None, true) => Some(ALONE.to_owned()),
+                (None, false) => attention(&self.queues, figures.closed.len()),
             },
             queues: most_urgent(&self.queues),
             closed: closed.collect(),
             closed_count: figures.closed.len(),
             labelled,
         }
+    }
+}
+
+/// Why a server answers nothing.
+fn held(figures: &ServerFigures) -> Option<&'static str> {
+    match (figures.is_lease_over, figures.is_held) {
+        (true, _) => Some(LEASE_OVER),
+        (false, true) => Some(HELD),
+        (false, false) => None,
     }
 }
 

@@ -61,8 +61,8 @@ impl Publisher {
                 queues,
                 glances: glances(state, &watch.wanted(now.steady_us)),
                 // Also while no client waits for an answer.
-                is_held: state.is_held
-                    || keeper.is_some_and(|keeper| !keeper.standing().may_answer()),
+                is_lease_over: keeper.is_some_and(|keeper| !keeper.standing().may_answer()),
+                is_held: state.is_held,
                 is_alone: keeper.is_some_and(|keeper| keeper.standing().is_alone()),
                 ..of_server(state, now)
             }

@@ -44,6 +44,8 @@ pub struct ServerFigures {
     pub status: &'static str,
     /// Whether nothing is done, since not all followers that count have acknowledged for a second (`--commit-on-replica`).
     pub is_held: bool,
+    /// Whether nothing is answered, since the lease could not be renewed (`--arbiter`).
+    pub is_lease_over: bool,
     /// Whether no other machine has all that is answered, so that none could take over (`--arbiter`).
     pub is_alone: bool,
     /// Clients that are connected.

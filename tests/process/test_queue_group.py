@@ -18,7 +18,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,17 @@ def pair(millstream_bin: Path, tmp_path: Path, arbiter: Arbiter) -> Iterator[Pai
     for member in (one, two):
         member.close()
         print(member.name, member.log())
+
+
+def begin(members: Sequence[Member]) -> Sequence[Member]:
+    """The first one serves, and all others have what it answers."""
+    first, *others = members
+    first.start()
+    until(first.answers, "the first machine serves")
+    for member in others:
+        member.start()
+    first.arbiter.wait_for(*(member.name for member in members))
+    return members
 
 
 def fail(leader: Member, other: Member, fault: str) -> Callable[[], None]:
@@ -140,11 +151,7 @@ def test_machines_take_over_by_themselves(pair: Pair, arbiter: Arbiter) -> None:
 def test_clients_have_one_address_by_the_proxy_of_the_guide(
     pair: Pair, arbiter: Arbiter, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
-    one, two = pair
-    one.start()
-    until(one.answers, "the first machine serves")
-    two.start()
-    arbiter.wait_for("one", "two")
+    one, two = begin(pair)
     (config,) = blocks(GUIDE / "queues-on-two-machines.md", "haproxy")
     port = free_port()
     config = config.replace("bind :22133", f"bind 127.0.0.1:{port}")
@@ -176,11 +183,7 @@ def test_clients_have_one_address_by_the_proxy_of_the_guide(
 def test_one_that_was_paused_answers_nothing_of_what_it_was_asked_meanwhile(
     pair: Pair, arbiter: Arbiter
 ) -> None:
-    old, new = pair
-    old.start()
-    until(old.answers, "the first machine serves")
-    new.start()
-    arbiter.wait_for("one", "two")
+    old, new = begin(pair)
     with Line(old.port) as line, Line(old.port) as other:
         assert line.set("jobs", b"1") == b"STORED"
         old.pause()
@@ -206,11 +209,7 @@ def test_one_that_was_paused_answers_nothing_of_what_it_was_asked_meanwhile(
 
 
 def test_one_that_lacks_something_does_not_take_over(pair: Pair, arbiter: Arbiter) -> None:
-    one, two = pair
-    one.start()
-    until(one.answers, "the first machine serves")
-    two.start()
-    arbiter.wait_for("one", "two")
+    one, two = begin(pair)
     two.end()
     with Line(one.port) as line:
         # As soon as the arbiter knows that it is alone, it answers.
@@ -277,11 +276,7 @@ def restore(member: Member, copy: Path) -> None:
 def test_a_directory_that_was_restored_does_not_take_over(
     pair: Pair, arbiter: Arbiter, tmp_path: Path
 ) -> None:
-    one, two = pair
-    one.start()
-    until(one.answers, "the first machine serves")
-    two.start()
-    arbiter.wait_for("one", "two")
+    one, two = begin(pair)
     with Line(one.port) as line:
         assert line.set("jobs", b"before") == b"STORED"
         before = arbiter.record()["beat"]
@@ -319,11 +314,7 @@ def test_machines_that_are_stopped_one_after_the_other_end(
     pair: Pair, arbiter: Arbiter, pause: float
 ) -> None:
     """The second one may be taking over when its signal comes."""
-    one, two = pair
-    one.start()
-    until(one.answers, "the first machine serves")
-    two.start()
-    arbiter.wait_for("one", "two")
+    one, two = begin(pair)
     assert one.end(signal.SIGTERM) == 0
     time.sleep(pause)
     assert two.end(signal.SIGTERM) == 0, two.log()
@@ -331,14 +322,9 @@ def test_machines_that_are_stopped_one_after_the_other_end(
 
 
 def test_an_operator_decides_while_no_machine_serves(pair: Pair, arbiter: Arbiter, tmp_path: Path) -> None:
-    one, two = pair
-    three = Member(one.program, tmp_path, "three", arbiter)
-    one.start()
-    until(one.answers, "the first machine serves")
-    for member in (two, three):
-        member.start()
-    arbiter.wait_for("one", "two", "three")
+    three = Member(pair[0].program, tmp_path, "three", arbiter)
     try:
+        one, two, _ = begin([*pair, three])
         for member in (two, three):
             member.end()
         with Line(one.port) as line:
@@ -364,11 +350,7 @@ def test_an_operator_decides_while_no_machine_serves(pair: Pair, arbiter: Arbite
 
 
 def test_a_machine_that_cannot_serve_gives_the_lease_back(pair: Pair, arbiter: Arbiter) -> None:
-    one, two = pair
-    one.start()
-    until(one.answers, "the first machine serves")
-    two.start()
-    arbiter.wait_for("one", "two")
+    one, two = begin(pair)
     with socket.create_server(("127.0.0.1", two.port)) as taken:
         with Line(one.port) as line:
             assert line.set("jobs", b"1") == b"STORED"
@@ -393,10 +375,7 @@ def test_an_arbiter_without_its_record(
         return "503"
 
     try:
-        one.start()
-        until(one.answers, "the first machine serves")
-        two.start()
-        arbiter.wait_for("one", "two")
+        begin([one, two])
         until(lambda: ready() == "200", "it is ready")
         # No client is there: the page knows all the same that none would be answered.
         for member in (one, two):

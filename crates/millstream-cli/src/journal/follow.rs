@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millstream_journal::Sync;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::following::own_name;
-use super::leader::{self, Leader, Trust};
+use super::following::Keeping;
+use super::leader::{self, Leader};
 use crate::outcome::Outcome;
 use crate::report;
 use crate::stop::Stop;
@@ -43,17 +42,8 @@ pub(super) struct Args {
         conflicts_with = "adopt"
     )]
     set: Vec<String>,
-    /// The follower's name, which no other follower of the journal has [default: this host's name and the directory's].
-    #[arg(long = "as", value_name = "NAME")]
-    name: Option<String>,
-    /// When records are acknowledged: never, always, or a time like 100ms.
-    #[arg(long, value_name = "WHEN", default_value = "always")]
-    sync: Sync,
     #[command(flatten)]
-    trust: Trust,
-    /// End when the copy has all that the leader had when it was met. Do not try again after a failure.
-    #[arg(long)]
-    once: bool,
+    keeping: Keeping,
     /// Take the journal in DIR, copied by other means, for the copy, if its last record is the leader's.
     #[arg(long)]
     adopt: bool,
@@ -83,17 +73,12 @@ struct Report {
 pub(super) fn run(args: Args, stop: &Stop) -> Outcome {
     args.log.begin(LevelFilter::INFO);
     let journals = args.leader.journals(&args.dir, &args.set)?;
-    let (secret, tls) = args.trust.read()?;
+    let leader = (args.leader.host.as_str(), args.leader.port);
     let options = FollowOptions {
         journals,
-        name: args.name.unwrap_or_else(|| own_name(&args.dir)),
-        sync: args.sync,
-        secret,
-        tls,
-        once: args.once,
         adopt: args.adopt,
         retry_max: args.retry_max,
-        ..FollowOptions::new(&args.leader.host, args.leader.port, args.dir)
+        ..args.keeping.options(leader, &args.dir)?
     };
     let followed = follow(&options, &stop.flag())?;
     let reports: Vec<_> = options

@@ -1,4 +1,4 @@
-//! What the followers of a state and of queues have in common: they copy all that a leader has, at one address.
+//! What followers have in common; those of a state and of queues copy all that a leader has, at one address.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +17,16 @@ pub(crate) struct Following {
     leader: (String, u16),
     /// The directory of the copy, as the leader has the original; made when there is none.
     pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    keeping: Keeping,
+    /// The longest pause before another try.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = moment::parse_duration)]
+    retry_max: Duration,
+}
+
+/// How a copy is kept.
+#[derive(clap::Args, Debug)]
+pub(super) struct Keeping {
     /// The follower's name, which no other follower of the leader has [default: this host's name and the directory's].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -28,9 +38,28 @@ pub(crate) struct Following {
     /// End when the copy has all that the leader had when it was met. Do not try again after a failure.
     #[arg(long)]
     once: bool,
-    /// The longest pause before another try.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = moment::parse_duration)]
-    retry_max: Duration,
+}
+
+impl Keeping {
+    /// As options of the follower of this leader into `dir`.
+    ///
+    /// # Errors
+    /// The file of the secret cannot be read.
+    pub(super) fn options(
+        self,
+        (host, port): (&str, u16),
+        dir: &Path,
+    ) -> Result<FollowOptions, ReplicationError> {
+        let (secret, tls) = self.trust.read()?;
+        Ok(FollowOptions {
+            name: self.name.unwrap_or_else(|| own_name(dir)),
+            sync: self.sync,
+            secret,
+            tls,
+            once: self.once,
+            ..FollowOptions::new(host, port, dir)
+        })
+    }
 }
 
 impl Following {
@@ -39,16 +68,10 @@ impl Following {
     /// # Errors
     /// The file of the secret cannot be read.
     pub(crate) fn options(self) -> Result<FollowOptions, ReplicationError> {
-        let (secret, tls) = self.trust.read()?;
-        let (host, port) = self.leader;
+        let (host, port) = &self.leader;
         Ok(FollowOptions {
-            name: self.name.unwrap_or_else(|| own_name(&self.dir)),
-            sync: self.sync,
-            secret,
-            tls,
-            once: self.once,
             retry_max: self.retry_max,
-            ..FollowOptions::new(&host, port, Path::new(""))
+            ..self.keeping.options((host, *port), &self.dir)?
         })
     }
 }

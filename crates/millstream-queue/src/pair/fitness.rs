@@ -11,34 +11,68 @@ use millstream_journal::{Journal, Options};
 use millstream_replication::arbiter::LeaseRecord;
 
 use crate::error::Cause;
-use crate::replica::changes_of;
+use crate::storage::CHANGES;
 
 const BEAT: &str = ".beat";
 /// A machine may die between a renewal and its note of it.
 const BEATS_MAX: u64 = 1;
 
-/// The number of this copy of the changes, and the number of its next one.
-pub(super) fn own(dir: &Path) -> Result<(u64, u64), Cause> {
-    let journal = Journal::open(changes_of(dir)?, Options::read_only())?;
-    Ok((journal.identity()?.own, journal.next()?))
+/// A copy of the changes, as it is on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copy {
+    /// Its own number.
+    pub own: u64,
+    /// The number of its next change.
+    pub next: u64,
+    /// Whether it is that of a machine that has led.
+    pub has_led: bool,
+    /// The newest term that it knows.
+    pub term: u64,
 }
 
-/// Why the copy in this directory, of the machine of this name, may lack what was answered.
-pub(super) fn lacks(dir: &Path, name: &str, record: &LeaseRecord) -> Result<Option<String>, Cause> {
+impl Copy {
+    /// The one of the queues in a directory; `None` where there are no changes yet.
+    pub fn of(dir: &Path) -> Result<Option<Self>, Cause> {
+        let changes = dir.join(CHANGES);
+        if !changes.exists() {
+            return Ok(None);
+        }
+        let journal = Journal::open(changes, Options::read_only())?;
+        let leadership = journal.leadership()?;
+        Ok(Some(Copy {
+            own: journal.identity()?.own,
+            next: journal.next()?,
+            has_led: !leadership.is_copy,
+            term: leadership.superseded_by.unwrap_or(leadership.term),
+        }))
+    }
+
+    /// A term that is newer than all that this copy and a record know.
+    pub fn next_term(&self, record: Option<&LeaseRecord>) -> u64 {
+        self.term.max(record.map_or(0, |record| record.term)) + 1
+    }
+}
+
+/// Why the copy of the machine of this name, in this directory, may lack what was answered.
+pub(super) fn lacks(
+    copy: Option<&Copy>,
+    (dir, name): (&Path, &str),
+    record: &LeaseRecord,
+) -> Result<Option<String>, Cause> {
     let others = others_of(record, name);
-    if !dir.join(crate::storage::CHANGES).exists() {
+    let Some(copy) = copy else {
         return Ok(Some(format!(
             "this machine has nothing yet, and {others} had all that was answered"
         )));
-    }
-    let (own, next) = own(dir)?;
-    if !record.is_in_sync(name, own) {
+    };
+    if !record.is_in_sync(name, copy.own) {
         return Ok(Some(format!(
             "{others} had all that was answered, and this copy may lack some of it"
         )));
     }
+    let next = copy.next;
     let is_old = next < record.at || beat(dir)? + BEATS_MAX < record.beat;
-    Ok((is_old && !others.is_empty()).then(|| {
+    Ok((is_old && has_others(record, name)).then(|| {
         format!(
             "this copy was restored, or has lost its last changes with its power: it ends before record {next} of the changes, and {others} had all \
              that was answered"
@@ -46,8 +80,16 @@ pub(super) fn lacks(dir: &Path, name: &str, record: &LeaseRecord) -> Result<Opti
     }))
 }
 
-/// The other machines that have all that was answered.
+/// Whether other machines have all that was answered.
+pub(super) fn has_others(record: &LeaseRecord, name: &str) -> bool {
+    record.in_sync.keys().any(|other| other != name)
+}
+
+/// The other machines that have all that was answered; where there is none, the directory that this one had.
 pub(super) fn others_of(record: &LeaseRecord, name: &str) -> String {
+    if !has_others(record, name) {
+        return format!("{name}, with another directory than this one,");
+    }
     let others = record.in_sync.keys().filter(|other| *other != name);
     let others: Vec<_> = others.map(String::as_str).collect();
     others.join(" or ")

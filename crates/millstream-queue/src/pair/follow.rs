@@ -9,9 +9,9 @@ use millstream_replication::arbiter::LeaseRecord;
 use millstream_replication::{FollowOptions, Reason, Rejoin, RejoinOptions, ReplicationError};
 use tracing::{info, warn};
 
-use super::fitness::{note_beat, own};
+use super::fitness::{Copy, note_beat};
 use super::machine::{Machine, Next};
-use super::options::{LOOK, LOOKS, PairOptions, has_led, rest};
+use super::options::{LOOK, LOOKS, PairOptions, rest};
 use crate::error::Cause;
 use crate::replica::{follow_into, rebuild_from_changes};
 use crate::storage::CHANGES;
@@ -54,7 +54,7 @@ impl Machine<'_> {
             }
             let now = Duration::from_nanos(boot_ns());
             if now - looked_at < interval {
-                rest_for(LOOK.min(interval));
+                rest(LOOK.min(interval));
                 continue;
             }
             looked_at = now;
@@ -77,17 +77,16 @@ impl Machine<'_> {
             }
         }
     }
-}
 
-impl Machine<'_> {
     /// Notes the renewal that was seen, if this copy had all that was answered at it.
     fn note_beat(&mut self, record: &LeaseRecord) -> Result<(), Cause> {
         let dir = self.options.dir();
-        if self.noted == record.beat || !dir.join(CHANGES).exists() {
+        if self.noted == record.beat {
             return Ok(());
         }
-        let (own, next) = own(dir)?;
-        if record.is_in_sync(&self.options.name, own) && next >= record.at {
+        let has_all =
+            |copy: Copy| record.is_in_sync(&self.options.name, copy.own) && copy.next >= record.at;
+        if Copy::of(dir)?.is_some_and(has_all) {
             match note_beat(dir, record.beat).and_then(|file| file.sync_data()) {
                 Ok(()) => self.noted = record.beat,
                 Err(error) => self.say(format!("{}: {error}", dir.display())),
@@ -103,20 +102,12 @@ fn follow_leader(
     record: &LeaseRecord,
     ended: &AtomicBool,
 ) -> Result<(), Cause> {
-    let (host, port) = record
-        .address
-        .rsplit_once(':')
-        .unwrap_or((&record.address, ""));
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port = port
-        .parse()
-        .map_err(|_| format!("{:?} is no address of a leader", record.address))?;
     let follow = FollowOptions {
-        leader: (host.to_owned(), port),
+        leader: record.leader()?,
         name: options.name.clone(),
         ..options.follow.clone()
     };
-    let mut must_rejoin = has_led(options.dir())?;
+    let mut must_rejoin = Copy::of(options.dir())?.is_some_and(|copy| copy.has_led);
     while !ended.load(Ordering::Relaxed) {
         let outcome = match must_rejoin {
             true => rejoin(options, &follow, ended).map(|()| must_rejoin = false),
@@ -140,8 +131,8 @@ fn follow_leader(
                     ..
                 }
                 | ReplicationError::OlderTerm { .. },
-            ) => rest(),
-            Some(error) if error.may_pass() => rest(),
+            ) => rest(LOOK),
+            Some(error) if error.may_pass() => rest(LOOK),
             _ => return Err(format!("{}: {cause}", options.dir().display()).into()),
         }
     }
@@ -168,12 +159,4 @@ fn rejoin(options: &PairOptions, follow: &FollowOptions, ended: &AtomicBool) -> 
     }
     rebuild_from_changes(options.dir())?;
     Ok(rejoin.carry_out()?)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "nothing tells that the record at an arbiter has changed"
-)]
-fn rest_for(time: Duration) {
-    std::thread::sleep(time);
 }

@@ -8,10 +8,10 @@ use millstream_replication::arbiter::{Candidate, Held, LeaseRecord};
 use millstream_replication::lead;
 use tracing::{error, info, warn};
 
-use super::fitness::{lacks, note_beat, others_of, own};
+use super::fitness::{Copy, has_others, lacks, note_beat, others_of};
 use super::group::Group;
 use super::keeper::{Keeper, Kept};
-use super::options::{LOOK, PairOptions, has_led, rest, term_after};
+use super::options::{LOOK, PairOptions, rest};
 use crate::error::Cause;
 use crate::replica::{complete, make_changes};
 use crate::server::watch::Following;
@@ -59,19 +59,20 @@ impl<'a> Machine<'a> {
     pub(super) fn next(&mut self) -> Result<Next, Cause> {
         if let Err(error) = self.candidate.look() {
             self.say(error.to_string());
-            rest();
+            rest(LOOK);
             return Ok(Next::Look);
         }
         let Some(record) = self.candidate.seen().map(|seen| seen.record.clone()) else {
             return self.begin_group();
         };
-        if let Err(cause) = self.options.check_group(&record) {
-            self.say(cause.to_string());
-            rest();
-            return Ok(Next::Look);
-        }
-        if Group::of(self.options.dir())?.is_none() {
-            self.join_group(&record)?;
+        match self.options.check_group(&record) {
+            Ok(true) => {}
+            Ok(false) => self.join_group(&record)?,
+            Err(cause) => {
+                self.say(cause.to_string());
+                rest(LOOK);
+                return Ok(Next::Look);
+            }
         }
         if record.holder != self.options.name && !record.address.is_empty() {
             return self.follow(&record);
@@ -90,7 +91,7 @@ impl<'a> Machine<'a> {
             ));
         }
         Ok(taken.unwrap_or_else(|| {
-            rest();
+            rest(LOOK);
             Next::Look
         }))
     }
@@ -129,7 +130,9 @@ impl<'a> Machine<'a> {
     fn join_group(&self, record: &LeaseRecord) -> Result<(), Cause> {
         let dir = self.options.dir();
         std::fs::create_dir_all(dir)?;
-        if has_led(dir)? && !record.is_in_sync(&self.options.name, own(dir)?.0) {
+        let is_foreign =
+            |copy: &Copy| copy.has_led && !record.is_in_sync(&self.options.name, copy.own);
+        if Copy::of(dir)?.as_ref().is_some_and(is_foreign) {
             return Err(format!(
                 "{}: these queues were served outside of the group that {} leads: `millstream queue rejoin {} --leader {}` makes them a copy, \
                  and says what that drops",
@@ -157,10 +160,11 @@ impl<'a> Machine<'a> {
                 options.arbiter,
                 options.name
             ));
-            rest();
+            rest(LOOK);
             return Ok(Next::Look);
         }
-        if options.dir().join(CHANGES).exists() && !has_led(options.dir())? {
+        let copy = Copy::of(options.dir())?;
+        if copy.is_some_and(|copy| !copy.has_led) {
             return Err(format!(
                 "{}: these queues are a copy, and {} has no record: start the machine first that has served them, or `millstream queue promote {}` \
                  makes them the queues",
@@ -172,7 +176,7 @@ impl<'a> Machine<'a> {
         }
         let own = make_changes(options.dir(), options.server.item_bytes()?)?;
         let number = Host::real().random();
-        let term = term_after(options.dir(), None)?;
+        let term = copy.map_or(1, |copy| copy.next_term(None));
         let taken = self
             .candidate
             .take(|record| *record = options.record(number, term, own, &options.advertise));
@@ -192,16 +196,18 @@ impl<'a> Machine<'a> {
         };
         let options = self.options;
         let name = &options.name;
-        let others = record.in_sync.keys().any(|other| other != name);
+        let others = has_others(record, name);
         // One that led may have lost its last changes with its power, where it does not sync: the others have them, and come first.
         if &record.holder == name && others && record.lease_ms > 0 && over < record.lease() {
             return Ok(None);
         }
-        if let Some(lacks) = lacks(options.dir(), name, record)? {
-            self.say(self.not_in_sync(record, &lacks));
+        let copy = Copy::of(options.dir())?;
+        let lacks = lacks(copy.as_ref(), (options.dir(), name), record)?;
+        let (Some(copy), None) = (copy, &lacks) else {
+            self.say(self.not_in_sync(record, copy.is_some(), &lacks.unwrap_or_default()));
             return Ok(None);
-        }
-        let term = term_after(options.dir(), Some(record))?;
+        };
+        let term = copy.next_term(Some(record));
         if let Err(error) = note_beat(options.dir(), record.beat + 1) {
             self.say(format!("{}: {error}", options.dir().display()));
             return Ok(None);
@@ -222,12 +228,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn not_in_sync(&self, record: &LeaseRecord, lacks: &str) -> String {
+    fn not_in_sync(&self, record: &LeaseRecord, has_copy: bool, lacks: &str) -> String {
         let options = self.options;
         let others = others_of(record, &options.name);
-        let by_hand = match own(options.dir()) {
-            Err(_) => String::new(),
-            Ok(_) => format!(
+        let by_hand = match has_copy {
+            false => String::new(),
+            true => format!(
                 ", or, if it will not come back, stop this machine and let it serve by `millstream queue promote {} --arbiter {} --as {} --yes`",
                 options.dir().display(),
                 options.arbiter,
@@ -276,7 +282,7 @@ impl<'a> Machine<'a> {
         ready: &mut impl FnMut(&str),
     ) -> Result<(), Cause> {
         let dir = self.options.dir();
-        if !has_led(dir)? {
+        if !Copy::of(dir)?.is_some_and(|copy| copy.has_led) {
             complete(dir)?;
         }
         lead(&dir.join(CHANGES), term)?;
@@ -309,7 +315,7 @@ impl<'a> Machine<'a> {
         let rests = self.options.times.lease.as_millis() / LOOK.as_millis();
         for _ in 0..rests {
             if !self.stop.load(Ordering::Relaxed) {
-                rest();
+                rest(LOOK);
             }
         }
         Ok(())

@@ -42,6 +42,14 @@ pub(super) struct Change {
     pub dismissed: Vec<String>,
 }
 
+impl Change {
+    /// This one has all that is answered, too.
+    fn name(&mut self, follower: &Follower) {
+        self.in_sync.insert(follower.name.clone(), follower.copy);
+        self.at = self.at.min(follower.position);
+    }
+}
+
 impl Members {
     /// Those of the journal of changes of the machine `own`: its name, and the number of its journal.
     pub fn new(
@@ -69,8 +77,7 @@ impl Members {
                 continue;
             }
             if is_named {
-                change.at = change.at.min(follower.position);
-                change.in_sync.insert(follower.name, follower.copy);
+                change.name(&follower);
             } else {
                 change.dismissed.push(follower.name);
             }
@@ -133,8 +140,7 @@ impl Members {
             self.tracks.remove(&follower.name);
             change.dismissed.push(follower.name.clone());
         } else if is_named || (has_reached && !is_new) {
-            change.in_sync.insert(follower.name.clone(), follower.copy);
-            change.at = change.at.min(follower.position);
+            change.name(follower);
         }
     }
 

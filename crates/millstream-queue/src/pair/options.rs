@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_journal::{Host, Journal, Options};
+use millstream_journal::Host;
 use millstream_replication::FollowOptions;
 use millstream_replication::arbiter::{
     ArbiterAddress, ArbiterTls, Candidate, LeaseRecord, LeaseTimes,
 };
 use tracing::info;
 
-use super::fitness::{beat, lacks, own};
+use super::fitness::{Copy, beat, lacks};
 use super::group::Group;
 use crate::error::Cause;
 use crate::replica::changes_of;
 use crate::server::ServerOptions;
-use crate::storage::{CHANGES, JournalStorage};
+use crate::storage::JournalStorage;
 
 /// How often a machine looks whether it must stop, and tries again after a failure.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -70,14 +70,15 @@ impl PairOptions {
     /// The directory is in use; the arbiter does not answer; a machine renews the lease; without `yes` also where this copy may lack what was answered.
     pub fn take_over(&self, yes: bool, stop: &AtomicBool) -> Result<TakenOver, Cause> {
         let dir = self.dir().display();
-        let (own, _) = own(self.dir()).map_err(|cause| format!("{dir}: {cause}"))?;
+        changes_of(self.dir()).map_err(|cause| format!("{dir}: {cause}"))?;
         let _lock = JournalStorage::open_copy(self.dir())
             .map_err(|error| format!("{dir}: {error}: stop it first"))?;
+        let copy = Copy::of(self.dir())?.ok_or("its changes are gone")?;
         let mut candidate = self.candidate()?;
         let first = candidate.look()?.map(|seen| seen.record.clone());
         if let Some(record) = &first {
             self.check_group(record)?;
-            let lacks = lacks(self.dir(), &self.name, record)?;
+            let lacks = lacks(Some(&copy), (self.dir(), &self.name), record)?;
             if let Some(lacks) = lacks.filter(|_| !yes) {
                 return Err(format!(
                     "{dir}: {lacks}; nothing was changed, --yes lets it serve all the same"
@@ -92,7 +93,7 @@ impl PairOptions {
                     "stopped while it waited for the end of the lease: nothing was changed".into(),
                 );
             }
-            rest();
+            rest(LOOK);
             if candidate.look()?.map(|seen| &seen.record) != first.as_ref() {
                 return Err(format!(
                     "{} has changed the record meanwhile, and is alive: stop all machines first; nothing was changed",
@@ -101,16 +102,16 @@ impl PairOptions {
                 .into());
             }
         }
-        self.take_over_from(&mut candidate, first, own)
+        self.take_over_from(&mut candidate, first, &copy)
     }
 
     fn take_over_from(
         &self,
         candidate: &mut Candidate,
         before: Option<LeaseRecord>,
-        own: u64,
+        copy: &Copy,
     ) -> Result<TakenOver, Cause> {
-        let term = term_after(self.dir(), before.as_ref())?;
+        let term = copy.next_term(before.as_ref());
         let known = Group::of(self.dir())?.map(|group| group.number);
         let group = before.as_ref().map(|record| record.group).or(known);
         let group = group.unwrap_or_else(|| Host::real().random());
@@ -122,7 +123,7 @@ impl PairOptions {
         let taken = candidate.take(|record| {
             *record = LeaseRecord {
                 beat,
-                ..self.record(group, term, own, "")
+                ..self.record(group, term, copy.own, "")
             };
         })?;
         if taken.is_none() {
@@ -151,7 +152,8 @@ impl PairOptions {
         }
     }
 
-    pub(super) fn check_group(&self, record: &LeaseRecord) -> Result<(), Cause> {
+    /// Whether the queues belong to a group, which is that of the record.
+    pub(super) fn check_group(&self, record: &LeaseRecord) -> Result<bool, Cause> {
         match Group::of(self.dir())? {
             Some(group) if group.number != record.group => Err(format!(
                 "{}: these queues belong to group {:016x} of {}, and {} has the record of group {:016x}: give the arbiter of the group, or delete .group \
@@ -163,7 +165,7 @@ impl PairOptions {
                 record.group
             )
             .into()),
-            _ => Ok(()),
+            group => Ok(group.is_some()),
         }
     }
 
@@ -173,29 +175,10 @@ impl PairOptions {
     }
 }
 
-/// A term that is newer than all that are known.
-pub(super) fn term_after(dir: &Path, record: Option<&LeaseRecord>) -> Result<u64, Cause> {
-    let journal = Journal::open(changes_of(dir)?, Options::read_only())?;
-    let leadership = journal.leadership()?;
-    let newest = leadership.superseded_by.unwrap_or(leadership.term);
-    Ok(newest.max(record.map_or(0, |record| record.term)) + 1)
-}
-
-/// Whether the changes are those of a machine that has led.
-pub(super) fn has_led(dir: &Path) -> Result<bool, Cause> {
-    let changes = dir.join(CHANGES);
-    if !changes.exists() {
-        return Ok(false);
-    }
-    Ok(!Journal::open(changes, Options::read_only())?
-        .leadership()?
-        .is_copy)
-}
-
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing tells that the record at an arbiter has changed"
 )]
-pub(super) fn rest() {
-    std::thread::sleep(LOOK);
+pub(super) fn rest(time: Duration) {
+    std::thread::sleep(time);
 }

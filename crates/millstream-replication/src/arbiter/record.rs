@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use millstream_link::Address;
 use serde::{Deserialize, Serialize};
 
 /// The machine that leads, and those that may.
@@ -40,6 +41,17 @@ impl LeaseRecord {
     #[must_use]
     pub fn is_in_sync(&self, name: &str, copy: u64) -> bool {
         self.in_sync.get(name) == Some(&copy)
+    }
+
+    /// Where followers connect: host and port.
+    ///
+    /// # Errors
+    /// The address is none of TCP.
+    pub fn leader(&self) -> Result<(String, u16), String> {
+        match self.address.parse() {
+            Ok(Address::Tcp { host, port }) => Ok((host, port)),
+            _ => Err(format!("{:?} is no address of a leader", self.address)),
+        }
     }
 
     pub(super) fn to_json(&self) -> String {

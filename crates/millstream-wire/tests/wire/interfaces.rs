@@ -309,9 +309,19 @@ fn calls_of_an_earlier_version_are_dispatched() {
     assert_eq!(sum.0, 7);
 }
 
-/// Takes `left` calls.
+/// Takes `left` calls, and refuses those that are longer than `longest`.
 struct Limited {
     left: usize,
+    longest: usize,
+}
+
+impl Limited {
+    fn to(left: usize) -> Self {
+        Limited {
+            left,
+            longest: usize::MAX,
+        }
+    }
 }
 
 impl Transport for Limited {
@@ -324,14 +334,17 @@ impl Transport for Limited {
         write: impl FnOnce(&mut Packer<'_>) -> Result<(), Box<WireError>>,
     ) -> Result<(), Cause> {
         self.left = self.left.checked_sub(1).ok_or("the disk is full")?;
-        millstream_wire::pack(size_max, write)?;
-        Ok(())
+        let packed = millstream_wire::pack(size_max, write)?;
+        match packed.len() <= self.longest {
+            true => Ok(()),
+            false => Err(Refused(format!("{} bytes", packed.len()).into()).into()),
+        }
     }
 }
 
 #[test]
 fn a_call_that_is_lost_is_told_and_leaves_no_gap() {
-    let mut trading = Publisher::<dyn Trading, _>::new(Limited { left: 1 }).unwrap();
+    let mut trading = Publisher::<dyn Trading, _>::new(Limited::to(1)).unwrap();
     trading.nothing();
     trading.check().unwrap();
     trading.nothing();
@@ -351,29 +364,13 @@ fn a_call_that_is_lost_is_told_and_leaves_no_gap() {
     trading.check().unwrap();
 }
 
-/// Refuses what is longer than this.
-struct Narrow(usize);
-
-impl Transport for Narrow {
-    fn announce(&mut self, _schema: &std::sync::Arc<Schema>) -> Result<(), Cause> {
-        Ok(())
-    }
-    fn publish(
-        &mut self,
-        size_max: usize,
-        write: impl FnOnce(&mut Packer<'_>) -> Result<(), Box<WireError>>,
-    ) -> Result<(), Cause> {
-        let packed = millstream_wire::pack(size_max, write)?;
-        match packed.len() <= self.0 {
-            true => Ok(()),
-            false => Err(Refused(format!("{} bytes", packed.len()).into()).into()),
-        }
-    }
-}
-
 #[test]
 fn a_call_that_is_refused_is_lost_alone() {
-    let mut names = Publisher::<dyn Names, _>::new(Narrow(100)).unwrap();
+    let mut names = Publisher::<dyn Names, _>::new(Limited {
+        left: 10,
+        longest: 100,
+    })
+    .unwrap();
     names.name("short");
     names.check().unwrap();
     names.name(&"long".repeat(50));
@@ -387,7 +384,7 @@ fn a_call_that_is_refused_is_lost_alone() {
 fn what_is_lost_is_said_where_nothing_asks() {
     const NAME: &str = "interfaces::what_is_lost_is_said_where_nothing_asks";
     if std::env::var_os("LOSES_CALLS").is_some() {
-        let mut trading = Publisher::<dyn Trading, _>::new(Limited { left: 1 }).unwrap();
+        let mut trading = Publisher::<dyn Trading, _>::new(Limited::to(1)).unwrap();
         (0..4).for_each(|_| trading.nothing());
         return;
     }

@@ -82,6 +82,12 @@ pub(crate) fn own_name(dir: &Path) -> String {
         .nodename()
         .to_string_lossy()
         .into_owned();
+    // `.` and `x/..` have a name only as the whole path.
+    let full = match dir.file_name() {
+        Some(_) => None,
+        None => dir.canonicalize().ok(),
+    };
+    let dir = full.as_deref().unwrap_or(dir);
     let dir = dir.file_name().unwrap_or(dir.as_os_str());
     let name = format!("{host}-{}", dir.to_string_lossy());
     let fit = |c: char| {
@@ -102,5 +108,13 @@ mod tests {
     fn an_own_name_is_one_for_a_cursor() {
         let name = own_name(Path::new("/data/orders copy"));
         assert!(name.ends_with("-orders-copy") && name.len() <= 90, "{name}");
+    }
+
+    #[test]
+    fn an_own_name_is_the_same_by_each_spelling_of_the_path() {
+        let here = own_name(&std::env::current_dir().unwrap());
+        for spelling in [".", "./", "src/.."] {
+            assert_eq!(own_name(Path::new(spelling)), here, "{spelling}");
+        }
     }
 }

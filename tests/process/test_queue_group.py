@@ -25,7 +25,7 @@ import pytest
 from documents import GUIDE, blocks
 from queue_group import Arbiter, Front, Member
 from queue_ledger import TIMEOUT, Clients, drain, until
-from queue_server import Line
+from queue_server import Line, QueueServer
 
 ROUNDS = int(os.environ.get("MILLSTREAM_TAKEOVERS", "6"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
@@ -251,6 +251,10 @@ def test_queues_of_a_group_are_served_by_its_arbiter_only(
     one.start()
     until(one.answers, "the first machine serves")
     one.end()
+    # By a path that means nothing elsewhere.
+    relative = ["--arbiter", f"file:{one.way.name}", "--as", one.name]
+    promote = [one.program, "queue", "promote", one.folder, *relative]
+    subprocess.run(list(map(str, promote)), cwd=tmp_path, check=True, timeout=TIMEOUT)
     serve = [one.program, "queue", "serve", "--dir", one.folder, "--listen", "127.0.0.1:0"]
     for options in ([], ["--replica", "127.0.0.1:0"]):
         done = subprocess.run([*serve, *options], capture_output=True, text=True, timeout=TIMEOUT)
@@ -266,6 +270,19 @@ def test_queues_of_a_group_are_served_by_its_arbiter_only(
     taken = one.run("promote", *one.by_arbiter)
     assert taken.returncode == 0, taken.stderr
     until(one.answers, "the first machine serves")
+    # The other messages lead to a server without other machines, which has the same items.
+    with Line(one.port) as line:
+        assert line.set("jobs", b"1") == b"STORED"
+    one.end()
+    (one.folder / ".group").unlink()
+    done = subprocess.run(serve, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 1 and "delete .changes there to do without it" in done.stderr, done.stderr
+    shutil.rmtree(one.folder / ".changes")
+    alone = QueueServer(one.program, one.folder)
+    alone.start()
+    with alone.connect() as line:
+        assert line.get("jobs") == b"1"
+    alone.kill()
 
 
 def restore(member: Member, copy: Path) -> None:

@@ -87,6 +87,13 @@ fn options(
     let arbiter = args
         .arbiter
         .ok_or_else(|| Failure::usage("give --arbiter"))?;
+    // It is noted in the directory of the queues, and named from other directories too.
+    let arbiter = match arbiter {
+        ArbiterAddress::File(dir) => {
+            ArbiterAddress::File(std::path::absolute(dir).map_err(Failure::failed)?)
+        }
+        other => other,
+    };
     let lease = args.lease.unwrap_or(LEASE);
     let margin = args.lease_margin.unwrap_or(lease / 5);
     if lease < LEASE_MIN || margin >= lease / 2 {

@@ -231,6 +231,21 @@ def test_space_is_freed_at_once_after_a_small_set_has_found_room(millstream_bin:
                 assert mounted.used < full - (6 << 20), "nothing was freed"
 
 
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_set_right_after_a_delete_has_the_room_of_what_was_deleted(
+    millstream_bin: Path, disk: Disk, kind: str
+) -> None:
+    mounted = disk(kind, 24)
+    with server(millstream_bin, mounted, "--sync=never") as queues, queues.connect() as line:
+        for turn in range(10):
+            assert len(fill(line, f"q{turn}", 0)) > 1000
+            # Files are removed beside the thread that answers.
+            assert line.ask(b"delete q%d" % turn) == b"DELETED"
+            assert line.set(f"other{turn}", item(turn)) == b"STORED"
+            assert take(line, f"other{turn}", 2) == [turn]
+            assert line.ask(b"delete other%d" % turn) == b"DELETED"
+
+
 def take_all_room(disk: SmallDisk) -> None:
     """Makes a file that leaves no block to others."""
     ballast = disk.path / "ballast"

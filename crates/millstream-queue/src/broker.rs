@@ -61,6 +61,7 @@ use self::connection::{Connection, Place, QueueId, Wait};
 pub use self::get::{Confirmation, GetOutcome};
 pub use self::put::{PutOutcome, Refusal};
 pub use self::redrive::REDRIVE_ITEMS_MAX;
+pub(crate) use self::redrive::Redrive;
 use crate::broker::counters::{Counters, Latencies};
 use crate::config::{Config, Settings};
 use crate::connection::ConnectionId;
@@ -382,8 +383,8 @@ impl<S: Storage> Broker<S> {
         std::mem::take(&mut self.woken)
     }
 
-    /// Whether an acknowledgement since the last call promises durability: the caller must [`commit`](Self::commit)
-    /// before it is sent.
+    /// Whether an acknowledgement since the last call promises durability, or a sync is due: the caller must [`commit`](Self::commit) before it
+    /// is sent.
     #[inline]
     pub fn take_commit_wanted(&mut self) -> bool {
         std::mem::take(&mut self.commit_wanted)
@@ -426,6 +427,15 @@ impl<S: Storage> Broker<S> {
             Some((Arc::clone(&queue.name), queue.syncing()))
         });
         logs.collect()
+    }
+
+    /// A sync of what [`take_unsynced`](Self::take_unsynced) returned has failed.
+    pub(crate) fn sync_failed(&mut self, name: &str) {
+        if let Some(&id) = self.names.get(name)
+            && let Some(queue) = self.queue_mut(id)
+        {
+            queue.sync_failed();
+        }
     }
 
     /// Syncs the queues that must be synced: one sync for all changes since the last.
@@ -591,7 +601,12 @@ impl<S: Storage> Broker<S> {
     fn open_one(&mut self, name: &str, now: Moment) -> Result<QueueId, QueueError> {
         let queue = self.open_queue(name, now)?;
         let children = self.children_of(name);
-        Ok(self.add_queue(queue, children, now))
+        let is_being_created = queue.is_being_created();
+        let id = self.add_queue(queue, children, now);
+        if is_being_created {
+            self.creating.push(id);
+        }
+        Ok(id)
     }
 
     fn open_queue(&mut self, name: &str, now: Moment) -> Result<Queue<S::Log>, QueueError> {
@@ -608,7 +623,7 @@ impl<S: Storage> Broker<S> {
     ) -> Result<Queue<S::Log>, QueueError> {
         let opened = opened.and_then(|mut log| {
             // A fan-out queue gets copies from its first mention on, after a restart too.
-            if name::parent(name).is_some() && !log.exists() {
+            if name::parent(name).is_some() && !log.exists() && !log.begin_create() {
                 log.create()?;
             }
             Ok(log)

@@ -32,6 +32,8 @@ mod restore;
 mod source_positions;
 mod suspend;
 mod sweep;
+mod syncs;
+mod unsynced;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -46,7 +48,8 @@ use self::ready::{ITEM_OVERHEAD_BYTES, Ready, bytes_in_memory};
 use self::relocations::{Compaction, Relocations};
 use self::removed::RemovedIds;
 use self::source_positions::SourcePositions;
-use crate::config::{Settings, Sync};
+use self::unsynced::Unsynced;
+use crate::config::Settings;
 use crate::connection::ConnectionId;
 use crate::error::{Cause, QueueError};
 use crate::item::history::Reason;
@@ -88,7 +91,7 @@ pub(crate) struct Queue<L> {
     /// Items that are ready, in the backlog or delayed, and the sum of their lengths.
     items: u64,
     bytes: u64,
-    unsynced_since_us: Option<u64>,
+    unsynced: Unsynced,
     last_used_us: u64,
     /// The last round has left work that can be done now.
     is_unfinished: bool,
@@ -210,6 +213,16 @@ impl<L: Log> Queue<L> {
         self.log.begin_create()
     }
 
+    /// Whether the log is being created.
+    pub(crate) fn is_being_created(&self) -> bool {
+        self.log.is_being_created()
+    }
+
+    /// Creates the log, if it does not exist.
+    pub(crate) fn create(&mut self) -> Result<(), QueueError> {
+        self.log.create().map_err(|cause| self.fault(cause))
+    }
+
     /// The open items with their ids and connections, the oldest first.
     #[cfg(feature = "server")]
     pub(crate) fn opened_items(&self) -> impl Iterator<Item = (u64, &Item, ConnectionId)> {
@@ -269,6 +282,7 @@ impl<L: Log> Queue<L> {
             0
         };
         let operation = addition(new, head, due_ms);
+        let not_durable = self.not_durable();
         let id = self.append(&operation).map_err(|cause| {
             self.compact_if_due();
             self.fault(cause)
@@ -283,7 +297,7 @@ impl<L: Log> Queue<L> {
         self.bytes += new.body.len() as u64;
         self.counters.total_items += 1;
         self.last_used_us = now.steady_us;
-        self.unsynced_since_us.get_or_insert(now.steady_us);
+        self.unsynced.note(&not_durable, now);
         if due_ms != 0 {
             self.delayed.insert(id, due_ms, head.expiry_ms);
         } else if self.backlog.items > 0 || !self.has_memory(new.body.len()) {
@@ -579,16 +593,6 @@ impl<L: Log> Queue<L> {
         Ok(())
     }
 
-    /// The time at which the sync policy requires a sync.
-    pub(crate) fn sync_due(&self) -> Option<u64> {
-        match (self.settings.sync, self.unsynced_since_us) {
-            (Sync::Every(every), Some(since)) => {
-                Some(since.saturating_add(every.as_micros() as u64))
-            }
-            _ => None,
-        }
-    }
-
     /// The time at which the queue may be deleted, if it stays empty and unused.
     pub(crate) fn deletion_due(&self) -> Option<u64> {
         let after = self.settings.delete_empty_after?;
@@ -634,27 +638,6 @@ impl<L: Log> Queue<L> {
             .chain(own)
             .flatten()
             .min()
-    }
-
-    /// Makes all changes durable.
-    pub(crate) fn sync(&mut self) -> Result<(), QueueError> {
-        // After a failure the log takes no more records, so that there is nothing to sync.
-        self.unsynced_since_us = None;
-        self.log.sync().map_err(|cause| self.fault(cause))
-    }
-
-    /// Makes all changes durable that an earlier process has left, where the log is closed: a handle syncs an open one only.
-    #[cold]
-    pub(crate) fn sync_closed(&mut self) -> Result<(), QueueError> {
-        match self.log.is_suspended() && self.log.durable() < self.log.next() {
-            true => self.sync(),
-            false => Ok(()),
-        }
-    }
-
-    /// A handle that makes all changes durable, from any thread.
-    pub(crate) fn syncing(&self) -> L::Syncing {
-        self.log.syncing()
     }
 
     fn append(&mut self, operation: &Operation<'_>) -> Result<u64, Cause> {

@@ -6,8 +6,8 @@
 //!
 //! The invariant: a function that does work of unknown length takes a unit of the round for each piece, and stops when the round is over.
 
-/// The units of a round, each of which is an item: a few milliseconds together.
-pub(crate) const ITEMS: usize = 1_000;
+/// The units of a round, each of which is an item: about a millisecond together.
+pub(crate) const ITEMS: usize = 200;
 /// The bytes of an item that cost another unit.
 const UNIT_BYTES: usize = 16 << 10;
 

@@ -11,6 +11,7 @@ mod journal_log;
 mod makers;
 mod memory;
 pub mod operation;
+mod removals;
 
 pub(crate) use journal::CHANGES;
 pub use journal::JournalStorage;

@@ -46,13 +46,24 @@ pub(crate) enum Wait {
     #[default]
     None,
     /// The connection waits for this queue, until this time on the steady clock.
-    Waiting { queue: QueueId, until_us: u64 },
+    Waiting {
+        queue: QueueId,
+        until_us: u64,
+    },
     /// The search for an item goes on in the next round.
-    Searching { queue: QueueId },
-    /// A queue is being created for the connection.
+    Searching {
+        queue: QueueId,
+    },
+    /// A queue is being created for a set of the connection.
     Creating,
+    /// A fan-out queue that a `get` mentions is being created; then it is.
+    Subscribing,
+    Subscribed,
     /// An item is held for the connection.
-    Granted { queue: QueueId, id: u64 },
+    Granted {
+        queue: QueueId,
+        id: u64,
+    },
     /// The wait timed out, or the queue was deleted.
     Ended,
 }

@@ -6,6 +6,7 @@ use super::connection::{QueueId, Wait};
 use crate::connection::ConnectionId;
 use crate::error::QueueError;
 use crate::moment::Moment;
+use crate::protocol::GetKey;
 use crate::queue::Queue;
 use crate::storage::Storage;
 
@@ -42,6 +43,43 @@ impl<S: Storage> Broker<S> {
         }
     }
 
+    /// Creates the fan-out queues that a `get` mentions for the first time. Returns true if it must wait for one:
+    /// [`take_woken`](Self::take_woken) will return the connection, and [`resume`](Self::resume) does the request.
+    ///
+    /// # Errors
+    /// The storage refuses: the queue gets no copies.
+    pub(super) fn create_mentioned(
+        &mut self,
+        by: ConnectionId,
+        key: &GetKey<'_>,
+        now: Moment,
+    ) -> Result<bool, QueueError> {
+        for name in key
+            .names()
+            .filter(|name| crate::name::parent(name).is_some())
+        {
+            let one = GetKey { name, ..*key };
+            let Some(id) = self.queue_for(&one, now)? else {
+                continue;
+            };
+            match self.create_logs(&[id]) {
+                Ok(()) => {}
+                Err(QueueError::BeingCreated { .. }) => {
+                    if let Some(connection) = self.connection(by) {
+                        connection.wait = Wait::Subscribing;
+                        self.creators.push(by);
+                    }
+                    return Ok(true);
+                }
+                Err(error) => return Err(error),
+            }
+            if let Some(queue) = self.queue_mut(id).filter(|queue| !queue.exists()) {
+                queue.create()?;
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes the queues that the storage has created since the last call, and wakes the connections that wait for any.
     pub fn created(&mut self, now: Moment) {
         for id in std::mem::take(&mut self.creating) {
@@ -54,10 +92,15 @@ impl<S: Storage> Broker<S> {
         }
         for by in std::mem::take(&mut self.creators) {
             let connection = self.connection(by);
-            if let Some(connection) = connection.filter(|found| found.wait == Wait::Creating) {
-                connection.wait = Wait::None;
-                self.woken.push(by);
-            }
+            let Some(connection) = connection else {
+                continue;
+            };
+            connection.wait = match connection.wait {
+                Wait::Creating => Wait::None,
+                Wait::Subscribing => Wait::Subscribed,
+                _ => continue,
+            };
+            self.woken.push(by);
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum GetOutcome {
     Nothing,
     /// There is no item yet: [`Broker::take_woken`] will return the connection.
     Waiting,
+    /// A fan-out queue is being created: [`Broker::take_woken`] will return the connection, and [`Broker::resume`] does what was requested.
+    Creating,
     /// There are many items that have expired, and the search for another one is not over: [`Broker::resume`] resumes it.
     Searching,
     /// The connection has too many open items for this request, or the server is quiescent.
@@ -67,6 +69,10 @@ impl<S: Storage> Broker<S> {
         key: &GetKey<'_>,
         now: Moment,
     ) -> Result<GetOutcome, QueueError> {
+        let is_fanout = !key.others.is_empty() || crate::name::parent(key.name).is_some();
+        if is_fanout && !key.only_ends() && self.create_mentioned(by, key, now)? {
+            return Ok(GetOutcome::Creating);
+        }
         if key.peek {
             self.counters.cmd_peek += 1;
         } else {
@@ -206,7 +212,11 @@ impl<S: Storage> Broker<S> {
             return Ok(None);
         };
         match connection.wait {
-            Wait::None | Wait::Waiting { .. } | Wait::Creating => Ok(None),
+            Wait::None | Wait::Waiting { .. } | Wait::Creating | Wait::Subscribing => Ok(None),
+            Wait::Subscribed => {
+                connection.wait = Wait::None;
+                self.get(by, key, now).map(Some)
+            }
             Wait::Ended => {
                 connection.wait = Wait::None;
                 Ok(Some(self.miss()))

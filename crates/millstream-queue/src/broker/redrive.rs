@@ -12,8 +12,41 @@ use crate::queue::{Admission, Next};
 use crate::round::Round;
 use crate::storage::Storage;
 
-/// The number of items that one call moves at most, so that no request waits long for it.
+/// The number of items that one request moves at most.
 pub const REDRIVE_ITEMS_MAX: u64 = 1_000;
+
+/// A redrive that is done in rounds.
+#[derive(Debug)]
+pub(crate) struct Redrive {
+    from: String,
+    to: String,
+    /// How many items it may still move, and how many it has moved.
+    left: u64,
+    moved: u64,
+}
+
+impl Redrive {
+    /// Moves at most `items_max` and [`REDRIVE_ITEMS_MAX`] items.
+    pub(crate) fn new(from: &str, to: &str, items_max: u64) -> Self {
+        Redrive {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            left: items_max.min(REDRIVE_ITEMS_MAX),
+            moved: 0,
+        }
+    }
+
+    /// How many items were moved, or why no more.
+    pub(crate) fn outcome(&self, last: Result<(), QueueError>) -> Result<u64, QueueError> {
+        match last {
+            Err(error) if self.moved > 0 => Err(QueueError::Partly {
+                stored: self.moved as usize,
+                cause: Box::new(error),
+            }),
+            last => last.map(|()| self.moved),
+        }
+    }
+}
 
 impl<S: Storage> Broker<S> {
     /// Moves the oldest items of the queue `from` to the end of the queue `to`: bytes, flags, history, and the expiry
@@ -34,32 +67,55 @@ impl<S: Storage> Broker<S> {
         items_max: u64,
         now: Moment,
     ) -> Result<u64, QueueError> {
-        let source = self.redrive_source(from, to)?;
-        let target = self.get_or_create(to, now)?;
+        let mut redrive = Redrive::new(from, to, items_max);
+        loop {
+            match self.redrive_some(&mut redrive, now, &mut self.round()) {
+                Ok(false) => {}
+                last => return redrive.outcome(last.map(|_| ())),
+            }
+        }
+    }
+
+    /// Does a round of a redrive. Returns whether that was the last one.
+    ///
+    /// # Errors
+    /// As for [`redrive`](Self::redrive).
+    pub(crate) fn redrive_some(
+        &mut self,
+        redrive: &mut Redrive,
+        now: Moment,
+        round: &mut Round,
+    ) -> Result<bool, QueueError> {
+        let source = self.redrive_source(&redrive.from, &redrive.to)?;
+        let target = self.get_or_create(&redrive.to, now)?;
         let settings = self.settings(target);
         if settings.is_some_and(|settings| settings.fanout_only) {
-            return Err(QueueError::FanoutOnly(to.to_owned()));
+            return Err(QueueError::FanoutOnly(redrive.to.clone()));
         }
-        let durable = self
-            .settings(source)
-            .is_some_and(|settings| settings.sync != Sync::Never);
         let mut moved = Vec::new();
-        let mut outcome = Ok(());
-        while (moved.len() as u64) < items_max.min(REDRIVE_ITEMS_MAX) {
+        let mut outcome = Ok(false);
+        while round.has_room() && (moved.len() as u64) < redrive.left {
             let queue = self.queue_mut(source);
-            // Its own limit is that of the items that it moves.
-            let mut round = Round::of(usize::MAX);
-            let next = queue.map(|queue| queue.take_oldest(now, &mut round));
+            let next = queue.map(|queue| queue.take_oldest(now, round));
             let (item, due_ms) = match next.transpose() {
                 Ok(Some((Next::Item(item), due_ms))) => (item, due_ms),
-                Ok(_) => break,
+                Ok(Some((Next::Unfinished, _))) => break,
+                Ok(_) => {
+                    outcome = Ok(true);
+                    break;
+                }
                 Err(error) => {
                     outcome = Err(error);
                     break;
                 }
             };
             match self.add_whole(target, &item, due_ms, now) {
-                Ok(()) => moved.push((item, due_ms)),
+                Ok(()) => {
+                    // It is read here and written there.
+                    round.took_item(item.body.len());
+                    round.took_item(item.body.len());
+                    moved.push((item, due_ms));
+                }
                 Err(error) => {
                     outcome = Err(error);
                     self.reinsert(source, [(item, due_ms)]);
@@ -67,30 +123,39 @@ impl<S: Storage> Broker<S> {
                 }
             }
         }
+        let count = moved.len() as u64;
+        let completed = self.complete_move(source, target, moved);
+        if completed.is_ok() {
+            (redrive.left, redrive.moved) = (redrive.left - count, redrive.moved + count);
+        }
+        self.after_put(target, false, now);
+        self.dispatch(source, now);
+        completed?;
+        outcome.map(|is_over| is_over || redrive.left == 0)
+    }
+
+    /// Removes items from a queue, once they are safe in the other. Otherwise they stay in it.
+    fn complete_move(
+        &mut self,
+        source: QueueId,
+        target: QueueId,
+        moved: Vec<(Item, u64)>,
+    ) -> Result<(), QueueError> {
+        let durable = self
+            .settings(source)
+            .is_some_and(|settings| settings.sync != Sync::Never);
         let synced = match self.queue_mut(target) {
             Some(target) if durable && !moved.is_empty() => target.sync(),
             _ => Ok(()),
         };
-        let mut count = moved.len() as u64;
-        match (synced, self.queue_mut(source)) {
+        match (&synced, self.queue_mut(source)) {
             (Ok(()), Some(queue)) => moved
                 .iter()
                 .for_each(|(item, _)| queue.record_removal(item.id, item.body.len())),
-            (Err(error), _) => {
-                self.reinsert(source, moved);
-                (count, outcome) = (0, Err(error));
-            }
+            (Err(_), _) => self.reinsert(source, moved),
             (Ok(()), None) => {}
         }
-        self.after_put(target, false, now);
-        self.dispatch(source, now);
-        match outcome {
-            Err(error) if count > 0 => Err(QueueError::Partly {
-                stored: count as usize,
-                cause: Box::new(error),
-            }),
-            outcome => outcome.map(|()| count),
-        }
+        synced
     }
 
     /// The queue that items leave, if they may move from it to the other.

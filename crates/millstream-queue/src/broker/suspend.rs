@@ -15,6 +15,8 @@ use crate::storage::Storage;
 
 /// The number of queues that are closed at a time.
 const CLOSE_THREADS: usize = 16;
+/// The number of logs that are closed at most beyond those that must be.
+const CLOSED_AHEAD: usize = 16;
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     // No operation leaves it incomplete.
@@ -56,12 +58,12 @@ impl<S: Storage> Broker<S> {
             .map(|(slot, queue)| (queue.last_used_us(), slot))
             .collect();
         open.sort_unstable();
-        // Closes some more, so that the search is not repeated at each request.
+        // Closes some more, so that the search is not repeated at each request; but few, so that no request waits long for them.
         let too_many = self
             .storage
             .open_logs()
             .saturating_sub(self.limits.open_logs);
-        let count = too_many + self.limits.open_logs / 8;
+        let count = too_many + (self.limits.open_logs / 8).min(CLOSED_AHEAD);
         for (_, slot) in open.into_iter().take(count) {
             if let Some(queue) = self.slots[slot].queue.as_mut() {
                 queue.suspend(now);

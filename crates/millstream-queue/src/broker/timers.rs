@@ -25,7 +25,8 @@ impl<S: Storage> Broker<S> {
             .min()
     }
 
-    /// Does a round of the work that is due. What is left is [due](Self::next_event) at once: the owner serves its connections first.
+    /// Does a round of the work that is due. What is left is [due](Self::next_event) at once: the owner serves its connections first. Where a
+    /// queue must be synced, a [commit is wanted](Self::take_commit_wanted).
     ///
     /// # Errors
     /// The storage of a queue fails; the work of the others is done.
@@ -94,10 +95,11 @@ impl<S: Storage> Broker<S> {
             return deleted.map(|_| ());
         }
         let swept = queue.sweep(now, round);
-        let synced = match queue.sync_due() {
-            Some(due_us) if due_us <= now.steady_us => queue.sync(),
-            _ => Ok(()),
-        };
+        let mut synced = Ok(());
+        if queue.begin_sync_if_due(now) {
+            synced = queue.sync_closed();
+            self.schedule_sync(id, true, now);
+        }
         while round.has_room()
             && let Some(queue) = self.queue_mut(id)
             && let Some(item) = queue.overdue(now)

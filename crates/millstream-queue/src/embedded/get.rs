@@ -106,8 +106,9 @@ impl Waiting {
                 let by = self.open.then_some(by);
                 self.got = Some(OpenItem::new(self.queue.clone(), item, by));
             }
-            // A key of this module names one queue.
+            // A key of this module names one queue, which the calling thread creates.
             GetOutcome::ItemOf(..)
+            | GetOutcome::Creating
             | GetOutcome::Nothing
             | GetOutcome::Refused
             | GetOutcome::NotOpen => {}

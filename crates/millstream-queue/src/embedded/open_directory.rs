@@ -101,8 +101,32 @@ impl Shared {
             if let Err(error) = state.broker.run_due(now) {
                 error!("{error}");
             }
+            let unsynced = match state.broker.take_commit_wanted() {
+                true => state.broker.take_unsynced(),
+                false => Vec::new(),
+            };
             self.notify(&mut state);
+            if !unsynced.is_empty() {
+                drop(state);
+                if let Err(error) = self.sync(unsynced) {
+                    error!("{error}");
+                }
+                state = self.lock();
+            }
         }
+    }
+
+    /// Syncs logs. Other threads can use the broker meanwhile.
+    fn sync(&self, logs: Vec<Unsynced<JournalStorage>>) -> Result<(), QueueError> {
+        let mut outcome = Ok(());
+        for (queue, log) in logs {
+            if let Err(cause) = Syncing::sync(&log) {
+                self.lock().broker.sync_failed(&queue);
+                let queue = queue.to_string();
+                outcome = outcome.and(Err(QueueError::Storage { queue, cause }));
+            }
+        }
+        outcome
     }
 }
 
@@ -209,7 +233,7 @@ impl OpenDirectory {
         let (mut state, outcome) = self.call(call)?;
         let unsynced = state.broker.take_unsynced();
         drop(state);
-        sync(unsynced)?;
+        self.shared.sync(unsynced)?;
         outcome
     }
 
@@ -230,7 +254,7 @@ impl OpenDirectory {
     pub(super) fn sync_logs(&self, name: &str) -> Result<(), QueueError> {
         self.check_process()?;
         let logs = self.lock().broker.logs_of(name);
-        sync(logs)
+        self.shared.sync(logs)
     }
 
     /// Sleeps until the wait of this connection may have ended, for `limit` at most.
@@ -243,16 +267,6 @@ impl OpenDirectory {
             state.sleepers.remove(&id);
         }
     }
-}
-
-fn sync(logs: Vec<Unsynced<JournalStorage>>) -> Result<(), QueueError> {
-    for (queue, log) in logs {
-        Syncing::sync(&log).map_err(|cause| QueueError::Storage {
-            queue: queue.to_string(),
-            cause,
-        })?;
-    }
-    Ok(())
 }
 
 impl Drop for OpenDirectory {

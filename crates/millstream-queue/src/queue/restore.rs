@@ -15,6 +15,7 @@ use super::ready::Ready;
 use super::relocations::{Compaction, Relocations};
 use super::removed::RemovedIds;
 use super::source_positions::SourcePositions;
+use super::unsynced::Unsynced;
 use super::{Backlog, Deliveries, Log, Queue};
 use crate::config::Settings;
 use crate::error::QueueError;
@@ -224,7 +225,7 @@ impl<L: Log> Queue<L> {
             .copied()
             .collect::<Vec<_>>();
         // Records that the previous process did not sync.
-        let unsynced_since_us = (log.durable() < log.next()).then_some(now.steady_us);
+        let unsynced = Unsynced::since((log.durable() < log.next()).then_some(now.steady_us));
         let mut queue = Queue {
             name,
             settings,
@@ -256,7 +257,7 @@ impl<L: Log> Queue<L> {
             dead_letters: Vec::new(),
             items: replay.items,
             bytes: replay.bytes,
-            unsynced_since_us,
+            unsynced,
             last_used_us: now.steady_us,
             is_unfinished: false,
             is_discarding: false,

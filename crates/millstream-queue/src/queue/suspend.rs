@@ -1,7 +1,6 @@
 //! Suspending an unused queue: it frees disk space and descriptors.
 
 use super::{Log, Queue};
-use crate::config::Sync;
 use crate::moment::Moment;
 
 /// A queue that was not used for this time is suspended. Its next use opens the log again.
@@ -38,9 +37,7 @@ impl<L: Log> Queue<L> {
 
     /// Whether the log is open and can be closed.
     pub(crate) fn can_suspend(&self) -> bool {
-        let waits_for_sync =
-            matches!(self.settings.sync, Sync::Every(_)) && self.sync_due().is_some();
-        !self.log.is_suspended() && !waits_for_sync
+        !self.log.is_suspended() && self.sync_due().is_none()
     }
 
     /// The time of the last use, on the steady clock.

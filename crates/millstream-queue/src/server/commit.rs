@@ -325,15 +325,17 @@ pub(super) async fn begin_commits(core: Rc<Core>, committer: Rc<Committer>) {
                 state.reads_before = state.reads;
             }
             state.commits_begun += 1;
-            Ok::<_, Cause>((state.broker.take_unsynced(), number, alone, followed))
+            // No answer waits for a sync that a policy demands: it holds up no connection.
+            let inline = alone && !state.uncommitted.is_empty();
+            Ok::<_, Cause>((state.broker.take_unsynced(), number, inline, followed))
         });
-        let Ok((unsynced, number, alone, followed)) = begun else {
+        let Ok((unsynced, number, inline, followed)) = begun else {
             // On a full disk there may be room later. A server that can write no change at all ends.
             tokio::time::sleep(LOOK).await;
             core.commit_wanted.notify_one();
             continue;
         };
-        if committer.waits || committer.placement.get().on_thread || !alone {
+        if committer.waits || committer.placement.get().on_thread || !inline {
             committer.syncs.request(number, unsynced, followed);
             continue;
         }
@@ -403,7 +405,10 @@ fn finish(
         match queue {
             // A queue that was deleted meanwhile has no items to lose.
             Some(queue) if state.broker.items(queue).is_none() => continue,
-            Some(queue) => error!("not acknowledged: queue \"{queue}\": {cause}"),
+            Some(queue) => {
+                error!("not acknowledged: queue \"{queue}\": {cause}");
+                state.broker.sync_failed(queue);
+            }
             None => error!("not acknowledged: {cause}"),
         }
         state.failed_commits.extend(commits.clone());

@@ -10,6 +10,7 @@ use tracing::info;
 use super::core::Core;
 use super::error::ServerError;
 use super::requests::Request;
+use crate::broker::Redrive;
 use crate::clock;
 use crate::error::QueueError;
 use crate::name;
@@ -46,12 +47,25 @@ async fn redrive(core: &Core, from: &str, to: &str, items_max: u64) -> Result<u6
             fault,
         })?;
     }
-    let (outcome, commit) = core.with(|state| {
-        let outcome = state.broker.redrive(from, to, items_max, clock::now());
+    let mut redrive = Redrive::new(from, to, items_max);
+    let last = loop {
+        let done = core.with(|state| {
+            let mut round = state.broker.round();
+            let done = state
+                .broker
+                .redrive_some(&mut redrive, clock::now(), &mut round);
+            core.wake_and_set_timer(state);
+            done
+        });
+        match done {
+            Ok(false) => tokio::task::yield_now().await,
+            done => break done.map(|_| ()),
+        }
+    };
+    let outcome = redrive.outcome(last);
+    let commit = core.with(|state| {
         let wanted = state.broker.take_commit_wanted() || state.answers_wait;
-        let commit = wanted.then_some(state.commits_begun);
-        core.wake_and_set_timer(state);
-        (outcome, commit)
+        wanted.then_some(state.commits_begun)
     });
     let Some(commit) = commit else {
         return outcome;

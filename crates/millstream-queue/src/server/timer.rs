@@ -39,6 +39,9 @@ pub(super) async fn run(core: Rc<Core>) {
             if let Err(error) = state.broker.run_due(clock::now()) {
                 error!("{error}");
             }
+            if state.broker.take_commit_wanted() {
+                core.commit_wanted.notify_one();
+            }
             core.wake_and_set_timer(state);
         });
     }

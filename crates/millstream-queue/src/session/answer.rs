@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::expiry::expiry_ms;
 use super::work::{Task, Work};
 use super::{Compat, Progress, ServerCommand, Session, State};
-use crate::broker::{Broker, Confirmation, PutOutcome, Status};
+use crate::broker::{Broker, Confirmation, PutOutcome, Redrive, Status};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
@@ -178,15 +178,14 @@ impl Session {
     ) {
         self.with_name(from, |session, from| {
             session.with_name(to, |session, to| {
-                match broker.redrive(from, to, items_max, now) {
-                    Ok(moved) => session.write_number(moved),
-                    Err(QueueError::Missing(_)) => session.write(reply::NOT_FOUND),
-                    Err(QueueError::Itself(_)) => {
-                        let why = "a queue cannot send items to itself";
-                        reply::client_error(&mut session.output, &why);
-                    }
-                    Err(error) => reply::server_error(&mut session.output, &error),
-                }
+                // An item that fails again meanwhile is not moved twice.
+                let there = broker.items(from).unwrap_or(0);
+                let redrive = Redrive::new(from, to, items_max.min(there.max(1)));
+                let task = Task::Redrive {
+                    redrive,
+                    last: Ok(()),
+                };
+                session.begin(broker, task, vec![from.into()], now);
             });
         });
     }
@@ -297,11 +296,6 @@ impl Session {
             Confirmation::NotOpen => reply::NOT_FOUND,
             Confirmation::Fewer => reply::ERROR,
         });
-    }
-
-    fn write_number(&mut self, number: u64) {
-        reply::number(&mut self.output, number);
-        self.write(b"\r\n");
     }
 
     fn write_or_error<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {

@@ -64,7 +64,9 @@ impl Session {
                     self.write_found(&asked, Some(&queue), &item);
                 }
                 Ok(GetOutcome::Nothing) => {}
-                Ok(outcome @ (GetOutcome::Waiting | GetOutcome::Searching)) => {
+                Ok(
+                    outcome @ (GetOutcome::Waiting | GetOutcome::Searching | GetOutcome::Creating),
+                ) => {
                     self.is_searching = outcome == GetOutcome::Searching;
                     return self.blocked(waiting(served, true));
                 }
@@ -140,7 +142,9 @@ impl Session {
                     self.write(reply::END);
                     left -= 1;
                 }
-                Ok(outcome @ (GetOutcome::Waiting | GetOutcome::Searching)) => {
+                Ok(
+                    outcome @ (GetOutcome::Waiting | GetOutcome::Searching | GetOutcome::Creating),
+                ) => {
                     self.is_searching = outcome == GetOutcome::Searching;
                     return self.blocked(State::Monitoring {
                         until_us,

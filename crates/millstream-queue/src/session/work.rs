@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::rights::Grants;
-use crate::broker::Broker;
+use crate::broker::{Broker, Redrive};
 use crate::error::QueueError;
 use crate::moment::Moment;
 use crate::protocol::reply;
@@ -30,6 +30,11 @@ pub(super) enum Task {
     Flush {
         answer: &'static [u8],
         failed: Option<QueueError>,
+    },
+    /// Moves items of the one queue; how that ended.
+    Redrive {
+        redrive: Redrive,
+        last: Result<(), QueueError>,
     },
     /// Removes what had expired when the request came; so many items so far.
     FlushExpired(u64),
@@ -95,6 +100,10 @@ impl Work {
                 *count += expired;
                 return !is_unfinished;
             }
+            Task::Redrive { redrive, last } => match broker.redrive_some(redrive, now, round) {
+                Ok(is_over) => return is_over,
+                Err(error) => *last = Err(error),
+            },
             Task::Stats { .. } => {
                 round.took(round::QUEUE);
                 broker.queue_stats(name, now, |key, value| {
@@ -109,8 +118,8 @@ impl Work {
         true
     }
 
-    fn answer<S: Storage>(&self, broker: &Broker<S>, out: &mut Vec<u8>) {
-        match &self.task {
+    fn answer<S: Storage>(&mut self, broker: &Broker<S>, out: &mut Vec<u8>) {
+        match &mut self.task {
             // The client wants no answer.
             Task::Flush { answer: b"", .. } => {}
             Task::Flush {
@@ -118,6 +127,10 @@ impl Work {
                 ..
             } => reply::server_error(out, error),
             Task::Flush { answer, .. } => out.extend_from_slice(answer),
+            Task::Redrive { redrive, last } => {
+                let last = std::mem::replace(last, Ok(()));
+                answer_redrive(redrive.outcome(last), out);
+            }
             Task::FlushExpired(count) => {
                 reply::number(out, *count);
                 out.extend_from_slice(b"\r\n");
@@ -129,5 +142,19 @@ impl Work {
             }
             Task::DumpStats => out.extend_from_slice(reply::END),
         }
+    }
+}
+
+fn answer_redrive(outcome: Result<u64, QueueError>, out: &mut Vec<u8>) {
+    match outcome {
+        Ok(moved) => {
+            reply::number(out, moved);
+            out.extend_from_slice(b"\r\n");
+        }
+        Err(QueueError::Missing(_)) => out.extend_from_slice(reply::NOT_FOUND),
+        Err(QueueError::Itself(_)) => {
+            reply::client_error(out, &"a queue cannot send items to itself");
+        }
+        Err(error) => reply::server_error(out, &error),
     }
 }

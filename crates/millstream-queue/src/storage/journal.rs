@@ -19,8 +19,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::Storage;
-use super::journal_log::{JournalLog, LiveJournal, Opener, Origin};
+use super::journal_log::{JournalLog, LiveJournal, Opener, Origin, Reopener};
 use super::makers::Makers;
+use super::removals::Removals;
 use crate::error::Cause;
 use crate::name;
 
@@ -52,6 +53,8 @@ pub struct JournalStorage {
     options: Options,
     /// The threads that create queues, if there are any.
     makers: Option<Makers<LiveJournal<Mapped>>>,
+    /// The directories that are removed beside the calling thread.
+    removals: Arc<Removals>,
     /// The number of open logs.
     open_logs: Arc<AtomicUsize>,
     /// Locked while the queues are open: two servers would each take a part of the items.
@@ -127,6 +130,7 @@ impl JournalStorage {
             folder,
             options,
             makers: None,
+            removals: Arc::default(),
             open_logs: Arc::default(),
             _lock: Arc::new(lock),
         })
@@ -142,7 +146,7 @@ impl JournalStorage {
         Ok(storage)
     }
 
-    /// Creates queues on threads of their own. They call `notify` after each: then [`Broker::created`](crate::broker::Broker::created) must be
+    /// Creates and removes the files of queues on threads of their own. They call `notify` after each new queue: then [`Broker::created`](crate::broker::Broker::created) must be
     /// called.
     ///
     /// # Errors
@@ -166,8 +170,14 @@ impl JournalStorage {
         if create {
             create_folder(&folder)?;
         }
-        let opened = Journal::open(&folder, options).map_err(Cause::from);
-        let live = match opened.and_then(LiveJournal::over) {
+        let open =
+            || -> Result<_, Cause> { LiveJournal::over(Journal::open(&folder, options.clone())?) };
+        let mut opened = open();
+        let is_full = |cause: &Cause| matches!(cause.downcast_ref(), Some(Fault::DiskFull { .. }));
+        if opened.as_ref().err().is_some_and(is_full) && self.removals.wait() {
+            opened = open();
+        }
+        let live = match opened {
             // An incomplete journal is not a queue, and takes space on a disk that may be full.
             Err(cause) if is_new && folder.exists() => {
                 return Err(match self.clone().remove(name) {
@@ -274,8 +284,14 @@ impl Storage for JournalStorage {
             ..self.clone()
         };
         let open: Opener<Mapped> = Arc::new(move |create| storage.live(&name, create));
-        let opener = (open, self.makers.clone());
-        JournalLog::opened_by(folder, opener, exists, Arc::clone(&self.open_logs))
+        let opener = Reopener {
+            folder,
+            open,
+            makers: self.makers.clone(),
+            removals: Arc::clone(&self.removals),
+            open_logs: Arc::clone(&self.open_logs),
+        };
+        JournalLog::opened_by(opener, exists)
     }
 
     fn open_many(&mut self, names: &[String]) -> Vec<Result<JournalLog, Cause>> {
@@ -309,7 +325,10 @@ impl Storage for JournalStorage {
             .find(|to| !to.exists());
         let to = to.ok_or("too many queues are being removed")?;
         fs::rename(from, &to)?;
-        Ok(fs::remove_dir_all(to)?)
+        match self.makers {
+            Some(_) => Ok(self.removals.begin(to)?),
+            None => Ok(fs::remove_dir_all(to)?),
+        }
     }
 
     fn open_logs(&self) -> usize {

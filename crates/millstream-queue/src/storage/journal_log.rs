@@ -20,6 +20,7 @@ use millstream_journal::{
 };
 
 use super::makers::{Makers, Making};
+use super::removals::Removals;
 use super::{Log, Syncing};
 use crate::error::Cause;
 
@@ -97,11 +98,15 @@ pub(super) struct LiveJournal<D: Disk> {
 /// Opens a journal; `true` allows to create it.
 pub(super) type Opener<D> = Arc<dyn Fn(bool) -> Result<LiveJournal<D>, Cause> + Send + Sync>;
 
-struct Reopener<D: Disk> {
-    folder: PathBuf,
-    open: Opener<D>,
-    makers: Option<Makers<LiveJournal<D>>>,
-    open_logs: Arc<AtomicUsize>,
+/// How a log is opened.
+pub(super) struct Reopener<D: Disk> {
+    pub(super) folder: PathBuf,
+    pub(super) open: Opener<D>,
+    pub(super) makers: Option<Makers<LiveJournal<D>>>,
+    /// The directories that are being removed: a full disk has room when they are gone.
+    pub(super) removals: Arc<Removals>,
+    /// The number of open logs.
+    pub(super) open_logs: Arc<AtomicUsize>,
 }
 
 struct OpenCount(Arc<AtomicUsize>);
@@ -196,19 +201,8 @@ impl<D: Disk> LiveJournal<D> {
 }
 
 impl JournalLog {
-    /// The log in this directory, which `open` opens. A new log is created with its first record.
-    pub(super) fn opened_by(
-        folder: PathBuf,
-        (open, makers): (Opener<Mapped>, Option<Makers<LiveJournal<Mapped>>>),
-        exists: bool,
-        open_logs: Arc<AtomicUsize>,
-    ) -> Result<Self, Cause> {
-        let reopener = Reopener {
-            folder,
-            open,
-            makers,
-            open_logs,
-        };
+    /// The log that this opens. A new log is created with its first record.
+    pub(super) fn opened_by(reopener: Reopener<Mapped>, exists: bool) -> Result<Self, Cause> {
         let mut log = JournalLog {
             live: None,
             read_only: None,
@@ -353,6 +347,13 @@ impl<D: Disk> JournalLog<D> {
         Ok(())
     }
 
+    /// Waits until deleted queues are gone from the disk. Returns whether there were any.
+    #[cold]
+    fn makes_room(&self) -> bool {
+        let reopener = self.reopener.as_ref();
+        reopener.is_some_and(|reopener| reopener.removals.wait())
+    }
+
     fn appended(&mut self, position: u64, record: &[u8]) -> u64 {
         self.next = position + 1;
         self.bytes += FRAME_BYTES + (record.len() as u64).next_multiple_of(8);
@@ -370,7 +371,12 @@ impl<D: Disk> Log for JournalLog<D> {
         }
         let (next, bytes) = (self.next, self.bytes);
         let live = self.live()?;
-        match live.append(next, bytes, record) {
+        let mut appended = live.append(next, bytes, record);
+        if matches!(appended, Err(Fault::DiskFull { .. })) && self.makes_room() {
+            appended = self.live()?.append(next, bytes, record);
+        }
+        let live = self.live()?;
+        match appended {
             Ok(position) => {
                 live.is_full = false;
                 Ok(self.appended(position, record))

@@ -169,3 +169,14 @@ fn waits_after(world: &mut World, ms: u64) -> bool {
     world.play("a> set q 0 0 1|1|\na< STORED|");
     world.queues.take_commit_wanted()
 }
+
+#[test]
+fn what_a_policy_has_promised_survives_a_loss_of_power_without_another_set() {
+    let mut world = World::new("[defaults]\nsync = '10ms'");
+    world.play(
+        "a> set q 0 0 1|1|\na< STORED|
+         +30
+         power
+         a> get q|\na< VALUE q 0 1|1|END|",
+    );
+}

@@ -142,3 +142,96 @@ fn a_queue_that_cannot_be_created_is_an_error_once_for_each_attempt() {
     server.create_next(&mut [&mut two]);
     assert_eq!(server.answer(&mut two), "STORED|");
 }
+
+#[test]
+fn the_first_mention_of_a_fan_out_queue_waits_for_it_and_no_other_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let (mut one, mut two, mut other) = (server.connect(), server.connect(), server.connect());
+    assert_eq!(server.ask(&mut one, "set p 0 0 1|1|"), "");
+    server.create_next(&mut [&mut one]);
+    assert_eq!(server.answer(&mut one), "STORED|");
+
+    // What was answered before it is not answered again.
+    assert_eq!(server.ask(&mut one, "get p p+a|"), "VALUE p 0 1|1|");
+    assert_eq!(server.ask(&mut two, "get p+a/peek|"), "");
+    assert_eq!(
+        server.ask(&mut other, "get p|version|"),
+        "END|VERSION 1.5.0|"
+    );
+    // A set of the parent has its copy in it.
+    assert_eq!(server.ask(&mut other, "set p 0 0 1|2|"), "");
+    server.create_next(&mut [&mut one, &mut two, &mut other]);
+    assert_eq!(server.answer(&mut one), "END|");
+    let peeked = server.answer(&mut two);
+    assert!(
+        ["END|", "VALUE p+a/peek 0 1|2|END|"].contains(&&*peeked),
+        "{peeked}"
+    );
+    assert_eq!(server.answer(&mut other), "STORED|");
+    assert_eq!(
+        server.ask(&mut one, "get p+a|get p|"),
+        "VALUE p+a 0 1|2|END|VALUE p 0 1|2|END|"
+    );
+
+    // A wait for an item begins when the queue is there, and `monitor` too.
+    assert_eq!(server.ask(&mut one, "get p,p+b/t=1000|"), "");
+    assert_eq!(server.ask(&mut two, "monitor p+b 1 1|"), "");
+    server.create_next(&mut [&mut one, &mut two]);
+    assert_eq!(
+        (server.answer(&mut one), server.answer(&mut two)),
+        (String::new(), String::new())
+    );
+    assert_eq!(server.ask(&mut other, "set p 0 0 1|3|"), "STORED|");
+    for client in [&mut one, &mut two] {
+        client.resume(&mut server.queues, NOW);
+    }
+    assert_eq!(server.answer(&mut one), "VALUE p,p+b/t=1000 0 1|3|END|");
+    assert_eq!(server.answer(&mut two), "VALUE p+b 0 1|3|END|END|");
+}
+
+#[test]
+fn a_fan_out_queue_that_cannot_be_created_is_an_error_for_its_reader_and_gets_copies_once_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let mut one = server.connect();
+    assert_eq!(server.ask(&mut one, "set p 0 0 1|1|"), "");
+    server.create_next(&mut [&mut one]);
+    server.answer(&mut one);
+    std::os::unix::fs::symlink("/nothing/there", folder.path().join("p+a")).unwrap();
+    for request in ["get p+a|", "get p+a/t=10|", "set p 0 0 1|2|"] {
+        assert_eq!(server.ask(&mut one, request), "");
+        server.create_next(&mut [&mut one]);
+        let answer = server.answer(&mut one);
+        assert!(
+            answer.starts_with("SERVER_ERROR queue \"p+a\": "),
+            "{request}: {answer}"
+        );
+    }
+    std::fs::remove_file(folder.path().join("p+a")).unwrap();
+    assert_eq!(server.ask(&mut one, "set p 0 0 1|3|"), "");
+    server.create_next(&mut [&mut one]);
+    assert_eq!(server.answer(&mut one), "STORED|");
+    assert_eq!(server.ask(&mut one, "get p+a|"), "VALUE p+a 0 1|3|END|");
+}
+
+#[test]
+fn the_files_of_a_deleted_queue_are_gone_when_its_storage_is_closed_and_another_begins_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let mut one = server.connect();
+    for round in 0..20 {
+        assert_eq!(server.ask(&mut one, "set q 0 0 1|1|"), "");
+        server.create_next(&mut [&mut one]);
+        assert_eq!(server.answer(&mut one), "STORED|", "{round}");
+        assert_eq!(server.ask(&mut one, "delete q|get q|"), "DELETED|END|");
+        assert!(!folder.path().join("q").exists());
+    }
+    drop(server);
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .collect();
+    let left: Vec<_> = left.iter().map(std::fs::DirEntry::file_name).collect();
+    assert_eq!(left, [".lock"]);
+}

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use millstream_queue::Moment;
 use millstream_queue::broker::Broker;
@@ -176,4 +177,40 @@ fn two_servers_do_not_share_a_folder() {
         "END|",
         "the lock ends with its server"
     );
+}
+
+#[test]
+fn a_sync_that_is_due_is_a_commit_and_what_is_set_meanwhile_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = JournalStorage::open(folder.path(), ITEM_BYTES_MAX).unwrap();
+    let policy = Config::with_sync(Sync::Every(Duration::from_millis(10)));
+    let mut queues = Broker::open(storage, policy, NOW).unwrap();
+    let mut session = Session::new(&mut queues, SessionOptions::default());
+    // Whether a commit is wanted after so many milliseconds.
+    let mut wants = |ms: u64, sets: bool, commits: bool| {
+        let now = Moment {
+            steady_us: ms * 1_000,
+            ..NOW
+        };
+        match sets {
+            true => session.receive(&mut queues, b"set q 0 0 1\r\n1\r\n", now),
+            false => queues.run_due(now).unwrap(),
+        }
+        let wanted = queues.take_commit_wanted();
+        if commits {
+            queues.commit().unwrap();
+        }
+        wanted
+    };
+    assert!(!wants(0, true, false));
+    assert!(!wants(9, false, false));
+    assert!(wants(10, false, false));
+    // The timer comes again while the disk is slow; what is set is not acknowledged, since the sync is late.
+    assert!(!wants(15, false, false));
+    assert!(wants(15, true, true));
+    // What comes later has a time of its own.
+    assert!(!wants(16, true, false));
+    assert!(!wants(25, true, false));
+    assert!(wants(26, true, true));
+    assert!(!wants(40, false, false));
 }

@@ -8,6 +8,12 @@ use crate::script::World;
 /// The limit of a round, without what a queue itself costs.
 const ROUND: usize = 1_000;
 
+fn world(config: &str) -> World {
+    let mut world = World::new(config);
+    world.set_round(ROUND);
+    world
+}
+
 /// Requests of a client that leave the rounds to the test.
 struct Client(Session);
 
@@ -61,7 +67,7 @@ fn put(world: &mut World, items: usize, key: &str, expiry: u64) {
 #[test]
 fn delays_that_end_at_once_end_in_rounds_and_an_item_set_between_them_keeps_its_place() {
     for crashes in [false, true] {
-        let mut world = World::new("");
+        let mut world = world("");
         put(&mut world, 3_500, "q/delay=5000", 0);
         world.begin(5_000);
         let ready = number(&mut world, "q", "mem_items");
@@ -87,7 +93,7 @@ fn delays_that_end_at_once_end_in_rounds_and_an_item_set_between_them_keeps_its_
 fn items_that_become_due_obey_the_limits_of_memory() {
     let body = "x".repeat(1_000);
     for (config, of_all) in [("[queue.q]\nmemory_bytes = 10_000", u64::MAX), ("", 10_000)] {
-        let mut world = World::new(config);
+        let mut world = world(config);
         world.set_memory(of_all);
         for item in 0..200 {
             // Half of them expire later.
@@ -116,7 +122,7 @@ fn items_that_become_due_obey_the_limits_of_memory() {
 
 #[test]
 fn a_get_behind_expired_items_searches_in_rounds_and_only_its_client_waits() {
-    let mut world = World::new("");
+    let mut world = world("");
     put(&mut world, 3_500, "q", 1);
     world.play("a> set q 0 0 4|live|\na< STORED|");
     // The timer has not come yet.
@@ -145,7 +151,7 @@ fn a_get_behind_expired_items_searches_in_rounds_and_only_its_client_waits() {
 
 #[test]
 fn a_waiter_gets_the_item_behind_those_that_have_expired() {
-    let mut world = World::new("[queue.q]\nmemory_bytes = 1");
+    let mut world = world("[queue.q]\nmemory_bytes = 1");
     world.play("a> get q/t=9000|\na<");
     // The waiter takes the first.
     put(&mut world, 3_501, "q", 1);
@@ -157,7 +163,7 @@ fn a_waiter_gets_the_item_behind_those_that_have_expired() {
 
 #[test]
 fn expired_items_are_flushed_in_rounds_those_that_had_expired_when_it_was_asked() {
-    let mut world = World::new("");
+    let mut world = world("");
     put(&mut world, 3_500, "q", 1);
     put(&mut world, 10, "q", 2);
     world.now.wall_ms += 1_000;
@@ -172,7 +178,7 @@ fn expired_items_are_flushed_in_rounds_those_that_had_expired_when_it_was_asked(
 
 #[test]
 fn flush_all_removes_what_its_turn_finds_in_the_queues_that_were_there() {
-    let mut world = World::new("");
+    let mut world = world("");
     world.set_round(1);
     for queue in ["a", "b", "c"] {
         world.play(&format!("a> set {queue} 0 0 1|1|\na< STORED|"));
@@ -197,7 +203,7 @@ fn flush_all_removes_what_its_turn_finds_in_the_queues_that_were_there() {
 
 #[test]
 fn stats_are_sent_in_rounds_each_queue_once() {
-    let mut world = World::new("");
+    let mut world = world("");
     for queue in 0..300 {
         world.play(&format!("a> set q{queue:03} 0 0 1|1|\na< STORED|"));
     }
@@ -233,7 +239,7 @@ fn stats_are_sent_in_rounds_each_queue_once() {
 
 #[test]
 fn a_smaller_limit_drops_the_oldest_items_in_rounds() {
-    let mut world = World::new("");
+    let mut world = world("");
     put(&mut world, 3_500, "q", 0);
     let config = "[queue.q]\nmax_items = 10\non_full = 'drop-oldest'"
         .parse()
@@ -243,4 +249,52 @@ fn a_smaller_limit_drops_the_oldest_items_in_rounds() {
     assert_eq!(world.queues.items("q"), Some(2_501));
     world.end_rounds();
     assert_eq!(world.queues.items("q"), Some(10));
+}
+
+#[test]
+fn a_redrive_is_done_in_rounds_also_behind_expired_items_and_moves_no_item_twice() {
+    let mut world = world("[queue.dead]\nexpire_to = 'gone'\n[queue.work]\nmax_items = 400");
+    world.set_round(100);
+    put(&mut world, 350, "dead", 1);
+    put(&mut world, 300, "dead", 0);
+    world.now.wall_ms += 1_000;
+    let (mut one, mut other) = (Client::new(&mut world), Client::new(&mut world));
+    assert!(!one.send(&mut world, "redrive dead work|get work|"));
+    let mut rounds = 1;
+    while !one.round(&mut world) {
+        rounds += 1;
+        // What fails again meanwhile stays in the queue of dead letters.
+        let taken = other.ask(&mut world, "get work|");
+        if let Some(body) = taken.split('|').nth(1).filter(|body| body.len() == 5) {
+            assert_eq!(
+                other.ask(&mut world, &format!("set dead 0 0 5|{body}|")),
+                "STORED|"
+            );
+        }
+    }
+    assert!(rounds >= 6, "{rounds}");
+    let answer = one.answer();
+    let moved: u64 = answer.split('|').next().unwrap().parse().unwrap();
+    assert!((300..=300 + rounds).contains(&moved), "{answer}");
+    let sum = ["work", "dead"].map(|queue| world.queues.items(queue).unwrap());
+    assert_eq!(sum.iter().sum::<u64>(), 299);
+    assert_eq!(world.queues.items("gone"), Some(350));
+}
+
+#[test]
+fn a_redrive_of_large_items_is_done_in_rounds_too() {
+    let mut world = world("[defaults]\nmemory_bytes = 100_000");
+    world.set_round(50);
+    let body = "x".repeat(200_000);
+    for _ in 0..20 {
+        world.play(&format!("a> set dead 0 0 200000|{body}|\na< STORED|"));
+    }
+    let mut one = Client::new(&mut world);
+    assert!(!one.send(&mut world, "redrive dead work|"));
+    assert!((1..=3).contains(&world.queues.items("work").unwrap()));
+    while !one.round(&mut world) {}
+    assert_eq!(
+        (one.answer(), world.queues.items("work")),
+        ("20|".into(), Some(20))
+    );
 }

@@ -176,6 +176,8 @@ impl World {
         self.now.wall_ms += steady_us / 1_000 - before_ms;
         self.now.steady_us = steady_us;
         self.queues.run_due(self.now).unwrap();
+        // What is due is synced below, as the rest.
+        self.queues.take_commit_wanted();
         self.deliver();
     }
 

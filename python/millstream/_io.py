@@ -266,7 +266,7 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
 
     Raises:
         TypeError: ``make`` is not callable.
-        ValueError: ``rate`` is not above 0.
+        ValueError: ``rate`` is not a finite number above 0.
 
     Example:
         >>> import millstream as ms
@@ -278,7 +278,7 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
     """
     if not callable(make):
         raise TypeError("generate takes a function that returns an iterable, so that a flow can run twice")
-    if rate is not None and not rate > 0:
+    if rate is not None and not 0 < rate < float("inf"):
         raise ValueError(f"rate is a number of items a second, not {rate!r}")
     return _Generator(make, rate, max(1, batch_size))
 

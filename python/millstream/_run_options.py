@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ._durations import LONGEST
 from ._errors import FlowUsageError
 from ._replica import Replica
 
@@ -29,8 +30,8 @@ def checked(
     if not isinstance(workers, int) or not 1 <= workers <= 256:
         raise FlowUsageError(f"workers is a number from 1 to 256, not {workers!r}")
     if state is not None:
-        if not epoch >= 0:
-            raise FlowUsageError(f"epoch is a number of seconds, not {epoch!r}")
+        if not 0 <= epoch <= LONGEST:
+            raise FlowUsageError(f"epoch is a number of seconds from 0 to 200 years, not {epoch!r}")
         saving = Saving(os.fspath(state), epoch, sync, list(drop_state), fresh=bool(fresh))
         saving.reset_clock = bool(reset_clock)
         saving.replicate(replica, commit_on_replica)

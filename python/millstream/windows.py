@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Time: TypeAlias = "float | datetime"
 
+ITEM_WINDOWS_MAX = 100_000
+"""In how many sliding windows a value may be. Each of them has a result."""
+
 __all__ = ["Bounds", "Window", "Windowed", "Windower", "count", "session", "sliding", "tumbling"]
 
 
@@ -146,6 +149,11 @@ def _aligned(text: str, length: Seconds, every: Seconds, offset: Seconds) -> Win
     whole, step = nanos("length", length), nanos("every", every)
     if step > whole:
         raise FlowUsageError(f"sliding windows must start at least once in each length, not every {every!r}")
+    if whole // step > ITEM_WINDOWS_MAX:
+        raise FlowUsageError(
+            f"each value would be in {whole // step:,} sliding windows, each with a result, and at most"
+            f" {ITEM_WINDOWS_MAX:,} are possible: let them start less often than every {every!r}"
+        )
     return Window(text, "aligned", whole, step, nanos("offset", offset, 0))
 
 
@@ -188,7 +196,8 @@ def sliding(length: Seconds, every: Seconds, offset: Seconds = 0) -> Window:
         The windows.
 
     Raises:
-        FlowUsageError: a duration is out of range, or ``every`` is longer than ``length``.
+        FlowUsageError: a duration is out of range, ``every`` is longer than ``length``, or a value would
+            be in more than 100,000 windows.
 
     Example:
         >>> import millstream as ms

@@ -136,3 +136,18 @@ def test_what_is_equal_has_one_hash_and_what_is_no_key_has_none() -> None:
     for wrong in (1.5, None, ["a"], ("a", 1.5)):
         with pytest.raises(TypeError, match="a key is"):
             key_hash(wrong)
+
+
+@pytest.mark.parametrize("epoch", [-1.0, float("nan"), float("inf"), 1e300])
+def test_an_epoch_has_a_length_that_can_be_meant(tmp_path: Path, epoch: float) -> None:
+    flow = ms.Flow("epochs")
+    flow.source("in", testing.items([1])).sink("out", testing.collect())
+    with pytest.raises(ms.FlowUsageError, match="epoch is a number of seconds from 0 to 200 years, not"):
+        ms.run(flow, state=tmp_path / "state", epoch=epoch)
+    ms.run(flow, state=tmp_path / "state", epoch=200 * 365 * 86_400)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_generator_has_a_rate_that_can_be_meant(rate: float) -> None:
+    with pytest.raises(ValueError, match="rate is a number of items a second, not"):
+        ms.generate(lambda: iter(range(3)), rate=rate)

@@ -312,6 +312,7 @@ def test_mistakes_are_told() -> None:
         (lambda: timed.window("w", windows.tumbling(1), early=0), "early is a number of values"),
         (lambda: windows.tumbling(0), "length is a number of seconds above 0 to 200 years, not 0"),
         (lambda: windows.sliding(5, every=6), "start at least once in each length, not every 6"),
+        (lambda: windows.sliding(3600, every=1e-6), "each value would be in 3,600,000,000 sliding windows"),
         (
             lambda: windows.session("x"),
             "gap is a number of seconds, a timedelta or text like \"1h\", not 'x'",

@@ -171,6 +171,21 @@ pub enum FlowError {
         /// The reason.
         cause: Cause,
     },
+    /// A saved key has another hash than when it was saved.
+    #[error(
+        "step \"{step}\": the hash of the key {key} is not stable: {found}. `Key::stable_hash` of {type_name} must depend on nothing but \
+         the contents of the key, in every process and version of the program; #[derive(millstream::Key)] makes such a hash"
+    )]
+    UnstableKey {
+        /// The step.
+        step: String,
+        /// The key, as text.
+        key: String,
+        /// The type of the key.
+        type_name: &'static str,
+        /// What was compared.
+        found: String,
+    },
     /// A test ended the run here, as if the process had died.
     #[error("a test ended the flow after epoch {0}")]
     Crashed(u64),
@@ -253,11 +268,16 @@ impl FlowError {
 
     /// Creates the error of a panic in `step` from the panic's payload.
     pub(crate) fn panicked(step: String, panic: &(dyn Any + Send)) -> Self {
-        let message = panic.downcast_ref::<String>().map(String::as_str);
-        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-        let message = message.unwrap_or("no message").to_owned();
+        let message = panic_message(panic);
         FlowError::Panicked { step, message }
     }
+}
+
+/// Returns the message of a panic from its payload.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+    message.unwrap_or("no message").to_owned()
 }
 
 impl fmt::Debug for FlowError {

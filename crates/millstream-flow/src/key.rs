@@ -9,8 +9,10 @@
 //! | text | `xxh3_64(utf-8 bytes, seed 1)` |
 //! | bytes | `xxh3_64(bytes, seed 2)` |
 //! | integer of at most 128 bits | `xxh3_64(two's complement, little-endian, in the least multiple of 8 bytes that holds it, seed 3)` |
-//! | boolean (of Python) | as the integer 0 or 1, to which it is equal there |
+//! | boolean | as the integer 0 or 1, to which it is equal in Python |
 //! | tuple | `xxh3_64(the members' hashes, 8 bytes little-endian each, seed 4)` |
+//!
+//! A `char` is text, an `Option` a tuple of one member or none. [`Key`](macro@crate::Key) derives the trait for structs and enums.
 //!
 //! ```
 //! use millstream_flow::key::Key;
@@ -21,6 +23,7 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -146,6 +149,38 @@ pub fn hash_tuple(members: &[u64]) -> u64 {
     xxh3_64_with_seed(bytes, 4)
 }
 
+/// A worker among all, with the shards into which keys are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shards: Shards,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+}
+
+impl Place {
+    /// Says what is wrong if a key that a step of this worker has just received under `hash` has another one now, or one that belongs to
+    /// another worker.
+    pub(crate) fn fault<K: Key>(self, key: &K, hash: u64) -> Option<String> {
+        let again = key.stable_hash();
+        let owner = self.shards.worker(hash, self.workers);
+        let found = if again != hash {
+            format!("it was {hash:#x}, and then {again:#x}")
+        } else if owner != self.worker {
+            format!(
+                "the item was sent to worker {}, and its hash is that of worker {owner}",
+                self.worker
+            )
+        } else {
+            return None;
+        };
+        Some(format!(
+            "the hash of the key is not stable: {found}; `Key::stable_hash` of {} must depend on nothing but the contents of the key; \
+             #[derive(millstream::Key)] makes such a hash",
+            std::any::type_name::<K>()
+        ))
+    }
+}
+
 /// Returns the worker, of `workers`, to which a shard belongs.
 #[must_use]
 pub fn worker_of(shard: usize, workers: usize) -> usize {
@@ -161,7 +196,34 @@ pub fn key_of_worker(worker: usize, shards: Shards) -> u64 {
     (0..).find(own).unwrap_or_default()
 }
 
-/// A key: text, bytes, an integer, or a tuple of keys.
+/// A key: text, bytes, an integer, a boolean, or a tuple of keys. [Derived](macro@crate::Key) for structs and enums.
+///
+/// ```
+/// use millstream_flow::Key;
+///
+/// #[derive(Clone, Debug, PartialEq, Eq, Hash, Key)]
+/// struct User(u64);
+///
+/// #[derive(Clone, Debug, PartialEq, Eq, Hash, Key)]
+/// enum Place {
+///     Home(User),
+///     Abroad { country: String, city: Option<String> },
+///     Unknown,
+/// }
+///
+/// let place = Place::Home(User(7));
+/// let mut saved = Vec::new();
+/// place.save(&mut saved);
+/// assert_eq!(Place::load(&mut &saved[..]), Some(place.clone()));
+/// assert_eq!(place.stable_hash(), ("Home", 7u64).stable_hash());
+/// assert_eq!(Place::Unknown.stable_hash(), "Unknown".stable_hash());
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key",
+    label = "not a key",
+    note = "structs and enums of your own need `#[derive(Clone, Debug, PartialEq, Eq, Hash, millstream::Key)]`; a key is text, bytes, an \
+            integer, `bool`, `char`, or an `Option` or a tuple of up to eight of keys: not a float, and not borrowed"
+)]
 pub trait Key: Data + Eq + Hash + Debug {
     /// Returns the hash, which is the same in all processes and languages.
     fn stable_hash(&self) -> u64;
@@ -294,7 +356,8 @@ pub fn show(mut saved: &[u8]) -> String {
 }
 
 /// Reads the header of a saved tuple with a known number of members.
-fn load_tuple(bytes: &mut &[u8], members: u32) -> Option<()> {
+#[must_use]
+pub fn load_tuple(bytes: &mut &[u8], members: u32) -> Option<()> {
     (rmp::decode::read_array_len(bytes).ok()? == members).then_some(())
 }
 
@@ -386,39 +449,113 @@ macro_rules! integer_keys {
 }
 integer_keys!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, i128);
 
-impl<A: Key, B: Key> Key for (A, B) {
+/// Reads the name of a saved variant, and returns it with the number of its fields, which follow.
+#[must_use]
+pub fn load_variant(bytes: &mut &[u8]) -> Option<(String, u32)> {
+    use rmp::Marker::{Array16, Array32, FixArray};
+    let fields = match rmp::Marker::from_u8(*bytes.first()?) {
+        FixArray(_) | Array16 | Array32 => {
+            // A variant without fields is text.
+            let members = rmp::decode::read_array_len(bytes).ok()?;
+            members.checked_sub(1).filter(|fields| *fields > 0)?
+        }
+        _ => 0,
+    };
+    Some((String::load(bytes)?, fields))
+}
+
+impl Key for bool {
     fn stable_hash(&self) -> u64 {
-        hash_tuple(&[self.0.stable_hash(), self.1.stable_hash()])
+        u8::from(*self).stable_hash()
     }
     fn save(&self, out: &mut Vec<u8>) {
-        save_tuple(2, out);
-        self.0.save(out);
-        self.1.save(out);
+        save_bool(*self, out);
     }
     fn load(bytes: &mut &[u8]) -> Option<Self> {
-        load_tuple(bytes, 2)?;
-        Some((A::load(bytes)?, B::load(bytes)?))
+        match AnyKey::load(bytes)? {
+            AnyKey::Bool(flag) => Some(flag),
+            _ => None,
+        }
     }
 }
-impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
+impl Key for char {
     fn stable_hash(&self) -> u64 {
-        hash_tuple(&[
-            self.0.stable_hash(),
-            self.1.stable_hash(),
-            self.2.stable_hash(),
-        ])
+        hash_text(self.encode_utf8(&mut [0; 4]).as_bytes())
     }
     fn save(&self, out: &mut Vec<u8>) {
-        save_tuple(3, out);
-        self.0.save(out);
-        self.1.save(out);
-        self.2.save(out);
+        save_text(self.encode_utf8(&mut [0; 4]), out);
     }
     fn load(bytes: &mut &[u8]) -> Option<Self> {
-        load_tuple(bytes, 3)?;
-        Some((A::load(bytes)?, B::load(bytes)?, C::load(bytes)?))
+        let text = String::load(bytes)?;
+        let mut chars = text.chars();
+        chars.next().filter(|_| chars.next().is_none())
     }
 }
+macro_rules! text_keys {
+    ($($t:ty),*) => {$(
+        impl Key for $t {
+            fn stable_hash(&self) -> u64 {
+                hash_text(self.as_bytes())
+            }
+            fn save(&self, out: &mut Vec<u8>) {
+                save_text(self, out);
+            }
+            fn load(bytes: &mut &[u8]) -> Option<Self> {
+                String::load(bytes).map(Self::from)
+            }
+        }
+    )*};
+}
+text_keys!(Arc<str>, Box<str>);
+
+/// `None` is an empty tuple, `Some` a tuple of one member.
+impl<K: Key> Key for Option<K> {
+    fn stable_hash(&self) -> u64 {
+        match self {
+            Some(key) => hash_tuple(&[key.stable_hash()]),
+            None => hash_tuple(&[]),
+        }
+    }
+    fn save(&self, out: &mut Vec<u8>) {
+        save_tuple(u32::from(self.is_some()), out);
+        if let Some(key) = self {
+            key.save(out);
+        }
+    }
+    fn load(bytes: &mut &[u8]) -> Option<Self> {
+        match rmp::decode::read_array_len(bytes).ok()? {
+            0 => Some(None),
+            1 => K::load(bytes).map(Some),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! tuple_keys {
+    ($count:literal: $($name:ident $place:tt),+) => {
+        impl<$($name: Key),+> Key for ($($name,)+) {
+            fn stable_hash(&self) -> u64 {
+                hash_tuple(&[$(self.$place.stable_hash()),+])
+            }
+            fn save(&self, out: &mut Vec<u8>) {
+                save_tuple($count, out);
+                $(self.$place.save(out);)+
+            }
+            fn load(bytes: &mut &[u8]) -> Option<Self> {
+                load_tuple(bytes, $count)?;
+                Some(($($name::load(bytes)?,)+))
+            }
+        }
+    };
+}
+tuple_keys!(1: A 0);
+tuple_keys!(2: A 0, B 1);
+tuple_keys!(3: A 0, B 1, C 2);
+tuple_keys!(4: A 0, B 1, C 2, D 3);
+tuple_keys!(5: A 0, B 1, C 2, D 3, E 4);
+tuple_keys!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+tuple_keys!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple_keys!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
 #[cfg(test)]
 mod tests {
@@ -475,6 +612,14 @@ mod tests {
         there_and_back(u64::MAX, &u64::MAX.to_string());
         there_and_back(i128::MIN, &i128::MIN.to_string());
         there_and_back(("a", 7u8), "(\"a\", 7)");
+        there_and_back((7u8,), "(7)");
+        there_and_back((1, 2, 3, 4, 5, 6, 7, 'h'), "(1, 2, 3, 4, 5, 6, 7, \"h\")");
+        there_and_back('ä', "\"ä\"");
+        there_and_back(true, "true");
+        there_and_back(Arc::<str>::from("text"), "\"text\"");
+        there_and_back(Box::<str>::from("text"), "\"text\"");
+        there_and_back(None::<u8>, "()");
+        there_and_back(Some(Some(7u8)), "((7))");
         there_and_back((1u8, (b"b", -1i32), "c"), "(1, (b\"b\", -1), \"c\")");
         let mut text = Vec::new();
         "7".save(&mut text);

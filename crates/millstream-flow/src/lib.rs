@@ -51,7 +51,10 @@ pub use compression::Compression;
 pub use connectors::SourceExt;
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
+pub use key::Key;
 pub use keyed::{Emit, KeyedStream};
+#[doc(inline)]
+pub use millstream_macros::Key;
 pub use policy::{DeadLetter, OnError};
 pub use rehearsal::Rehearsal;
 pub use run::build::Route;

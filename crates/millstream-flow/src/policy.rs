@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Cause, Failure, shorten};
 use crate::run::failures::Outcome;
+use crate::run::panics::Owned;
 use crate::sink::{Sink, Writer};
 use crate::step::Context;
 
@@ -161,10 +162,10 @@ impl Policy {
 ///
 /// The maker of the step opens it. The engine prepares it at the end of each
 /// epoch, and closes it at the end of the run.
-pub struct DeadLetters<B>(Rc<RefCell<Box<dyn Writer<B>>>>);
+pub struct DeadLetters<B>(Rc<RefCell<Owned<Box<dyn Writer<B>>>>>);
 
 impl<B: 'static> DeadLetters<B> {
-    pub(crate) fn new(writer: Rc<RefCell<Box<dyn Writer<B>>>>) -> Self {
+    pub(crate) fn new(writer: Rc<RefCell<Owned<Box<dyn Writer<B>>>>>) -> Self {
         DeadLetters(writer)
     }
 

@@ -23,6 +23,7 @@ mod opening;
 mod options;
 pub(crate) mod pace;
 mod packet;
+pub(crate) mod panics;
 pub(crate) mod plan;
 pub mod poller;
 pub(crate) mod progress;

@@ -30,7 +30,7 @@
 use std::sync::Arc;
 
 use crate::error::{Failure, FlowError};
-use crate::key::Shards;
+use crate::key::{Place, Shards};
 use crate::run::control::Control;
 pub use crate::run::metrics::StateSize;
 use crate::run::metrics::StepMetrics;
@@ -106,6 +106,15 @@ impl Context {
     /// tick, in which a step requests the next one.
     pub fn wake_at(&mut self, at: i64) {
         self.deadline = self.deadline.min(at);
+    }
+
+    /// Returns this worker among all.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            shards: self.shards,
+            worker: self.worker,
+            workers: self.workers,
+        }
     }
 
     /// Returns the name of the running step.

@@ -60,6 +60,7 @@ pub mod json {
     pub use serde_json::{Value, json};
 }
 mod outputs;
+mod panics;
 mod queries;
 mod recorded;
 mod reports;

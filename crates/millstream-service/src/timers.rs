@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use millstream_wire::Cause;
 
+use crate::panics;
+
 pub(crate) use one_off::{OneOffs, Pending};
 pub(crate) use wall::Wall;
 pub use when::{Missed, When};
@@ -174,7 +176,9 @@ impl<C> Timer<C> {
 
     /// Calls the component; `name` is that of a one-off timer.
     pub fn call(&mut self, component: &mut C, name: Option<&str>, at_ns: i64) -> Result<(), Cause> {
-        (self.call)(component, name.unwrap_or_default(), at_ns)
+        panics::call(component, |component| {
+            (self.call)(component, name.unwrap_or_default(), at_ns)
+        })
     }
 }
 

@@ -39,11 +39,17 @@
 pub use millstream_cluster as cluster;
 #[cfg(feature = "flow")]
 pub use millstream_flow as flow;
+#[cfg(feature = "flow")]
+#[doc(inline)]
+pub use millstream_flow::key::Key;
 #[cfg(feature = "http")]
 pub use millstream_http as http;
 pub use millstream_journal as journal;
 #[cfg(feature = "kafka")]
 pub use millstream_kafka as kafka;
+#[cfg(feature = "flow")]
+#[doc(inline)]
+pub use millstream_macros::MillstreamKey as Key;
 #[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
 #[cfg(feature = "observe")]

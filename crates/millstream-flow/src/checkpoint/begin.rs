@@ -19,6 +19,7 @@ use crate::cluster::{Event, JoinStopped, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
 use crate::key::Shards;
+use crate::run::panics::in_step;
 use crate::source::{Beginning, Position, Recording};
 use crate::state::codec::Codecs;
 
@@ -455,7 +456,9 @@ fn divide(
     };
     let mut all_dealt = HashMap::new();
     for (node, source) in parts.sources {
-        let (this, settings) = (&parts.nodes[*node], source.settings());
+        let this = &parts.nodes[*node];
+        let _called = in_step(&this.name);
+        let settings = source.settings();
         if settings.in_one_process {
             division.read_by_first.push(this.name.clone());
         }
@@ -575,6 +578,7 @@ pub(crate) fn notify_sources(
 ) -> Result<(), FlowError> {
     for (node, recording) in recordings {
         let this = &nodes[*node];
+        let _called = in_step(&this.name);
         let marks = commit.own_sources();
         let marks = marks.filter(|mark| mark.source == this.name);
         // The position that a source had before it became durable is none of its recorded input.
@@ -597,7 +601,9 @@ fn begin(
     let is_first = membership.is_none_or(|membership| membership.process == 0);
     let mut recordings = Vec::new();
     for (node, source) in parts.sources {
-        let (this, settings) = (&parts.nodes[*node], source.settings());
+        let this = &parts.nodes[*node];
+        let _called = in_step(&this.name);
+        let settings = source.settings();
         if !is_first && settings.in_one_process {
             continue;
         }

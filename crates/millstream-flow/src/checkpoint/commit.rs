@@ -6,7 +6,6 @@
 //! each has such a thread, and process 0 raises epochs and commits them for all: see `shared`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -25,6 +24,7 @@ use crate::cluster::Raise;
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
+use crate::run::panics::{caught, in_step};
 use crate::run::progress::CommitTimer;
 
 mod shared;
@@ -123,13 +123,12 @@ impl Committer {
     /// Runs until all workers have ended. An error, or a panic in a sink or source, fails the flow: a run
     /// cannot continue without commits.
     pub(crate) fn run(mut self, notices: &Receiver<CommitNotice>) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(notices)));
-        let outcome =
-            outcome.unwrap_or_else(|panic| Err(FlowError::panicked("commit".to_owned(), &*panic)));
-        if let Err(error) = outcome {
-            self.control.fail(error);
-        }
-        self.sinks.finish();
+        let commit = || "commit".to_owned();
+        let worked = caught(commit, || self.work(notices));
+        let worked = worked.and_then(|worked| worked);
+        worked.unwrap_or_else(|error| self.control.fail(error));
+        let finished = caught(commit, || self.sinks.finish(&self.nodes));
+        finished.unwrap_or_else(|error| self.control.fail(error));
         if !self.control.aborted()
             && let Err(error) = write_stopped(self.store.dir(), self.commit.epoch)
         {
@@ -245,11 +244,12 @@ impl Committer {
 
     /// The time until the running epoch ends.
     fn left(&self, since: u64) -> Duration {
-        let length = match self.options.epoch.as_nanos() as u64 {
-            0 => PACE_NS,
-            length => length,
+        let length = match u64::try_from(self.options.epoch.as_nanos()) {
+            Ok(0) => PACE_NS,
+            // One that is longer than any run ends with it.
+            length => length.unwrap_or(u64::MAX),
         };
-        Duration::from_nanos((since + length).saturating_sub(now_ns()))
+        Duration::from_nanos(since.saturating_add(length).saturating_sub(now_ns()))
     }
 
     /// Commits the next epoch, which is complete; with several processes prepares it.
@@ -327,6 +327,7 @@ impl Committer {
         let begun_ns = now_ns();
         self.sinks.sync(&self.nodes)?;
         for (node, recording) in &self.recordings {
+            let _called = in_step(&self.nodes[*node].name);
             recording
                 .sync()
                 .map_err(|cause| open_error(&self.nodes[*node], cause))?;

@@ -13,6 +13,7 @@ use super::store::failed;
 use crate::describe::node::{Node, open_error};
 use crate::error::FlowError;
 use crate::input::InputId;
+use crate::run::panics::in_step;
 
 /// The partitions that this process reads from its own machine.
 #[derive(Default)]
@@ -32,7 +33,9 @@ impl LocalPartitions {
     ) -> Result<Self, FlowError> {
         let mut of = HashMap::new();
         for (node, source) in sources {
-            let (this, settings) = (&nodes[*node], source.settings());
+            let this = &nodes[*node];
+            let _called = in_step(&this.name);
+            let settings = source.settings();
             if !settings.local {
                 continue;
             }

@@ -13,6 +13,7 @@ use crate::cluster::Membership;
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
 use crate::run::control::Control;
+use crate::run::panics::in_step;
 use crate::sink::{OutputRun, Scope, Sink, Token};
 
 /// A writer of a sink: the node that ends a stream, or a step with dead letters.
@@ -153,6 +154,7 @@ impl Sinks {
     pub(crate) fn join(&mut self, nodes: &[Node], membership: Option<Membership>) {
         self.process = membership.map(|membership| membership.process);
         for sink in self.all.iter().filter(|sink| sink.gathered) {
+            let _called = in_step(&nodes[sink.writer.node].name);
             sink.sink.join(None);
             if let Some(process) = self.process {
                 log_gathered(&nodes[sink.writer.node], process);
@@ -162,6 +164,7 @@ impl Sinks {
             if sink.gathered {
                 continue;
             }
+            let _called = in_step(&nodes[sink.writer.node].name);
             if let (Some(path), Some(name)) = (sink.sink.join(membership), names.first()) {
                 tracing::info!(
                     sink = name.as_str(),
@@ -191,6 +194,7 @@ impl Sinks {
         control: &Arc<Control>,
     ) -> Result<(), FlowError> {
         for (sink, names) in self.each(nodes) {
+            let _called = in_step(&nodes[sink.writer.node].name);
             let begun = sink.sink.begin(&OutputRun {
                 flow,
                 names: &names,
@@ -205,6 +209,7 @@ impl Sinks {
     /// Starts the delivery of the sinks that deliver in the background.
     pub(crate) fn start(&self, nodes: &[Node]) -> Result<(), FlowError> {
         for (sink, _) in self.each(nodes) {
+            let _called = in_step(&nodes[sink.writer.node].name);
             let started = sink.sink.start();
             started.map_err(|cause| failed(sink, nodes, cause))?;
         }
@@ -219,6 +224,7 @@ impl Sinks {
     ) -> Result<Vec<SinkMark>, FlowError> {
         let mut marks = Vec::new();
         for (sink, names) in self.each(nodes) {
+            let _called = in_step(&nodes[sink.writer.node].name);
             let token = sink.sink.resume(&tokens(commit, &names));
             let token = token.map_err(|cause| failed(sink, nodes, cause))?;
             marks.extend(token.map(|token| self.mark(sink.writer, nodes, 0, token)));
@@ -229,6 +235,7 @@ impl Sinks {
     /// Makes what the sinks have prepared survive a loss of power.
     pub(crate) fn sync(&self, nodes: &[Node]) -> Result<(), FlowError> {
         for (sink, _) in self.each(nodes) {
+            let _called = in_step(&nodes[sink.writer.node].name);
             let synced = sink.sink.sync();
             synced.map_err(|cause| failed(sink, nodes, cause))?;
         }
@@ -236,9 +243,10 @@ impl Sinks {
     }
 
     /// Notifies the sinks that nothing more is committed in this run.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&self, nodes: &[Node]) {
         for sink in &self.all {
             if !self.is_elsewhere(sink) {
+                let _called = in_step(&nodes[sink.writer.node].name);
                 sink.sink.finish();
             }
         }
@@ -247,6 +255,7 @@ impl Sinks {
     /// Notifies the sinks that an epoch is committed.
     pub(crate) fn commit(&self, nodes: &[Node], commit: &Commit) -> Result<(), FlowError> {
         for (sink, names) in self.each(nodes) {
+            let _called = in_step(&nodes[sink.writer.node].name);
             let told = sink.sink.commit(commit.epoch, &tokens(commit, &names));
             told.map_err(|cause| failed(sink, nodes, cause))?;
         }

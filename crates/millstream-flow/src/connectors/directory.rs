@@ -94,10 +94,10 @@ impl<F> ReadDirectory<F> {
     }
     /// Sets the number of partitions, each of which reads one file at a time on one worker. The default is 1:
     /// all files are read in the order of their names. A run that resumes needs the same number as the run
-    /// before.
+    /// before. With 0 the start of the run is an error, [`FlowError::Open`](crate::FlowError::Open).
     #[must_use]
     pub fn partitions(mut self, partitions: usize) -> Self {
-        self.partitions = partitions.max(1);
+        self.partitions = partitions;
         self
     }
     /// Lets each process of a run read the directory of its own machine, in as many partitions each. By default all processes must have
@@ -187,6 +187,9 @@ impl<B: 'static, F: Format<B> + Clone> Source<B> for ReadDirectory<F> {
         format!("directory {dir}, {}, {format}{whose}", self.pattern)
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
+        if self.partitions == 0 {
+            return Err("a directory is read in 1 partition or more, not 0".into());
+        }
         Ok((0..self.partitions)
             .map(|number| number.to_string())
             .collect())

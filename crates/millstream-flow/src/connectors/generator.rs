@@ -38,13 +38,15 @@ pub fn from_fn<T, F: Fn(u64) -> Option<T> + Send + Sync + 'static>(make: F) -> G
 }
 
 impl<F> Generator<F> {
-    /// Limits each partition to `per_second` items a second, evenly spaced.
+    /// Limits each partition to `per_second` items a second, evenly spaced. It is a finite number above 0: with another the start of the
+    /// run is an error, [`FlowError::Open`](crate::FlowError::Open).
     #[must_use]
     pub fn rate(mut self, per_second: f64) -> Self {
         self.rate = Some(per_second);
         self
     }
-    /// Sets the number of partitions, which are spread over the workers. The default is 1.
+    /// Sets the number of partitions, which are spread over the workers. The default is 1; with 0 the start of the run is an error,
+    /// [`FlowError::Open`](crate::FlowError::Open).
     #[must_use]
     pub fn partitions(mut self, partitions: usize) -> Self {
         self.partitions = partitions;
@@ -66,6 +68,15 @@ impl<T: Data, F: Fn(u64) -> Option<T> + Send + Sync + 'static> Source<Vec<T>> fo
         }
     }
     fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
+        if self.partitions == 0 {
+            return Err("a generator has 1 partition or more, not 0".into());
+        }
+        if let Some(rate) = self.rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+            return Err(format!(
+                "the rate of a generator is a number of items a second above 0, not {rate}"
+            )
+            .into());
+        }
         Ok((0..self.partitions).map(|p| p.to_string()).collect())
     }
     fn open(
@@ -95,7 +106,6 @@ struct Generating<F> {
 
 impl<F> Generating<F> {
     fn due(&self, (start, interval): (u64, f64)) -> u64 {
-        // With a rate of 0 the second item is due at the end of time.
         start.saturating_add(((self.next - self.first) as f64 * interval) as u64)
     }
 }

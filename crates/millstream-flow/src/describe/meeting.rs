@@ -54,12 +54,8 @@ pub(crate) fn warn(nodes: &[Node], by_time: &HashSet<NodeId>) {
 /// How a step of this kind processes items in their order.
 fn remedy(kind: &str) -> &'static str {
     match kind {
-        "join" => {
+        "join" | "join_all" => {
             "values with times (event_time, before the streams part) are processed in their order"
-        }
-        "join_all" => {
-            "in Python values with times (event_time, before the streams part) are processed in their order; in Rust merge the streams \
-             into stateful_in_order"
         }
         "stateful" => {
             "give the items times (event_time, before the streams part) and process them in their order (ordered=True; in Rust \

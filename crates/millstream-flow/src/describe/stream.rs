@@ -18,6 +18,7 @@ use crate::run::build::{Outlet, Route};
 use crate::run::chain::{Halves, Joined, Unread};
 use crate::run::control::lock;
 use crate::run::metrics::Report;
+use crate::run::panics::{Owned, in_step};
 use crate::run::plan::Plan;
 use crate::run::segment::arrival_root;
 use crate::run::source::source_root;
@@ -351,10 +352,14 @@ impl<B: Batch> Pipe<B> {
         let outlet = Outlet::<O>::new();
         let after = outlet.clone();
         self.outlet.read_by(Arc::new(move |segment| {
+            let name = &segment.nodes[node].name;
+            let called = in_step(name);
             let making = Making::new(node, segment);
-            let mut step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            let step: Box<dyn Step<B, O>> = Box::new(make(&making)?);
+            let mut step = Owned::new(step, name, &making.control);
             let dead_letters = making.into_dead_letters();
-            segment.restore(node, &mut *step)?;
+            segment.restore(node, &mut **step)?;
+            drop(called);
             segment.keeps_time |= step.keeps_time();
             let next = after.build(segment)?;
             let joined: Box<dyn Push<B>> = Box::new(Joined {

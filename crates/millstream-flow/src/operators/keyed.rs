@@ -20,6 +20,7 @@
 //! # Ok::<(), millstream_flow::FlowError>(())
 //! ```
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::batch::{Data, key_and_value, timed};
@@ -45,12 +46,36 @@ pub enum Emit {
 }
 
 /// A stream whose items have a key.
+///
+/// A verb that depends on time exists twice under one name, and the type of the values decides which one a call means: for a stream of
+/// [`Timed`] values, after [`event_time`](Stream::event_time), it follows event time; for others, where it is a method of [`Untimed`], the
+/// clock of the run.
 #[derive(Clone)]
-pub struct KeyedStream<K, V> {
+pub struct KeyedStream<K, V>(Untimed<K, V>);
+
+/// A keyed stream without times: the verbs of a [`KeyedStream`] that follow the clock of the run.
+///
+/// A [`KeyedStream`] dereferences to it. Where its values are [`Timed`], its own verbs of the same names come first.
+#[derive(Clone)]
+pub struct Untimed<K, V> {
     /// The streams that it is made of; several until an exchange joins them.
     pub(crate) parts: Vec<Stream<(K, V)>>,
     /// True when each item is on the worker of its key.
     placed: bool,
+}
+
+impl<K, V> Deref for KeyedStream<K, V> {
+    type Target = Untimed<K, V>;
+    fn deref(&self) -> &Untimed<K, V> {
+        &self.0
+    }
+}
+
+impl<K: Key, V: Data> Untimed<K, V> {
+    /// The same stream with all its verbs.
+    pub(crate) fn keyed(&self) -> KeyedStream<K, V> {
+        KeyedStream(self.clone())
+    }
 }
 
 /// Sends each item to the worker of its key.
@@ -93,10 +118,73 @@ impl<T: Data> Stream<T> {
         let keyed = each(self, "key_by", move |input: &mut Vec<T>, output| {
             output.extend(input.drain(..).map(|item| (f(&item), item)));
         });
-        KeyedStream {
+        KeyedStream(Untimed {
             parts: vec![keyed],
             placed: false,
-        }
+        })
+    }
+}
+
+impl<K: Key, V: Data> Stream<(K, V)> {
+    /// Makes the first member of each pair its key: what [`key_by`](Stream::key_by) does without a copy of the key, and the reverse of
+    /// [`items`](KeyedStream::items).
+    ///
+    /// ```
+    /// use millstream_flow::{Emit, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("words"), testing::Collected::new());
+    /// flow.source("lines", testing::items(["tea rum tea".to_owned()]))
+    ///     .flat_map(|line: String| line.split(' ').map(|word| (word.to_owned(), ())).collect::<Vec<_>>())
+    ///     .into_keyed()
+    ///     .count(Emit::End)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("tea".to_owned(), 2), ("rum".to_owned(), 1)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    #[must_use]
+    pub fn into_keyed(&self) -> KeyedStream<K, V> {
+        KeyedStream(Untimed {
+            parts: vec![self.clone()],
+            placed: false,
+        })
+    }
+}
+
+impl<K: Key, V: Data> Stream<Timed<(K, V)>> {
+    /// Makes the first member of each pair its key, and keeps the time of the second, as
+    /// [`into_keyed`](Stream::into_keyed) of pairs without times does.
+    ///
+    /// ```
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("orders"), testing::Collected::new());
+    /// flow.source("in", testing::items([("tea", 5), ("rum", 9)]))
+    ///     .event_time(|order: &(&str, i64)| order.1, EventTime::default())
+    ///     .into_keyed()
+    ///     .map(|amount| amount.time)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("tea", 5), ("rum", 9)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    #[must_use]
+    pub fn into_keyed(&self) -> KeyedStream<K, Timed<V>> {
+        let parted = |timed: Timed<(K, V)>| {
+            let (time, watermark, (key, value)) = (timed.time, timed.watermark, timed.value);
+            let value = Timed {
+                time,
+                watermark,
+                value,
+            };
+            (key, value)
+        };
+        let keyed = each(self, "into_keyed", move |input: &mut Vec<_>, output| {
+            output.extend(input.drain(..).map(parted));
+        });
+        keyed.into_keyed()
     }
 }
 
@@ -129,10 +217,10 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 
     pub(crate) fn with<U: Data>(&self, stream: Stream<(K, U)>) -> KeyedStream<K, U> {
-        KeyedStream {
+        KeyedStream(Untimed {
             parts: vec![stream],
             placed: self.placed || self.parts.len() > 1,
-        }
+        })
     }
 
     /// Names the step that the stream comes out of. Errors and metrics show the name. Of streams that were
@@ -159,10 +247,10 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
             [only] => (only.clone(), self.placed),
             _ => (self.placed(), true),
         };
-        KeyedStream {
+        KeyedStream(Untimed {
             parts: vec![stream.named(name)],
             placed,
-        }
+        })
     }
 
     /// Calls `f` on each value, and passes on what it returns, with the key.
@@ -386,19 +474,19 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         if all.iter().any(|stream| stream.placed) {
             self.derive(key_and_value::<K, V>);
             let parts: Vec<_> = all.iter().map(|stream| stream.placed()).collect();
-            return KeyedStream {
+            return KeyedStream(Untimed {
                 parts: vec![parts[0].merge(&parts[1..])],
                 placed: true,
-            };
+            });
         }
         let parts = all
             .iter()
             .flat_map(|stream| stream.parts.iter().cloned())
             .collect();
-        KeyedStream {
+        KeyedStream(Untimed {
             parts,
             placed: false,
-        }
+        })
     }
 
     /// Passes on each key and its value as a pair, in a stream without keys.
@@ -458,19 +546,19 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     ) -> KeyedStream<K, U> {
         let joined = self.joined();
         lock(&joined.graph).demand_name(kind, name);
-        KeyedStream {
+        KeyedStream(Untimed {
             parts: vec![joined.step(kind, name, make)],
             placed: false,
-        }
+        })
     }
 
     /// Announces the sink of the dead letters of the step that this stream comes out of.
     pub(crate) fn settles_by(self, on_error: &OnError) -> Self {
-        let parts = self.parts.into_iter();
-        KeyedStream {
+        let parts = self.0.parts.into_iter();
+        KeyedStream(Untimed {
             parts: parts.map(|part| part.settles_by(on_error)).collect(),
-            placed: self.placed,
-        }
+            placed: self.0.placed,
+        })
     }
 
     /// Joins a step that keeps state for each key.
@@ -492,10 +580,10 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     ) -> KeyedStream<K, U> {
         let placed = self.placed();
         lock(&placed.graph).demand_name(kind, name);
-        KeyedStream {
+        KeyedStream(Untimed {
             parts: vec![placed.step(kind, name, make)],
             placed: true,
-        }
+        })
     }
 }
 
@@ -521,16 +609,18 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
             step = step.by_time();
         }
         let (outputs, late) = step.halves();
-        let keyed = |part| KeyedStream {
-            parts: vec![part],
-            placed: true,
+        let keyed = |part| {
+            KeyedStream(Untimed {
+                parts: vec![part],
+                placed: true,
+            })
         };
         (
             keyed(outputs),
-            KeyedStream {
+            KeyedStream(Untimed {
                 parts: vec![late],
                 placed: true,
-            },
+            }),
         )
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::batch::Data;
 use crate::error::{Cause, Failure};
 use crate::key::Key;
-use crate::operators::keyed::KeyedStream;
+use crate::operators::keyed::{KeyedStream, Untimed};
 use crate::policy::{OnError, Policy};
 use crate::state::{ByLogic, InTurn, KeyedStep, Logic, Plain, Ttl};
 use crate::step::{Context, Stateful, Step};
@@ -78,57 +78,6 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
                 },
                 on_end: |_: &mut S, _: &K, _: &mut Vec<(K, U)>| {},
             }
-        })
-    }
-
-    /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
-    /// processing time.
-    ///
-    /// `name` is the name of the step in errors, metrics and saved state. A key that has had no value for
-    /// `ttl` of processing time is removed; without `ttl` no key is. With recovery the type of the logic is
-    /// [announced](crate::Flow::saves).
-    ///
-    /// # Errors
-    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
-    ///
-    /// ```
-    /// use millstream_flow::{Flow, KeyContext, Logic, Options, testing};
-    ///
-    /// /// The last value of a key.
-    /// struct Last(i64);
-    /// impl Logic<&'static str, i64> for Last {
-    ///     type Out = i64;
-    ///     fn on_item(&mut self, _: &&'static str, n: i64, _: &mut KeyContext<'_, i64>) {
-    ///         self.0 = n;
-    ///     }
-    ///     fn on_end(&mut self, _: &&'static str, cx: &mut KeyContext<'_, i64>) {
-    ///         cx.emit(self.0);
-    ///     }
-    /// }
-    ///
-    /// let (flow, out) = (Flow::new("last"), testing::Collected::new());
-    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
-    ///     .key_by(|item: &(&str, i64)| item.0)
-    ///     .map(|item| item.1)
-    ///     .stateful_with("last", None, |_key| Last(0))
-    ///     .items()
-    ///     .sink("out", out.sink());
-    /// flow.run(Options::default())?;
-    /// assert_eq!(out.take(), [("a", 3), ("b", 2)]);
-    /// # Ok::<(), millstream_flow::FlowError>(())
-    /// ```
-    pub fn stateful_with<L: Logic<K, V>>(
-        &self,
-        name: &str,
-        ttl: Option<Duration>,
-        make: impl Fn(&K) -> L + Send + Sync + 'static,
-    ) -> KeyedStream<K, L::Out> {
-        let (make, called) = (Arc::new(make), name.to_owned());
-        let ttl = ttl.map(|ttl| Ttl::Processing(nanos(ttl)));
-        self.keep("stateful", name, move || {
-            let make = Arc::clone(&make);
-            let logic = ByLogic::new(move |key: &K| make(key), ttl);
-            KeyedStep::new(&called, true, logic)
         })
     }
 
@@ -192,11 +141,65 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
     }
 }
 
+impl<K: Key, V: Data> Untimed<K, V> {
+    /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
+    /// processing time.
+    ///
+    /// On a stream with times the verb of this name is [`KeyedStream::stateful_with`], which follows event time. `name` is the name of the step in errors, metrics and saved state. A key that has had no value for
+    /// `ttl` of processing time is removed; without `ttl` no key is. With recovery the type of the logic is
+    /// [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty. A
+    /// [`Timer::Event`](crate::Timer::Event) ends the run: without times it would never fire.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, KeyContext, Logic, Options, testing};
+    ///
+    /// /// The last value of a key.
+    /// struct Last(i64);
+    /// impl Logic<&'static str, i64> for Last {
+    ///     type Out = i64;
+    ///     fn on_item(&mut self, _: &&'static str, n: i64, _: &mut KeyContext<'_, i64>) {
+    ///         self.0 = n;
+    ///     }
+    ///     fn on_end(&mut self, _: &&'static str, cx: &mut KeyContext<'_, i64>) {
+    ///         cx.emit(self.0);
+    ///     }
+    /// }
+    ///
+    /// let (flow, out) = (Flow::new("last"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 3)]))
+    ///     .key_by(|item: &(&str, i64)| item.0)
+    ///     .map(|item| item.1)
+    ///     .stateful_with("last", None, |_key| Last(0))
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 3), ("b", 2)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn stateful_with<L: Logic<K, V>>(
+        &self,
+        name: &str,
+        ttl: Option<Duration>,
+        make: impl Fn(&K) -> L + Send + Sync + 'static,
+    ) -> KeyedStream<K, L::Out> {
+        let (make, called) = (Arc::new(make), name.to_owned());
+        let ttl = ttl.map(|ttl| Ttl::Processing(nanos(ttl)));
+        self.keyed().keep("stateful", name, move || {
+            let make = Arc::clone(&make);
+            let logic = ByLogic::new(move |key: &K| make(key), ttl, false);
+            KeyedStep::new(&called, true, logic)
+        })
+    }
+}
+
 impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// Calls a [`Logic`] of each key, made by `make` at the first value of the key, which may set timers in
     /// event time and in processing time.
     ///
-    /// `name` is the name of the step in errors, metrics and saved state. A key is removed once event time is
+    /// The logic gets the value; its time is [`KeyContext::time`](crate::KeyContext::time). `name` is the name of the step in errors, metrics and saved state. A key is removed once event time is
     /// `ttl` later than its latest item; without `ttl` no key is. An item waits for the timers that are due before it by the watermark of
     /// its partition, until other partitions have come as far. With recovery the types of the logic and of the items are
     /// [announced](crate::Flow::saves).
@@ -223,7 +226,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// flow.source("in", testing::items([10, 12, 50]))
     ///     .event_time(|time: &i64| *time, EventTime::default())
     ///     .key_by(|_| "all")
-    ///     .stateful_timed("alarm", None, |_key| Alarm)
+    ///     .stateful_with("alarm", None, |_key| Alarm)
     ///     .values()
     ///     .map(|alarm| alarm.value)
     ///     .sink("out", out.sink());
@@ -231,7 +234,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
     /// assert_eq!(out.take(), [15, 17]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
-    pub fn stateful_timed<L: Logic<K, V>>(
+    pub fn stateful_with<L: Logic<K, V>>(
         &self,
         name: &str,
         ttl: Option<Duration>,
@@ -241,13 +244,13 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
         let (outputs, _) = self.keep_timed(("stateful", false), name, move || {
             let make = Arc::clone(&make);
-            let logic = ByLogic::new(move |key: &K| make(key), ttl);
+            let logic = ByLogic::new(move |key: &K| make(key), ttl, true);
             KeyedStep::new(&called, true, InTurn::after_timers(logic, V::clone))
         });
         outputs
     }
 
-    /// As [`stateful_timed`](Self::stateful_timed), and each key receives its items in the order of their times: an item waits until the
+    /// As [`stateful_with`](Self::stateful_with), and each key receives its items in the order of their times: an item waits until the
     /// watermark has passed it.
     ///
     /// The output is the same in every run, whichever partition, branch or merged stream was faster; only items of one time are
@@ -293,7 +296,7 @@ impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
         let ttl = ttl.map(|ttl| Ttl::Event(nanos(ttl)));
         let (results, late) = self.keep_timed(("stateful", true), name, move || {
             let make = Arc::clone(&make);
-            let logic = ByLogic::new(move |key: &K| make(key), ttl);
+            let logic = ByLogic::new(move |key: &K| make(key), ttl, true);
             KeyedStep::new(&called, true, InTurn::by_time(logic, V::clone, |_| 0))
         });
         Outcome { results, late }
@@ -322,13 +325,14 @@ where
         &mut self,
         input: &mut Vec<(K, V)>,
         output: &mut Vec<(K, U)>,
-        _: &mut Context,
+        cx: &mut Context,
     ) -> Result<(), Failure> {
+        self.states.begin(cx);
         for (key, value) in input.drain(..) {
             let state = self.states.touch(&key, &self.init);
             (self.on_item)(state, &key, value, output);
         }
-        Ok(())
+        self.states.check_hashes(cx)
     }
     fn end(&mut self, output: &mut Vec<(K, U)>, _: &mut Context) -> Result<(), Failure> {
         self.states
@@ -363,13 +367,14 @@ where
         output: &mut Vec<(K, U)>,
         cx: &mut Context,
     ) -> Result<(), Failure> {
+        self.states.begin(cx);
         for (key, value) in input.drain(..) {
             let state = self.states.touch(&key, &self.init);
             if let Err(error) = (self.on_item)(state, &key, &value, output) {
                 self.policy.apply_to_item(Some(&key), &value, error, cx)?;
             }
         }
-        Ok(())
+        self.states.check_hashes(cx)
     }
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
         Some(&mut self.states)

@@ -150,6 +150,7 @@ impl<'s> SegmentBuild<'_, 's> {
             return Ok(());
         };
         state.restore(&Restore {
+            shards: cx.shards,
             saved: &*checkpoint.resume,
             step: &self.nodes[node].name,
             worker: cx.worker,

@@ -7,6 +7,7 @@ use crate::error::Failure;
 use crate::push::Push;
 use crate::run::context::WorkerContext;
 use crate::run::dead_letters::DeadLetterSinks;
+use crate::run::panics::Owned;
 use crate::state::Changes;
 use crate::step::Step;
 use crate::time::Watermark;
@@ -37,7 +38,7 @@ fn copied<B: Batch>(
     made.map_err(|cause| Failure::new(cx.step_name(), cause))
 }
 
-impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
+impl<I: Batch, O: Batch> Push<I> for Joined<O, Owned<Box<dyn Step<I, O>>>> {
     fn push(&mut self, batch: &mut I, cx: &mut WorkerContext) -> Result<(), Failure> {
         cx.current = self.node;
         let items = batch.len();
@@ -89,7 +90,7 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Box<dyn Step<I, O>>> {
     }
 }
 
-impl<I: Batch, O: Batch> Joined<O, Box<dyn Step<I, O>>> {
+impl<I: Batch, O: Batch> Joined<O, Owned<Box<dyn Step<I, O>>>> {
     /// Notes the size of the state, for the next publication of the worker.
     #[cold]
     fn note_size(&mut self, cx: &mut WorkerContext) {

@@ -11,6 +11,7 @@ use crate::checkpoint::WriterId;
 use crate::error::{Cause, Failure};
 use crate::policy::{DeadLetters, unwritten};
 use crate::run::context::WorkerContext;
+use crate::run::panics::Owned;
 use crate::sink::{Token, Writer};
 
 /// An open dead-letter sink, without the type of its letters.
@@ -19,7 +20,7 @@ trait Open {
     fn close(&self) -> Result<Option<Token>, Cause>;
 }
 
-impl<B> Open for RefCell<Box<dyn Writer<B>>> {
+impl<B> Open for RefCell<Owned<Box<dyn Writer<B>>>> {
     fn prepare(&self, epoch: u64) -> Result<Option<Token>, Cause> {
         self.borrow_mut().prepare(epoch)
     }
@@ -34,7 +35,7 @@ pub(crate) struct DeadLetterSinks(Vec<Rc<dyn Open>>);
 
 impl DeadLetterSinks {
     /// Adds an open sink.
-    pub(crate) fn add<B: 'static>(&mut self, writer: Box<dyn Writer<B>>) -> DeadLetters<B> {
+    pub(crate) fn add<B: 'static>(&mut self, writer: Owned<Box<dyn Writer<B>>>) -> DeadLetters<B> {
         let writer = Rc::new(RefCell::new(writer));
         self.0.push(Rc::clone(&writer) as Rc<dyn Open>);
         DeadLetters::new(writer)

@@ -12,6 +12,7 @@ use crate::run::build::SegmentBuild;
 use crate::run::context::WorkerContext;
 use crate::run::control::Control;
 use crate::run::dead_letters::DeadLetterSinks;
+use crate::run::panics::Owned;
 use crate::sink::Sink;
 use crate::testing::rehearsal::Rehearsal;
 
@@ -91,7 +92,8 @@ impl<'a> Making<'a> {
             what: format!("dead letters of \"{step}\" ({})", sink.describe()),
             cause,
         })?;
-        Ok(self.dead_letters.borrow_mut().add(opened))
+        let writer = Owned::new(opened, step, &self.control);
+        Ok(self.dead_letters.borrow_mut().add(writer))
     }
 
     /// Opens an error policy for this step.

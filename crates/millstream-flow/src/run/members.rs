@@ -14,6 +14,7 @@ use crate::error::{DiedBefore, FlowError};
 use crate::key::Shards;
 use crate::run::control::Control;
 use crate::run::options::Options;
+use crate::run::panics::in_step;
 use crate::run::plan::Plan;
 use crate::run::reports::report_handled;
 use crate::run::running::Running;
@@ -30,7 +31,9 @@ fn offer(
 ) -> Result<Offer, FlowError> {
     let workers = options.all_workers();
     let sources = plan.sources.iter().map(|(node, source)| {
-        let (this, settings) = (&plan.nodes[*node], source.settings());
+        let this = &plan.nodes[*node];
+        let _called = in_step(&this.name);
+        let settings = source.settings();
         let names = source.partitions(workers);
         let names = names.map_err(|cause| open_error(this, cause))?;
         let inputs = settings.inputs.iter().take(INPUTS_MAX);

@@ -19,6 +19,7 @@ use crate::run::control::Control;
 use crate::run::dead_letters::DeadLetterSinks;
 use crate::run::lag::{LagGauge, WatchedLag};
 use crate::run::making::Making;
+use crate::run::panics::{Owned, in_step};
 use crate::run::poller::Io;
 use crate::source::{Partition, PositionError, Source};
 
@@ -26,7 +27,7 @@ use crate::source::{Partition, PositionError, Source};
 pub(crate) struct Open<B> {
     pub(crate) index: usize,
     pub(crate) name: String,
-    pub(crate) input: Box<dyn Partition<B>>,
+    pub(crate) input: Owned<Box<dyn Partition<B>>>,
     /// Where the engine reports the lag that the partition answers when it is asked.
     lag: Option<LagGauge>,
 }
@@ -93,6 +94,7 @@ pub(crate) fn open<B: Batch>(
     io: &Io,
 ) -> (Result<Opened<B>, FlowError>, Feeding) {
     let this = &build.nodes[node];
+    let _called = in_step(&this.name);
     let instead = match build.rehearsal {
         Some(rehearsal) => rehearsal.source_for(this, source),
         None => Ok(None),
@@ -222,6 +224,7 @@ impl<B: Batch> Opener<B> {
             let position = resume.and_then(|resume| resume.position(&self.name, &name));
             let input = self.source.open(index, position, &self.io);
             let input = input.map_err(|cause| of_partition(&name, cause))?;
+            let input = Owned::new(input, &self.name, &cx.control);
             if let Some(gauge) = self.io.take_lag_gauge() {
                 cx.control.watch_lag(WatchedLag {
                     source: self.name.clone(),

@@ -10,6 +10,7 @@ use crate::error::FlowError;
 use crate::run::control::Control;
 use crate::run::metrics::Report;
 use crate::run::options::Options;
+use crate::run::panics::caught;
 use crate::run::signals::Signals;
 use crate::run::watch::Watch;
 
@@ -24,6 +25,9 @@ const ENDS_LATE_NS: u64 = 1_000_000_000;
 const REPORTS_WAIT: Duration = Duration::from_secs(5);
 
 /// A flow that runs on threads of its own.
+///
+/// When it is dropped, the flow is [stopped](Self::stop), and a failure that [`wait`](Self::wait) has not returned is logged.
+#[must_use = "a flow is stopped when its handle is dropped: call wait"]
 pub struct Running {
     pub(super) name: String,
     pub(super) started: u64,
@@ -149,10 +153,12 @@ impl Running {
             looks();
         });
         drop(signals);
+        if !self.control.has_failed() {
+            self.call_back();
+        }
         match self.control.take_failure() {
             Some(error) => Err(error),
             None => {
-                self.call_back();
                 let mut report = self.report();
                 report.others = self.reports_of_others();
                 Ok(report)
@@ -275,19 +281,26 @@ impl Running {
 
     fn call_back(&self) {
         if let Some((_, call)) = &self.options.on_metrics {
-            call(&self.report());
+            let called = caught(|| "on_metrics".to_owned(), || call(&self.report()));
+            called.unwrap_or_else(|error| self.control.fail(error));
         }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.threads.is_some() {
-            self.control.stop();
-            if self.control.others().is_some() {
-                while !self.control.wait_ended(LONG) {}
-                self.join_threads(&|| ());
-            }
+        if self.threads.is_none() {
+            return;
+        }
+        self.control.stop();
+        while !self.control.wait_ended(LONG) {}
+        self.join_threads(&|| ());
+        if let Some(error) = self.control.take_failure() {
+            let name = &self.name;
+            tracing::error!(
+                flow = name.as_str(),
+                "flow \"{name}\": it has failed, and its handle was dropped without a wait for it: {error}"
+            );
         }
     }
 }

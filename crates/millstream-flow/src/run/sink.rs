@@ -7,13 +7,14 @@ use crate::error::{Cause, Failure, FlowError};
 use crate::push::Push;
 use crate::run::build::SegmentBuild;
 use crate::run::context::WorkerContext;
+use crate::run::panics::{Owned, in_step};
 use crate::sink::{Sink, Token, Writer};
 use crate::time::Watermark;
 
 /// A sink at the end of a chain.
 pub(crate) struct Drain<B> {
     node: NodeId,
-    writer: Box<dyn Writer<B>>,
+    writer: Owned<Box<dyn Writer<B>>>,
     /// Batches since the last flush: the time at which they were complete at the source, and their items.
     unflushed: Vec<(u64, usize)>,
 }
@@ -25,25 +26,24 @@ impl<B: Batch> Drain<B> {
         segment: &SegmentBuild<'_, '_>,
     ) -> Result<Self, FlowError> {
         let cx = segment.context.borrow();
+        let name = &segment.nodes[node].name;
+        let drain = |writer| Drain {
+            node,
+            writer: Owned::new(writer, name, &cx.control),
+            unflushed: Vec::new(),
+        };
         if segment.nodes[node].exchanged && cx.worker > 0 {
-            return Ok(Drain {
-                node,
-                writer: Box::new(Elsewhere),
-                unflushed: Vec::new(),
-            });
+            return Ok(drain(Box::new(Elsewhere)));
         }
+        let _called = in_step(name);
         let writer = match segment.rehearsal {
             Some(rehearsal) => rehearsal
-                .sink_for(&segment.nodes[node].name, sink)
+                .sink_for(name, sink)
                 .and_then(|instead| instead.open(cx.worker, &cx.control)),
             None => sink.open(cx.worker, &cx.control),
         };
         let writer = writer.map_err(|cause| open_error(&segment.nodes[node], cause))?;
-        Ok(Drain {
-            node,
-            writer,
-            unflushed: Vec::new(),
-        })
+        Ok(drain(writer))
     }
 
     /// Records the batches of a flush: a batch counts when the system has accepted it.

@@ -347,6 +347,7 @@ impl<B: Batch> Reader<B> {
         if !self.opener.grows || cx.control.phase() != Phase::Running {
             return Ok(());
         }
+        cx.current = self.node;
         let opened = self.opener.open_found(cx);
         let opened = opened.map_err(|cause| self.failure(cause, cx))?;
         if opened.is_empty() {
@@ -385,6 +386,7 @@ impl<B: Batch> Reader<B> {
     }
 
     fn note_positions(&self, cx: &mut WorkerContext) -> Result<(), Failure> {
+        cx.current = self.node;
         let mut positions = self.closed.clone();
         for open in &self.partitions {
             positions.push(self.position_of(open, cx)?);
@@ -413,6 +415,7 @@ impl<B: Batch> Reader<B> {
         if indexes.is_empty() {
             return Ok(());
         }
+        cx.current = self.node;
         self.next -= indexes.iter().filter(|index| **index < self.next).count();
         let mut has_ended = vec![false; self.partitions.len()];
         indexes.iter().for_each(|index| has_ended[*index] = true);
@@ -446,7 +449,8 @@ impl<B: Batch> Reader<B> {
 
     /// Notes how much each partition has not read, for the next publication of the worker.
     #[cold]
-    fn note_lags(&mut self, cx: &WorkerContext) {
+    fn note_lags(&mut self, cx: &mut WorkerContext) {
+        cx.current = self.node;
         self.opener.published = cx.publication;
         let name = &cx.metrics[self.node].name;
         for open in &mut self.partitions {

@@ -23,6 +23,7 @@ use crate::run::control::{Control, lock};
 use crate::run::members;
 use crate::run::metrics::Report;
 use crate::run::options::{Options, Packets};
+use crate::run::panics::{caught, in_step};
 use crate::run::plan::Plan;
 use crate::run::progress::CommitTimer;
 use crate::run::remote::Others;
@@ -39,7 +40,7 @@ pub(crate) fn start(
 ) -> Result<Running, FlowError> {
     options.check_workers()?;
     options.check_cluster()?;
-    let plan = plan(&options)?;
+    let plan = caught(beginning, || plan(&options))??;
     if options.cluster.is_some() {
         plan.check_codecs()?;
     }
@@ -47,7 +48,8 @@ pub(crate) fn start(
     let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
     let (name, asked) = (plan.name.clone(), options.clone());
-    let (mut running, life) = match prepare(plan, options, &stopping) {
+    let prepared = caught(beginning, || prepare(plan, options, &stopping));
+    let (mut running, life) = match prepared.and_then(|prepared| prepared) {
         Err(error) if is_stop(&error) => return Ok(Running::stopped(name, asked)),
         prepared => prepared?,
     };
@@ -65,6 +67,11 @@ pub(crate) fn start(
     };
     running.threads = Some(threads.inspect_err(|error| running.control.end_start(error))?);
     Ok(running)
+}
+
+/// The name in the error of a panic before a worker has begun, in none of the parts of a step.
+fn beginning() -> String {
+    "start".to_owned()
 }
 
 /// Whether the wait for other processes was stopped.
@@ -128,8 +135,8 @@ pub(crate) fn run_here(
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
 ) -> Result<Report, FlowError> {
     options.check_single()?;
-    let plan = plan(&options)?;
-    let (running, life) = prepare(plan, options, &|| false)?;
+    let plan = caught(beginning, || plan(&options))??;
+    let (running, life) = caught(beginning, || prepare(plan, options, &|| false))??;
     if let Some(life) = life {
         timely::execute_directly(life);
     }
@@ -299,7 +306,7 @@ fn begin_checkpoints(
     plan.sinks
         .begin(name, &plan.nodes, Some(recovery), control)?;
     let resumed = resume(running, plan, recovery, clock, stopping);
-    let resumed = resumed.inspect_err(|_| plan.sinks.finish())?;
+    let resumed = resumed.inspect_err(|_| plan.sinks.finish(&plan.nodes))?;
     let ResumedRun {
         resume,
         commit,
@@ -308,9 +315,9 @@ fn begin_checkpoints(
     } = resumed;
     let (sender, notices) = channel();
     let started = plan.sinks.start(&plan.nodes);
-    started.inspect_err(|_| plan.sinks.finish())?;
+    started.inspect_err(|_| plan.sinks.finish(&plan.nodes))?;
     if resume.ends_here {
-        plan.sinks.finish();
+        plan.sinks.finish(&plan.nodes);
         let checkpoints = Some((Arc::new(resume), Mutex::new(sender)));
         return Ok(Begun::without(checkpoints, None));
     }
@@ -333,7 +340,7 @@ fn begin_checkpoints(
         roots: plan.roots.len(),
     };
     let thread = start_committer(committer, notices, recovery);
-    let thread = thread.inspect_err(|_| plan.sinks.finish())?;
+    let thread = thread.inspect_err(|_| plan.sinks.finish(&plan.nodes))?;
     Ok(Begun {
         checkpoints: Some((Arc::new(resume), Mutex::new(sender))),
         committer: Some(thread),
@@ -412,6 +419,7 @@ fn shared_commits(
 fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<(), FlowError> {
     for (node, source) in &plan.sources {
         let this = &plan.nodes[*node];
+        let _called = in_step(&this.name);
         let run = Beginning {
             source: &this.name,
             state_dir: None,

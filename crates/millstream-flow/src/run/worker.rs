@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -20,6 +19,7 @@ use crate::run::control::{Control, lock};
 use crate::run::edge::Form;
 use crate::run::metrics::StepMetrics;
 use crate::run::options::Options;
+use crate::run::panics::caught;
 use crate::run::plan::Plan;
 use crate::run::poller::Poller;
 use crate::run::waiting::{self, Waiting};
@@ -70,21 +70,22 @@ pub(super) fn guarded(
     }
     let context = Rc::new(RefCell::new(context));
     let _span = span(plan, control, worker.index()).entered();
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, plan, &context, options)));
-    match outcome {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => control.fail(error),
-        Err(panic) => {
-            // The panic has unwound the operator that borrowed the context.
-            let cx = context.borrow();
-            let step = cx.metrics.get(cx.current);
-            let step = step.map_or_else(String::new, |m| m.name.clone());
-            control.fail(FlowError::panicked(step, &*panic));
+    // A panic has unwound the operator that borrowed the context.
+    let running = || {
+        let cx = context.borrow();
+        let step = cx.metrics.get(cx.current);
+        step.map_or_else(String::new, |step| step.name.clone())
+    };
+    let worked = caught(running, || work(worker, plan, &context, options));
+    // Before parts are dropped, which may panic too.
+    let worked = worked.and_then(|worked| worked);
+    worked.unwrap_or_else(|error| control.fail(error));
+    let dropped = caught(running, || {
+        for dataflow in worker.installed_dataflows() {
+            worker.drop_dataflow(dataflow);
         }
-    }
-    for dataflow in worker.installed_dataflows() {
-        worker.drop_dataflow(dataflow);
-    }
+    });
+    dropped.unwrap_or_else(|error| control.fail(error));
     control.publish(worker.index(), &context.borrow().metrics);
 }
 

@@ -7,7 +7,7 @@ use super::table::{Slot, Table};
 use super::{KeyLogic, Moment, Outputs};
 use crate::checkpoint::{BoxedCodec, Changes, Restore, StateCodec};
 use crate::error::{Cause, Failure, FlowError};
-use crate::key::Key;
+use crate::key::{Key, Place};
 use crate::step::StateSize;
 use crate::time::{BEFORE_ALL, NEVER, Timed};
 
@@ -61,6 +61,16 @@ impl<K: Key, L: KeyLogic<K>> Keyed<K, L> {
             ending: None,
             refused: VecDeque::new(),
         }
+    }
+
+    /// Says to which worker new keys must belong.
+    pub(crate) fn belongs_to(&mut self, own: Place) {
+        self.table.belongs_to(own);
+    }
+
+    /// Fails if a new key had a hash that is not stable.
+    pub(crate) fn check_hashes(&mut self, step: &str) -> Result<(), Failure> {
+        self.table.check_hashes(|| step.to_owned())
     }
 
     /// Takes the next item that was refused in the calls so far.

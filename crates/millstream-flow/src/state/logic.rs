@@ -9,6 +9,25 @@ use crate::error::Cause;
 use crate::time::Timed;
 
 /// The behaviour of one key; one value of this type is the state of one key.
+///
+/// `V` is the type of the values. In a stream with times, of [`Timed<V>`](Timed), the logic gets the value, and
+/// [`KeyContext::time`] is its time:
+///
+/// ```compile_fail,E0277
+/// # use millstream_flow::{EventTime, Flow, KeyContext, Logic, Timed, testing};
+/// struct Last;
+/// impl Logic<u32, Timed<i64>> for Last {
+///     type Out = i64;
+///     fn on_item(&mut self, _: &u32, _: Timed<i64>, _: &mut KeyContext<'_, i64>) {}
+/// }
+/// # let flow = Flow::new("refused");
+/// let times = flow.source("in", testing::items([1i64])).event_time(|time| *time, EventTime::default());
+/// times.key_by(|_| 0u32).stateful_with("last", None, |_| Last);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `Logic` for values of the type `{V}` with keys of the type `{K}`",
+    note = "it needs `impl Logic<{K}, {V}>`; after `event_time` a logic gets the value without `Timed`, and its time from `KeyContext::time`"
+)]
 pub trait Logic<K, V>: Send + 'static {
     /// The type of the outputs.
     type Out: Data;
@@ -26,7 +45,8 @@ pub struct KeyContext<'a, O> {
     timers: &'a mut Option<Box<Timers>>,
     discarded: &'a mut bool,
     fires: Option<Timer>,
-    fault: bool,
+    timed: bool,
+    fault: Option<&'static str>,
     time: i64,
     at: Moment,
 }
@@ -37,13 +57,13 @@ impl<O> KeyContext<'_, O> {
         self.out.push(output);
     }
 
-    /// Returns the time of the item or the timer; nanoseconds. Meaningless without event time.
+    /// Returns the time of the item or the timer; nanoseconds. `i64::MIN` in a stream without times.
     #[must_use]
     pub fn time(&self) -> i64 {
         self.time
     }
 
-    /// Returns the watermark; nanoseconds.
+    /// Returns the watermark; nanoseconds. `i64::MIN` before the first, and in a stream without times.
     #[must_use]
     pub fn watermark(&self) -> i64 {
         self.at.event
@@ -56,9 +76,16 @@ impl<O> KeyContext<'_, O> {
     }
 
     /// Sets a timer for a call of `on_timer`. A timer in the past fires before the next item. A timer that is
-    /// set while another of its kind fires must be later than that one, or the flow fails.
+    /// set while another of its kind fires must be later than that one, or the flow fails. It
+    /// fails also with a timer in event time in a stream without times.
     pub fn set_timer(&mut self, timer: Timer) {
-        self.fault |= !may_follow(self.fires, timer);
+        if !may_follow(self.fires, timer) {
+            self.fault =
+                Some("a timer that is set in on_timer must be later than the one that fires");
+        }
+        if !self.timed && matches!(timer, Timer::Event(_)) {
+            self.fault = Some("a timer in event time needs event_time before key_by");
+        }
         self.timers.get_or_insert_default().set(timer);
     }
 
@@ -87,15 +114,18 @@ pub fn may_follow(fires: Option<Timer>, timer: Timer) -> bool {
 pub(crate) struct ByLogic<K, V, L: Logic<K, V>, M> {
     make: M,
     ttl: Option<Ttl>,
+    /// Whether the items have times.
+    timed: bool,
     out: Vec<L::Out>,
     types: PhantomData<fn(K, V) -> L>,
 }
 
 impl<K, V, L: Logic<K, V>, M: Fn(&K) -> L> ByLogic<K, V, L, M> {
-    pub(crate) fn new(make: M, ttl: Option<Ttl>) -> Self {
+    pub(crate) fn new(make: M, ttl: Option<Ttl>, timed: bool) -> Self {
         ByLogic {
             make,
             ttl,
+            timed,
             out: Vec::new(),
             types: PhantomData,
         }
@@ -117,7 +147,8 @@ impl<K, V, L: Logic<K, V>, M: Fn(&K) -> L> ByLogic<K, V, L, M> {
             timers,
             discarded,
             fires,
-            fault: false,
+            timed: self.timed,
+            fault: None,
             time,
             at,
         };
@@ -131,12 +162,7 @@ impl<K, V, L: Logic<K, V>, M: Fn(&K) -> L> ByLogic<K, V, L, M> {
             };
             out.result(key, output);
         }
-        if fault {
-            return Err(
-                "a timer that is set in on_timer must be later than the one that fires".into(),
-            );
-        }
-        Ok(())
+        fault.map_or(Ok(()), |fault| Err(fault.into()))
     }
 }
 

@@ -23,6 +23,16 @@ impl<K: Key, S: 'static> Plain<K, S> {
         self.0.entry(key, init)
     }
 
+    /// Begins a batch: new keys must belong to this worker.
+    pub(crate) fn begin(&mut self, cx: &Context) {
+        self.0.belongs_to(cx.place());
+    }
+
+    /// Fails if a new key of a batch had a hash that is not stable.
+    pub(crate) fn check_hashes(&mut self, cx: &Context) -> Result<(), Failure> {
+        self.0.check_hashes(|| cx.step_name())
+    }
+
     /// Passes all keys and their states to `each`, in the order of their first items.
     pub(crate) fn for_each(&mut self, mut each: impl FnMut(&K, &mut S)) {
         for slot in self.0.in_order() {

@@ -1,8 +1,8 @@
 //! The saved state of a step when a run resumes.
 
 use super::codec::Codecs;
-use crate::error::{Cause, FlowError};
-use crate::key::{show, worker_of};
+use crate::error::{Cause, FlowError, shorten};
+use crate::key::{Key, Shards, show, worker_of};
 
 /// The saved states of all steps.
 pub(crate) trait SavedStates {
@@ -38,6 +38,7 @@ pub struct Restore<'a> {
     pub(crate) step: &'a str,
     pub(crate) worker: usize,
     pub(crate) workers: usize,
+    pub(crate) shards: Shards,
 }
 
 impl Restore<'_> {
@@ -70,6 +71,26 @@ impl Restore<'_> {
     #[must_use]
     pub fn place(&self) -> (usize, usize) {
         (self.worker, self.workers)
+    }
+
+    /// Checks that a restored key has the hash with which it was saved.
+    ///
+    /// # Errors
+    /// [`FlowError::UnstableKey`]
+    pub(crate) fn check_hash<K: Key>(&self, key: &K, saved: &SavedKey) -> Result<(), FlowError> {
+        let shard = self.shards.of(key.stable_hash());
+        match shard == saved.shard {
+            true => Ok(()),
+            false => Err(FlowError::UnstableKey {
+                step: self.step.to_owned(),
+                key: shorten(&format!("{key:?}")),
+                type_name: std::any::type_name::<K>(),
+                found: format!(
+                    "it was saved in shard {}, and its hash is that of shard {shard} now",
+                    saved.shard
+                ),
+            }),
+        }
     }
 
     /// Returns the step's keys that belong to this worker, in the order of their creation numbers.

@@ -72,10 +72,12 @@ where
         cx: &mut Context,
     ) -> Result<(), Failure> {
         let (floor, now) = (cx.floor(), cx.now());
+        self.keyed.belongs_to(cx.place());
         for (key, item) in items {
             let taken = self.keyed.item(key, item, floor, now, out);
             taken.map_err(|fault| Self::failure(&self.name, &fault.key, fault.error))?;
         }
+        self.keyed.check_hashes(&self.name)?;
         self.fail_refused()?;
         self.request_wake(cx);
         Ok(())

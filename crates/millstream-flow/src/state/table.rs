@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 
 use crate::checkpoint::{BoxedCodec, Changes, Restore};
 use crate::error::{Cause, Failure, FlowError, shorten};
-use crate::key::Key;
+use crate::key::{Key, Place};
 use crate::state::changes::{ADDED, check_size};
 use crate::state::codec::MESSAGE_PACK;
 use crate::step::StateSize;
@@ -65,7 +65,13 @@ struct Saving<K, S> {
 /// as good as others. Its low bits are similar on one worker, and are the last that a table looks at here.
 #[inline]
 fn hash_of<K: Key>(key: &K) -> u64 {
-    key.stable_hash().rotate_left(32)
+    in_table(key.stable_hash())
+}
+
+/// The hash in a table of a key with this hash; its own inverse.
+#[inline]
+fn in_table(hash: u64) -> u64 {
+    hash.rotate_left(32)
 }
 
 /// The states of a step on one worker.
@@ -76,6 +82,10 @@ pub(super) struct Table<K, S> {
     born: u64,
     /// `None` in a run without recovery.
     saving: Option<Saving<K, S>>,
+    /// The worker to which the keys belong, from the first batch on.
+    own: Option<Place>,
+    /// The first new key whose hash is not stable, and what is wrong.
+    unstable: Option<(K, String)>,
 }
 
 impl<K, S> Default for Table<K, S> {
@@ -86,6 +96,8 @@ impl<K, S> Default for Table<K, S> {
             free: Vec::new(),
             born: 0,
             saving: None,
+            own: None,
+            unstable: None,
         }
     }
 }
@@ -131,6 +143,34 @@ impl<K: Key, S> Table<K, S> {
         self.slots.get_mut(slot as usize).and_then(Option::as_mut)
     }
 
+    /// Says to which worker new keys must belong.
+    #[inline]
+    pub(super) fn belongs_to(&mut self, own: Place) {
+        self.own = Some(own);
+    }
+
+    /// Fails if a new key had a hash that is not stable: its items would be divided among several states.
+    #[inline]
+    pub(super) fn check_hashes(&mut self, step: impl FnOnce() -> String) -> Result<(), Failure> {
+        match self.unstable.take() {
+            None => Ok(()),
+            Some((key, fault)) => Err(Failure {
+                key: Some(shorten(&format!("{key:?}"))),
+                ..Failure::new(step(), fault)
+            }),
+        }
+    }
+
+    /// Notes a new key whose hash is not stable.
+    fn check_new(&mut self, hash: u64, key: &K) {
+        if self.unstable.is_none()
+            && let Some(own) = self.own
+            && let Some(fault) = own.fault(key, in_table(hash))
+        {
+            self.unstable = Some((key.clone(), fault));
+        }
+    }
+
     /// Returns the state of a key, which will be changed; `init` creates it if it does not exist.
     #[inline]
     pub(super) fn entry(&mut self, key: &K, init: impl FnOnce(&K) -> S) -> &mut S
@@ -139,6 +179,7 @@ impl<K: Key, S> Table<K, S> {
     {
         let hash = self.hash(key);
         let slot = self.find(hash, key).unwrap_or_else(|| {
+            self.check_new(hash, key);
             let slot = self.vacant();
             self.enter(hash, slot);
             slot
@@ -159,6 +200,7 @@ impl<K: Key, S> Table<K, S> {
 
     /// Creates a slot for a new key.
     pub(super) fn insert(&mut self, hash: u64, key: K, state: S) -> u32 {
+        self.check_new(hash, &key);
         let born = self.born;
         self.born += 1;
         self.place(hash, Slot::new(key, state, born))
@@ -346,6 +388,7 @@ impl<K: Key, S> Table<K, S> {
             let key = K::load(&mut &saved.key[..]).ok_or_else(|| {
                 from.unreadable(&saved, "the step's keys are of another type now")
             })?;
+            from.check_hash(&key, &saved)?;
             let mut rest = &saved.state[..];
             let mut load = || {
                 if saved.tag != MESSAGE_PACK {

@@ -21,6 +21,7 @@ use crate::run::build::Outlet;
 use crate::run::context::WorkerContext;
 use crate::run::control::{Control, lock};
 use crate::run::dead_letters::DeadLetterSinks;
+use crate::run::panics::in_step;
 use crate::run::progress::WatermarkGauge;
 use crate::step::Context;
 use crate::time::{BEFORE_ALL, EventTime, Sender, Timed, Watermark, nanos};
@@ -383,9 +384,11 @@ impl<B: Batch> Pipe<B> {
         let outlet = Outlet::<O>::new();
         let after = outlet.clone();
         self.outlet.read_by(Arc::new(move |segment| {
+            let called = in_step(&segment.nodes[node].name);
             let making = Making::new(node, segment);
             let assign = make(&making)?;
             let dead_letters = making.into_dead_letters();
+            drop(called);
             let partitions = segment.partitions().map(|(partition, name)| {
                 let name = saved_name(name, nth);
                 PartitionTime {

@@ -65,6 +65,11 @@ use crate::run::control::lock;
 use crate::state::KeyedStep;
 use crate::time::{Timed, nanos};
 
+/// The longest length of a window: 200 years, to which the times of items can be added.
+const NANOS_MAX: i64 = 200 * 365 * 86_400 * 1_000_000_000;
+/// The number of sliding windows in which an item may be. Each of them has a result.
+const ITEM_WINDOWS_MAX: i64 = 100_000;
+
 /// The definition of the groups of a key's items. Lengths are stored in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -198,15 +203,26 @@ impl Window {
     /// Checks the definition.
     ///
     /// # Errors
-    /// A length is zero, or there are gaps between sliding windows.
+    /// A length is zero or longer than 200 years, there are gaps between sliding windows, or an item is in more than 100,000 of them.
     pub fn check(&self) -> Result<(), &'static str> {
         match self.kind {
+            Kind::Aligned { length: long, .. } | Kind::Session { gap: long }
+                if long > NANOS_MAX =>
+            {
+                Err("the length of a window must be at most 200 years")
+            }
+            Kind::Aligned { offset, .. } if offset > NANOS_MAX => {
+                Err("the offset of windows must be at most 200 years")
+            }
             Kind::Aligned { length, every, .. } if length <= 0 || every <= 0 => {
                 Err("the length of a window must be above 0")
             }
             Kind::Aligned { length, every, .. } if every > length => {
                 Err("sliding windows must start at least once in each length")
             }
+            Kind::Aligned { length, every, .. } if length / every > ITEM_WINDOWS_MAX => Err(
+                "each item would be in more than 100,000 sliding windows, each with a result: let them start less often",
+            ),
             Kind::Session { gap } if gap <= 0 => Err("the gap of a session must be above 0"),
             Kind::Count { items: 0 } => Err("a window by number must have 1 item or more"),
             _ => Ok(()),

@@ -181,7 +181,9 @@ fn a_call_that_panics_ends_the_flow_whatever_the_policy() {
         .sink("out", Collected::new().sink());
     let said = failure(&flow, 1);
     assert!(
-        said.contains("step \"ask\"") && said.contains("item 1") && said.contains("it panicked"),
+        said.contains("step \"ask\"")
+            && said.contains("item 1")
+            && said.contains("the call panicked: a test panics, as it should"),
         "{said}"
     );
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use millstream_flow::join::{Insert, JoinAll};
-use millstream_flow::testing::{Collected, VirtualClock, items};
-use millstream_flow::{Flow, FlowError, KeyedStream, Options, Recovery};
+use millstream_flow::testing::{Collected, Mark, VirtualClock, items, script};
+use millstream_flow::{EventTime, Flow, FlowError, KeyedStream, Options, Recovery};
 
 use super::recovery::{crash_everywhere, run as run_saving};
 use super::support::run;
@@ -18,7 +18,7 @@ fn rows(flow: &Flow, input: &[&str], how: JoinAll) -> KeyedStream<u8, Row> {
         items(input.iter().map(|text| text.to_string())).batch_size(1),
     );
     let keyed = all.key_by(|_| 7);
-    let numbers = keyed.filter_map(|text| text.parse().ok());
+    let numbers = keyed.filter_map(|text| text.parse::<u64>().ok());
     let words = keyed.filter_map(|text| text.starts_with('w').then_some(text));
     let signs =
         keyed.filter_map(|text| text.strip_prefix('-').and_then(|sign| sign.chars().next()));
@@ -163,4 +163,63 @@ fn a_saved_join_of_other_streams_is_an_error_that_names_the_step() {
         error.contains("\"rows\"") && error.contains("of a join of 2 streams, not of 3"),
         "{error}"
     );
+}
+
+/// The rows of timed streams that are read in turn, one partition for each item of a stream.
+fn timed_rows(batch: usize, workers: usize, how: JoinAll) -> (Vec<(i64, PricedOrder)>, usize) {
+    let (flow, out, late) = (Flow::new("timed"), Collected::new(), Collected::new());
+    let timed = |name, items: &[(i64, i64)]| {
+        let marks = items.iter().copied().map(Mark::Item).collect();
+        let source = flow.source(name, script([marks]).batch_size(batch));
+        let times = source.event_time(|item: &(i64, i64)| item.0, EventTime::default());
+        times.key_by(|_| 7).map(|item| item.map(|item| item.1))
+    };
+    let prices = timed("prices", &[(0, 10), (5, 20), (2, 99), (40, 30)]);
+    let orders = timed("orders", &[(3, 1), (5, 2), (50, 3)]);
+    let joined = prices.join_all("costs", (&orders,), how);
+    joined
+        .results
+        .values()
+        .map(|row| (row.time, row.value))
+        .sink("out", out.sink());
+    joined.late.values().sink("late", late.sink());
+    run(&flow, workers).expect("nothing fails");
+    (out.take(), late.take().len())
+}
+
+type PricedOrder = (Option<i64>, Option<i64>);
+
+#[test]
+fn streams_with_times_are_joined_in_the_order_of_their_times() {
+    let due = [
+        (0, (Some(10), None)),
+        (3, (Some(10), Some(1))),
+        (5, (Some(20), Some(1))),
+        (5, (Some(20), Some(2))),
+        (40, (Some(30), Some(2))),
+        (50, (Some(30), Some(3))),
+    ];
+    for workers in 1..=3 {
+        for batch in [1, 100] {
+            let found = timed_rows(batch, workers, JoinAll::running());
+            assert_eq!(
+                found,
+                (due.to_vec(), 1),
+                "{workers} workers, batches of {batch}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_time_to_live_of_streams_with_times_is_event_time() {
+    // The key has no value from 5 to 40.
+    let how = JoinAll::running().ttl(Duration::from_nanos(20));
+    for workers in 1..=2 {
+        let (rows, _) = timed_rows(1, workers, how);
+        assert_eq!(
+            rows[4..],
+            [(40, (Some(30), None)), (50, (Some(30), Some(3)))]
+        );
+    }
 }

@@ -65,7 +65,7 @@ fn swallow<T: Clone + Send + 'static>(stream: &Stream<T>) {
 fn memory_of_removed_keys_with_timers_is_released() {
     let resident = waves(5, |numbers| {
         let keyed = numbers.key_by(|n| n.value);
-        let logic = keyed.stateful_timed("brief", None, |_| Brief([0; 64]));
+        let logic = keyed.stateful_with("brief", None, |_| Brief([0; 64]));
         swallow(&logic.items());
     });
     assert_bounded("timers", &resident);
@@ -85,7 +85,7 @@ fn memory_of_keys_that_live_for_a_time_is_released() {
         let keyed = numbers.key_by(|n| n.value);
         swallow(
             &keyed
-                .stateful_timed("silent", life, |_| Silent([0; 64]))
+                .stateful_with("silent", life, |_| Silent([0; 64]))
                 .items(),
         );
     });

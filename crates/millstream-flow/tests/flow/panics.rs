@@ -1,13 +1,17 @@
 //! A panic in a user's function ends the flow with an error that names the step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
+use millstream_flow::poller::Io;
 use millstream_flow::sink::{Sink, Token, Transactional, Writer};
+use millstream_flow::source::{Events, Next, Partition, Position, Source};
+use millstream_flow::step::{Context, Step};
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{
-    Emit, Flow, FlowError, KeyContext, Logic, Options, Recovery, codec, generator,
+    Emit, Failure, Flow, FlowError, KeyContext, Logic, Options, Recovery, codec, generator,
 };
 
 use super::support::{address, finish, framed, listener, run, send};
@@ -158,12 +162,223 @@ fn in_the_commit_of_a_sink_the_flow_ends() {
         let state = tempfile::tempdir().expect("a folder");
         let flow = Flow::new("panic");
         endless(&flow).sink("out", Unlucky(Collected::new()));
-        let recovery = Recovery::new(state.path()).epoch(std::time::Duration::ZERO);
+        let recovery = Recovery::new(state.path()).epoch(Duration::ZERO);
         match super::recovery::run(&flow, workers, recovery) {
             Err(FlowError::Panicked { step, message }) => {
-                assert_eq!((step.as_str(), message.as_str()), ("commit", "thirteen"));
+                assert_eq!((step.as_str(), message.as_str()), ("out", "thirteen"));
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Where a source, sink or step panics.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Partitions,
+    Open,
+    Position,
+    Write,
+    Close,
+    Drop,
+}
+
+/// A source of numbers, and its partition.
+struct Numbers(At);
+struct NumbersPartition(At, u64);
+
+impl Source<Vec<u64>> for Numbers {
+    fn describe(&self) -> String {
+        "numbers".to_owned()
+    }
+    fn partitions(&self, _: usize) -> Result<Vec<String>, Cause> {
+        assert!(self.0 != At::Partitions, "thirteen");
+        Ok(vec!["0".to_owned(), "1".to_owned()])
+    }
+    fn open(
+        &self,
+        _: usize,
+        _: Option<&Position>,
+        _: &Io,
+    ) -> Result<Box<dyn Partition<Vec<u64>>>, Cause> {
+        assert!(self.0 != At::Open, "thirteen");
+        Ok(Box::new(NumbersPartition(self.0, 0)))
+    }
+}
+
+impl Partition<Vec<u64>> for NumbersPartition {
+    fn next_batch(&mut self, batch: &mut Vec<u64>, _: &mut Events<'_>) -> Result<Next, Cause> {
+        self.1 += 1;
+        batch.push(self.1);
+        Ok(if self.1 > 20 { Next::End } else { Next::Batch })
+    }
+    fn position(&self) -> Result<Position, Cause> {
+        assert!(self.0 != At::Position, "thirteen");
+        Ok(self.1.into())
+    }
+}
+
+impl Drop for NumbersPartition {
+    fn drop(&mut self) {
+        assert!(self.0 != At::Drop, "thirteen");
+    }
+}
+
+/// A sink, and its writer.
+struct Drain(At);
+struct DrainWriter(At);
+
+impl Sink<Vec<u64>> for Drain {
+    fn describe(&self) -> String {
+        "drain".to_owned()
+    }
+    fn open(&self, _: usize, _: &Arc<Control>) -> Result<Box<dyn Writer<Vec<u64>>>, Cause> {
+        assert!(self.0 != At::Open, "thirteen");
+        Ok(Box::new(DrainWriter(self.0)))
+    }
+}
+
+impl Writer<Vec<u64>> for DrainWriter {
+    fn write_batch(&mut self, batch: &mut Vec<u64>) -> Result<(), Cause> {
+        assert!(self.0 != At::Write, "thirteen");
+        batch.clear();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        assert!(self.0 != At::Close, "thirteen");
+        Ok(None)
+    }
+}
+
+impl Drop for DrainWriter {
+    fn drop(&mut self) {
+        assert!(self.0 != At::Drop, "thirteen");
+    }
+}
+
+/// A step that passes items on.
+struct Through(At);
+
+impl Step<Vec<u64>, Vec<u64>> for Through {
+    fn apply(
+        &mut self,
+        input: &mut Vec<u64>,
+        output: &mut Vec<u64>,
+        _: &mut Context,
+    ) -> Result<(), Failure> {
+        output.append(input);
+        Ok(())
+    }
+}
+
+impl Drop for Through {
+    fn drop(&mut self) {
+        assert!(self.0 != At::Drop, "thirteen");
+    }
+}
+
+/// Checks that a run with a state directory or without ends with the panic of the step "delicate", and not by unwinding.
+fn check_thirteen(describe: impl Fn(&Flow)) {
+    for (workers, saves) in [(1, false), (3, false), (1, true), (3, true)] {
+        let state = tempfile::tempdir().expect("a folder");
+        let flow = Flow::new("panic");
+        describe(&flow);
+        let mut options = Options::workers(workers);
+        options.recovery = saves.then(|| Recovery::new(state.path()).epoch(Duration::ZERO));
+        match flow.start(options).and_then(finish) {
+            Err(FlowError::Panicked { step, message }) => {
+                assert_eq!(
+                    (step.as_str(), message.as_str()),
+                    ("delicate", "thirteen"),
+                    "{workers} workers, {saves}"
+                );
+            }
+            other => panic!("{workers} workers, {saves}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn in_a_source_of_the_user() {
+    for at in [At::Partitions, At::Open, At::Drop] {
+        check_thirteen(|flow| {
+            let numbers = flow.source("delicate", Numbers(at));
+            numbers.map(|n| n).sink("out", Collected::new().sink());
+        });
+    }
+}
+
+#[test]
+fn in_the_position_of_a_source() {
+    let state = tempfile::tempdir().expect("a folder");
+    let flow = Flow::new("panic");
+    let numbers = flow.source("delicate", Numbers(At::Position));
+    numbers.map(|n| n).sink("out", Collected::new().sink());
+    let recovery = Recovery::new(state.path()).epoch(Duration::ZERO);
+    let failed = super::recovery::run(&flow, 2, recovery).unwrap_err();
+    assert_eq!(failed.to_string(), "step \"delicate\" panicked: thirteen");
+}
+
+#[test]
+fn in_a_sink_of_the_user() {
+    for at in [At::Open, At::Write, At::Close, At::Drop] {
+        check_thirteen(|flow| {
+            let numbers = flow.source("n", items(0..10u64)).map(|n| n);
+            numbers.sink("out", Collected::new().sink());
+            numbers.sink("delicate", Drain(at));
+        });
+    }
+}
+
+#[test]
+fn in_the_making_and_dropping_of_a_step() {
+    check_thirteen(|flow| {
+        let numbers = flow.source("n", items(0..10u64));
+        let through = numbers.step("through", "delicate", |_| {
+            assert!(numbers_are_even(13), "thirteen");
+            Ok(Through(At::Open))
+        });
+        through.sink("out", Collected::new().sink());
+    });
+    check_thirteen(|flow| {
+        let numbers = flow.source("n", items(0..10u64));
+        numbers
+            .step("through", "delicate", |_| Ok(Through(At::Drop)))
+            .sink("out", Collected::new().sink());
+    });
+}
+
+fn numbers_are_even(number: u64) -> bool {
+    number.is_multiple_of(2)
+}
+
+#[test]
+fn in_several_drops_at_once_the_process_goes_on() {
+    let flow = Flow::new("panic");
+    let numbers = flow.source("source", Numbers(At::Drop));
+    let through = numbers.step("through", "step", |_| Ok(Through(At::Drop)));
+    through
+        .map(delicate)
+        .named("first")
+        .sink("sink", Drain(At::Drop));
+    let (step, message) = panicked(&flow, 2);
+    assert_eq!(
+        (step.as_str(), message.as_str()),
+        ("first", "five is too much")
+    );
+}
+
+#[test]
+fn in_the_function_that_gets_the_metrics() {
+    for workers in 1..=2 {
+        let flow = Flow::new("panic");
+        endless(&flow).sink("out", Collected::new().sink());
+        let mut options = Options::workers(workers);
+        options.on_metrics = Some((Duration::from_millis(10), Arc::new(|_| panic!("thirteen"))));
+        let failed = flow.start(options).expect("it starts").wait().unwrap_err();
+        assert_eq!(failed.to_string(), "step \"on_metrics\" panicked: thirteen");
     }
 }

@@ -97,7 +97,7 @@ impl Logic<u32, Event> for Diary {
 }
 
 fn by_logic(events: &Events, ttl: Option<Duration>) -> Said {
-    let said = events.stateful_timed("step", ttl, |_| Diary::default());
+    let said = events.stateful_with("step", ttl, |_| Diary::default());
     said.map(|said| said.value).items()
 }
 

@@ -169,3 +169,13 @@ impl<T> Writer<Vec<T>> for FullDisk {
         Ok(())
     }
 }
+
+/// Writes the log to standard error.
+pub fn show_log() {
+    tracing_subscriber::fmt()
+        .without_time()
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -11,7 +11,7 @@ use millstream_flow::{Flow, FlowError, Framing, Options, codec, tcp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::support::{
-    WATCHDOG, address, finish, framed, in_own_process, listener, run, send, wait,
+    WATCHDOG, address, finish, framed, in_own_process, listener, run, send, show_log, wait,
 };
 
 /// Sends each stream over its own connection; returns the sorted frames and the faults.
@@ -106,16 +106,6 @@ fn a_fault_is_reported_with_source_client_and_offset() {
         assert!(line.contains(what), "{line}");
         assert!(line.ends_with(" source=\"in\""), "{line}");
     }
-}
-
-/// Writes the log to standard error.
-fn show_log() {
-    tracing_subscriber::fmt()
-        .without_time()
-        .with_ansi(false)
-        .with_target(false)
-        .with_writer(std::io::stderr)
-        .init();
 }
 
 #[test]

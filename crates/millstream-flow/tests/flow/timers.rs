@@ -139,7 +139,7 @@ fn items_and_timers_of_a_key_have_a_fixed_order() {
                         EventTime::default().lateness(Duration::from_nanos(LATENESS as u64)),
                     )
                     .key_by(|event| event.key)
-                    .stateful_timed("diary", None, |_| Diary::default())
+                    .stateful_with("diary", None, |_| Diary::default())
                     .map(|said: Timed<Said>| said.value)
                     .items()
                     .sink("out", out.sink());
@@ -187,7 +187,7 @@ fn a_key_without_items_expires_in_event_time() {
                 .event_time(|item: &(u32, i64)| item.1, EventTime::default())
                 .key_by(|item| item.0)
                 .map(|item| item.map(|(_, time)| time))
-                .stateful_timed("lives", Some(Duration::from_nanos(10)), |_| Lives(0))
+                .stateful_with("lives", Some(Duration::from_nanos(10)), |_| Lives(0))
                 .items()
                 .sink("out", out.sink());
             run(&flow, workers).unwrap();
@@ -212,11 +212,11 @@ fn the_only_key_expires_and_fires_before_its_own_next_item() {
             .event_time(|time: &i64| *time, EventTime::default())
             .key_by(|_| 1_u32);
         items
-            .stateful_timed("lives", Some(Duration::from_nanos(10)), |_| Lives(0))
+            .stateful_with("lives", Some(Duration::from_nanos(10)), |_| Lives(0))
             .values()
             .sink("lives out", lives.sink());
         items
-            .stateful_timed("rings", None, |_| Rings)
+            .stateful_with("rings", None, |_| Rings)
             .values()
             .sink("rings out", rings.sink());
         run(&flow, 1).unwrap();
@@ -312,4 +312,53 @@ fn a_real_clock_wakes_a_worker_for_its_timer() {
         run(&flow, workers).unwrap();
         assert_eq!(out.take().len(), 3);
     }
+}
+
+/// Says what it knows of time, by the stream that it is in.
+struct Clock;
+
+impl<K> Logic<K, i64> for Clock {
+    type Out = (i64, i64);
+    fn on_item(&mut self, _: &K, time: i64, cx: &mut KeyContext<'_, (i64, i64)>) {
+        cx.emit((cx.time(), cx.watermark()));
+        cx.set_timer(Timer::Event(time + 5));
+    }
+    fn on_timer(&mut self, _: &K, _: Timer, cx: &mut KeyContext<'_, (i64, i64)>) {
+        cx.emit((cx.time(), -1));
+    }
+}
+
+#[test]
+fn the_verb_of_a_logic_follows_the_times_of_its_stream() {
+    let (flow, out) = (Flow::new("timed"), Collected::new());
+    flow.source("in", script([[1, 9, 30].map(Mark::Item).to_vec()]))
+        .event_time(|time: &i64| *time, EventTime::default())
+        .key_by(|_| 0_u32)
+        .stateful_with("clock", None, |_| Clock)
+        .values()
+        .map(|said| (said.time, said.value))
+        .sink("out", out.sink());
+    run(&flow, 1).unwrap();
+    let due = [
+        (1, (1, 1)),
+        (6, (6, -1)),
+        (9, (9, 9)),
+        (14, (14, -1)),
+        (30, (30, 30)),
+    ];
+    assert_eq!(out.take(), due);
+}
+
+#[test]
+fn a_timer_in_event_time_without_times_ends_the_flow() {
+    let flow = Flow::new("timeless");
+    flow.source("in", script([[1].map(Mark::Item).to_vec()]))
+        .key_by(|_| 7_u32)
+        .stateful_with("clock", None, |_| Clock)
+        .values()
+        .sink("out", Collected::new().sink());
+    assert_eq!(
+        run(&flow, 1).unwrap_err().to_string(),
+        "step \"clock\", key 7: a timer in event time needs event_time before key_by"
+    );
 }

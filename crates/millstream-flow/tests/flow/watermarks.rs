@@ -24,7 +24,7 @@ impl Logic<u32, i64> for Tell {
 
 fn tell(keyed: &KeyedStream<u32, Timed<i64>>, out: &Collected<String>) {
     keyed
-        .stateful_timed("tell", None, |_| Tell)
+        .stateful_with("tell", None, |_| Tell)
         .values()
         .map(|said: Timed<String>| said.value)
         .sink("out", out.sink());
@@ -120,7 +120,7 @@ fn processing_time_advances_without_items() {
     flow.source("in", script([marks]))
         .processing_time()
         .key_by(|_| 7u32)
-        .stateful_timed("soon", None, |_| Soon)
+        .stateful_with("soon", None, |_| Soon)
         .values()
         .sink("out", out.sink());
     run(&flow, 2).unwrap();
@@ -183,7 +183,7 @@ fn a_timer_that_would_fire_for_ever_is_an_error() {
     let flow = Flow::new("again");
     let marks = vec![(0..10).map(Mark::Item).collect()];
     timed(&flow, "in", marks, EventTime::default())
-        .stateful_timed("again", None, |_| Again)
+        .stateful_with("again", None, |_| Again)
         .values()
         .sink("out", Collected::new().sink());
     assert_eq!(

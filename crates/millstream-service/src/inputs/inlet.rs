@@ -11,6 +11,7 @@ use crate::error::ServiceError;
 use crate::inputs::admit;
 use crate::inputs::calls::Calls;
 use crate::outputs::progress::Progress;
+use crate::panics::call;
 
 /// Calls a component with the arguments of the method of this number.
 pub(crate) type Dispatch<C> =
@@ -241,9 +242,9 @@ impl<C> Inlet<C> {
                     .iter_mut()
                     .find(|face| face.schema.id() == head.schema);
                 match known {
-                    Some(face) => {
+                    Some(face) => call(component, |component| {
                         (face.dispatch)(component, head.method, arguments).map_err(Cause::from)
-                    }
+                    }),
                     // A call of no interface that the component knows in just this version.
                     None => self.calls.schema(head.schema, sequence).and_then(|theirs| {
                         call_adapted(&mut self.faces, component, theirs, head, arguments)
@@ -282,9 +283,9 @@ fn call_adapted<C>(
         Entry::Vacant(place) => place.insert(Adapter::new(theirs, &face.schema)?),
     };
     match adapter.adapt(head.method, arguments)? {
-        Some((method, arguments)) => {
+        Some((method, arguments)) => call(component, |component| {
             (face.dispatch)(component, method, arguments).map_err(Cause::from)
-        }
+        }),
         None => Err(face
             .schema
             .unknown_method(&theirs.method(head.method)?.name)

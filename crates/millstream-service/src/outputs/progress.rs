@@ -11,6 +11,7 @@ use crate::outputs::current::Current;
 use crate::outputs::dead::DeadLetters;
 use crate::outputs::difference::Differences;
 use crate::outputs::earlier::{Earlier, Effects};
+use crate::panics::Panicked;
 use crate::settings::{OnError, Report};
 
 /// By how much a record may be older than the one before it, so that the component sees the same time still.
@@ -216,7 +217,9 @@ impl Progress {
         cause: Cause,
     ) -> Result<(), ServiceError> {
         let ended = self.end(journal, sequence, body);
-        let ends = matches!(self.on_error, OnError::Fail) || CallError::is_interruption(&cause);
+        let ends = matches!(self.on_error, OnError::Fail)
+            || CallError::is_interruption(&cause)
+            || cause.is::<Panicked>();
         if ends && self.current.failure().is_none() {
             // It says more than the calls that are missing because of it.
             return Err(ServiceError::Input {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::fault::{Arguments, Fault, QueryError};
 use super::message::{Reply, Request};
+use crate::panics;
 
 /// The function that answers a query.
 pub(crate) type Answer<C> = Box<dyn FnMut(&mut C, &Arguments) -> Result<Value, QueryError> + Send>;
@@ -54,7 +55,10 @@ impl Questions {
         let is_only = request.query.is_empty() && queries.len() == 1;
         let known = { queries.iter_mut() }.find(|(name, _)| is_only || *name == request.query);
         let answered = match known {
-            Some((_, answer)) => answer(component, &request.arguments),
+            Some((_, answer)) => panics::call(component, |component| {
+                Ok(answer(component, &request.arguments))
+            })
+            .unwrap_or_else(|panic| Err(QueryError::failed(panic.to_string()))),
             None => Err(unknown(&request.query, queries)),
         };
         // The client may have gone.

@@ -16,6 +16,7 @@ use crate::inputs::inlet::{Inlet, Outcome};
 use crate::inputs::names::{Names, same_directory};
 use crate::outputs::difference::Differences;
 use crate::outputs::earlier::{Earlier, Extent};
+use crate::panics;
 use crate::recorded::resume::Resume;
 use crate::recorded::schedule::{Announcement, EntryId, InputPosition, Step};
 use crate::recorded::snapshot::{Position, RestoreError};
@@ -179,7 +180,10 @@ impl<C> Runner<C> {
             return Ok(None);
         };
         if let (Some(snapshotter), Some(snapshots)) = (&mut self.snapshotter, &self.snapshots) {
-            match (snapshotter.restore)(&mut self.component, &state, kept.version) {
+            let restored = panics::call(&mut self.component, |component| {
+                Ok((snapshotter.restore)(component, &state, kept.version))
+            });
+            match restored.unwrap_or_else(|panic| Err(RestoreError::Failed(panic))) {
                 Ok(()) => {}
                 Err(RestoreError::Unreadable(cause)) => {
                     let fault = snapshots.unreadable(sequence, &cause);

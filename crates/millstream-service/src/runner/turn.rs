@@ -10,6 +10,7 @@ use super::following::INPUTS_AHEAD_MAX;
 use super::state::{Runner, STOP_CHECK};
 use crate::error::ServiceError;
 use crate::inputs::inlet::Outcome;
+use crate::panics;
 use crate::recorded::schedule::Entry;
 use crate::recorded::snapshot::Position;
 use crate::settings::{Report, Stop};
@@ -89,11 +90,12 @@ impl<C> Runner<C> {
             version: snapshotter.version,
         };
         self.progress.current.close();
-        let state =
-            (snapshotter.save)(&mut self.component).map_err(|cause| ServiceError::Unkept {
+        let state = panics::call(&mut self.component, &mut snapshotter.save).map_err(|cause| {
+            ServiceError::Unkept {
                 output: output.journal.path().display().to_string(),
                 cause,
-            })?;
+            }
+        })?;
         self.progress.check_silence(Some(&output.journal))?;
         snapshots.append(&position, &state)?;
         // With one input and no timer there is nothing to remove but announcements.

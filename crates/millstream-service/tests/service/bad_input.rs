@@ -1,7 +1,9 @@
 //! Records that cannot be taken: fail, skip, dead letter.
 
-use millstream_service::{OnError, ServiceError, publisher};
-use millstream_wire::{Note, Record};
+use std::time::Duration;
+
+use millstream_service::{OnError, Service, ServiceError, Snapshot, Stop, publisher};
+use millstream_wire::{Cause, Note, Record};
 
 use crate::desk::{Folder, Order, Orders, Replies, calls, on_error};
 
@@ -38,6 +40,85 @@ fn fail_names_journal_record_and_method() {
         folder.path("orders").display()
     );
     assert_eq!(error.to_string(), text);
+}
+
+/// Panics where it must.
+struct Delicate(&'static str);
+
+impl Orders for Delicate {
+    fn place(&mut self, order: &Order<'_>) -> Result<(), Cause> {
+        assert!(self.0 != "call" || order.id != 1, "five is too much");
+        Ok(())
+    }
+}
+
+impl Snapshot for Delicate {
+    fn snapshot(&self) -> Result<Vec<u8>, Cause> {
+        assert!(self.0 != "snapshot", "five is too much");
+        Ok(Vec::new())
+    }
+    fn restore(&mut self, _: &[u8]) -> Result<(), Cause> {
+        assert!(self.0 != "restore", "five is too much");
+        Ok(())
+    }
+}
+
+impl Delicate {
+    fn tick(&mut self, _: i64) -> Result<(), Cause> {
+        assert!(self.0 != "timer", "five is too much");
+        Ok(())
+    }
+}
+
+/// Runs a service of this component, which skips calls that fail, until all inputs are taken or it fails.
+fn outcome(folder: &Folder, at: &'static str) -> Result<(), ServiceError> {
+    let service = Service::new(&folder.journal("replies"))?;
+    let orders = folder.journal("orders");
+    let setup = service
+        .component(Delicate(at))
+        .input::<dyn Orders>(&orders)?;
+    let settings = on_error(OnError::Skip);
+    if at == "timer" {
+        let period = Duration::from_millis(1);
+        let mut runner = setup
+            .every("tick", period, Delicate::tick)
+            .start(settings)?;
+        return runner.run(&Stop::default()).map(drop);
+    }
+    setup.snapshots(2).start(settings)?.drain().map(drop)
+}
+
+#[test]
+fn a_panic_of_the_component_ends_the_service_and_names_it_whatever_the_policy() {
+    for (at, place) in [
+        ("call", "orders, record 2: "),
+        ("snapshot", "no snapshot could be made: "),
+        ("restore", "replies.snapshots, record "),
+        ("timer", "replies.schedule, record "),
+    ] {
+        let folder = Folder::new();
+        let mut orders = publisher::<dyn Orders>(&folder.journal("orders")).unwrap();
+        let mut place_some = || {
+            for id in 0..3 {
+                let (symbol, quantity) = ("A", 1);
+                orders
+                    .place(&Order {
+                        id,
+                        symbol,
+                        quantity,
+                    })
+                    .unwrap();
+            }
+        };
+        place_some();
+        if at == "restore" {
+            outcome(&folder, "nowhere").unwrap();
+            place_some();
+        }
+        let said = outcome(&folder, at).unwrap_err().to_string();
+        let panic = "bad_input::Delicate panicked: five is too much";
+        assert!(said.contains(place) && said.contains(panic), "{said}");
+    }
 }
 
 #[test]

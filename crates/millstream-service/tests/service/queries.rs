@@ -34,6 +34,10 @@ fn while_asked(folder: &Folder, output: &Path, work: impl FnOnce()) {
                         Some(None) => Err(QueryError::arguments("times is a number")),
                     }
                 })
+                .query("panicking", |desk, _| {
+                    assert!(desk.accepted > 1_000, "thirteen");
+                    Ok(json!(null))
+                })
                 .query("calling", |desk, _| {
                     desk.replies.summary(7, 7);
                     let failed = desk.replies.check();
@@ -88,11 +92,14 @@ fn a_component_that_runs_is_asked_and_nothing_is_recorded() {
             assert_eq!(kind, Fault::Unknown);
             assert_eq!(
                 reason,
-                "the component has no query total; it has accepted, calling"
+                "the component has no query total; it has accepted, panicking, calling"
             );
             let (kind, reason) = fault(asked("calling", Arguments::new()));
             assert_eq!(kind, Fault::Failed);
             assert!(reason.contains("a query makes no calls"), "{reason}");
+            let (kind, reason) = fault(asked("panicking", Arguments::new()));
+            assert_eq!(kind, Fault::Failed);
+            assert!(reason.ends_with(" panicked: thirteen"), "{reason}");
             // The service goes on.
             folder.orders(5..6);
             while asked("accepted", Arguments::new()).unwrap() != json!(6) {}

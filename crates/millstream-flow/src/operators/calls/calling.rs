@@ -135,14 +135,13 @@ where
                     Answer::Returned(Err(cause)) => {
                         self.policy.apply_to_item(key.shown(), &value, cause, cx)?;
                     }
+                    Answer::Panicked(message) => {
+                        let what = format!("the call panicked: {message}");
+                        return Err(ended(&key, &value, what, cx));
+                    }
                     Answer::Lost => {
-                        let what =
-                            "the call was abandoned: it panicked, or its runtime was shut down";
-                        return Err(Failure {
-                            key: key.shown().map(|key| format!("{key:?}")),
-                            item: Some(format!("{value:?}")),
-                            ..Failure::new(cx.step_name(), what)
-                        });
+                        let what = "the call was abandoned: its runtime was shut down";
+                        return Err(ended(&key, &value, what, cx));
                     }
                 }
             }
@@ -238,6 +237,20 @@ impl<K, V, U, F> Drop for Calling<K, V, U, F> {
     fn drop(&mut self) {
         // The calls of a flow that has failed; a flow that has ended has none.
         self.pending.values().for_each(|(.., call)| call.abort());
+    }
+}
+
+/// The failure of a call that has ended without an answer.
+fn ended<K: OptionalKey>(
+    key: &K,
+    value: &impl Debug,
+    cause: impl Into<Cause>,
+    cx: &Context,
+) -> Failure {
+    Failure {
+        key: key.shown().map(|key| format!("{key:?}")),
+        item: Some(format!("{value:?}")),
+        ..Failure::new(cx.step_name(), cause)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Makes calls on a runtime, and collects their answers for the worker.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::error::Cause;
+use crate::error::{Cause, panic_message};
 use crate::run::control::{Control, lock};
 
 /// The interval at which a worker that waits for an answer checks whether the flow has failed.
@@ -17,7 +19,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) enum Answer<U> {
     /// The function has returned.
     Returned(Result<U, Cause>),
-    /// The call panicked or was dropped: it will not return.
+    /// The call panicked, with this message.
+    Panicked(String),
+    /// The call was dropped: it will not return.
     Lost,
 }
 
@@ -45,8 +49,8 @@ struct ReplyGuard<U> {
 }
 
 impl<U> ReplyGuard<U> {
-    fn set(mut self, answer: Result<U, Cause>) {
-        self.answer = Answer::Returned(answer);
+    fn set(mut self, answer: Answer<U>) {
+        self.answer = answer;
     }
 }
 
@@ -92,7 +96,7 @@ impl<U: Send + 'static> PendingReplies<U> {
             answer: Answer::Lost,
             replies: Arc::clone(&self.replies),
         };
-        let call = async move { guard.set(call.await) };
+        let call = async move { guard.set(without_panic(call).await) };
         self.handle.spawn(call).abort_handle()
     }
 
@@ -114,6 +118,19 @@ impl<U: Send + 'static> PendingReplies<U> {
             );
         });
     }
+}
+
+/// Returns the answer of a call; a panic of it is one.
+async fn without_panic<U>(call: impl Future<Output = Result<U, Cause>>) -> Answer<U> {
+    let mut call = std::pin::pin!(call);
+    std::future::poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
+        match polled {
+            Ok(polled) => polled.map(Answer::Returned),
+            Err(panic) => Poll::Ready(Answer::Panicked(panic_message(&*panic))),
+        }
+    })
+    .await
 }
 
 impl<U> Drop for PendingReplies<U> {

@@ -1,8 +1,8 @@
 //! Joins of any number of keyed streams: a tuple with a value of each.
 //!
 //! Invariant: the state of a key has the values that count by [`Insert`], by their streams, and nothing for a
-//! stream without values. Values are processed in the order of arrival, which between streams is arbitrary. The
-//! modes are those of Bytewax.
+//! stream without values. Values with times are processed in their order, those of one time in the order of the streams; values without in
+//! the order of arrival, which between streams is arbitrary. The modes are those of Bytewax.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codec, Codecs, StateCodec, pack};
 use crate::error::Cause;
 use crate::key::Key;
-use crate::operators::keyed::KeyedStream;
-use crate::state::{Growing, KeyLogic, KeyedStep, Moment, Outputs};
+use crate::operators::keyed::{KeyedStream, Untimed};
+use crate::state::{Growing, InTurn, KeyLogic, KeyedStep, Moment, Outputs};
+use crate::time::window::Outcome;
 use crate::time::{NEVER, Timed, nanos};
 
 /// When a row is emitted.
@@ -75,7 +76,7 @@ impl JoinAll {
         self
     }
 
-    /// Removes a key that has had no value for this much processing time.
+    /// Removes a key that has had no value for this much time: event time where the streams have times, else processing time.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(nanos(ttl));
@@ -150,6 +151,14 @@ pub trait Others<K, V> {
     fn rows(self, first: &KeyedStream<K, V>) -> AllRows<K, Self::Row>;
 }
 
+/// The other streams of a join of streams with times: a tuple of one to seven of them.
+pub trait TimedOthers<K, V> {
+    /// The type of the outputs.
+    type Row: Row;
+    /// Converts all values to rows of one value with its time: those of `first`, and those of the others in their order.
+    fn rows(self, first: &KeyedStream<K, Timed<V>>) -> AllRows<K, Timed<Self::Row>>;
+}
+
 macro_rules! rows {
     ($first:ident $zero:tt, $($type:ident $place:tt),+) => {
         impl<$first: Data, $($type: Data),+> Row for (Option<$first>, $(Option<$type>),+) {
@@ -206,6 +215,22 @@ macro_rules! rows {
                 )
             }
         }
+
+        impl<Key_: Key, $first: Data, $($type: Data),+> TimedOthers<Key_, $first> for ($(&KeyedStream<Key_, Timed<$type>>,)+) {
+            type Row = (Option<$first>, $(Option<$type>),+);
+            #[expect(non_snake_case, reason = "a stream is named as its type")]
+            fn rows(self, first: &KeyedStream<Key_, Timed<$first>>) -> AllRows<Key_, Timed<Self::Row>> {
+                let ($($type,)+) = self;
+                (
+                    first.map(|timed| timed.map(|value| { let mut row = Self::Row::default(); row.$zero = Some(value); row })),
+                    vec![$($type.map(|timed| timed.map(|value| {
+                        let mut row = Self::Row::default();
+                        row.$place = Some(value);
+                        row
+                    }))),+],
+                )
+            }
+        }
     };
 }
 
@@ -220,7 +245,7 @@ rows!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 /// The values of one key that count, by their streams.
 struct KeyValues<T> {
     streams: Vec<Growing<T>>,
-    /// The processing time at which the key is removed.
+    /// The time at which the key is removed: event time where the streams have times, else processing time.
     expires: i64,
 }
 
@@ -257,6 +282,8 @@ impl<T: Row> KeyValues<T> {
 /// The join as the logic of a key.
 struct AllLogic<T> {
     how: JoinAll,
+    /// Whether the streams have times.
+    timed: bool,
     types: std::marker::PhantomData<fn(T)>,
 }
 
@@ -279,7 +306,11 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
         out: &mut impl Outputs<K, T, T>,
     ) -> Result<(), Cause> {
         if let Some(ttl) = self.how.ttl {
-            seen.expires = at.processing.saturating_add(ttl);
+            seen.expires = match (self.timed, seen.expires) {
+                (false, _) => at.processing.saturating_add(ttl),
+                (true, NEVER) => item.time.saturating_add(ttl),
+                (true, before) => before.max(item.time.saturating_add(ttl)),
+            };
         }
         let times = Timed {
             time: item.time,
@@ -311,7 +342,11 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
         until: Moment,
         _: &mut impl Outputs<K, T, T>,
     ) -> Result<(), Cause> {
-        if seen.expires <= until.processing {
+        let reached = match self.timed {
+            true => until.event,
+            false => until.processing,
+        };
+        if seen.expires <= reached {
             seen.clear();
         }
         Ok(())
@@ -342,9 +377,15 @@ impl<K: 'static, T: Row> KeyLogic<K> for AllLogic<T> {
     }
 
     fn next(&self, seen: &KeyValues<T>) -> Moment {
-        Moment {
-            processing: seen.expires,
-            ..Moment::NEVER
+        match self.timed {
+            true => Moment {
+                event: seen.expires,
+                ..Moment::NEVER
+            },
+            false => Moment {
+                processing: seen.expires,
+                ..Moment::NEVER
+            },
         }
     }
 
@@ -422,9 +463,10 @@ impl<T: Row> StateCodec<KeyValues<T>> for KeyValuesCodec<T> {
     }
 }
 
-impl<K: Key, V: Data> KeyedStream<K, V> {
+impl<K: Key, V: Data> Untimed<K, V> {
     /// Joins this stream with one to seven others: tuples of a value of each, this stream's first. Values are
-    /// processed in the order of arrival. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until
+    /// processed in the order of arrival; those of streams with times, by the [verb of the same name](KeyedStream::join_all), in the order of
+    /// their times. [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until
     /// [`JoinAll::ttl`] has passed. With recovery the types of all streams must be announced, and a saved join
     /// of another number of streams is an error at the start.
     ///
@@ -448,12 +490,59 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         others: O,
         how: JoinAll,
     ) -> KeyedStream<K, O::Row> {
-        self.derive(row::<O::Row>);
-        let (first, rest) = others.rows(self);
+        self.keyed().derive(row::<O::Row>);
+        let (first, rest) = others.rows(&self.keyed());
         let called = name.to_owned();
         first.merge(&rest).keep("join_all", name, move || {
             let types = std::marker::PhantomData;
-            KeyedStep::new(&called, true, AllLogic::<O::Row> { how, types })
+            let timed = false;
+            KeyedStep::new(&called, true, AllLogic::<O::Row> { how, timed, types })
         })
+    }
+}
+
+impl<K: Key, V: Data> KeyedStream<K, Timed<V>> {
+    /// Joins this stream with one to seven others with times: tuples of a value of each, this stream's first. Values are processed in the
+    /// order of their times, those of one time in the order of the streams, once the watermark has passed them.
+    ///
+    /// [`JoinAll::running`] and [`JoinAll::at_end`] keep every key until event time is [`JoinAll::ttl`] later than its latest value. A
+    /// value that is late goes to `late`, as a row of its own. With recovery the types of all streams must be announced, and a saved join
+    /// of another number of streams is an error at the start.
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty.
+    ///
+    /// ```
+    /// use millstream_flow::join::JoinAll;
+    /// use millstream_flow::{EventTime, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
+    /// let timed = |name, items: &[(i64, i64)]| {
+    ///     let stream = flow.source(name, testing::items(items.to_vec())).event_time(|item| item.0, EventTime::default());
+    ///     stream.key_by(|_| "tea").map(|item| item.map(|item| item.1))
+    /// };
+    /// let (prices, orders) = (timed("prices", &[(0, 10), (5, 20)]), timed("orders", &[(3, 1), (7, 2)]));
+    /// let rows = prices.join_all("costs", (&orders,), JoinAll::running());
+    /// rows.results.values().map(|row| row.value).sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [(Some(10), None), (Some(10), Some(1)), (Some(20), Some(1)), (Some(20), Some(2))]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn join_all<O: TimedOthers<K, V>>(
+        &self,
+        name: &str,
+        others: O,
+        how: JoinAll,
+    ) -> Outcome<K, O::Row, O::Row> {
+        self.derive(row::<O::Row>);
+        let (first, rest) = others.rows(self);
+        let (called, merged) = (name.to_owned(), first.merge(&rest));
+        let (results, late) = merged.keep_timed(("join_all", true), name, move || {
+            let (timed, types) = (true, std::marker::PhantomData);
+            let logic = AllLogic::<O::Row> { how, timed, types };
+            let ordered = InTurn::by_time(logic, O::Row::clone, |row| row.stream() as i64);
+            KeyedStep::new(&called, true, ordered)
+        });
+        Outcome { results, late }
     }
 }

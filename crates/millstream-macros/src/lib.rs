@@ -17,8 +17,8 @@ use quote::quote;
 
 /// Makes a struct or an enum a value of records: implements `Encode`, `Decode` and `Typed`.
 ///
-/// Fields may be numbers, `bool`, `char`, strings, `Vec`, `BTreeMap`, `Option`, `Timestamp`, `Decimal` and other types with this
-/// derive; `&str`, `&[u8]` and `Cow` of them borrow from the record. A struct of one unnamed field is that field.
+/// Fields may be numbers, `bool`, `char`, strings, `Vec`, arrays, `BTreeMap`, `HashMap`, `Option`, `Duration`, `SystemTime`, `Timestamp`, `Decimal`
+/// and other types with this derive; `&str`, `&[u8]` and `Cow` of them borrow from the record. A struct of one unnamed field is that field.
 ///
 /// `#[wire(...)]` on a field, variant or type:
 /// - `rename = "clOrdID"`: its name in schema and texts;

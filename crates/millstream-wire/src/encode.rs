@@ -1,6 +1,4 @@
 //! From Rust values to bytes.
-//!
-//! `HashMap` is not supported: its order differs from run to run, and the same calls must have the same bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -29,6 +29,7 @@ mod publisher;
 mod record;
 mod scalars;
 mod schema;
+mod standard;
 mod text;
 mod typed;
 mod types;

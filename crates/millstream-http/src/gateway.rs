@@ -331,7 +331,7 @@ impl GatewayServer {
     }
 
     /// Waits for `limit` at most. Returns an error that keeps the gateway from its work: a journal cannot be written or read. Calls are
-    /// answered with 500 then, or a feed has no further items.
+    /// answered with 500 then, or a feed has no further items. An error that the program does not ask for is logged.
     ///
     /// # Errors
     /// That error; once.
@@ -376,5 +376,6 @@ impl Drop for GatewayServer {
         }
         self.clients.iter().for_each(|clients| clients.end());
         self.server.stop();
+        self.state.log_untaken();
     }
 }

@@ -18,20 +18,39 @@ pub(super) struct State {
 struct Known {
     is_stopped: bool,
     failure: Option<Cause>,
+    /// Whether the program asks for errors.
+    asks: bool,
 }
 
 impl State {
-    /// Keeps the first error.
-    pub(super) fn fail(&self, cause: Cause) {
-        lock(&self.known).failure.get_or_insert(cause);
+    /// Keeps the first error. Where the program has never asked for errors it is logged; returns whether it was.
+    pub(super) fn fail(&self, cause: Cause) -> bool {
+        let mut known = lock(&self.known);
+        let is_logged = known.failure.is_none() && !known.asks;
+        if is_logged {
+            log(&cause);
+        }
+        known.failure.get_or_insert(cause);
+        drop(known);
         self.changed.notify_all();
+        is_logged
+    }
+
+    /// Logs an error that the program asks for and has not taken; returns whether there was one.
+    pub(super) fn log_untaken(&self) -> bool {
+        let mut known = lock(&self.known);
+        let asks = known.asks;
+        let untaken = known.failure.take().filter(|_| asks);
+        untaken.inspect(log).is_some()
     }
 
     /// Waits for an error, `limit` at most, and takes it.
     pub(super) fn take_failure(&self, limit: Duration) -> Option<Cause> {
+        let mut known = lock(&self.known);
+        known.asks = true;
         let waited = self
             .changed
-            .wait_timeout_while(lock(&self.known), limit, |known| known.failure.is_none());
+            .wait_timeout_while(known, limit, |known| known.failure.is_none());
         let (mut known, _) = waited.unwrap_or_else(PoisonError::into_inner);
         known.failure.take()
     }
@@ -52,5 +71,29 @@ impl State {
             .changed
             .wait_timeout_while(known, limit, |known| !known.is_stopped);
         drop(waited);
+    }
+}
+
+fn log(cause: &Cause) {
+    tracing::error!("the gateway of services does not do its work any more: {cause}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_logged_once_unless_the_program_takes_it() {
+        let never_asked = State::default();
+        assert!(never_asked.fail("a full disk".into()));
+        assert!(!never_asked.fail("again".into()));
+        assert!(!never_asked.log_untaken());
+        let asks = State::default();
+        assert!(asks.take_failure(Duration::ZERO).is_none());
+        assert!(!asks.fail("a full disk".into()));
+        assert!(asks.take_failure(Duration::ZERO).is_some());
+        assert!(!asks.log_untaken());
+        assert!(!asks.fail("again".into()));
+        assert!(asks.log_untaken());
     }
 }

@@ -155,24 +155,29 @@ class Server:
         where = f"host=127.0.0.1 port={port or self.port} dbname={database}"
         return f"{where} user=postgres password={password}"
 
-    def create_database(self) -> Database:
-        """Creates an empty database."""
+    def create_database(self, encoding: str = "UTF8") -> Database:
+        """Creates an empty database in an encoding."""
         name = f"test_{os.getpid()}_{next(self.databases)}"
         with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        return Database(self, name)
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {}{}")
+            locale = sql.SQL("" if encoding == "UTF8" else " LOCALE 'C'")
+            connection.execute(create.format(sql.Identifier(name), sql.Literal(encoding), locale))
+        return Database(self, name, encoding)
 
 
 class Database:
     """A database with a connection per call, so that it can judge a server that was killed in between."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, encoding: str = "UTF8") -> None:
         self.server = server
         self.name = name
+        self.encoding = encoding
 
     @property
     def dsn(self) -> str:
-        return self.server.dsn(self.name)
+        dsn = self.server.dsn(self.name)
+        # The judge reads catalogs as text.
+        return dsn if self.encoding == "UTF8" else f"{dsn} client_encoding=UTF8"
 
     def execute(self, statement: LiteralString, *values: object) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:

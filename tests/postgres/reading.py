@@ -28,7 +28,21 @@ from millstream.postgres import session
 options = eval(os.environ["OPTIONS"])
 session.WATCH_SECONDS = float(os.environ["WATCH_SECONDS"])
 flow = ms.Flow("changes")
-changes = flow.source("changes", ms.postgres.changes(os.environ["DSN"], os.environ["SLOT"], **options))
+
+
+@ms.sink
+def dead(letters, first, last):
+    with open(os.environ["OUT"] + ".dead", "a") as out:
+        for letter in letters:
+            change = letter.item
+            parts = [letter.step, letter.key, change.kind, change.table, change.old, change.new, change.lsn]
+            print(json.dumps([*parts, letter.error_text()], default=repr), file=out)
+
+
+policy = os.environ["ON_ERROR"]
+on_error = ms.dead_letter(dead) if policy == "dead" else policy
+source = ms.postgres.changes(os.environ["DSN"], os.environ["SLOT"], **options)
+changes = flow.source("changes", source, on_error=on_error)
 
 
 def line(change):
@@ -61,6 +75,7 @@ class Reading:
         self.dsn = dsn or database.dsn
         self.slot = database.name
         self.watch_seconds = 10.0
+        self.on_error = "fail"
         self.has_state = True
         self.state, self.out = folder / "state", folder / "out"
         self.running: subprocess.Popen[str] | None = None
@@ -72,7 +87,9 @@ class Reading:
             command += ["--state", str(self.state), "--epoch", "50ms", "--sync", "never", *more]
         mine = {"DSN": self.dsn, "OUT": str(self.out), "OPTIONS": self.options, "SLOT": self.slot}
         self.loaded.unlink(missing_ok=True)
-        environment = os.environ | mine | {"WATCH_SECONDS": str(self.watch_seconds)}
+        environment = (
+            os.environ | mine | {"WATCH_SECONDS": str(self.watch_seconds), "ON_ERROR": self.on_error}
+        )
         with (self.folder / "errors").open("w") as errors:
             self.running = subprocess.Popen(command, env=environment, stderr=errors, text=True)
         return self.running
@@ -87,6 +104,11 @@ class Reading:
             return []
         lines = self.out.read_text().split("\n")
         return [json.loads(line) for line in lines[:-1]]
+
+    def dead(self) -> list[Any]:
+        """The dead letters: step, key, kind, table, old and new as they were sent, position, error."""
+        path = self.out.with_name(self.out.name + ".dead")
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def wait(self, condition: Callable[[], object]) -> None:
         assert self.running is not None

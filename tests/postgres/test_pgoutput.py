@@ -9,7 +9,8 @@ import struct
 import millstream as ms
 import pytest
 from millstream.postgres import pgoutput
-from millstream.postgres.decode import Decoder, Types
+from millstream.postgres.decode import Decoder
+from millstream.postgres.types import Encoding, Types
 
 INT, TEXT, TIMESTAMPTZ, JSONB, OWN = 23, 25, 1184, 3802, 20_000
 
@@ -51,7 +52,7 @@ NUMBER = struct.pack(">I", 1)
 
 
 def decoded(*messages: bytes, base: int = TEXT) -> list[ms.postgres.Change]:
-    decoder = Decoder(Types(lambda _: base))
+    decoder = Decoder(Types("PostgreSQL", Encoding.of("UTF8"), lambda _: base))
     found = []
     for message in messages:
         parsed = pgoutput.parse_message(message)

@@ -12,10 +12,12 @@ mod kafka;
 mod object;
 mod reading;
 mod script;
+mod undecoded;
 
 use millstream_flow::SourceExt;
 use millstream_flow::durable::Retain;
 use millstream_flow::{Flow, Pipe};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use bytes::Unlocked;
@@ -57,7 +59,8 @@ pub(crate) fn add(
     }
     if source.getattr("open").is_ok_and(|open| open.is_callable()) {
         let object = object::ObjectSource::new(name, source)?;
-        return Ok(flow.source(name, object.batch_size(batch_size)));
+        let pipe = flow.source(name, object.batch_size(batch_size));
+        return with_undecoded(source, pipe, reading);
     }
     Err(no_source(source))
 }
@@ -81,9 +84,23 @@ fn add_durable(
     if source.getattr("open").is_ok_and(|open| open.is_callable()) {
         let object = object::ObjectSource::new(name, source)?;
         let object = Unlocked(object.durable().keep(keep));
-        return Ok(flow.source(name, object.batch_size(batch_size)));
+        let pipe = flow.source(name, object.batch_size(batch_size));
+        return with_undecoded(source, pipe, reading);
     }
     Err(no_source(source))
+}
+
+/// The items of a source written in Python; if its input may be undecodable, its `on_error` has been applied.
+fn with_undecoded(
+    source: &Bound<'_, PyAny>,
+    pipe: Pipe<PyBatch>,
+    reading: &Reading<'_>,
+) -> PyResult<Pipe<PyBatch>> {
+    let undecoded = source.getattr_opt(intern!(source.py(), "_undecoded"))?;
+    match undecoded.map_or(Ok(false), |yes| yes.is_truthy())? {
+        true => Ok(undecoded::add(&pipe, reading)),
+        false => Ok(pipe),
+    }
 }
 
 fn no_source(source: &Bound<'_, PyAny>) -> PyErr {

@@ -201,8 +201,17 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
             <durable <source one>>
         """
         retention_of(keep)
-        options = replace(self._options, durable=True, keep=keep)
-        return SourceFunction(self.function, options, self._args, self._kwargs)
+        return self._with(durable=True, keep=keep)
+
+    def _with(self, **options: Any) -> SourceFunction[P, T_co]:
+        """The same source with other options."""
+        changed = replace(self._options, **options)
+        return SourceFunction(self.function, changed, self._args, self._kwargs)
+
+    @property
+    def _undecoded(self) -> bool:
+        """Whether items may be ``Undecoded``, on which the engine acts by ``on_error``."""
+        return self._options.undecoded
 
     def _for_flow(self) -> SourceFunction[P, T_co]:
         """A copy for one flow, whose generators run in the context of the caller."""

@@ -18,7 +18,11 @@ BUFFER_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Options:
-    """What ``ms.source`` was called with, and the name of the function."""
+    """What ``ms.source`` was called with, and the name of the function.
+
+    ``undecoded``: it may yield ``Undecoded`` in the place of items, for which the ``on_error`` of
+    ``Flow.source`` applies. Sources of this package set it.
+    """
 
     name: str
     asynchronous: bool
@@ -32,3 +36,4 @@ class Options:
     batches: bool = False
     buffer: int = BUFFER_ITEMS
     buffer_bytes: int = BUFFER_BYTES
+    undecoded: bool = False

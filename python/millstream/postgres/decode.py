@@ -1,67 +1,55 @@
-"""Messages of pgoutput and rows of a snapshot as changes: names and types of columns are applied here."""
+"""Messages of pgoutput and rows of a snapshot as changes: names and types of columns are applied here.
+
+Invariant: no row of a table ends the stream. A row with a value that cannot be decoded is an ``Undecoded``,
+which has all that the server has sent.
+"""
 
 from __future__ import annotations
 
 import datetime
 
+from .._adapter.undecoded import Undecoded
 from .change import Change
-from .pgoutput import UNCHANGED, Begin, Commit, Damaged, Delete, Insert, Relation, Truncate, Unchanged, Update
+from .errors import PostgresError
+from .pgoutput import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Damaged,
+    Delete,
+    Insert,
+    Relation,
+    Truncate,
+    Unchanged,
+    Update,
+    format_lsn,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, Literal
 
     from .pgoutput import Field, Message
+    from .types import Types
 
-__all__ = ["Decoder", "RowDecoder", "Types"]
-
-FIRST_OWN_TYPE = 16384
-"""Types with this number or a greater one are of users."""
+__all__ = ["Decoder", "RowDecoder"]
 
 
-class Types:
-    """Makes Python values of the text of types, as psycopg does.
+class WrongValue(Exception):
+    """A value that cannot be decoded, in the column ``column``."""
 
-    Args:
-        base_of: returns the number of the type under a domain, or the number itself.
-    """
-
-    def __init__(self, base_of: Callable[[int], int]) -> None:
-        self.base_of = base_of
-        self.loads: dict[int, Callable[[bytes], Any]] = {}
-
-    def load(self, type_: int) -> Callable[[bytes], Any]:
-        """Returns the function for a type. Types that psycopg does not know are text."""
-        found = self.loads.get(type_)
-        if found is None:
-            found = self.loads[type_] = self.make(type_)
-        return found
-
-    def make(self, type_: int) -> Callable[[bytes], Any]:
-        import psycopg
-        from psycopg.pq import Format
-
-        base = self.base_of(type_) if type_ >= FIRST_OWN_TYPE else type_
-        loader = psycopg.adapters.get_loader(base, Format.TEXT)
-        if loader is None:
-            return bytes.decode
-        load = loader(base, None).load
-
-        def load_or_text(value: bytes) -> Any:
-            try:
-                return load(value)
-            except psycopg.DataError:
-                # Python has no such value: 'infinity' as a date, or a year before 1.
-                return value.decode()
-
-        return load_or_text
+    def __init__(self, column: str, error: Exception) -> None:
+        super().__init__(column, error)
+        self.column = column
+        self.error = error
 
 
 class RowDecoder:
     """Makes dictionaries of the values of a table's rows."""
 
     def __init__(self, relation: Relation, types: Types) -> None:
+        self.server = types.server
         self.table = f"{relation.schema}.{relation.name}"
         self.names = [column.name for column in relation.columns]
         self.loads = [types.load(column.type) for column in relation.columns]
@@ -69,20 +57,65 @@ class RowDecoder:
         self.keys = [place for place, column in enumerate(relation.columns) if column.is_key or self.is_full]
 
     def row(self, fields: Sequence[Field]) -> dict[str, Any]:
+        """The values of a row.
+
+        Raises:
+            WrongValue: one cannot be decoded.
+        """
+        row = self.raw(fields)
+        for name, load in zip(self.names, self.loads, strict=True):
+            field = row[name]
+            if type(field) is bytes:
+                try:
+                    row[name] = load(field)
+                except Exception as error:
+                    raise WrongValue(name, error) from error
+        return row
+
+    def raw(self, fields: Sequence[Field]) -> dict[str, Any]:
+        """The values as the server has sent them: bytes, None or UNCHANGED."""
         if len(fields) != len(self.names):
             raise Damaged(f"a row of {self.table} has {len(fields)} values for {len(self.names)} columns")
-        return {
-            name: load(field) if type(field) is bytes else field
-            for name, load, field in zip(self.names, self.loads, fields, strict=True)
-        }
+        return dict(zip(self.names, fields, strict=True))
+
+    def of_identity(self, row: dict[str, Any]) -> dict[str, Any]:
+        """What is known of the row before: the server sends nulls for columns that are not in the key."""
+        return row if self.is_full else {self.names[place]: row[self.names[place]] for place in self.keys}
 
     def old(self, fields: Sequence[Field]) -> dict[str, Any]:
-        """What is known of the row before: the server sends nulls for columns that are not in the key."""
-        row = self.row(fields)
-        return row if self.is_full else {self.names[place]: row[self.names[place]] for place in self.keys}
+        return self.of_identity(self.row(fields))
 
     def key(self, row: dict[str, Any]) -> dict[str, Any] | None:
         return {self.names[place]: row[self.names[place]] for place in self.keys} if self.keys else None
+
+    def snapshot(self, fields: Sequence[Field], lsn: int) -> Change | Undecoded:
+        """A row of a snapshot."""
+        try:
+            new = self.row(fields)
+        except WrongValue as wrong:
+            raw = Change("snapshot", self.table, None, None, self.raw(fields), lsn, None, None)
+            return self.undecoded(raw, wrong)
+        return Change("snapshot", self.table, self.key(new), None, new, lsn, None, None)
+
+    def undecoded(self, raw: Change, wrong: WrongValue) -> Undecoded:
+        """The place of a change that has a wrong value; ``raw`` has the values as they were sent."""
+        sent = raw.old if raw.new is None else raw.new
+        assert sent is not None
+        raw.key = self.key({name: self.decoded_or_sent(name, value) for name, value in sent.items()})
+        error = PostgresError(
+            f'{self.server}: column "{wrong.column}" of a row of {self.table} at {format_lsn(raw.lsn)} '
+            f"cannot be decoded: {type(wrong.error).__name__}: {wrong.error}. on_error= of the source can "
+            "skip such rows or keep them as dead letters"
+        )
+        return Undecoded(raw, error, raw.key)
+
+    def decoded_or_sent(self, name: str, value: Field) -> Any:
+        if type(value) is not bytes:
+            return value
+        try:
+            return self.loads[self.names.index(name)](value)
+        except Exception:
+            return value
 
 
 class Decoder:
@@ -97,22 +130,18 @@ class Decoder:
         self.transaction: Begin | None = None
         self.time: datetime.datetime | None = None
 
-    def changes(self, message: Message) -> list[Change]:
+    def changes(self, message: Message) -> list[Change | Undecoded]:
         """The changes in a message: one, for a truncation of several tables more, for others none.
 
         Raises:
             Damaged: the message does not fit those before it.
         """
         if isinstance(message, Insert):
-            rows = self.rows(message.relation)
-            new = rows.row(message.new)
-            return [self.change("insert", rows.table, rows.key(new), None, new)]
+            return [self.row_change("insert", message.relation, None, message.new)]
         if isinstance(message, Update):
-            return [self.update(message)]
+            return [self.row_change("update", message.relation, message.old, message.new)]
         if isinstance(message, Delete):
-            rows = self.rows(message.relation)
-            old = rows.old(message.old)
-            return [self.change("delete", rows.table, rows.key(old), old, None)]
+            return [self.row_change("delete", message.relation, message.old, None)]
         if isinstance(message, Truncate):
             tables = [self.rows(relation).table for relation in message.relations]
             return [self.change("truncate", table, None, None, None) for table in tables]
@@ -127,14 +156,28 @@ class Decoder:
             self.transaction = None
         return []
 
-    def update(self, message: Update) -> Change:
-        rows = self.rows(message.relation)
-        new = rows.row(message.new)
-        old = None if message.old is None else rows.old(message.old)
-        for name, value in new.items():
-            if value is UNCHANGED and old is not None and not isinstance(old.get(name, UNCHANGED), Unchanged):
-                new[name] = old[name]
-        return self.change("update", rows.table, rows.key(new), old, new)
+    def row_change(
+        self,
+        kind: Literal["insert", "update", "delete"],
+        relation: int,
+        old: Sequence[Field] | None,
+        new: Sequence[Field] | None,
+    ) -> Change | Undecoded:
+        rows = self.rows(relation)
+        try:
+            known = None if old is None else rows.old(old)
+            row = None if new is None else rows.row(new)
+        except WrongValue as wrong:
+            sent = None if old is None else rows.of_identity(rows.raw(old))
+            raw = self.change(kind, rows.table, None, sent, None if new is None else rows.raw(new))
+            return rows.undecoded(raw, wrong)
+        if row is not None and known is not None:
+            for name, value in row.items():
+                if value is UNCHANGED and not isinstance(known.get(name, UNCHANGED), Unchanged):
+                    row[name] = known[name]
+        of_key = known if row is None else row
+        assert of_key is not None
+        return self.change(kind, rows.table, rows.key(of_key), known, row)
 
     def rows(self, relation: int) -> RowDecoder:
         found = self.relations.get(relation)

@@ -218,8 +218,9 @@ def parse_frame(data: bytes) -> Wal | Keepalive:
 class Reader:
     """Reads the parts of a message one after the other."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, codec: str) -> None:
         self.data = data
+        self.codec = codec
         self.at = 1
 
     def take(self, form: Struct) -> int:
@@ -229,7 +230,7 @@ class Reader:
 
     def text(self) -> str:
         end = self.data.index(b"\0", self.at)
-        found = self.data[self.at : end].decode()
+        found = self.data[self.at : end].decode(self.codec)
         self.at = end + 1
         return found
 
@@ -264,14 +265,18 @@ class Reader:
         return row
 
 
-def parse_message(data: bytes) -> Message | None:
+def parse_message(data: bytes, codec: str = "utf-8") -> Message | None:
     """Reads a message of the plugin; None for kinds that change no row: origins, types, user messages.
+
+    Args:
+        data: the message.
+        codec: the encoding of the names in it.
 
     Raises:
         Damaged: it is no message.
     """
     try:
-        message, end = _parse(data)
+        message, end = _parse(data, codec)
     except (StructError, IndexError, ValueError) as error:
         raise Damaged(f"no message of pgoutput ({error}): {data[:40]!r}") from None
     if end != len(data):
@@ -279,8 +284,8 @@ def parse_message(data: bytes) -> Message | None:
     return message
 
 
-def _parse(data: bytes) -> tuple[Message | None, int]:
-    kind, reader = data[:1], Reader(data)
+def _parse(data: bytes, codec: str) -> tuple[Message | None, int]:
+    kind, reader = data[:1], Reader(data, codec)
     if kind == b"I":
         relation = reader.take(LONG)
         _expect(reader.letter(), b"N")

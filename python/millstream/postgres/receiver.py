@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .._adapter.undecoded import Undecoded
     from .change import Change
     from .changes_options import ChangesOptions
     from .position import Position
@@ -53,7 +54,7 @@ class Receiver:
         self.intended = threading.Event()
         if isinstance(self.position, Snapshot):
             self.intended.set()
-        self.queue: Queue[tuple[Position, list[Change]]] = Queue(CHUNKS)
+        self.queue: Queue[tuple[Position, list[Change | Undecoded]]] = Queue(CHUNKS)
         self.stopping = threading.Event()
         self.error: BaseException | None = None
         self.failed = 0
@@ -64,7 +65,7 @@ class Receiver:
 
     # The flow's side.
 
-    def take(self, seconds: float) -> tuple[Position, list[Change]] | None:
+    def take(self, seconds: float) -> tuple[Position, list[Change | Undecoded]] | None:
         """Returns the next chunk and the position after it; None if there is none within ``seconds``.
 
         Raises:
@@ -135,7 +136,7 @@ class Receiver:
             log.warning('slot "%s": connected again after %d attempts', self.options.slot, self.failed)
             self.failed = 0
 
-    def put(self, position: Position, changes: list[Change], tend: Callable[[], object]) -> None:
+    def put(self, position: Position, changes: list[Change | Undecoded], tend: Callable[[], object]) -> None:
         """Passes changes to the flow; calls ``tend`` while it waits for room.
 
         Raises:

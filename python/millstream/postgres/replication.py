@@ -27,13 +27,13 @@ SESSION = (
 """Settings on which the text of values depends, the same for snapshots and streams; and no limits of time."""
 
 
-def with_settings(dsn: str, **more: str) -> str:
-    """The parameters of a connection that reads values as text."""
+def with_settings(dsn: str, encoding: str = "UTF8", **more: str) -> str:
+    """The parameters of a connection that reads values as text, in an encoding."""
     from psycopg.conninfo import conninfo_to_dict
 
     given = conninfo_to_dict(dsn).get("options")
     options = f"{given} {SESSION}" if given else SESSION
-    return connection_parameters(dsn, options=options, client_encoding="UTF8", **more)
+    return connection_parameters(dsn, options=options, client_encoding=encoding, **more)
 
 
 class Replication:
@@ -43,19 +43,20 @@ class Replication:
         dsn: the connection string.
         name: the name of the application.
         timeout: after how long without an answer the connection has failed, in seconds.
+        encoding: the encoding of the text that the server sends.
 
     Raises:
         ConnectionError: the server is unreachable.
         PostgresError: it refuses the connection.
     """
 
-    def __init__(self, dsn: str, name: str, timeout: float) -> None:
+    def __init__(self, dsn: str, name: str, timeout: float, encoding: str) -> None:
         from psycopg import pq
 
         self.server = describe_server(dsn)
         self.timeout = timeout
         self.heard = time.monotonic()
-        parameters = with_settings(dsn, replication="database", application_name=name[:63])
+        parameters = with_settings(dsn, encoding, replication="database", application_name=name[:63])
         self.libpq: PGconn = pq.PGconn.connect(parameters.encode())
         if self.libpq.status != pq.ConnStatus.OK:
             text = self.message()
@@ -114,7 +115,7 @@ class Replication:
         rows = []
         for row in range(result.ntuples):
             values = (result.get_value(row, column) for column in range(result.nfields))
-            texts = [None if value is None else bytes(value).decode() for value in values]
+            texts = [None if value is None else bytes(value).decode(errors="replace") for value in values]
             rows.append(dict(zip(names, texts, strict=True)))
         return rows
 

@@ -11,7 +11,7 @@ import math
 import time
 
 from .connection import connect
-from .decode import Decoder, Types
+from .decode import Decoder
 from .errors import PostgresError, unreachable
 from .pgoutput import Begin, Commit, Keepalive, format_lsn, parse_lsn, parse_message
 from .position import Snapshot, Streaming
@@ -19,9 +19,11 @@ from .publication import ensure_publication
 from .replication import Replication, with_settings
 from .slot import Slot, Watch, check_slot, find_slot
 from .snapshot import begin_snapshot, snapshot_rows, truncations
+from .types import Encoding, Types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .._adapter.undecoded import Undecoded
     from .change import Change
     from .pgoutput import Message
     from .receiver import Receiver
@@ -47,14 +49,15 @@ class Session:
         self.options = receiver.options
         name = f"millstream slot {self.options.slot}"
         self.sql = connect(with_settings(self.options.dsn), name, self.options.timeout)
+        encoding = Encoding.of(self.sql.info.parameter_status("server_encoding") or "UTF8")
         try:
-            self.replication = Replication(self.options.dsn, name, self.options.timeout)
+            self.replication = Replication(self.options.dsn, name, self.options.timeout, encoding.name)
         except BaseException:
             self.sql.close()
             raise
         self.server = self.replication.server
         self.watch = Watch(self.options.slot, self.server, self.options.warn_bytes)
-        self.types = Types(self.base_of)
+        self.types = Types(self.server, encoding, self.base_of)
         self.streams = False
         self.stream: Stream | None = None
         self.end = 0
@@ -121,7 +124,9 @@ class Session:
             begin_snapshot(connection, snapshot)
             self.receiver.works()
             begun = position.begun
-            chunk = truncations(connection, self.options.publication, lsn) if begun else []
+            chunk: list[Change | Undecoded] = []
+            if begun:
+                chunk += truncations(connection, self.options.publication, lsn)
             size = 0
             for change, bytes_of_row in snapshot_rows(connection, self.options.publication, self.types, lsn):
                 chunk.append(change)
@@ -177,7 +182,7 @@ class Session:
         self.receiver.confirmed = max(self.receiver.confirmed, slot.confirmed)
         return slot
 
-    def put(self, position: Snapshot | Streaming, changes: list[Change]) -> None:
+    def put(self, position: Snapshot | Streaming, changes: list[Change | Undecoded]) -> None:
         self.receiver.put(position, changes, self.tend)
         self.put_at = self.replication.heard = time.monotonic()
 
@@ -228,7 +233,7 @@ class Stream:
         self.lsn = self.passed = position.lsn
         self.resumed = position
         self.decoder = Decoder(session.types)
-        self.chunk: list[Change] = []
+        self.chunk: list[Change | Undecoded] = []
         self.size = 0
         self.count = 0
         self.skipped: float = 0
@@ -253,7 +258,7 @@ class Stream:
             if isinstance(frame, Keepalive):
                 self.keepalive(frame)
             elif frame is not None:
-                message = parse_message(frame.body)
+                message = parse_message(frame.body, session.types.encoding.codec)
                 if message is not None:
                     self.size += len(frame.body)
                     self.read(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .change import Change
-from .decode import RowDecoder, Types
+from .decode import RowDecoder
 from .pgoutput import parse_row
 from .publication import published_tables
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from .._adapter.undecoded import Undecoded
     from .publication import Published
+    from .types import Types
 
 __all__ = ["begin_snapshot", "snapshot_rows", "truncations"]
 
@@ -38,15 +40,21 @@ def truncations(connection: psycopg.Connection[Any], publication: str, lsn: int)
 
 def snapshot_rows(
     connection: psycopg.Connection[Any], publication: str, types: Types, lsn: int
-) -> Iterator[tuple[Change, int]]:
+) -> Iterator[tuple[Change | Undecoded, int]]:
     """Yields the rows of all tables in the transaction of ``begin_snapshot``, each with its size in bytes."""
-    for table in published_tables(connection, publication):
+    from psycopg import sql
+
+    tables = published_tables(connection, publication)
+    statements = [
+        copy_statement(table).as_string(connection).encode(types.encoding.codec) for table in tables
+    ]
+    # The server checks and converts nothing then: a row that is wrong would end the statement.
+    connection.execute(sql.SQL("SET LOCAL client_encoding TO {}").format(sql.Literal(types.encoding.name)))
+    for table, statement in zip(tables, statements, strict=True):
         rows = RowDecoder(table.relation, types)
-        name = rows.table
-        with connection.cursor() as cursor, cursor.copy(copy_statement(table)) as copy:
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
             for line in copy:
-                new = rows.row(parse_row(bytes(line)))
-                yield Change("snapshot", name, rows.key(new), None, new, lsn, None, None), len(line)
+                yield rows.snapshot(parse_row(bytes(line)), lsn), len(line)
 
 
 def copy_statement(table: Published) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from .._adapter.undecoded import Undecoded
     from .._durations import Seconds
 
 __all__ = ["changes"]
@@ -99,10 +100,12 @@ def changes(
         _size(warn_bytes),
         nanos("timeout", timeout, 1) / 1e9,
     )
-    return _reading(options)
+    source: Any = _reading(options)
+    made: SourceFunction[..., Change] = source
+    return made
 
 
-def _read(options: ChangesOptions, resume: Any = None) -> Iterator[At[list[Change]]]:
+def _read(options: ChangesOptions, resume: Any = None) -> Iterator[At[list[Change | Undecoded]]]:
     from .receiver import Receiver
 
     receiver = Receiver(options, resume)
@@ -122,4 +125,4 @@ def _read(options: ChangesOptions, resume: Any = None) -> Iterator[At[list[Chang
 
 
 _read.__name__ = "changes"
-_reading = generator_source(batches=True, resume=True, ack=True)(_read)
+_reading = generator_source(batches=True, resume=True, ack=True)(_read)._with(undecoded=True)

@@ -14,16 +14,15 @@ SLOT = os.environ.get("SLOT", "copy_of_orders")
 
 
 def rows(change: ms.postgres.Change) -> list[dict[str, Any]]:
-    """The rows of the copy that a change writes or, with ``gone``, deletes."""
+    """What a change does to the copy: a row, one that is ``gone`` with its key, or ``empty``."""
     if change.kind == "truncate":
-        # It also comes before a snapshot that begins again after a crash, whose rows replace those here
-        # by key. A row that was deleted in between stays in the copy: empty the copy yourself then.
-        return []
+        # Also before the rows of each snapshot: what the copy has from before goes.
+        return [{"empty": True}]
     found: list[dict[str, Any]] = []
     if change.old is not None and (change.new is None or change.old["id"] != change.new["id"]):
         found.append({"id": change.old["id"], "gone": True})
     if change.new is not None:
-        found.append(change.new | {"gone": False})
+        found.append(change.new)
     return found
 
 
@@ -34,6 +33,7 @@ copy = ms.postgres.write(
     "orders_copy",
     columns=["id", "customer", "cents"],
     key="id",
-    delete=lambda row: row["gone"],
+    delete=lambda row: "gone" in row,
+    truncate=lambda row: "empty" in row,
 )
 changes.flat_map(rows).sink("copy", copy)

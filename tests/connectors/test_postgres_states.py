@@ -91,7 +91,8 @@ class PostgresChanges(SourceConnector):
         dsn = self.database.server.dsn(self.database.name, self.link.port, password)
         options = f"{RETRY}, tables='numbers', heartbeat=0.2"
         self.source = f"ms.postgres.changes({dsn!r}, {self.database.name!r}, {options})"
-        return super().flow().replace(".sink", ".map(lambda change: change.new['number']).sink")
+        numbers = ".filter(lambda change: change.new).map(lambda change: change.new['number'])"
+        return super().flow().replace(".sink", f"{numbers}.sink")
 
     def enter(self, state: str) -> None:
         super().enter(state)

@@ -46,7 +46,7 @@ changes = flow.source("changes", source, on_error=on_error)
 
 
 def line(change):
-    parts = [change.kind, change.table, change.key, change.old, change.new, change.lsn]
+    parts = [change.kind, change.table, change.key, change.old, change.new, change.lsn, change.transaction]
     return json.dumps(parts, default=str)
 
 
@@ -99,7 +99,12 @@ class Reading:
         return (self.folder / "errors").read_text()
 
     def changes(self) -> list[Any]:
-        """The changes in the output: kind, table, key, old, new, position."""
+        """The changes in the output but for the truncations before snapshots: kind, table, key, old, new,
+        position, transaction."""
+        return [change for change in self.everything() if change[0] != "truncate" or change[6] is not None]
+
+    def everything(self) -> list[Any]:
+        """All changes in the output."""
         if not self.out.exists():
             return []
         lines = self.out.read_text().split("\n")
@@ -252,9 +257,9 @@ def judge(reading: Reading, **figures: object) -> None:
     """The snapshot is the table after some transaction, and each change after that follows once, in order."""
     audit = reading.database.rows("SELECT kind, id, version FROM audit ORDER BY number")
     reading.wait(lambda: is_complete(reading))
-    changes = reading.changes()
+    changes = reading.everything()
     begin = max((place + 1 for place, change in enumerate(changes) if change[0] == "truncate"), default=0)
-    restarts = sum(change[0] == "truncate" for change in changes)
+    restarts = sum(change[0] == "truncate" for change in changes) - 1
     rows = [change for change in changes[begin:] if change[0] == "snapshot"]
     stream = changes[begin + len(rows) :]
     assert all(change[0] != "snapshot" for change in stream), "rows of the snapshot come after changes"
@@ -293,3 +298,40 @@ def is_complete(reading: Reading) -> bool:
         and last[2]["id"] == number
         and (kind == "delete" or last[4]["version"] == version)
     )
+
+
+def replayed(changes: list[Any]) -> dict[str, dict[str, Any]]:
+    """By the names of tables, their rows by key, as a copy that follows the changes has them.
+
+    A change that does not fit the rows before it is an error: each change counts once.
+    """
+    tables: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        kind, table, key, old, new = change[:5]
+        rows = tables.setdefault(table, {})
+        if kind == "truncate":
+            rows.clear()
+            continue
+        name = json.dumps(key)
+        if kind in ("snapshot", "insert"):
+            assert name not in rows, f"{change} came before"
+            rows[name] = new
+        elif kind == "update":
+            before = rows.pop(name if old is None else json.dumps(old))
+            rows[name] = {
+                column: before[column] if value == "UNCHANGED" else value for column, value in new.items()
+            }
+        else:
+            del rows[name]
+    return tables
+
+
+def rows_of(database: Database, *tables: str) -> dict[str, dict[str, Any]]:
+    """The rows of tables of the schema ``public``, which have the key ``id``, without those of children."""
+    found = {}
+    for table in tables:
+        name = table.removesuffix("*")
+        only = "" if name != table else "ONLY "
+        rows = database.rows(f"SELECT to_jsonb(t) FROM {only}{name} t")  # type: ignore[arg-type]
+        found[f"public.{name}"] = {json.dumps({"id": row["id"]}): row for (row,) in rows}
+    return found

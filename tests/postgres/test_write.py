@@ -13,20 +13,9 @@ from typing import Any
 import millstream as ms
 import pytest
 from postgres_server import Database, Server
+from writing import deliver, fails
 
 NEVER = ms.Backoff(first=0.01, tries=2)
-
-
-def deliver(items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None) -> ms.Report:
-    flow = ms.Flow("rows")
-    flow.source("in", ms.testing.items(items)).sink("table", sink)
-    return ms.run(flow, state=state, epoch=0.02, sync=False) if state else ms.run(flow)
-
-
-def fails(items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None) -> str:
-    with pytest.raises(ms.FlowError) as caught:
-        deliver(items, sink, state)
-    return str(caught.value)
 
 
 @pytest.fixture
@@ -185,6 +174,21 @@ def test_what_cannot_work_is_an_error_at_once(orders: Database, tmp_path: Path, 
     make, text = REFUSED[refusal]
     failure = fails([(1, "a", 1)], make(orders), tmp_path)
     assert text in failure and "PostgreSQL at 127.0.0.1" in failure and "secret" not in failure, failure
+
+
+def test_a_progress_table_is_made_as_the_message_says(orders: Database, tmp_path: Path) -> None:
+    make, text = REFUSED["rights"]
+    orders.execute(
+        "DO $$ BEGIN CREATE ROLE guest LOGIN PASSWORD 'secret'; EXCEPTION WHEN duplicate_object THEN END $$"
+    )
+    orders.execute("GRANT INSERT ON orders TO guest")
+    failure = fails([(1, "a", 1)], make(orders), tmp_path)
+    statements = failure.partition("with a user that has the right: ")[2].split("; ")
+    assert len(statements) == 2, failure
+    for statement in statements:
+        orders.execute(statement)  # type: ignore[arg-type]
+    deliver([(1, "a", 1)], make(orders), tmp_path)
+    assert orders.rows("SELECT * FROM orders") == [(1, "a", 1)]
 
 
 def test_an_unreachable_server_is_retried(

@@ -11,8 +11,9 @@ from typing import Any
 
 import millstream as ms
 import pytest
+from millstream._table_sink import TableOptions
 from millstream.postgres import destination
-from millstream.postgres.destination import Destination, TableOptions
+from millstream.postgres.destination import Destination
 from millstream.postgres.errors import PostgresError
 from millstream.postgres.progress import Progress, Unanswered
 from millstream.postgres.statements import Statements
@@ -26,7 +27,7 @@ class Sink:
     """The destinations of one sink, one for each connection."""
 
     def __init__(self, database: Database, outbox: ms.OutboxIdentity = OUTBOX) -> None:
-        self.options = TableOptions(database.dsn, "numbers", None, (), None, "fail", 30)
+        self.options = TableOptions(database.dsn, "numbers", None, (), None, None, "fail", 30)
         self.unanswered: dict[str, Unanswered] = {}
         self.outbox = outbox
 

@@ -11,8 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import millstream as ms
 import psycopg
+import pytest
 from flow_traffic import PATIENCE, Killed
 from postgres_server import Database
 
@@ -31,6 +34,20 @@ numbers.sink("expected", ms.files.write(os.environ["EXPECTED"]))
 """
 ENDLESS = 1 << 41
 RETRY = "'retry': ms.Backoff(first=0.02, most=0.2)"
+
+
+def deliver(items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None) -> ms.Report:
+    """Runs a flow of these items."""
+    flow = ms.Flow("rows")
+    flow.source("in", ms.testing.items(items)).sink("table", sink)
+    return ms.run(flow, state=state, epoch=0.02, sync=False) if state else ms.run(flow)
+
+
+def fails(items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None) -> str:
+    """The same, which fails; returns the error."""
+    with pytest.raises(ms.FlowError) as caught:
+        deliver(items, sink, state)
+    return str(caught.value)
 
 
 class Writing:

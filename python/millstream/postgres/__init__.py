@@ -6,9 +6,9 @@ Example:
     <sink postgres table orders>
 """
 
+from .._rows import UNCHANGED
 from .change import Change
 from .errors import PostgresError
-from .pgoutput import UNCHANGED
 from .sink import write
 from .source import changes
 

@@ -18,7 +18,7 @@ class Change:
 
     Args:
         kind: ``"snapshot"`` for a row that was there at the beginning, ``"insert"``, ``"update"``,
-            ``"delete"``, or ``"truncate"``: the table was emptied.
+            ``"delete"``, or ``"truncate"``: the table was emptied, or a snapshot of it begins.
         table: schema and table, such as ``"public.orders"``.
         key: the columns of the replica identity, which is the primary key by default, with their values; of a
             deleted row those that it had. None: the table has no replica identity, or the kind is truncate.
@@ -28,7 +28,7 @@ class Change:
             changed is ``ms.postgres.UNCHANGED``. None: there is no row any more.
         lsn: the position of the commit in the server's log, or that of the snapshot.
         time: when the transaction was committed, in UTC. None in a snapshot.
-        transaction: the number of the transaction. None in a snapshot.
+        transaction: the number of the transaction. None in a snapshot, also in the truncation before it.
 
     Example:
         >>> import millstream as ms

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["answered", "connect", "connection_parameters", "describe_server", "limited", "import_psycopg"]
 
 CLIENT_DEFAULTS = {
+    "client_encoding": "UTF8",
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""A link that is cut without a word is noticed within half a minute."""
+"""Text is text in a database of any encoding; a link that is cut without a word is noticed within 30 s."""
 
 SERVER_DEFAULTS = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
@@ -49,7 +50,7 @@ def import_psycopg() -> Any:
 def connection_parameters(dsn: str, **more: str) -> str:
     """Returns a connection string with defaults for what it leaves open.
 
-    >>> connection_parameters("host=db connect_timeout=3").split()[0]
+    >>> sorted(connection_parameters("host=db connect_timeout=3").split())[1]
     'connect_timeout=3'
     """
     import_psycopg()

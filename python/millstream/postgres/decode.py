@@ -9,21 +9,10 @@ from __future__ import annotations
 import datetime
 
 from .._adapter.undecoded import Undecoded
+from .._rows import UNCHANGED
 from .change import Change
 from .errors import PostgresError
-from .pgoutput import (
-    UNCHANGED,
-    Begin,
-    Commit,
-    Damaged,
-    Delete,
-    Insert,
-    Relation,
-    Truncate,
-    Unchanged,
-    Update,
-    format_lsn,
-)
+from .pgoutput import Begin, Commit, Damaged, Delete, Insert, Relation, Truncate, Update, format_lsn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,21 +51,33 @@ class RowDecoder:
         Raises:
             WrongValue: one cannot be decoded.
         """
-        row = self.raw(fields)
-        for name, load in zip(self.names, self.loads, strict=True):
-            field = row[name]
-            if type(field) is bytes:
-                try:
-                    row[name] = load(field)
-                except Exception as error:
-                    raise WrongValue(name, error) from error
-        return row
+        self.check_width(fields)
+        try:
+            return {
+                name: load(field) if type(field) is bytes else field
+                for name, load, field in zip(self.names, self.loads, fields, strict=True)
+            }
+        except Exception as error:
+            raise self.wrong_value(fields, error) from None
+
+    def wrong_value(self, fields: Sequence[Field], first: Exception) -> WrongValue:
+        """The value of a row that could not be decoded."""
+        for name, load, field in zip(self.names, self.loads, fields, strict=True):
+            try:
+                if type(field) is bytes:
+                    load(field)
+            except Exception as error:
+                return WrongValue(name, error)
+        return WrongValue("(any)", first)
 
     def raw(self, fields: Sequence[Field]) -> dict[str, Any]:
         """The values as the server has sent them: bytes, None or UNCHANGED."""
+        self.check_width(fields)
+        return dict(zip(self.names, fields, strict=True))
+
+    def check_width(self, fields: Sequence[Field]) -> None:
         if len(fields) != len(self.names):
             raise Damaged(f"a row of {self.table} has {len(fields)} values for {len(self.names)} columns")
-        return dict(zip(self.names, fields, strict=True))
 
     def of_identity(self, row: dict[str, Any]) -> dict[str, Any]:
         """What is known of the row before: the server sends nulls for columns that are not in the key."""
@@ -173,7 +174,7 @@ class Decoder:
             return rows.undecoded(raw, wrong)
         if row is not None and known is not None:
             for name, value in row.items():
-                if value is UNCHANGED and not isinstance(known.get(name, UNCHANGED), Unchanged):
+                if value is UNCHANGED and known.get(name, UNCHANGED) is not UNCHANGED:
                     row[name] = known[name]
         of_key = known if row is None else row
         assert of_key is not None

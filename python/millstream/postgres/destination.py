@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from time import monotonic
 
 from .._errors import show
+from .._rows import BadRow
 from .connection import answered, connect, describe_server, limited
 from .errors import PostgresError, is_of_row, may_pass, report, unreachable
 from .progress import Progress, Unanswered
-from .rows import BadRow, Rows
 from .statements import Statements
 from .table import find_table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     import psycopg
 
     from .._outbox import OutboxIdentity
+    from .._table_sink import TableOptions
 
-__all__ = ["Destination", "TableOptions"]
+__all__ = ["Destination"]
 
 log = logging.getLogger("millstream.flow.sink")
 RUN = os.urandom(4).hex()
@@ -33,16 +33,11 @@ RUN = os.urandom(4).hex()
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """What ``ms.postgres.write`` was called with."""
+class Refusal:
+    """Why a row is refused, and whether that is a deferred constraint, which later rows may satisfy."""
 
-    dsn: str
-    table: str
-    columns: tuple[str, ...] | None
-    key: tuple[str, ...]
-    delete: Callable[[Any], object] | None
-    on_error: str
-    timeout: float
+    error: BadRow | psycopg.Error
+    is_deferred: bool
 
 
 class Destination:
@@ -56,14 +51,14 @@ class Destination:
     def __init__(self, options: TableOptions, unanswered: dict[str, Unanswered]) -> None:
         self.options = options
         self.unanswered = unanswered
-        self.server = describe_server(options.dsn)
+        self.server = describe_server(options.address)
         self.connection: psycopg.Connection[Any] | None = None
 
     def connect(self, outbox: OutboxIdentity) -> None:
         import psycopg
 
         name = f"millstream {RUN} {os.getpid()} {outbox.id[:8]} {outbox.sink}"[:63]
-        connection = connect(self.options.dsn, name, self.options.timeout, is_timed=False)
+        connection = connect(self.options.address, name, self.options.timeout, is_timed=False)
         self.connection = connection
         self.sink = outbox.sink
         try:
@@ -83,8 +78,8 @@ class Destination:
         if missing:
             raise PostgresError(f'{self.server}: "{missing[0]}" is a key column, and not among the columns')
         self.table = f'{self.server}, table "{table}"'
-        self.rows = Rows(columns, options.columns is None, options.key, options.delete)
-        self.statements = Statements(table, names, options.key, options.delete is not None)
+        self.rows = options.rows(names)
+        self.statements = Statements(table, columns, options.key, options.delete is not None)
         try:
             self.statements.prepare(connection)
         except psycopg_error("InvalidColumnReference"):
@@ -137,26 +132,61 @@ class Destination:
             # Some row is refused: find it.
             with connection.transaction():
                 self.progress.advance(first, last)
-                self.write_parts(connection, batch, first)
+                self.write_others(connection, batch, first)
         self.progress.committed(last)
 
-    def write_parts(self, connection: psycopg.Connection[Any], batch: list[Any], first: int) -> None:
-        """Writes the rows; of those that are refused, each is reported or skipped."""
+    def write_others(self, connection: psycopg.Connection[Any], batch: list[Any], first: int) -> None:
+        """Writes the rows that the server takes; of the others, each is reported or skipped."""
+        refused: dict[int, Refusal] = {}
+        self.write_parts(connection, batch, 0, refused)
+        self.write_late(connection, batch, refused)
+        for place, refusal in sorted(refused.items()):
+            self.refuse(batch[place], first + place, refusal.error)
+
+    def write_parts(
+        self, connection: psycopg.Connection[Any], items: list[Any], first: int, refused: dict[int, Refusal]
+    ) -> None:
+        """Writes the items, which begin at place ``first`` of their batch; notes which are refused."""
+        refusal = self.try_part(connection, items)
+        if refusal is None:
+            return
+        if len(items) == 1:
+            refused[first] = refusal
+            return
+        middle = len(items) // 2
+        self.write_parts(connection, items[:middle], first, refused)
+        self.write_parts(connection, items[middle:], first + middle, refused)
+
+    def write_late(
+        self, connection: psycopg.Connection[Any], batch: list[Any], refused: dict[int, Refusal]
+    ) -> None:
+        """Writes rows that satisfy a deferred constraint with the rows that came after them."""
+        left = -1
+        while left != len(refused):
+            left = len(refused)
+            for place in [place for place in sorted(refused) if refused[place].is_deferred]:
+                # A later row of the same key replaces it again.
+                later = range(place + 1, len(batch)) if self.options.key else ()
+                items = [batch[place], *(batch[other] for other in later if other not in refused)]
+                if self.try_part(connection, items) is None:
+                    del refused[place]
+
+    def try_part(self, connection: psycopg.Connection[Any], items: list[Any]) -> Refusal | None:
+        """Writes items and checks all constraints; writes nothing if the server refuses some item."""
         import psycopg
 
+        is_deferred = False
         try:
-            rows = [self.rows.row(item) for item in batch]
+            rows = [self.rows.row(item) for item in items]
             with connection.transaction():
                 self.statements.write(connection, rows, again=True)
+                is_deferred = True
+                self.statements.check(connection)
         except (BadRow, psycopg.Error) as error:
             if connection.closed or not (isinstance(error, BadRow) or is_of_row(error)):
                 raise
-            if len(batch) == 1:
-                self.refuse(batch[0], first, error)
-                return
-            middle = len(batch) // 2
-            self.write_parts(connection, batch[:middle], first)
-            self.write_parts(connection, batch[middle:], first + middle)
+            return Refusal(error, is_deferred)
+        return None
 
     def refuse(self, item: Any, number: int, error: BadRow | psycopg.Error) -> None:
         where = f"{self.table}: record {number}{column_of(error)} is refused"

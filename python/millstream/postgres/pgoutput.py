@@ -12,6 +12,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import TypeAlias
 
+from .._rows import UNCHANGED, Unchanged
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,6 @@ __all__ = [
     "Relation",
     "RelationColumn",
     "Truncate",
-    "Unchanged",
     "Update",
     "Wal",
     "format_lsn",
@@ -51,25 +52,6 @@ class Damaged(ValueError):
     """Bytes that are no message of the protocol."""
 
 
-class Unchanged:
-    """The type of ``UNCHANGED``."""
-
-    _only: Unchanged | None = None
-
-    def __new__(cls) -> Unchanged:
-        if cls._only is None:
-            cls._only = super().__new__(cls)
-        return cls._only
-
-    def __repr__(self) -> str:
-        return "UNCHANGED"
-
-    def __reduce__(self) -> tuple[type[Unchanged], tuple[()]]:
-        return Unchanged, ()
-
-
-UNCHANGED = Unchanged()
-"""A large value that an update has not changed: the log does not have it."""
 Field: TypeAlias = "bytes | None | Unchanged"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._table_sink import rival
 from .errors import PostgresError, report
 
 TYPE_CHECKING = False
@@ -97,10 +98,15 @@ class Progress:
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
             pass  # Another sink has created it at the same time.
         except psycopg.errors.InsufficientPrivilege as error:
-            statement = " ".join(create.as_string(self.connection).split())
+            from psycopg import sql
+
+            grant = sql.SQL("GRANT SELECT, INSERT, UPDATE ON {} TO {}").format(
+                sql.Identifier(schema, NAME), sql.Identifier(self.connection.info.user)
+            )
+            statements = (" ".join(one.as_string(self.connection).split()) for one in (create, grant))
             raise PostgresError(
                 f"{self.server}: the table {self.name} cannot be created: {report(error)}. "
-                f"Create it with a user that has the right: {statement}"
+                f"Create it with a user that has the right: {'; '.join(statements)}"
             ) from None
 
     def read(self) -> int | None:
@@ -133,12 +139,7 @@ class Progress:
 
     def rival(self, found: str) -> PostgresError:
         """The error that another process delivers, since the table of progress is as ``found`` says."""
-        outbox = self.outbox
-        return PostgresError(
-            f"{self.server}: another process delivers the same outbox. {self.name} {found} for flow "
-            f'"{outbox.flow}", sink "{outbox.sink}", outbox {outbox.id}. Is a copy of the state directory in '
-            "use? End one of the two flows; this one has not written the rows"
-        )
+        return PostgresError(f"{self.server}: {rival(self.outbox, f'{self.name} {found}')}")
 
     def advance(self, first: int, last: int) -> None:
         """Advances the position in the transaction that writes the records ``first`` to ``last``.

@@ -14,7 +14,7 @@ from .._adapter.lag import reporter
 from .connection import describe_server
 from .errors import PostgresError, unreachable
 from .pgoutput import format_lsn
-from .position import Snapshot, Streaming, read_position
+from .position import Snapshot, Streaming, TablesAdded, read_position
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class Receiver:
                 try:
                     with Session(self) as session:
                         session.run()
+                except TablesAdded as added:
+                    log.info('slot "%s": tables were added: %s', self.options.slot, added)
                 except OSError as error:
                     self.wait_for_retry(error)
         except Stopped:

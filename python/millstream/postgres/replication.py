@@ -22,9 +22,10 @@ __all__ = ["SESSION", "Replication"]
 
 SESSION = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c extra_float_digits=3 "
-    "-c bytea_output=hex -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
+    "-c bytea_output=hex -c row_security=off -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 )
-"""Settings on which the text of values depends, the same for snapshots and streams; and no limits of time."""
+"""Settings on which the text of values depends, the same for snapshots and streams; no limits of time; and an
+error where policies would hide rows of a snapshot, since a stream has all rows."""
 
 
 def with_settings(dsn: str, encoding: str = "UTF8", **more: str) -> str:

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
+from dataclasses import replace
 
+from .._adapter.undecoded import Undecoded
 from .connection import connect
 from .decode import Decoder
 from .errors import PostgresError, unreachable
-from .pgoutput import Begin, Commit, Keepalive, format_lsn, parse_lsn, parse_message
-from .position import Snapshot, Streaming
-from .publication import ensure_publication
+from .pgoutput import Begin, Commit, Keepalive, Relation, format_lsn, parse_lsn, parse_message
+from .position import Known, Snapshot, Streaming, TablesAdded
+from .publication import Selection
 from .replication import Replication, with_settings
 from .slot import Slot, Watch, check_slot, find_slot
-from .snapshot import begin_snapshot, snapshot_rows, truncations
+from .snapshot import begin_snapshot, snapshot_changes
 from .types import Encoding, Types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .._adapter.undecoded import Undecoded
     from .change import Change
     from .pgoutput import Message
+    from .publication import Published
     from .receiver import Receiver
 
 __all__ = ["Session"]
@@ -56,6 +59,7 @@ class Session:
             self.sql.close()
             raise
         self.server = self.replication.server
+        self.selection = Selection(self.server, self.options.publication, self.options.tables)
         self.watch = Watch(self.options.slot, self.server, self.options.warn_bytes)
         self.types = Types(self.server, encoding, self.base_of)
         self.streams = False
@@ -81,13 +85,13 @@ class Session:
         import psycopg
 
         try:
-            ensure_publication(self.sql, self.server, self.options.publication, self.options.tables)
+            self.selection.ensure(self.sql)
             position = self.receiver.position
             if not isinstance(position, Streaming):
                 system = str(self.replication.execute("IDENTIFY_SYSTEM")[0]["systemid"])
                 position = self.begin(system, position)
             self.check(position)
-            Stream(self, position).run()
+            Stream(self, self.add_tables(position)).run()
         except psycopg.Error as error:
             raise unreachable(self.server, error) from None
 
@@ -95,8 +99,10 @@ class Session:
         """Creates the slot, and reads the snapshot; returns the position of the stream."""
         slot = find_slot(self.sql, self.options.slot)
         if position is None and not self.options.snapshot:
-            lsn = slot.confirmed if slot is not None else self.create_slot("NOEXPORT_SNAPSHOT")[0]
-            streaming = Streaming(system, lsn)
+            name = self.options.slot
+            lsn = slot.confirmed if slot is not None else self.create_slot(name, "NOEXPORT_SNAPSHOT")[0]
+            known = tuple(Known.of(table, lsn) for table in self.selection.published(self.sql))
+            streaming = Streaming(system, lsn, known)
             self.put(streaming, [])
             return streaming
         if position is None:
@@ -108,39 +114,70 @@ class Session:
                     f"pg_drop_replication_slot('{self.options.slot}')"
                 )
             # From this commit on the slot is known to be this source's, which may drop it.
-            position = Snapshot(False)
+            position = Snapshot()
             self.put(position, [])
         self.receiver.wait_for_intent()
-        return self.read_snapshot(system, position)
+        if find_slot(self.sql, self.options.slot) is not None:
+            self.replication.execute(f'DROP_REPLICATION_SLOT "{self.options.slot}"')
+        lsn, snapshot = self.create_slot(self.options.slot, "EXPORT_SNAPSHOT")
+        return self.read_snapshot(snapshot, position, Streaming(system, lsn))
 
-    def read_snapshot(self, system: str, position: Snapshot) -> Streaming:
-        """Passes all rows on, after truncations if some were before."""
-        slot = self.options.slot
-        if find_slot(self.sql, slot) is not None:
-            self.replication.execute(f'DROP_REPLICATION_SLOT "{slot}"')
-        lsn, snapshot = self.create_slot("EXPORT_SNAPSHOT")
-        name, timeout = f"millstream snapshot {slot}", self.options.timeout
+    def add_tables(self, position: Streaming) -> Streaming:
+        """Reads the rows of tables that were published after the position's; returns the position with them.
+
+        Their changes count from the snapshot of a slot that is made for it. Before that they are in the rows.
+        """
+        published = self.selection.published(self.sql)
+        added = position.unknown(published)
+        if not added:
+            return position
+        if not self.options.snapshot:
+            return replace(position, tables=position.with_tables(added, position.lsn))
+        name = f"{self.options.slot[:46]}_{os.urandom(8).hex()}"
+        lsn, snapshot = self.create_slot(name, "EXPORT_SNAPSHOT", "TEMPORARY ")
+        after = position
+        if len(added) == len(published):
+            # Nothing before it counts. The log may be that of another publication, which did not exist then.
+            after = Streaming(position.system, lsn)
+        after = self.read_snapshot(snapshot, position, after, lsn)
+        self.replication.execute(f'DROP_REPLICATION_SLOT "{name}"')
+        return after
+
+    def read_snapshot(
+        self, snapshot: str, before: Snapshot | Streaming, after: Streaming, lsn: int | None = None
+    ) -> Streaming:
+        """Passes on the rows of the tables that the position ``after`` does not know.
+
+        Args:
+            snapshot: the name of the snapshot.
+            before: the position until all are passed on.
+            after: the position afterwards, without these tables.
+            lsn: that of the snapshot, if it is not that of ``after``.
+
+        Returns:
+            The position afterwards.
+        """
+        lsn = after.lsn if lsn is None else lsn
+        name, timeout = f"millstream snapshot {self.options.slot}", self.options.timeout
         with connect(with_settings(self.options.dsn), name, timeout) as connection:
             begin_snapshot(connection, snapshot)
             self.receiver.works()
-            begun = position.begun
+            tables = after.unknown(self.selection.published(connection))
+            after = replace(after, tables=after.with_tables(tables, lsn))
             chunk: list[Change | Undecoded] = []
-            if begun:
-                chunk += truncations(connection, self.options.publication, lsn)
             size = 0
-            for change, bytes_of_row in snapshot_rows(connection, self.options.publication, self.types, lsn):
+            for change, bytes_of_row in snapshot_changes(connection, tables, self.types, lsn):
                 chunk.append(change)
                 size += bytes_of_row
                 if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
-                    self.put(Snapshot(True), chunk)
+                    self.put(before, chunk)
                     chunk, size = [], 0
-        streaming = Streaming(system, lsn)
-        self.put(streaming, chunk)
-        return streaming
+        self.put(after, chunk)
+        return after
 
-    def create_slot(self, snapshot: str) -> tuple[int, str]:
-        """Creates the slot; returns its first position and the name of the exported snapshot."""
-        slot, told = self.options.slot, False
+    def create_slot(self, slot: str, snapshot: str, kind: str = "") -> tuple[int, str]:
+        """Creates a slot; returns its first position and the name of the exported snapshot."""
+        told = False
 
         def waiting(seconds: float) -> None:
             nonlocal told
@@ -154,7 +191,7 @@ class Session:
                 )
 
         made = self.replication.execute(
-            f'CREATE_REPLICATION_SLOT "{slot}" LOGICAL pgoutput {snapshot}', waiting
+            f'CREATE_REPLICATION_SLOT "{slot}" {kind}LOGICAL pgoutput {snapshot}', waiting
         )[0]
         return parse_lsn(str(made["consistent_point"])), str(made["snapshot_name"])
 
@@ -200,6 +237,8 @@ class Session:
             self.watch.report(slot)
             if slot is not None:
                 self.end = max(self.end, slot.confirmed + slot.lag)
+            if self.stream is not None and self.options.snapshot:
+                self.stream.check_tables(self.selection.published(self.sql))
         if self.stream is not None and now - self.reported_at >= REPORT_SECONDS:
             self.reported_at = now
             self.receiver.report(self.end, self.stream.read_to())
@@ -229,9 +268,10 @@ class Stream:
 
     def __init__(self, session: Session, position: Streaming) -> None:
         self.session = session
-        self.system = position.system
         self.lsn = self.passed = position.lsn
         self.resumed = position
+        self.since: dict[str, float] = {table.name: table.since for table in position.tables}
+        self.since_of = {table.number: table.since for table in position.tables}
         self.decoder = Decoder(session.types)
         self.chunk: list[Change | Undecoded] = []
         self.size = 0
@@ -285,12 +325,43 @@ class Stream:
                 self.skipped = math.inf
         elif isinstance(message, Commit):
             self.lsn = max(self.lsn, message.end)
+        elif isinstance(message, Relation):
+            self.since[f"{message.schema}.{message.name}"] = self.begin_of(message)
         for change in changes:
             self.count += 1
-            if self.count > self.skipped:
+            raw = change.item if isinstance(change, Undecoded) else change
+            if self.count > self.skipped and raw.lsn >= self.since[raw.table]:
                 self.chunk.append(change)
                 if len(self.chunk) >= CHUNK or self.size >= CHUNK_BYTES:
                     self.pass_on()
+
+    def begin_of(self, relation: Relation) -> float:
+        """The position from which changes of a table count.
+
+        Raises:
+            TablesAdded: its rows are not known.
+        """
+        known = self.since_of.get(relation.number)
+        if known is not None:
+            return known
+        session = self.session
+        published = {table.relation.number: table for table in session.selection.all_published(session.sql)}
+        table = published.get(relation.number)
+        if table is None:
+            # It is in the publication no more.
+            return self.since.get(f"{relation.schema}.{relation.name}", 0)
+        selected = session.selection.published(session.sql)
+        if table not in selected:
+            return math.inf
+        if session.options.snapshot:
+            self.check_tables(selected)
+        return 0
+
+    def check_tables(self, published: list[Published]) -> None:
+        """Raises ``TablesAdded`` if there are others than those whose rows are known."""
+        added = self.resumed.unknown(published)
+        if added:
+            raise TablesAdded(", ".join(table.name for table in added))
 
     def read_to(self) -> int | None:
         """Up to where everything in the log was passed on; None inside of a transaction."""
@@ -299,8 +370,8 @@ class Stream:
     def position(self) -> Streaming:
         transaction = self.decoder.transaction
         if transaction is None:
-            return Streaming(self.system, self.lsn)
-        return Streaming(self.system, self.lsn, transaction.lsn, self.count)
+            return replace(self.resumed, lsn=self.lsn, next=0, count=0)
+        return replace(self.resumed, lsn=self.lsn, next=transaction.lsn, count=self.count)
 
     def pass_on(self) -> None:
         self.size = 0

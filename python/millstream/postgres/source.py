@@ -45,7 +45,11 @@ def changes(
     the replication slot is confirmed when the epoch of the changes is committed. The server keeps its log
     until then: it needs ``wal_level = logical``, and a slot that is not needed any more must be dropped.
 
-    A crash during the snapshot begins it again: a change ``"truncate"`` of each table comes before its rows.
+    A snapshot begins with a change ``"truncate"`` of each table, before its rows: what came from a snapshot
+    that a crash has ended, or before the state was dropped, does not count any more. A table that is added to
+    the publication later has a snapshot of its own. A row with a value that cannot be decoded is handled by
+    ``on_error`` of :meth:`millstream.Flow.source`: a dead letter is a :class:`Change` with the values as
+    bytes, as the server has sent them.
 
     Args:
         dsn: the connection string of a user that has REPLICATION and may read the tables.

@@ -163,6 +163,36 @@ def test_a_constraint_trigger_obeys_on_error(database: Database, tmp_path: Path)
     assert database.rows("SELECT number FROM numbers ORDER BY number") == [(0,), (1,), (2,), (4,), (5,)]
 
 
+def test_intervals_keep_their_months(database: Database, tmp_path: Path) -> None:
+    """From table to table: the copy equals the original, as text."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, length interval, lengths interval[])")
+    database.execute("CREATE TABLE copies (LIKE items INCLUDING ALL)")
+    texts = [
+        "1 mon",
+        "-1 year -2 mons +3 days 04:05:06.5",
+        "3 days 04:05:06",
+        "30 days",
+        "13 mons",
+        "00:00:01.5",
+    ]
+    for number, text in enumerate(texts):
+        database.execute("INSERT INTO items VALUES (%s, %s, ARRAY[%s]::interval[])", number, text, text)
+    flow = ms.Flow("copy")
+    source = ms.postgres.changes(database.dsn, database.name, tables="items")
+    changes = flow.source("items", source).filter(lambda change: change.kind == "snapshot")
+    changes.map(lambda change: change.new).sink("copies", ms.postgres.write(database.dsn, "copies"))
+    query = "SELECT id, length::text, lengths::text FROM {} ORDER BY id"
+    expected = database.rows(query.format("items"))  # type: ignore[arg-type]
+    with flow.start(state=tmp_path / "state", epoch=0.05) as running:
+        for _ in range(600):
+            found = database.rows(query.format("copies"))  # type: ignore[arg-type]
+            if found == expected:
+                break
+            with pytest.raises(TimeoutError):
+                running.wait(timeout=0.1)
+    assert found == expected
+
+
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_databases_of_other_encodings(server: Server, tmp_path: Path, encoding: str) -> None:
     database = server.create_database(encoding)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import datetime
+import re
 from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from psycopg.adapt import AdaptersMap
 
 __all__ = ["Encoding", "Types"]
 
@@ -55,6 +59,7 @@ class Types:
         self.server = server
         self.encoding = encoding
         self.base_of = base_of
+        self.adapters = adapters()
         self.loads: dict[int, Callable[[bytes], Any]] = {}
 
     def load(self, type_: int) -> Callable[[bytes], Any]:
@@ -72,11 +77,11 @@ class Types:
         from psycopg.pq import Format
 
         base = self.base_of(type_) if type_ >= FIRST_OWN_TYPE else type_
-        loader = psycopg.adapters.get_loader(base, Format.TEXT)
+        loader = self.adapters.get_loader(base, Format.TEXT)
         codec = self.encoding.codec
         if loader is None:
             return lambda value: value.decode(codec)
-        load = loader(base, None).load
+        load = loader(base, self.adapters).load
 
         def load_or_text(value: bytes) -> Any:
             if codec != "utf-8":
@@ -84,7 +89,49 @@ class Types:
             try:
                 return load(value)
             except psycopg.DataError:
-                # Python has no such value: 'infinity' as a date, or a year before 1.
+                # Python has no such value: 'infinity' as a date, a year before 1, an interval with months.
                 return value.decode()
 
         return load_or_text
+
+
+def adapters() -> AdaptersMap:
+    """The loaders of psycopg, of which that for intervals takes a month for 30 days."""
+    import psycopg
+    from psycopg.adapt import AdaptersMap, Loader
+
+    class Interval(Loader):
+        def load(self, data: Any) -> datetime.timedelta:
+            try:
+                return parse_interval(bytes(data))
+            except (ValueError, OverflowError) as error:
+                raise psycopg.DataError(str(error)) from None
+
+    found = AdaptersMap(psycopg.adapters)
+    found.register_loader("interval", Interval)
+    return found
+
+
+INTERVAL = re.compile(rb"(?:([+-]?\d+) days?)? ?(?:([+-]?)(\d+):(\d+):(\d+)(?:\.(\d{1,6}))?)?")
+
+
+def parse_interval(text: bytes) -> datetime.timedelta:
+    """An interval in the style ``postgres`` that has no years and months, which a timedelta does not have.
+
+    Raises:
+        ValueError: it has, or is infinite.
+
+    >>> parse_interval(b"-3 days +04:05:06.5")
+    datetime.timedelta(days=-3, seconds=14706, microseconds=500000)
+    """
+    found = INTERVAL.fullmatch(text)
+    if found is None or not text:
+        raise ValueError(f"a timedelta has no {text!r}")
+    days, sign, hours, minutes, seconds, fraction = found.groups(b"")
+    time = datetime.timedelta(
+        hours=int(hours or 0),
+        minutes=int(minutes or 0),
+        seconds=int(seconds or 0),
+        microseconds=int(fraction.ljust(6, b"0")),
+    )
+    return datetime.timedelta(days=int(days or 0)) + (-time if sign == b"-" else time)

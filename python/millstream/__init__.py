@@ -13,7 +13,7 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, http, journals, kafka, objects, postgres, queues, service, tcp, testing, windows
+from . import files, http, journals, kafka, objects, postgres, queues, service, sqlite, tcp, testing, windows
 from ._adapter import At, Dedupe, SourceFunction, report_lag, source
 from ._agg import Aggregate, count, distinct, first, last, mean, quantile, top
 
@@ -193,6 +193,7 @@ __all__ = [
     "service",
     "sink",
     "source",
+    "sqlite",
     "stdout",
     "tcp",
     "testing",

@@ -1,0 +1,11 @@
+"""Errors of SQLite after which another attempt would fail in the same way."""
+
+from __future__ import annotations
+
+from .._errors import FlowError
+
+__all__ = ["SqliteError"]
+
+
+class SqliteError(FlowError):
+    """SQLite refuses what a sink asks for. The text names file, table and, if there is one, the row."""

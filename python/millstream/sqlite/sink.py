@@ -1,0 +1,100 @@
+"""``ms.sqlite.write``: a table as the destination of a stream."""
+
+from __future__ import annotations
+
+import os
+
+from .._durations import nanos
+from .._table_sink import TableOptions, column_names, table_sink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from os import PathLike
+    from typing import Any, Literal
+
+    from .._backoff import Backoff
+    from .._durations import Seconds
+    from .._outbox import OutboxSink
+    from .._table_sink import Item
+    from .table import SqliteTable
+
+__all__ = ["write"]
+
+
+def write(
+    path: str | PathLike[str],
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
+    delete: Callable[[Any], object] | None = None,
+    truncate: Callable[[Any], object] | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
+    timeout: Seconds = 10.0,
+    retry: Backoff | None = None,
+    max_bytes: int | str = "1GiB",
+    max_age: Seconds | str | None = None,
+    batch: int = 5000,
+    wait_at_end: Seconds = 60.0,
+) -> OutboxSink[Item]:
+    """Writes items as rows of a table of SQLite, each once in a run with a state directory.
+
+    Items are those of :func:`millstream.postgres.write`. The position of the outbox is stored in the table
+    ``millstream_progress`` of the same file, which is created if it is missing. Dates and times are written
+    as ISO 8601, lists and mappings as JSON, decimals and UUIDs as text.
+
+    Args:
+        path: the database, a file that exists.
+        table: the name of the table, which exists.
+        columns: the columns that are written. None: all columns that SQLite does not compute.
+        key: the column or columns of a primary key or unique constraint. A row whose key exists replaces it.
+            None: rows are added.
+        delete: a function that returns whether an item deletes the row of its key; needs ``key``.
+        truncate: a function that returns whether an item empties the table.
+        on_error: what a row that SQLite refuses does: ``"fail"`` fails the flow, and ``"skip"`` writes a
+            warning with the row to the log.
+        timeout: how long a lock of another connection is waited for before the attempt is repeated, in
+            seconds.
+        retry: as in :func:`millstream.sink`.
+        max_bytes: as in :func:`millstream.sink`.
+        max_age: as in :func:`millstream.sink`.
+        batch: the largest number of rows in a transaction.
+        wait_at_end: as in :func:`millstream.sink`.
+
+    Returns:
+        The sink.
+
+    Raises:
+        FlowUsageError: an option has a wrong value.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.sqlite.write("shop.db", "orders", key="id", delete=lambda row: row["out"])
+        <sink sqlite table orders>
+    """
+    options = TableOptions(
+        os.path.abspath(path),
+        table,
+        column_names("columns", columns),
+        column_names("key", key) or (),
+        delete,
+        truncate,
+        on_error,
+        nanos("timeout", timeout, 1) / 1e9,
+    )
+
+    def make() -> SqliteTable:
+        from .table import SqliteTable
+
+        return SqliteTable(options)
+
+    return table_sink(
+        f"sqlite table {table}",
+        make,
+        retry=retry,
+        max_bytes=max_bytes,
+        max_age=max_age,
+        batch=batch,
+        wait_at_end=wait_at_end,
+    )

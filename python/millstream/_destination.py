@@ -13,7 +13,7 @@ import threading
 from concurrent.futures import Future
 from queue import SimpleQueue
 
-from ._errors import RetryLater
+from ._errors import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
     from ._outbox import OutboxIdentity
 
-__all__ = ["RETRIED", "Connection"]
-
-RETRIED = (OSError, asyncio.TimeoutError, RetryLater)
-"""The exceptions after which a delivery is repeated. In Python 3.10 asyncio has a TimeoutError of its own."""
+__all__ = ["Connection"]
 
 logger = logging.getLogger("millstream")
 
@@ -55,6 +52,16 @@ class Connection:
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
         self.caller.call(lambda: self.destination.write(batch, first, last))
+
+    def skip(self, number: int) -> None:
+        """Makes a destination that remembers its position skip an item that it has refused."""
+        if hasattr(self.destination, "skip"):
+            self.caller.call(lambda: self.destination.skip(number))
+        elif hasattr(self.destination, "position"):
+            raise FlowUsageError(
+                f'sink "{self.sink}" has a position, and no method skip(number): with on_error it needs one, '
+                "which stores the number of an item that was refused as the position"
+            )
 
     def position(self) -> object:
         return self.caller.call(lambda: self.destination.position())

@@ -17,6 +17,7 @@ __all__ = [
     "FlowUsageError",
     "FutureTimeError",
     "MemberLostError",
+    "Refused",
     "RetryLater",
     "ServiceError",
     "SimulatedCrash",
@@ -65,6 +66,9 @@ class StepError(FlowError):
 class RetryLater(Exception):
     """Raised by a destination of :func:`sink` that may take the same items later, as OSError is.
 
+    A function for ``decode=`` of a source raises it when a server that it needs does not answer: the source
+    waits, and calls it again.
+
     Example:
         >>> import millstream as ms
         >>> replies = iter([503, 200])
@@ -79,6 +83,28 @@ class RetryLater(Exception):
         >>> _ = ms.run(flow)
         503 ['a']
         200 ['a']
+    """
+
+
+class Refused(Exception):
+    """Raised by a destination of :func:`sink` that does not take some items of a batch because of what they
+    are, and has written none of the batch.
+
+    The batch is halved until the items that are refused are alone, so that they hold up no other one. What
+    happens to each of them is what ``on_error`` of :meth:`Stream.sink` says.
+
+    Example:
+        >>> import millstream as ms
+        >>> @ms.sink
+        ... def numbers(batch: list[object], first: int, last: int) -> None:
+        ...     if not all(isinstance(item, int) for item in batch):
+        ...         raise ms.Refused("no number")
+        ...     print(batch)
+        >>> flow = ms.Flow("numbers")
+        >>> flow.source("in", ms.testing.items([1, 2, "x", 4])).sink("out", numbers, on_error="skip")
+        >>> _ = ms.run(flow)
+        [1, 2]
+        [4]
     """
 
 
@@ -99,8 +125,11 @@ class DeadLetter:
     Args:
         step: the name of the step.
         key: the key of the item, or None.
-        item: the item.
+        item: the item. Of a source that cannot decode its input, it is the input as it was read: bytes, or a
+            :class:`millstream.kafka.Message` with its key and headers.
         error: the exception.
+        position: where a source has read it: file and line, topic, partition and offset, or journal and
+            record. None for a step.
 
     Example:
         >>> import millstream as ms
@@ -109,16 +138,22 @@ class DeadLetter:
         DeadLetter(step='ages', key=None, item='x', error=ValueError: no number)
     """
 
-    __slots__ = ("error", "item", "key", "step")
+    __slots__ = ("error", "item", "key", "position", "step")
 
-    def __init__(self, step: str, key: Any, item: Any, error: BaseException) -> None:
+    def __init__(
+        self, step: str, key: Any, item: Any, error: BaseException, position: str | None = None
+    ) -> None:
         self.step: str = step
         self.key: Any = key
         self.item: Any = item
         self.error: BaseException = error
+        self.position: str | None = position
 
     def __repr__(self) -> str:
-        where = f"step={self.step!r}, key={show(self.key)}, item={show(self.item)}"
+        where = f"step={self.step!r}, "
+        if self.position is not None:
+            where += f"position={self.position!r}, "
+        where += f"key={show(self.key)}, item={show(self.item)}"
         return f"DeadLetter({where}, error={self.error_text()})"
 
     __str__ = __repr__

@@ -7,10 +7,9 @@ acknowledged item is lost, and each has its effect once. ``post`` delivers batch
 
 from __future__ import annotations
 
-import json
 from typing import overload
 
-from . import _millstream
+from . import _json, _millstream
 from ._backoff import Backoff
 from ._durations import nanos
 from ._errors import FlowUsageError
@@ -108,8 +107,10 @@ def listen(
             so are the lines of a body whose content type is ``application/x-ndjson``. ``"lines"``: each line
             is an item. ``"bytes"``: the body is one item.
         decode: makes an item of the bytes of one: ``str``, ``bytes``, a subclass of
-            :class:`millstream.Record`, or a function. None is ``json.loads`` for JSON, and leaves bytes
-            otherwise.
+            :class:`millstream.Record`, or a function. None reads JSON as ``json.loads`` does, without NaN,
+            infinite numbers and halves of surrogate pairs, and leaves bytes otherwise. It is called twice:
+            before a request is accepted, which is answered with 400 if it raises, and when the flow reads it.
+            With another ``on_error`` of the source than ``"fail"`` the policy handles what it raises.
         token: requests need the header ``Authorization: Bearer TOKEN``; 401 without one, 403 with another.
         origins: the origins of the pages that may post, such as ``"https://example.org"``; ``"*"`` is every
             page. Browsers send it; the requests of other programs have no origin, and need none.
@@ -145,7 +146,7 @@ def listen(
         [b'["to", "be"]']
     """
     if decode is None and body == "json":
-        decode = json.loads
+        decode = _json.load
     if isinstance(origins, str):
         raise FlowUsageError("origins is a list of texts")
     return _millstream.http_listen(
@@ -162,10 +163,6 @@ def listen(
         decode=decode,
         on_bound=on_bound,
     )
-
-
-def _dump(item: object) -> str:
-    return json.dumps(item, ensure_ascii=False, separators=(",", ":"))
 
 
 @overload
@@ -221,19 +218,22 @@ def post(
     """Posts items to a URL, in batches, through an outbox.
 
     A status of 2xx acknowledges a request. After 408, 425, 429, 5xx and errors of the connection the request
-    is repeated, with the same ``Idempotency-Key``. Any other status fails the flow.
+    is repeated, with the same ``Idempotency-Key``. After 400, 409, 413, 422 and other 4xx that are about the
+    items, the batch is halved until the items that the server refuses are alone. Any other status fails the
+    flow: 401, 403, 404 and redirects among them.
 
     Args:
         url: ``http://`` or ``https://``. A redirect is not followed.
         body: ``"array"``: a JSON array of the items of a batch. ``"lines"``: one item a line. ``"each"``: a
             request for each item, whose key stays the same after a crash too.
-        encode: a function that makes the JSON text of an item, bytes or ``str``. None is ``json.dumps``.
+        encode: a function that makes the JSON text of an item, bytes or ``str``. None is ``json.dumps``,
+            without NaN and infinite numbers, which are no JSON.
         token: for the header ``Authorization: Bearer TOKEN``.
         headers: further headers.
         timeout: the seconds that a request may take, from the connect to the end of the answer.
         ca: a file of certificates in PEM that are trusted for ``https://``, instead of Mozilla's list.
-        skip_refused: whether records that the server refuses are skipped with a warning in the log, instead
-            of failing the flow.
+        skip_refused: whether items that the server refuses are skipped with a warning in the log, instead of
+            failing the flow, as with ``on_error="skip"`` of the sink.
         retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
         max_bytes: sources pause while more output waits.
         max_age: sources pause while older output waits.
@@ -274,7 +274,7 @@ def post(
     retry = Backoff() if retry is None else retry
     return _millstream.http_post(
         url,
-        _dump if encode is None else encode,
+        _json.dump if encode is None else encode,
         body=body,
         headers=sent + list((headers or {}).items()),
         timeout=nanos("timeout", timeout, 1) / 1e9,
@@ -372,7 +372,7 @@ def feed(
         raise FlowUsageError("origins is a list of texts")
     return _millstream.http_feed(
         address,
-        _dump if encode is None else encode,
+        _json.dump if encode is None else encode,
         path=path,
         token=token,
         origins=list(origins),

@@ -207,3 +207,41 @@ def test_items_that_cannot_be_decoded_follow_the_policy() -> None:
     flow.source("in", source, on_error="skip").sink("out", out)
     ms.run(flow)
     assert out == [1, 2]
+
+
+HOSTILE = [
+    b'{"n": ' + b"9" * 5000 + b"}",
+    b'"\\ud800"',
+    b'{"\\udfff": 1}',
+    b"NaN",
+    b"[-Infinity]",
+    b"1e999",
+    b"[" * 500 + b"]" * 500,
+    b'"\xff"',
+    b'[1, {"n": 1e999}]',
+]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_json_that_the_flow_cannot_read_is_refused_at_the_door(tmp_path: Path, durable: bool) -> None:
+    out = ms.testing.collect()
+    state = tmp_path / "state" if durable else None
+    fine = [b'"\\ud83d\\ude00"', b"9" * 400, b"[" * 100 + b"]" * 100]
+    with listening(out, requests=len(fine), state=state) as address:
+        for body in HOSTILE:
+            status, line = post(address, body)
+            assert (status, line.count("\n")) == (400, 1), (body[:40], line)
+        assert post(address, HOSTILE[-1])[1].startswith("element 2: ")
+        assert [post(address, body)[0] for body in fine] == [200] * len(fine)
+    assert out[:2] == ["\U0001f600", int("9" * 400)]
+    # Every sink of JSON can write it.
+    assert [json.dumps(item).encode().decode() for item in out]
+
+
+def test_a_decoder_checks_at_the_door(tmp_path: Path) -> None:
+    out = ms.testing.collect()
+    with listening(out, requests=1, state=tmp_path / "state", body="lines", decode=int) as address:
+        status, line = post(address, b"1\nx\n")
+        assert status == 400 and line.startswith("line 2: ValueError: invalid literal"), line
+        assert post(address, b"1\n2\n")[0] == 200
+    assert out == [1, 2]

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import millstream as ms
 import pytest
 
+S = TypeVar("S", bound="Server")
 QUICK = ms.Backoff(first=0.005, most=0.05)
 
 
@@ -31,6 +32,9 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/in"
 
+    def status(self, body: bytes, number: int) -> int:
+        return self.statuses[min(number, len(self.statuses) - 1)]
+
     def accepted(self) -> list[Any]:
         by_key = {key: body for key, body, _ in self.requests}
         return [item for body in by_key.values() for item in json.loads(body)]
@@ -45,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             number = len(self.server.requests)
             self.server.requests.append((self.headers["Idempotency-Key"], body, self.headers))
-        status = self.server.statuses[min(number, len(self.server.statuses) - 1)]
+        status = self.server.status(body, number)
         self.send_response(status)
         self.send_header("Content-Length", "0")
         if status == 429:
@@ -57,8 +61,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(*statuses: int) -> Iterator[Server]:
-    with Server(list(statuses)) as server:
+def serving(*statuses: int, of: type[S] = Server) -> Iterator[S]:
+    with of(list(statuses)) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -114,6 +118,58 @@ def test_refused_items_can_be_skipped(tmp_path: Path) -> None:
     with serving(200, 422, 200) as server:
         run(ms.http.post(server.url, body="each", skip_refused=True), [1, 2, 3], tmp_path)
         assert [body for _, body, _ in server.requests] == [b"1", b"2", b"3"]
+
+
+class Picky(Server):
+    """Refuses each request that has an item 13."""
+
+    def status(self, body: bytes, number: int) -> int:
+        return 422 if b"13" in body else 200
+
+    def taken(self) -> list[Any]:
+        bodies = [json.loads(body) for _, body, _ in self.requests if b"13" not in body]
+        return [item for items in bodies for item in items]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_one_refused_item_of_many_holds_up_only_itself(
+    tmp_path: Path, durable: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = tmp_path if durable else None
+    with serving(of=Picky) as server:
+        report = run(ms.http.post(server.url, skip_refused=True), list(range(100)), state)
+        assert server.taken() == [n for n in range(100) if n != 13]
+        # 100 records are halved seven times.
+        assert len(server.requests) < 20
+        assert report.outboxes[0]["refused_records"] == 1
+        assert report.outboxes[0]["delivered_records"] == 99
+    assert "record 13 is refused and skipped: the answer is 422" in caplog.text
+    with serving(of=Picky) as server:
+        with pytest.raises(ms.FlowError, match="record 13.*422|422.*record 13"):
+            run(ms.http.post(server.url), list(range(100)), tmp_path / "fails" if durable else None)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 302])
+def test_what_is_not_about_the_items_is_never_skipped(tmp_path: Path, status: int) -> None:
+    with serving(status) as server:
+        with pytest.raises(ms.FlowError, match=f"the answer is {status}"):
+            run(ms.http.post(server.url, skip_refused=True), [1, 2, 3], tmp_path)
+        assert len(server.requests) == 1
+    with serving(200) as server:
+        run(ms.http.post(server.url, skip_refused=True), [1, 2, 3], tmp_path)
+        assert server.accepted() == [1, 2, 3]
+
+
+def test_values_that_are_no_json_go_to_the_policy(tmp_path: Path) -> None:
+    letters = ms.testing.collect()
+    with serving(200) as server:
+        flow = ms.Flow("posts")
+        items = [1, float("nan"), "\ud800", {2}, 2]
+        out = ms.http.post(server.url)
+        flow.source("in", ms.testing.items(items)).sink("out", out, on_error=ms.dead_letter(letters))
+        ms.run(flow, state=tmp_path)
+        assert server.accepted() == [1, 2]
+    assert [repr(letter.item) for letter in letters] == ["nan", "'\\ud800'", "{2}"]
 
 
 def test_a_server_that_is_away_and_comes_back(tmp_path: Path) -> None:

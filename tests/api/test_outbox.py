@@ -231,9 +231,9 @@ def test_any_other_exception_fails_the_flow(tmp_path: Path, state: bool, asynchr
         refuse(batch, first, last)
 
     flow = numbers(ms.sink(refuse_later if asynchronous else refuse), 1)
-    with pytest.raises(ms.StepError, match=r'"out".*records 0 to 0.*refuse.*no such column') as raised:
+    with pytest.raises(ms.StepError, match=r'"out".*record 0.*refuse.*no such column') as raised:
         ms.run(flow, state=tmp_path if state else None)
-    assert (raised.value.step, raised.value.item) == ("out", "records 0 to 0")
+    assert (raised.value.step, raised.value.item) == ("out", "record 0")
     cause = raised.value.__cause__
     assert isinstance(cause, ValueError) and cause.__traceback__ is not None
     trace, names = cause.__traceback__, []
@@ -472,3 +472,136 @@ def test_a_sink_is_called_in_tests_of_its_own() -> None:
     sink = table_of(rows)
     with pytest.raises(ms.FlowUsageError, match=r"Table is a class: create an object of Table\.__wrapped__"):
         sink.write([1], 0, 0)
+
+
+def refusing(taken: list[Any], bad: set[Any], **options: Any) -> Any:
+    """A sink that refuses each batch with a bad item."""
+
+    @ms.sink(retry=SOON, **options)
+    def picky(batch: list[Any], first: int, last: int) -> None:
+        if bad & set(batch):
+            raise ms.Refused(f"no {bad & set(batch)}")
+        taken.extend(zip(range(first, last + 1), batch, strict=True))
+
+    return picky
+
+
+def run_into(sink: Any, items: list[Any], state: Path | None, on_error: Any = "fail") -> ms.Report:
+    flow = ms.Flow("refusals")
+    flow.source("in", ms.testing.items(items)).sink("out", sink, on_error=on_error)
+    return ms.run(flow, state=state)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("bad", [{0}, {99}, {17, 18, 63}, set(range(10, 20)), set(range(100))])
+def test_refused_items_hold_up_only_themselves(tmp_path: Path, durable: bool, bad: set[int]) -> None:
+    taken: list[Any] = []
+    state = tmp_path if durable else None
+    report = run_into(refusing(taken, bad, batch=30), list(range(100)), state, "skip")
+    assert taken == [(n, n) for n in range(100) if n not in bad]
+    assert report.outboxes[0]["refused_records"] == len(bad)
+    assert report.outboxes[0]["waiting_records"] == 0
+
+
+def test_the_error_of_a_refused_item_names_it_and_the_next_start_may_skip_it(tmp_path: Path) -> None:
+    taken: list[Any] = []
+    with pytest.raises(ms.FlowError, match=r"record 41: .*no \{41\}|no \{41\}"):
+        run_into(refusing(taken, {41}), list(range(100)), tmp_path)
+    run_into(refusing(taken, {41}), list(range(100)), tmp_path, "skip")
+    assert taken == [(n, n) for n in range(100) if n != 41]
+
+
+def test_a_sink_with_a_position_stores_what_it_skips(tmp_path: Path) -> None:
+    stored: dict[str, Any] = {"last": None, "items": []}
+
+    @ms.sink(retry=SOON)
+    class Table:
+        def write(self, batch: list[int], first: int, last: int) -> None:
+            assert first == 0 or stored["last"] == first - 1
+            if 7 in batch:
+                raise ms.Refused("no 7")
+            stored["items"] += batch
+            stored["last"] = last
+
+        def position(self) -> Any:
+            return stored["last"]
+
+        def skip(self, number: int) -> None:
+            stored["last"] = number
+
+    for _ in range(2):
+        run_into(Table(), list(range(20)), tmp_path, "skip")
+    assert stored == {"last": 19, "items": [n for n in range(20) if n != 7]}
+
+
+def test_a_sink_with_a_position_and_no_skip_fails_with_what_it_lacks(tmp_path: Path) -> None:
+    @ms.sink(retry=SOON)
+    class Table:
+        def write(self, batch: list[int], first: int, last: int) -> None:
+            raise ms.Refused("no")
+
+        def position(self) -> None:
+            return None
+
+    with pytest.raises(ms.FlowError, match="no method skip"):
+        run_into(Table(), [1], tmp_path, "skip")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_items_that_encode_or_decode_fails_on_go_to_the_policy(tmp_path: Path, durable: bool) -> None:
+    taken: list[Any] = []
+    letters = ms.testing.collect()
+
+    @ms.sink(retry=SOON, encode=lambda item: f"{1 // item}", decode=lambda text: 1 // (int(text) - 1))
+    def numbers(batch: list[int], first: int, last: int) -> None:
+        taken.extend(batch)
+
+    # 0 cannot be encoded, and 1 not decoded.
+    state = tmp_path if durable else None
+    run_into(numbers, [5, 0, 1, 6], state, ms.dead_letter(letters))
+    assert taken == [-1, -1]
+    assert [letter.item for letter in letters] == [0]
+
+
+class Answer(Exception):
+    def __init__(self, status: int) -> None:
+        self.response = type("Response", (), {"status_code": status})()
+
+
+def test_errors_of_the_usual_clients_are_told_apart(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx")
+    from urllib.error import HTTPError, URLError
+
+    from millstream._delivery_errors import verdict
+
+    def of_httpx(status: int) -> Exception:
+        request = httpx.Request("POST", "http://a")
+        return httpx.HTTPStatusError("", request=request, response=httpx.Response(status, request=request))
+
+    def of_urllib(status: int) -> Exception:
+        return HTTPError("http://a", status, "", None, None)  # type: ignore[arg-type]
+
+    for made in (Answer, of_httpx, of_urllib):
+        found = {
+            status: verdict(made(status)) for status in (302, 400, 401, 403, 404, 408, 422, 429, 500, 503)
+        }
+        assert [status for status, each in found.items() if each == "retry"] == [408, 429, 500, 503]
+        assert [status for status, each in found.items() if each == "refused"] == [400, 422]
+    assert verdict(httpx.ConnectError("")) == verdict(httpx.ReadTimeout("")) == "retry"
+    assert verdict(URLError("no route")) == verdict(TimeoutError()) == "retry"
+    assert verdict(ValueError()) == verdict(httpx.InvalidURL("")) == "failed"
+
+
+def test_a_client_error_is_not_an_outage(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    @ms.sink(retry=SOON)
+    def post(batch: list[int], first: int, last: int) -> None:
+        calls.append(len(batch))
+        if 3 in batch:
+            raise Answer(422)
+        if len(calls) == 1:
+            raise Answer(503)
+
+    run_into(post, [1, 2, 3, 4], tmp_path, "skip")
+    assert calls[-1] == 1 and sum(calls) < 20

@@ -208,7 +208,21 @@ def test_rows_that_are_none(tmp_path: Path, row: Any, schema: Any, parts: list[s
     for part in parts:
         assert part in str(error.value)
     assert "\n" not in str(error.value)
-    assert place.contents() == {}
+    # The rows before a row that is none alone are written.
+    is_alone = "record 7" in parts
+    assert items_of(place.contents()) == (rows[:7] if is_alone else [])
+
+
+def test_a_row_that_is_none_can_be_skipped(tmp_path: Path) -> None:
+    place = Directory(tmp_path / "objects")
+    rows: list[Any] = [{"n": n} for n in range(20)]
+    rows[13] = {"m": 1}
+    flow = ms.Flow("rows")
+    sink = ms.objects.write(place.url, "parquet", schema=pyarrow.schema([("n", pyarrow.int64())]))
+    flow.source("in", ms.testing.items(rows)).sink("out", sink, on_error="skip")
+    for _ in range(2):
+        ms.run(flow, state=tmp_path / "state")
+    assert items_of(place.contents()) == [row for row in rows if row != {"m": 1}]
 
 
 @pytest.mark.parametrize(

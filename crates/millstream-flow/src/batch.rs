@@ -81,6 +81,7 @@ impl Batch for Frames {
     }
     fn clear(&mut self) {
         self.spans.clear();
+        self.numbers.clear();
     }
     fn take_first(&mut self, count: usize) -> Self {
         Frames::take_first(self, count)
@@ -93,6 +94,7 @@ impl Batch for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::Origin;
 
     #[test]
     fn the_first_items_go_and_the_others_stay() {
@@ -112,6 +114,7 @@ mod tests {
             spans: vec![(0, 2), (3, 5), (6, 8)],
             offset: 100,
             origin: None,
+            numbers: Vec::new(),
         };
         for (count, bodies, places) in [
             (1, vec!["ab"], vec![100]),
@@ -130,5 +133,21 @@ mod tests {
             assert_eq!(found, places);
         }
         assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn frames_that_are_parted_know_their_records() {
+        let mut frames = Frames {
+            origin: Some(Origin::records("topic \"t\", partition 0, offset").into()),
+            ..Frames::default()
+        };
+        for (number, body) in [(7, "a"), (9, "b"), (10, "c")] {
+            frames.append(|out| out.extend(body.bytes())).unwrap();
+            frames.numbers.push(number);
+        }
+        let first = frames.take_first(2);
+        assert_eq!(first.describe(1), "topic \"t\", partition 0, offset 9");
+        assert_eq!(frames.describe(0), "topic \"t\", partition 0, offset 10");
+        assert!(frames.numbers == [10] && first.numbers == [7, 9]);
     }
 }

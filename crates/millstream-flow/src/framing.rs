@@ -157,8 +157,10 @@ pub struct Frames {
     pub spans: Vec<(u32, u32)>,
     /// The offset of `data[0]` in the stream: `offset + start` is the offset of a payload.
     pub offset: u64,
-    /// The file of the stream, if it is one.
+    /// The file of the stream, or the log of the records.
     pub origin: Option<Arc<Origin>>,
+    /// The number of the record that each frame is of, in the log that `origin` names; empty for frames of a stream.
+    pub numbers: Vec<u64>,
 }
 
 impl Frames {
@@ -205,12 +207,16 @@ impl Frames {
         &self.data[start as usize..end as usize]
     }
 
-    /// Describes frame `index` for an error: its length, its offset, and its file and line if it has them.
+    /// Describes frame `index` for an error: the log and the number of its record, or its length, its offset, and its file and line if
+    /// it has them.
     ///
     /// # Panics
     /// If there is no such frame, as indexing a slice does.
     #[must_use]
     pub fn describe(&self, index: usize) -> String {
+        if let (Some(origin), Some(number)) = (&self.origin, self.numbers.get(index)) {
+            return origin.describe(*number);
+        }
         let offset = self.offset + u64::from(self.spans[index].0);
         let described = format!(
             "frame of {} bytes at offset {offset}",
@@ -243,6 +249,10 @@ impl Frames {
             data: self.data[base as usize..end as usize].to_vec(),
             offset: self.offset + u64::from(base),
             origin: self.origin.clone(),
+            numbers: self
+                .numbers
+                .drain(..count.min(self.numbers.len()))
+                .collect(),
         }
     }
 
@@ -250,6 +260,7 @@ impl Frames {
     pub fn clear(&mut self) {
         self.data.clear();
         self.spans.clear();
+        self.numbers.clear();
     }
 }
 

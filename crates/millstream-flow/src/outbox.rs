@@ -54,6 +54,7 @@ mod direct;
 mod forwarder;
 mod link;
 mod progress;
+mod refusals;
 mod settings;
 mod sink;
 

@@ -138,6 +138,13 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         None
     }
+    /// Skips records that its destination refuses, in place of failing the flow, as
+    /// [`Outbox::skip_refused`](crate::outbox::Outbox::skip_refused) does. A sink whose destination refuses none ignores it.
+    fn skip_refused(&self) {}
+    /// The size of the largest frame that it takes, in bytes, if there is a limit.
+    fn record_bytes_max(&self) -> Option<usize> {
+        None
+    }
     /// The same sink with `frames` in the place of what it writes bytes to, for a
     /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items returns nothing.
     fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
@@ -221,6 +228,12 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     }
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         (**self).forwarding()
+    }
+    fn skip_refused(&self) {
+        (**self).skip_refused();
+    }
+    fn record_bytes_max(&self) -> Option<usize> {
+        (**self).record_bytes_max()
     }
     fn over(&self, frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         (**self).over(frames)

@@ -67,6 +67,7 @@ pub fn listen(address: &str) -> Listen {
         rules: Rules {
             path: UrlPath::new("/"),
             body: Body::Json,
+            check_item: None,
             body_bytes_max: BODY_BYTES_MAX,
             server: ServerRules::default(),
         },
@@ -88,6 +89,16 @@ impl Listen {
     #[must_use]
     pub fn body(mut self, body: Body) -> Self {
         self.rules.body = body;
+        self
+    }
+    /// Calls `check` with each item before it is accepted; the request is answered with 400 and the line that it returns. With the parser
+    /// that reads the items no request is acknowledged that the flow cannot read.
+    #[must_use]
+    pub fn check_item(
+        mut self,
+        check: impl Fn(&[u8]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.rules.check_item = Some(Arc::new(check));
         self
     }
     /// Requires the header `Authorization: Bearer TOKEN`.

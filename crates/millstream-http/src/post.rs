@@ -43,13 +43,15 @@ pub struct Post {
     headers: Vec<(String, String)>,
     timeout: Duration,
     ca: Option<PathBuf>,
-    skips_refused: bool,
 }
 
 /// Posts the records of an [`Outbox`](millstream_flow::outbox::Outbox) to `url`, `http://` or `https://`, a JSON array for each batch.
 ///
 /// A status of 2xx acknowledges the records. After 408, 425, 429 and 5xx, and after errors of the connection, the delivery is repeated; the delay is at least that of a
-/// `Retry-After` in seconds, at most an hour. Any other status fails the flow, unless [`Post::skip_refused`] is set. Redirects are not followed.
+/// `Retry-After` in seconds, at most an hour. After 400, 409, 413, 422 and other 4xx that are about the contents the records are refused: the
+/// batch is halved until those that the server does not take are alone, and each fails the flow unless
+/// [`Outbox::skip_refused`](millstream_flow::outbox::Outbox::skip_refused) is set. Any other status, 401, 403, 404 and redirects among
+/// them, fails the flow. Redirects are not followed.
 ///
 /// ```
 /// use millstream_flow::outbox::{Connector, Outbox};
@@ -67,7 +69,6 @@ pub fn post(url: &str) -> Post {
         headers: Vec::new(),
         timeout: TIMEOUT,
         ca: None,
-        skips_refused: false,
     }
 }
 
@@ -101,12 +102,6 @@ impl Post {
     #[must_use]
     pub fn ca(mut self, path: impl AsRef<Path>) -> Self {
         self.ca = Some(path.as_ref().to_owned());
-        self
-    }
-    /// Skips records that the server refuses, with a warning in the log, instead of failing the flow.
-    #[must_use]
-    pub fn skip_refused(mut self) -> Self {
-        self.skips_refused = true;
         self
     }
 
@@ -196,6 +191,10 @@ impl Connector for Post {
     fn remembers(&self) -> bool {
         false
     }
+    fn batch_records_max(&self) -> Option<usize> {
+        // Records that the server has are not sent again because of one that it refuses.
+        (self.batch == Batch::Each).then_some(1)
+    }
 }
 
 /// Requests over connections that are kept alive.
@@ -233,11 +232,15 @@ impl Posting {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
             }
             status if status.is_server_error() => {}
-            _ if self.post.skips_refused => {
-                let address = self.post.describe();
-                tracing::warn!("{address}: records {first} to {last} are skipped: {what}");
-                return Ok(());
-            }
+            // They say nothing of the records: no record would be taken.
+            StatusCode::UNAUTHORIZED
+            | StatusCode::PAYMENT_REQUIRED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            | StatusCode::GONE => return Err(DeliveryError::fatal(what)),
+            status if status.is_client_error() => return Err(DeliveryError::refused(what)),
             _ => return Err(DeliveryError::fatal(what)),
         }
         Err(match retry_after(&answer) {
@@ -265,6 +268,7 @@ impl Destination for Posting {
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
         let mut body = Vec::new();
         match self.post.batch {
+            // It is one record, as the connector says.
             Batch::Each => {
                 let mut records = (first..).zip(batch.iter());
                 return records.try_for_each(|(number, record)| self.send(record, number, number));
@@ -280,7 +284,7 @@ impl Destination for Posting {
                 for (number, record) in (first..).zip(batch.iter()) {
                     if record.contains(&b'\n') {
                         let what = format!("record {number} contains a line end");
-                        return Err(DeliveryError::fatal(what));
+                        return Err(DeliveryError::refused(what));
                     }
                     body.extend_from_slice(record);
                     body.push(b'\n');

@@ -5,6 +5,7 @@
 
 mod consumer;
 pub(crate) mod context;
+mod header_names;
 pub(crate) mod producer;
 pub(crate) mod settings;
 
@@ -107,9 +108,9 @@ pub(crate) struct Incoming<'a> {
     pub(crate) time_ms: Option<i64>,
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) value: Option<&'a [u8]>,
-    /// Calls its argument for each header.
+    /// Calls its argument for each header, and returns how many cannot be read.
     pub(crate) headers: &'a EachHeader<'a>,
 }
 
-/// A function that calls its argument for each header.
-pub(crate) type EachHeader<'a> = dyn Fn(&mut dyn FnMut(&str, Option<&[u8]>)) + 'a;
+/// A function that calls its argument for each header, and returns how many cannot be read because their names are not UTF-8.
+pub(crate) type EachHeader<'a> = dyn Fn(&mut dyn FnMut(&str, Option<&[u8]>)) -> usize + 'a;

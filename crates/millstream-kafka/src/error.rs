@@ -99,6 +99,20 @@ pub enum Error {
         /// The error of the client.
         reason: String,
     },
+    /// The name of a header is not UTF-8.
+    #[error(
+        "topic \"{topic}\", partition {partition}, offset {offset}: the name of a header is not UTF-8, and the client library does not \
+         pass such a header on: key, value and the other headers can be read. Read with values or a decoder, which need no headers, or \
+         handle the message by on_error"
+    )]
+    HeaderName {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The offset of the message.
+        offset: i64,
+    },
     /// A message was not accepted.
     #[error("topic \"{topic}\": a message of {bytes} bytes with {key} is refused: {reason}")]
     Message {

@@ -1,8 +1,8 @@
 //! A message as bytes: how it passes from the client to the steps, and how it waits in an outbox.
 //!
 //! Format, integers little-endian: `version << 4 | flags` (1 byte), length of the topic (2), topic, partition (4), offset (8), time in
-//! milliseconds (8), length of the key (4), key, headers if there are any, and the value up to the end. Headers are their number (2),
-//! and for each the length of its name (2), name, length of its value (4, `u32::MAX` for none), value. What is unknown is -1, the time
+//! milliseconds (8), length of the key (4), key, headers if there are any, and the value up to the end. A flag says that headers were
+//! left out because their names are not UTF-8. Headers are their number (2), and for each the length of its name (2), name, length of its value (4, `u32::MAX` for none), value. What is unknown is -1, the time
 //! `i64::MIN`.
 
 use crate::error::Error;
@@ -11,6 +11,8 @@ const VERSION: u8 = 1;
 const HAS_KEY: u8 = 1;
 const HAS_VALUE: u8 = 2;
 const HAS_HEADERS: u8 = 4;
+/// Headers are left out, whose names the client library does not pass on.
+const LACKS_HEADERS: u8 = 8;
 const NO_TIME: i64 = i64::MIN;
 /// The bytes of an encoded message besides topic, key, headers and value.
 pub(crate) const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 8 + 4;
@@ -41,9 +43,10 @@ impl Message {
     /// Reads a message from its bytes.
     ///
     /// # Errors
-    /// [`Error::Format`].
+    /// [`Error::HeaderName`] for a message with a header whose name is not UTF-8, [`Error::Format`] for damaged bytes.
     pub fn decode(frame: &[u8]) -> Result<Self, Error> {
         let view = View::of(frame)?;
+        view.check_headers()?;
         Ok(Message {
             topic: view.topic().to_owned(),
             partition: view.partition(),
@@ -88,6 +91,7 @@ impl Outgoing {
             for (name, value) in &self.headers {
                 each(name, value.as_deref());
             }
+            0
         });
     }
 }
@@ -104,11 +108,11 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Appends the message; `headers` calls its argument for each header.
+    /// Appends the message; `headers` calls its argument for each header, and returns how many cannot be read.
     pub(crate) fn encode(
         &self,
         out: &mut Vec<u8>,
-        headers: impl FnOnce(&mut dyn FnMut(&str, Option<&[u8]>)),
+        headers: impl FnOnce(&mut dyn FnMut(&str, Option<&[u8]>)) -> usize,
     ) {
         let start = out.len();
         let present = |part: Option<&[u8]>, flag| if part.is_some() { flag } else { 0 };
@@ -120,7 +124,7 @@ impl Parts<'_> {
         out.extend_from_slice(&self.time_ms.unwrap_or(NO_TIME).to_le_bytes());
         put_long(out, self.key.unwrap_or_default());
         let (at, mut count) = (out.len(), 0u16);
-        headers(&mut |name, value| {
+        let unread = headers(&mut |name, value| {
             if count == 0 {
                 out.extend_from_slice(&[0, 0]);
             }
@@ -133,6 +137,9 @@ impl Parts<'_> {
                 }
             }
         });
+        if unread > 0 {
+            out[start] |= LACKS_HEADERS;
+        }
         if count > 0 {
             out[start] |= HAS_HEADERS;
             out[at..at + 2].copy_from_slice(&count.to_le_bytes());
@@ -213,6 +220,12 @@ impl<'a> View<'a> {
     pub fn offset(&self) -> i64 {
         self.parts.offset
     }
+    /// Topic, partition and offset, for people.
+    #[must_use]
+    pub fn position(&self) -> String {
+        let (topic, partition, offset) = (self.topic(), self.partition(), self.offset());
+        format!("topic \"{topic}\", partition {partition}, offset {offset}")
+    }
     /// The time in milliseconds since 1970.
     #[must_use]
     pub fn time_ms(&self) -> Option<i64> {
@@ -229,7 +242,22 @@ impl<'a> View<'a> {
         self.parts.value
     }
 
-    /// The headers.
+    /// Checks that all headers of the message are there: those whose names are not UTF-8 are left out.
+    ///
+    /// # Errors
+    /// [`Error::HeaderName`].
+    pub fn check_headers(&self) -> Result<(), Error> {
+        match self.flags & LACKS_HEADERS {
+            0 => Ok(()),
+            _ => Err(Error::HeaderName {
+                topic: self.topic().to_owned(),
+                partition: self.partition(),
+                offset: self.offset(),
+            }),
+        }
+    }
+
+    /// The headers, without those whose names are not UTF-8.
     ///
     /// # Errors
     /// [`Error::Format`].
@@ -377,6 +405,29 @@ mod tests {
         frame[0] ^= 0x30;
         let error = Message::decode(&frame).unwrap_err();
         assert!(error.to_string().contains("another version"), "{error}");
+    }
+
+    #[test]
+    fn a_message_that_lacks_headers_is_an_error_with_its_position_and_keeps_its_other_parts() {
+        let parts = Parts {
+            topic: "in",
+            partition: 2,
+            offset: 7,
+            time_ms: Some(1),
+            key: Some(b"k"),
+            value: Some(b"v"),
+        };
+        let mut frame = Vec::new();
+        parts.encode(&mut frame, |each| {
+            each("a", None);
+            1
+        });
+        let error = Message::decode(&frame).unwrap_err().to_string();
+        let place = "topic \"in\", partition 2, offset 7: ";
+        assert!(error.starts_with(place), "{error}");
+        let view = View::of(&frame).unwrap();
+        assert_eq!((view.key(), view.value()), (parts.key, parts.value));
+        assert_eq!(view.headers(), Ok(vec![("a".to_owned(), None)]));
     }
 
     #[test]

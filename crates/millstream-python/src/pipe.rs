@@ -8,6 +8,7 @@ use std::time::Duration;
 use millstream_flow::assign::{Assign, TimeSource};
 use millstream_flow::collect::Collecting;
 use millstream_flow::join::JoinLogic;
+use millstream_flow::sink::Sink as _;
 use millstream_flow::state::InTurn;
 use millstream_flow::step::Context;
 use millstream_flow::stream::Making;
@@ -31,7 +32,7 @@ use crate::keyed::{PyKeyed, Traits};
 use crate::logic::PyLogic;
 use crate::policy::OnErrorOption;
 use crate::route::ByKey;
-use crate::sink::{AnySink, NamedSink};
+use crate::sink::{AnySink, EncodeStep, NamedSink, parted};
 use crate::step::{Kernel, Shape};
 use crate::window::{PyAggregate, WindowOptions, choosing, copy, window};
 
@@ -554,14 +555,29 @@ impl Pipe {
         name: &str,
         sink: &Bound<'_, PyAny>,
         gather: bool,
+        on_error: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let named = NamedSink {
+        let on_error = OnErrorOption::read(on_error)?;
+        let mut pipe = self.pipe.clone();
+        let mut named = NamedSink {
             name: name.to_owned(),
             sink: AnySink::read(sink)?,
         };
+        if on_error.tolerant() {
+            let (encoding, sink) = parted(py, named.sink)?;
+            named.sink = sink;
+            named.skip_refused();
+            if let Some(encoding) = encoding {
+                let (own, handling) = (name.to_owned(), on_error.clone());
+                let step = pipe.step("encode", &format!("{name}.encode"), move |making| {
+                    EncodeStep::make(&encoding, &on_error, &own, making)
+                });
+                pipe = handling.of(step);
+            }
+        }
         match gather {
-            true => self.pipe.sink_gathered(name, named),
-            false => self.pipe.sink(name, named),
+            true => pipe.sink_gathered(name, named),
+            false => pipe.sink(name, named),
         }
         self.clone().checked(py).map(drop)
     }

@@ -94,6 +94,19 @@ impl OnErrorOption {
     }
 }
 
+/// The input of a source that cannot be decoded: as it was read, and where.
+pub(crate) struct Read<'a, 'py> {
+    pub(crate) item: &'a Bound<'py, PyAny>,
+    pub(crate) position: &'a str,
+}
+
+/// Key, item, and the item described for people.
+type Found<'a, 'py> = (
+    Option<&'a Bound<'py, PyAny>>,
+    Option<&'a Bound<'py, PyAny>>,
+    Option<String>,
+);
+
 /// The handler of failures of one step on one worker.
 pub(crate) struct ErrorHandler {
     policy: Policy,
@@ -116,12 +129,36 @@ impl ErrorHandler {
         self.handle_described(key, item, described, error, cx, py)
     }
 
+    /// As `handle`, for the input of a source as it was read.
+    pub(crate) fn handle_read(
+        &mut self,
+        read: Read<'_, '_>,
+        error: PyErr,
+        cx: &mut Context,
+        py: Python<'_>,
+    ) -> Result<(), Failure> {
+        let described = format!("{}: {}", read.position, show(read.item));
+        let found = (None, Some(read.item), Some(described));
+        self.settle(found, Some(read.position), error, cx, py)
+    }
+
     /// As `handle`, with a description of the item by the caller.
     pub(crate) fn handle_described(
         &mut self,
         key: Option<&Bound<'_, PyAny>>,
         item: Option<&Bound<'_, PyAny>>,
         described: Option<String>,
+        error: PyErr,
+        cx: &mut Context,
+        py: Python<'_>,
+    ) -> Result<(), Failure> {
+        self.settle((key, item, described), None, error, cx, py)
+    }
+
+    fn settle(
+        &mut self,
+        (key, item, described): Found<'_, '_>,
+        position: Option<&str>,
         error: PyErr,
         cx: &mut Context,
         py: Python<'_>,
@@ -153,7 +190,7 @@ impl ErrorHandler {
         let letter = py
             .import("millstream._errors")
             .and_then(|errors| errors.getattr("DeadLetter"))
-            .and_then(|class| class.call1((self.step.as_str(), key, item, again)))
+            .and_then(|class| class.call1((self.step.as_str(), key, item, again, position)))
             .and_then(|letter| PyList::new(py, [letter]))
             .map_err(|error| failed(cause(error)))?;
         dead.write(&mut PyBatch::of(letter)).map_err(failed)

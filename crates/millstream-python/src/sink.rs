@@ -3,6 +3,7 @@
 mod by_key;
 mod bytes;
 mod encode;
+mod encode_step;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -24,6 +25,7 @@ use pyo3::types::PyList;
 pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode::append_frame;
+pub(crate) use encode_step::{EncodeStep, parted};
 pub(crate) use http::{http_feed, http_post};
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_write;
@@ -157,6 +159,11 @@ impl Sink<PyBatch> for NamedSink {
     }
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
+    }
+    fn skip_refused(&self) {
+        if let AnySink::Bytes(sink) = &self.sink {
+            sink.engine().skip_refused();
+        }
     }
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         match &self.sink {

@@ -541,7 +541,9 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
             self._joined()[0].step("values", "", "unkey", _kernels.values, "fail"), self._timed
         )
 
-    def sink(self, name: str, sink: AnySink[tuple[K_co, V_co]], gather: bool = False) -> None:
+    def sink(
+        self, name: str, sink: AnySink[tuple[K_co, V_co]], gather: bool = False, on_error: OnError = "fail"
+    ) -> None:
         """Ends the stream in a sink, which receives pairs of key and value.
 
         Args:
@@ -551,9 +553,12 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
                 :func:`millstream.sink`, a list, or a :class:`millstream.Sink`.
             gather: whether one worker writes the output of all: the first one of process 0, to which the
                 others send their items. So the processes of a flow write one file.
+            on_error: what happens to an item that cannot be encoded, that is too large, or that the
+                destination refuses, as for :meth:`Stream.sink`.
 
         Raises:
-            FlowUsageError: the name is empty or used twice, or ``sink`` is no sink.
+            FlowUsageError: the name is empty or used twice, ``sink`` is no sink, or ``on_error`` is given
+                with a :class:`millstream.Sink`, which encodes nothing.
 
         Example:
             >>> import millstream as ms
@@ -563,4 +568,4 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
             >>> out
             [(1, 'a')]
         """
-        self.items().sink(name, sink, gather)
+        self.items().sink(name, sink, gather, on_error)

@@ -547,7 +547,7 @@ class PlainVerbs(PlainBase[T_co]):
         """
         return self._new_stream(debug(self._pipe, label, to), self._timed)
 
-    def sink(self, name: str, sink: AnySink[T_co], gather: bool = False) -> None:
+    def sink(self, name: str, sink: AnySink[T_co], gather: bool = False, on_error: OnError = "fail") -> None:
         """Ends the stream in a sink. A stream may have several sinks.
 
         Args:
@@ -557,9 +557,15 @@ class PlainVerbs(PlainBase[T_co]):
                 :func:`millstream.sink`, a list, or a :class:`millstream.Sink`.
             gather: whether one worker writes the output of all: the first one of process 0, to which the
                 others send their items. So the processes of a flow write one file.
+            on_error: what happens to an item that cannot be encoded, that is too large, or that the
+                destination refuses: ``"fail"`` ends the flow with an error that names it, ``"skip"`` skips it
+                with a warning in the log, and :class:`millstream.dead_letter` sends an item that cannot be
+                encoded to a sink besides. What the destination refuses is found by halving its batch. It is
+                skipped with ``dead_letter`` too: the warning has its number and the reason.
 
         Raises:
-            FlowUsageError: the name is empty or used twice, or ``sink`` is no sink.
+            FlowUsageError: the name is empty or used twice, ``sink`` is no sink, or ``on_error`` is given
+                with a :class:`millstream.Sink`, which encodes nothing.
 
         Example:
             >>> import millstream as ms
@@ -571,4 +577,4 @@ class PlainVerbs(PlainBase[T_co]):
         """
         if not name:
             raise FlowUsageError("a sink needs a name")
-        self._pipe.sink(name, sink, gather)
+        self._pipe.sink(name, sink, gather, on_error)

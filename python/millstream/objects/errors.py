@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .._errors import FlowError
+from .._errors import FlowError, Refused
 
-__all__ = ["ObjectError", "failure", "is_not_supported", "reason"]
+__all__ = ["ObjectError", "RowError", "failure", "is_not_supported", "reason"]
 
 RETRIED_STATUS = (408, 409, 425, 429)
 """Answers of the class 4xx after which the same request may succeed later."""
@@ -31,6 +31,10 @@ class ObjectError(FlowError):
 
     Another attempt would fail in the same way. The text names the store and, where there is one, the object.
     """
+
+
+class RowError(ObjectError, Refused):
+    """An item cannot be a row of an object. The other items of its delivery can."""
 
 
 def reason(error: BaseException) -> str:

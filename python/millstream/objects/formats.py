@@ -13,7 +13,7 @@ from .. import _millstream
 from .._errors import FlowUsageError, show
 from .._file_options import MAX_FRAME
 from .._json_lines import _dumps
-from .errors import ObjectError
+from .errors import ObjectError, RowError
 from .store import Found, Prefix, Reader
 
 TYPE_CHECKING = False
@@ -188,7 +188,9 @@ class Parquet:
             number, error = self.refused(batch, first, error)
             row = "" if number is None else f"record {number}, {show(batch[number - first])}: "
             text = " ".join(str(error).split())
-            raise ObjectError(f"{row}no row of Parquet: {type(error).__name__}: {text}") from None
+            # Rows that do not go together are each fine: another division would hide that.
+            kind = ObjectError if number is None else RowError
+            raise kind(f"{row}no row of Parquet: {type(error).__name__}: {text}") from None
         out = self.pyarrow.BufferOutputStream()
         self.pyarrow.parquet.write_table(table, out, compression=self.compression)
         return bytes(out.getvalue())

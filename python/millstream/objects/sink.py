@@ -131,6 +131,9 @@ class _Objects:
     def position(self) -> int | None:
         return self.destination.position()
 
+    def skip(self, number: int) -> None:
+        """Leaves a gap: the next object has the number of its own first item."""
+
 
 def check_place(where: Any, prefix: str, config: Mapping[str, Any] | None) -> str:
     """Checks what names a store, and returns its name in messages.

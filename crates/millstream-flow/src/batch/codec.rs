@@ -113,6 +113,7 @@ impl BatchCodec<Frames> for FrameBytes {
             spans,
             offset,
             origin: None,
+            numbers: Vec::new(),
         })
     }
 }
@@ -279,6 +280,7 @@ mod tests {
             spans: vec![(0, 2), (3, 5)],
             offset: 100,
             origin: None,
+            numbers: Vec::new(),
         };
         let codec = Frames::codec(&Codecs::default()).unwrap();
         for taken in 0..=2 {

@@ -138,7 +138,7 @@ where
     E: Into<Cause>,
 {
     fn next_batch(&mut self, batch: &mut Vec<T>, events: &mut Events<'_>) -> Result<Next, Cause> {
-        self.frames.spans.clear();
+        self.frames.clear();
         let next = self.inner.next_batch(&mut self.frames, events)?;
         if next == Next::Batch {
             batch.reserve(self.frames.len());
@@ -259,6 +259,12 @@ where
     }
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         self.sink.forwarding()
+    }
+    fn skip_refused(&self) {
+        self.sink.skip_refused();
+    }
+    fn record_bytes_max(&self) -> Option<usize> {
+        self.sink.record_bytes_max()
     }
 }
 

@@ -32,7 +32,7 @@ use crate::cluster::Membership;
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
-use crate::framing::Frames;
+use crate::framing::{Frames, Origin};
 use crate::input::{Input, of_machine};
 use crate::run::control::{Control, lock};
 use crate::run::lag::Lag;
@@ -169,6 +169,10 @@ impl Source<Frames> for ReadJournal {
             (None, false) => Some(journal.next()?),
         };
         Ok(Box::new(JournalPartition {
+            origin: Arc::new(Origin::records(format!(
+                "journal {}, record",
+                journal.path().display()
+            ))),
             journal,
             reader,
             followed: followed.filter(|followed| !followed.at_commits),
@@ -242,6 +246,7 @@ impl Recording for Followed {
 
 struct JournalPartition {
     journal: Journal,
+    origin: Arc<Origin>,
     reader: Reader,
     /// The cursor that is moved with each batch.
     followed: Option<Arc<Followed>>,
@@ -260,7 +265,9 @@ impl Partition<Frames> for JournalPartition {
     fn next_batch(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<Next, Cause> {
         let most = BATCH_RECORDS.min(events.limit());
         batch.data.clear();
+        batch.numbers.clear();
         batch.offset = self.reader.position();
+        batch.origin = Some(Arc::clone(&self.origin));
         if let Some(followed) = &self.followed {
             followed.cursor.set(self.reader.position())?;
         }
@@ -271,6 +278,7 @@ impl Partition<Frames> for JournalPartition {
             let start = batch.data.len() as u32;
             batch.data.extend_from_slice(record.body);
             batch.spans.push((start, batch.data.len() as u32));
+            batch.numbers.push(record.sequence);
         }
         if !batch.spans.is_empty() {
             return Ok(Next::Batch);

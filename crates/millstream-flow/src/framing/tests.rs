@@ -99,6 +99,7 @@ fn cut_in_pieces(framing: &Framing, pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Fr
             spans: Vec::new(),
             offset: cutter.offset(),
             origin: None,
+            numbers: Vec::new(),
         };
     }
     cutter.finish(&frames.data, 0, &mut frames.spans)?;

@@ -17,8 +17,9 @@ pub trait Destination: Send {
     /// [`DeliveryError::Fatal`].
     ///
     /// # Errors
-    /// [`DeliveryError::Retry`] if it may succeed later: the connection is closed and opened again. [`DeliveryError::Fatal`] if it
-    /// cannot succeed.
+    /// [`DeliveryError::Retry`] if it may succeed later: the connection is closed and opened again. [`DeliveryError::Refused`] if it
+    /// does not take some of these records, and has written none: it is called with parts of the batch then, until the records that are
+    /// refused are alone. [`DeliveryError::Fatal`] if no record can be written.
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError>;
     /// Returns the number of the last record that it has for certain; `None` if it remembers nothing yet. Called after each connect,
     /// and only where the connector [remembers](Connector::remembers).
@@ -27,6 +28,14 @@ pub trait Destination: Send {
     /// As for [`write`](Self::write).
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
         Ok(None)
+    }
+    /// The record `number` was refused, and the flow skips it. A destination that [remembers](Connector::remembers) stores `number` as
+    /// its position, as if the record were written.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    fn skip(&mut self, _number: u64) -> Result<(), DeliveryError> {
+        Ok(())
     }
 }
 
@@ -46,6 +55,10 @@ pub trait Connector: Send + Sync + 'static {
     /// whose records are there. So the batch is written to such a destination once more.
     fn compares(&self) -> bool {
         false
+    }
+    /// Returns the largest number of records that it takes at once.
+    fn batch_records_max(&self) -> Option<usize> {
+        None
     }
     /// Returns the size of the largest record that it takes, in bytes. A larger one fails the flow when it is produced.
     fn record_bytes_max(&self) -> Option<usize> {
@@ -78,7 +91,9 @@ impl OutboxIdentity {
 pub enum DeliveryError {
     /// The destination is unreachable or slow: the delivery is repeated.
     Retry(Cause),
-    /// The destination refuses the records, or another writer has taken over: the flow fails.
+    /// The destination does not take some of the records because of their contents, and has written none of them.
+    Refused(Cause),
+    /// The destination takes no record: a missing right, a wrong address, or another writer has taken over: the flow fails.
     Fatal(Cause),
 }
 
@@ -92,6 +107,10 @@ impl DeliveryError {
         let cause = cause.into();
         DeliveryError::Retry(Box::new(RetryAfter { cause, delay }))
     }
+    /// Returns an error of some records of the batch, of which none is written.
+    pub fn refused(cause: impl Into<Cause>) -> Self {
+        DeliveryError::Refused(cause.into())
+    }
     /// Returns an error that fails the flow.
     pub fn fatal(cause: impl Into<Cause>) -> Self {
         DeliveryError::Fatal(cause.into())
@@ -101,7 +120,9 @@ impl DeliveryError {
 impl fmt::Display for DeliveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DeliveryError::Retry(cause) | DeliveryError::Fatal(cause) => cause.fmt(f),
+            DeliveryError::Retry(cause)
+            | DeliveryError::Refused(cause)
+            | DeliveryError::Fatal(cause) => cause.fmt(f),
         }
     }
 }
@@ -109,7 +130,9 @@ impl fmt::Display for DeliveryError {
 impl StdError for DeliveryError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            DeliveryError::Retry(cause) | DeliveryError::Fatal(cause) => cause.source(),
+            DeliveryError::Retry(cause)
+            | DeliveryError::Refused(cause)
+            | DeliveryError::Fatal(cause) => cause.source(),
         }
     }
 }
@@ -204,8 +227,16 @@ pub(super) fn refused(
     Failure {
         step: sink.to_owned(),
         key: None,
-        item: records.map(|(first, last)| format!("records {first} to {last}")),
+        item: records.map(numbers),
         cause: Box::new(AtDestination { address, cause }),
+    }
+}
+
+/// Names records for people.
+pub(super) fn numbers((first, last): (u64, u64)) -> String {
+    match first == last {
+        true => format!("record {first}"),
+        false => format!("records {first} to {last}"),
     }
 }
 
@@ -237,7 +268,9 @@ mod tests {
             (DeliveryError::retry_after("busy", delay), delay),
         ] {
             assert_eq!(error.to_string(), "busy");
-            let (DeliveryError::Retry(cause) | DeliveryError::Fatal(cause)) = error;
+            let (DeliveryError::Retry(cause)
+            | DeliveryError::Refused(cause)
+            | DeliveryError::Fatal(cause)) = error;
             assert_eq!(asked_delay(&cause), asked);
         }
     }

@@ -11,6 +11,7 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
+use crate::outbox::refusals::{RefusalPolicy, log_skipped};
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::{Control, lock};
 use crate::sink::Writer;
@@ -19,6 +20,7 @@ use crate::sink::Writer;
 pub(super) struct Direct {
     sink: String,
     link: Link,
+    refusals: Arc<RefusalPolicy>,
     progress: Arc<Progress>,
     control: Arc<Control>,
     /// The number of the next record.
@@ -32,12 +34,14 @@ impl Direct {
     pub(super) fn new(
         sink: &str,
         link: Link,
+        refusals: Arc<RefusalPolicy>,
         progress: Arc<Progress>,
         control: &Arc<Control>,
     ) -> Self {
         Direct {
             sink: sink.to_owned(),
             link,
+            refusals,
             progress,
             control: Arc::clone(control),
             next: 0,
@@ -53,12 +57,38 @@ impl Direct {
             return Ok(());
         }
         self.progress.appended(records, bytes);
-        let mut stop_seen = None;
+        self.deliver_part(batch)?;
+        batch.spans.clear();
+        batch.data.clear();
+        self.progress.left(records, bytes, None);
+        Ok(())
+    }
+
+    /// Delivers a batch or a part of one that was refused.
+    fn deliver_part(&mut self, batch: &Frames) -> Result<(), Cause> {
+        let records = batch.spans.len();
+        let (mut stop_seen, mut skips) = (None, false);
         while !self.has_dropped {
-            let tried = self.attempt(batch);
+            let tried = match skips {
+                true => self.skip(),
+                false => self.attempt(batch),
+            };
             let cause = match tried {
                 Ok(()) => break,
                 Err(DeliveryError::Fatal(cause)) => return Err(self.failure(records, cause)),
+                Err(DeliveryError::Refused(_)) if records > 1 => {
+                    let mut second = batch.clone();
+                    let first = second.take_first(records / 2);
+                    self.deliver_part(&first)?;
+                    return self.deliver_part(&second);
+                }
+                Err(DeliveryError::Refused(cause)) if self.refusals.skips() => {
+                    log_skipped(&self.sink, &self.link.address(), self.next, &cause);
+                    self.progress.refused();
+                    skips = true;
+                    continue;
+                }
+                Err(DeliveryError::Refused(cause)) => return Err(self.failure(records, cause)),
                 Err(DeliveryError::Retry(cause)) => cause,
             };
             self.progress.failed();
@@ -78,9 +108,15 @@ impl Direct {
                 self.has_dropped = true;
             }
         }
-        batch.spans.clear();
-        batch.data.clear();
-        self.progress.left(records, bytes, None);
+        Ok(())
+    }
+
+    /// Makes the destination skip the next record, which it has refused.
+    fn skip(&mut self) -> Result<(), DeliveryError> {
+        self.link.connect()?;
+        self.link.skip(self.next)?;
+        self.next += 1;
+        self.link.succeeded();
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
+use crate::outbox::refusals::{Parts as Divided, RefusalPolicy, log_skipped};
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::Control;
 
@@ -40,6 +41,7 @@ pub(super) struct Parts {
     pub(super) journal: Journal,
     pub(super) link: Link,
     pub(super) settings: Settings,
+    pub(super) refusals: Arc<RefusalPolicy>,
     pub(super) progress: Arc<Progress>,
     pub(super) control: Arc<Control>,
 }
@@ -52,6 +54,8 @@ pub(super) struct Forwarder {
     /// The records that are delivered next, from number `first` on.
     batch: Frames,
     first: u64,
+    /// The parts of a batch that was refused.
+    divided: Divided,
     /// The batch waits for more records until then, in a sink that has an age of batches.
     due_at: u64,
     /// Earlier runs have left the records below this number.
@@ -83,6 +87,7 @@ impl Forwarder {
             reader,
             batch: Frames::default(),
             first,
+            divided: Divided::default(),
             due_at: 0,
             left_end: parts.progress.situation().committed,
             attempted: first,
@@ -202,7 +207,9 @@ impl Forwarder {
         };
         match tried {
             Ok(()) => self.log_success(),
-            Err(DeliveryError::Fatal(cause)) => return Err(self.refused(cause)),
+            Err(DeliveryError::Fatal(cause) | DeliveryError::Refused(cause)) => {
+                return Err(self.refused(cause));
+            }
             Err(DeliveryError::Retry(cause)) => {
                 self.parts.progress.failed();
                 let first = self.parts.link.failures() == 0;
@@ -228,12 +235,40 @@ impl Forwarder {
         let records = self.batch.spans.len();
         let last = self.first + records as u64 - 1;
         self.attempted = self.attempted.max(last + 1);
-        self.parts.link.write(&self.batch, self.first, last)?;
+        if self.divided.skips_next {
+            self.parts.link.skip(last)?;
+        } else if let Err(error) = self.parts.link.write(&self.batch, self.first, last) {
+            return self.divide(error);
+        } else {
+            self.parts.progress.delivered(records);
+        }
         self.moved_at = Some(now_ns());
-        self.parts.progress.delivered(records);
         let bytes = self.batch.iter().map(<[u8]>::len).sum();
         self.acknowledge(last + 1, records, bytes)
             .map_err(DeliveryError::Fatal)
+    }
+
+    /// Halves a batch of which the destination refuses some record. One that is alone is skipped, or is the failure.
+    fn divide(&mut self, error: DeliveryError) -> Result<(), DeliveryError> {
+        let DeliveryError::Refused(cause) = error else {
+            return Err(error);
+        };
+        let records = self.batch.spans.len() as u64;
+        if records == 1 {
+            if !self.parts.refusals.skips() {
+                return Err(DeliveryError::Refused(cause));
+            }
+            log_skipped(&self.parts.sink, &self.parts.address, self.first, &cause);
+            self.parts.progress.refused();
+            self.divided.skips_next = true;
+            return Ok(());
+        }
+        let half = self.divided.halve(self.first, self.first + records);
+        self.batch.spans.truncate(half as usize);
+        let end = self.batch.spans.last().map_or(0, |span| span.1);
+        self.batch.data.truncate(end as usize);
+        let moved = self.reader.seek(self.first + half);
+        moved.map_err(DeliveryError::fatal)
     }
 
     /// Reads what is committed; true if a batch is ready for delivery.
@@ -248,6 +283,7 @@ impl Forwarder {
         self.parts.settings.batch_age.is_none()
             || self.is_full()
             || self.is_unfinished()
+            || self.divided.end().is_some()
             || now.finished
             || self.parts.progress.is_full()
             || now_ns() >= self.due_at
@@ -280,6 +316,7 @@ impl Forwarder {
         if self.is_unfinished() {
             return Ok(());
         }
+        let committed = self.divided.end().unwrap_or(committed).min(committed);
         let is_new = self.batch.spans.is_empty();
         if is_new && self.reader.position() < committed {
             self.set_due()?;
@@ -305,6 +342,7 @@ impl Forwarder {
         let before = self.parts.journal.first()?;
         self.cursor.set(next)?;
         self.first = next;
+        self.divided.advance(next);
         self.clear();
         let oldest = self.reader.peek_time()?;
         self.parts.progress.left(records, bytes, oldest);
@@ -371,6 +409,7 @@ impl Forwarder {
     fn return_to(&mut self, next: u64) -> Result<(), Cause> {
         let lost_end = std::mem::replace(&mut self.first, next);
         self.cursor.set(next)?;
+        self.divided.clear();
         self.clear();
         self.reader.seek(next)?;
         self.count_waiting(lost_end)
@@ -533,6 +572,7 @@ mod tests {
             journal,
             link: Link::new(Arc::new(connector), identity, settings.backoff),
             settings,
+            refusals: Arc::default(),
             progress: Arc::clone(&progress),
             control: Arc::clone(&control),
         })

@@ -89,8 +89,21 @@ impl Link {
         first: u64,
         last: u64,
     ) -> Result<(), DeliveryError> {
+        let Some(connection) = &mut self.connection else {
+            return Err(DeliveryError::retry("there is no connection"));
+        };
+        let written = connection.write(batch, first, last);
+        if matches!(written, Err(DeliveryError::Refused(_))) && self.remembers() {
+            // Its transaction ends with the connection.
+            self.connection = None;
+        }
+        written
+    }
+
+    /// Makes the destination skip a record that it has refused.
+    pub(super) fn skip(&mut self, number: u64) -> Result<(), DeliveryError> {
         match &mut self.connection {
-            Some(connection) => connection.write(batch, first, last),
+            Some(connection) => connection.skip(number),
             None => Err(DeliveryError::retry("there is no connection")),
         }
     }

@@ -114,6 +114,11 @@ impl Progress {
         state.delivered_ns = Some(wall_ns());
     }
 
+    /// Counts a record that the destination has refused and the flow skips.
+    pub(super) fn refused(&self) {
+        lock(&self.state).metrics.refused_records += 1;
+    }
+
     /// Counts an attempt that has failed.
     pub(super) fn failed(&self) {
         lock(&self.state).metrics.retries += 1;

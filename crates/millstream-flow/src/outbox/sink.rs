@@ -18,6 +18,7 @@ use crate::outbox::direct::{Direct, DirectWriter};
 use crate::outbox::forwarder::{Forwarder, Parts};
 use crate::outbox::link::Link;
 use crate::outbox::progress::Progress;
+use crate::outbox::refusals::RefusalPolicy;
 use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
 use crate::sink::{Forwarding, OutputRun, Scope, Sink, Token, Transactional, Writer};
@@ -29,6 +30,7 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 pub struct Outbox {
     connector: Arc<dyn Connector>,
     settings: Settings,
+    refusals: Arc<RefusalPolicy>,
     run: Mutex<Option<Run>>,
 }
 
@@ -69,9 +71,14 @@ impl Outbox {
     /// Creates a sink that delivers to the destination of `connector`.
     #[must_use]
     pub fn new(connector: impl Connector) -> Self {
+        let mut settings = Settings::default();
+        if let Some(most) = connector.batch_records_max() {
+            settings.batch_records = most.max(1);
+        }
         Outbox {
             connector: Arc::new(connector),
-            settings: Settings::default(),
+            settings,
+            refusals: Arc::default(),
             run: Mutex::default(),
         }
     }
@@ -94,7 +101,8 @@ impl Outbox {
     /// Sets the largest number of records in a delivery: 1000 by default, at least 1.
     #[must_use]
     pub fn batch(mut self, records: usize) -> Self {
-        self.settings.batch_records = records.max(1);
+        let most = self.connector.batch_records_max().unwrap_or(usize::MAX);
+        self.settings.batch_records = records.min(most).max(1);
         self
     }
 
@@ -112,6 +120,14 @@ impl Outbox {
     #[must_use]
     pub fn batch_age(mut self, age: Duration) -> Self {
         self.settings.batch_age = Some(age);
+        self
+    }
+
+    /// Skips records that the destination refuses, with a warning in the log; by default they fail the flow. A batch with such a record is
+    /// halved until the record is alone, so that it holds up no other one.
+    #[must_use]
+    pub fn skip_refused(self) -> Self {
+        self.refusals.skip();
         self
     }
 
@@ -156,7 +172,9 @@ impl Outbox {
         );
         let progress = Progress::new(sink, &address, 0, self.settings, &run.control);
         let link = self.link(run, outbox);
-        Arc::new(Mutex::new(Direct::new(sink, link, progress, &run.control)))
+        let policy = Arc::clone(&self.refusals);
+        let direct = Direct::new(sink, link, policy, progress, &run.control);
+        Arc::new(Mutex::new(direct))
     }
 
     /// Calls `look` with the outbox of the run, if the run has a state directory.
@@ -243,6 +261,12 @@ impl Sink<Frames> for Outbox {
     }
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         Some(self)
+    }
+    fn skip_refused(&self) {
+        self.refusals.skip();
+    }
+    fn record_bytes_max(&self) -> Option<usize> {
+        self.connector.record_bytes_max()
     }
 }
 
@@ -352,6 +376,7 @@ impl Forwarding for Outbox {
             journal: journal.clone(),
             link: self.link(run, outbox),
             settings: self.settings,
+            refusals: Arc::clone(&self.refusals),
             progress: Arc::clone(&progress),
             control: Arc::clone(&control),
         })?;

@@ -156,6 +156,8 @@ pub struct OutboxMetrics {
     pub deliveries: u64,
     /// The number of attempts of this run that failed.
     pub retries: u64,
+    /// The number of records that the destination has refused in this run, and the flow skipped.
+    pub refused_records: u64,
     /// The time since the last delivery of this run.
     pub since_delivery: Option<Duration>,
 }
@@ -171,6 +173,7 @@ impl OutboxMetrics {
             delivered_records: 0,
             deliveries: 0,
             retries: 0,
+            refused_records: 0,
             since_delivery: None,
         }
     }
@@ -181,7 +184,7 @@ impl OutboxMetrics {
             "waiting_records": self.waiting_records, "waiting_bytes": self.waiting_bytes,
             "waiting_seconds": self.waiting.as_secs_f64(),
             "delivered_records": self.delivered_records, "deliveries": self.deliveries,
-            "retries": self.retries,
+            "retries": self.retries, "refused_records": self.refused_records,
             "seconds_since_delivery": self.since_delivery.map(|since| since.as_secs_f64()),
         })
     }

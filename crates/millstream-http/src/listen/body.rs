@@ -4,12 +4,16 @@
 //! record: u8 version (1), then for each item: u32 LE length, bytes
 //! ```
 
+use std::sync::Arc;
+
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use serde_json::value::RawValue;
 
 /// The version of records.
 const VERSION: u8 = 1;
+/// The most levels of a document. Parsers and encoders that the flow and its consumers use have limits of their own, this one or higher.
+const LEVELS_MAX: usize = 128;
 
 /// How items are read from the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,21 +51,39 @@ impl Items {
     }
 }
 
-/// Reads the items of a body; `lines` says that the client declares JSON lines.
+/// Returns what is wrong with an item, if its reader would refuse it.
+pub(super) type CheckItem = Arc<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
+/// Reads the items of a body; `lines` says that the client declares JSON lines. Each item is checked by `check`, by which the flow would
+/// read it: what is acknowledged can be read.
 ///
 /// # Errors
 /// One line that says what is wrong with the body, and where.
-pub(super) fn items(kind: Body, lines: bool, body: &[u8]) -> Result<Items, String> {
+pub(super) fn items(
+    kind: Body,
+    lines: bool,
+    body: &[u8],
+    check: Option<&CheckItem>,
+) -> Result<Items, String> {
+    let checked = |item: &[u8]| check.map_or(Ok(()), |check| check(item));
     let mut items = Items::new(body.len());
     match kind {
-        Body::Bytes => items.push(body),
-        Body::Lines => each_line(body).for_each(|line| items.push(line)),
+        Body::Bytes => {
+            checked(body)?;
+            items.push(body);
+        }
+        Body::Lines => {
+            for (number, line) in (1..).zip(each_line(body)) {
+                checked(line).map_err(|error| format!("line {number}: {error}"))?;
+                items.push(line);
+            }
+        }
         Body::Json if lines => {
             let lines = (1..).zip(each_line(body));
             for (number, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-                let document = document(line);
-                let document = document.map_err(|error| format!("line {number}: {error}"))?;
-                items.push(document.get().as_bytes());
+                let item = document(line).map(|document| document.get().as_bytes());
+                let item = item.and_then(|item| checked(item).map(|()| item));
+                items.push(item.map_err(|error| format!("line {number}: {error}"))?);
             }
         }
         Body::Json => {
@@ -69,10 +91,13 @@ pub(super) fn items(kind: Body, lines: bool, body: &[u8]) -> Result<Items, Strin
             if document.starts_with('[') {
                 let elements: Vec<&RawValue> = serde_json::from_str(document)
                     .map_err(|error| format!("the body is not JSON: {error}"))?;
-                elements
-                    .iter()
-                    .for_each(|element| items.push(element.get().as_bytes()));
+                for (number, element) in (1..).zip(&elements) {
+                    let item = element.get().as_bytes();
+                    checked(item).map_err(|error| format!("element {number}: {error}"))?;
+                    items.push(item);
+                }
             } else {
+                checked(document.as_bytes())?;
                 items.push(document.as_bytes());
             }
         }
@@ -81,7 +106,32 @@ pub(super) fn items(kind: Body, lines: bool, body: &[u8]) -> Result<Items, Strin
 }
 
 fn document(text: &[u8]) -> Result<&RawValue, String> {
-    serde_json::from_slice(text).map_err(|error| format!("the body is not JSON: {error}"))
+    let document: Result<&RawValue, _> = serde_json::from_slice(text);
+    let document = document.map_err(|error| format!("the body is not JSON: {error}"))?;
+    match depth(document.get().as_bytes()) > LEVELS_MAX {
+        true => Err(format!("the body has more than {LEVELS_MAX} levels")),
+        false => Ok(document),
+    }
+}
+
+/// Returns how deep a JSON document is nested.
+fn depth(document: &[u8]) -> usize {
+    let (mut level, mut most) = (0_usize, 0);
+    let (mut in_text, mut is_escaped) = (false, false);
+    for byte in document {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                level += 1;
+                most = most.max(level);
+            }
+            b']' | b'}' if !in_text => level = level.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
 }
 
 fn each_line(body: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -115,7 +165,7 @@ mod tests {
     use super::*;
 
     fn read(kind: Body, lines: bool, body: &str) -> Result<Vec<String>, String> {
-        let items = items(kind, lines, body.as_bytes())?;
+        let items = items(kind, lines, body.as_bytes(), None)?;
         let mut frames = Frames::default();
         read_record(&items.record, &mut frames).unwrap();
         assert_eq!(frames.len(), items.count);
@@ -163,12 +213,45 @@ mod tests {
             let error = read(Body::Json, false, body).unwrap_err();
             assert!(error.contains("line "), "{error}");
         }
-        assert!(items(Body::Json, false, b"\"\xff\"").is_err());
+        assert!(items(Body::Json, false, b"\"\xff\"", None).is_err());
+    }
+
+    #[test]
+    fn a_document_has_at_most_so_many_levels() {
+        let nested =
+            |levels: usize| format!("{}1{}", "[{\"]\\\"[\":".repeat(levels), "}]".repeat(levels));
+        assert_eq!(of(Body::Json, true, &nested(64)), [nested(64)]);
+        let error = read(Body::Json, false, &nested(65)).unwrap_err();
+        assert_eq!(error, "the body has more than 128 levels");
+    }
+
+    #[test]
+    fn an_item_that_its_reader_refuses_is_an_error_with_its_place() {
+        let check: CheckItem = Arc::new(|item: &[u8]| match item {
+            b"2" => Err("no odd number".to_owned()),
+            _ => Ok(()),
+        });
+        for (kind, lines, body, error) in [
+            (Body::Json, false, "[1, 2]", "element 2: no odd number"),
+            (Body::Json, true, "1\n\n2\n", "line 3: no odd number"),
+            (Body::Lines, false, "1\n2", "line 2: no odd number"),
+            (Body::Json, false, "2", "no odd number"),
+            (Body::Bytes, false, "2", "no odd number"),
+        ] {
+            let found = items(kind, lines, body.as_bytes(), Some(&check));
+            assert_eq!(found.unwrap_err(), error);
+        }
+        assert_eq!(
+            items(Body::Json, false, b"[1, 3]", Some(&check))
+                .unwrap()
+                .count,
+            2
+        );
     }
 
     #[test]
     fn a_damaged_record_is_none() {
-        let record = items(Body::Lines, false, b"to\nbe").unwrap().record;
+        let record = items(Body::Lines, false, b"to\nbe", None).unwrap().record;
         let mut frames = Frames::default();
         for length in [0, 2, 4, 6, record.len() - 1] {
             let error = read_record(&record[..length], &mut frames).unwrap_err();

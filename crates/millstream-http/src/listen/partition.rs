@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_flow::error::Cause;
-use millstream_flow::framing::Frames;
+use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 use millstream_journal::Reader;
 
@@ -21,6 +21,7 @@ pub(super) struct RequestsPartition {
     reader: Option<Reader>,
     /// The number of the next request.
     next: u64,
+    origin: Arc<Origin>,
 }
 
 impl RequestsPartition {
@@ -34,6 +35,7 @@ impl RequestsPartition {
             server,
             reader,
             next: first,
+            origin: Arc::new(Origin::records("request")),
         })
     }
 
@@ -73,13 +75,14 @@ impl Partition<Frames> for RequestsPartition {
             return Err(cause);
         }
         batch.clear();
-        batch.offset = self.next;
+        batch.origin = Some(Arc::clone(&self.origin));
         // Asked first: a request is counted after it can be read.
         let has_all = self.intake.has_all();
         while batch.len() < events.limit() && batch.data.len() < BATCH_BYTES {
             if !self.read_request(batch)? {
                 break;
             }
+            batch.numbers.resize(batch.len(), self.next - 1);
         }
         match (batch.is_empty(), has_all) {
             (false, _) => Ok(Next::Batch),

@@ -2,7 +2,7 @@
 
 use millstream_flow::error::Cause;
 
-use super::body::Body;
+use super::body::{Body, CheckItem};
 use crate::rules::ServerRules;
 use crate::url::UrlPath;
 
@@ -11,6 +11,8 @@ use crate::url::UrlPath;
 pub(super) struct Rules {
     pub(super) path: UrlPath,
     pub(super) body: Body,
+    /// Checks an item as its reader does.
+    pub(super) check_item: Option<CheckItem>,
     pub(super) body_bytes_max: usize,
     pub(super) server: ServerRules,
 }

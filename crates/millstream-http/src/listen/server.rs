@@ -85,7 +85,7 @@ async fn receive(shared: &Shared, lines: bool, body: &mut Incoming) -> Result<us
     let mut reserved = intake.budget.reserve();
     let limit = rules.server.timeout;
     let bytes = read_body(body, rules.body_bytes_max, limit, &mut reserved).await?;
-    let items = items(rules.body, lines, &bytes);
+    let items = items(rules.body, lines, &bytes, rules.check_item.as_ref());
     let items = items.map_err(|line| Refusal::new(StatusCode::BAD_REQUEST, line))?;
     drop((reserved, bytes));
     let count = items.count;

@@ -95,6 +95,10 @@ fn serve(stream: TcpStream, answers: &[String], seen: &Mutex<Vec<Request>>) {
 }
 
 fn run(post: Post, items: &[&str], state: Option<&Path>) -> Result<(), FlowError> {
+    run_outbox(Outbox::new(post), items, state)
+}
+
+fn run_outbox(outbox: Outbox, items: &[&str], state: Option<&Path>) -> Result<(), FlowError> {
     let items: Vec<String> = items.iter().map(|item| (*item).to_owned()).collect();
     let backoff = Backoff {
         first: Duration::from_millis(5),
@@ -104,7 +108,7 @@ fn run(post: Post, items: &[&str], state: Option<&Path>) -> Result<(), FlowError
     let flow = Flow::new("größe");
     flow.source("in", testing::items(items)).sink(
         "out",
-        codec::encode(Outbox::new(post).backoff(backoff), codec::display),
+        codec::encode(outbox.backoff(backoff), codec::display),
     );
     // One epoch, and so one batch.
     let epoch = Duration::from_secs(600);
@@ -195,7 +199,7 @@ fn a_delivery_that_may_succeed_later_is_repeated_with_its_key() {
 #[test]
 fn a_refusal_fails_the_flow_and_the_next_start_delivers() {
     let folder = tempfile::tempdir().unwrap();
-    for status in ["400 Bad Request", "301 Moved Permanently", "404 Not Found"] {
+    for status in ["301 Moved Permanently", "401 Unauthorized", "404 Not Found"] {
         let refusal = format!(
             "HTTP/1.1 {status}\r\nLocation: /other\r\nContent-Length: 11\r\n\r\nwhat\r\nelse\n"
         );
@@ -224,9 +228,23 @@ fn refused_records_can_be_skipped() {
         Server::start(&[OK, refusal, OK]),
         tempfile::tempdir().unwrap(),
     );
-    let post = post(&server.url).batch(Batch::Each).skip_refused();
-    run(post, &["1", "2", "3"], Some(folder.path())).unwrap();
+    let post = Outbox::new(post(&server.url).batch(Batch::Each)).skip_refused();
+    run_outbox(post, &["1", "2", "3"], Some(folder.path())).unwrap();
     assert_eq!(server.bodies(), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_batch_with_a_refused_record_is_halved_until_it_is_alone() {
+    let refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\n\r\nwhat";
+    let folder = tempfile::tempdir().unwrap();
+    // The third of four records is refused.
+    let server = Server::start(&[refusal, OK, refusal, refusal]);
+    let items = ["1", "2", "3", "4"];
+    let error = text(&run(post(&server.url), &items, Some(folder.path())).unwrap_err());
+    let bodies = ["[1,2,3,4]", "[1,2]", "[3,4]", "[3]"];
+    assert_eq!(server.bodies(), bodies, "{error}");
+    assert!(error.contains("record 2"), "{error}");
+    assert!(error.contains("400 Bad Request: what"), "{error}");
 }
 
 #[test]

@@ -8,11 +8,12 @@ use millstream_flow::poller::Wake;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::context::Context;
-use super::settings::Settings;
+use super::header_names::each_readable;
+use super::settings::{Settings, without_secret};
 use super::{Consumer, Incoming, Notice, Polled, Queue, Topic, TopicPartition, Trouble};
 use crate::error::Error;
 
@@ -76,10 +77,10 @@ fn create(
 /// Returns the error of a client that could not be created.
 pub(super) fn setting(servers: &str, error: KafkaError) -> Error {
     match error {
-        KafkaError::ClientConfig(_, reason, name, value) => Error::Setting {
-            name,
-            reason: format!("{reason} (the value is {value:?})"),
-        },
+        KafkaError::ClientConfig(_, reason, name, value) => {
+            let reason = without_secret(&name, &value, &reason);
+            Error::Setting { name, reason }
+        }
         other => Error::Client {
             servers: servers.to_owned(),
             reason: other.to_string(),
@@ -322,9 +323,8 @@ impl Queue for Fetched {
 
 fn pass(message: &BorrowedMessage<'_>, take: &mut dyn FnMut(&Incoming<'_>)) {
     let headers = |each: &mut dyn FnMut(&str, Option<&[u8]>)| {
-        for header in message.headers().iter().flat_map(|headers| headers.iter()) {
-            each(header.key, header.value);
-        }
+        let headers = message.headers();
+        headers.map_or(0, |headers| each_readable(headers, each))
     };
     take(&Incoming {
         offset: message.offset(),

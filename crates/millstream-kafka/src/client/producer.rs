@@ -8,7 +8,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Header, Message as _, OwnedHeaders};
+use rdkafka::message::{BorrowedMessage, DeliveryResult, Header, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::statistics::Statistics;
 use rdkafka::{Offset, TopicPartitionList};
@@ -16,9 +16,10 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::Notice;
 use super::consumer::{failed, setting};
 use super::context::Context;
+use super::header_names::each_readable;
 use super::settings::Settings;
 use crate::error::Error;
-use crate::message::View;
+use crate::message::{Parts, View};
 
 /// For how long the producer waits for events at once.
 const TICK: Duration = Duration::from_millis(1);
@@ -30,6 +31,8 @@ pub(crate) enum Failure {
     Passing(Error),
     /// It cannot succeed.
     Lasting(Error),
+    /// It cannot succeed with the messages that were sent, of which this is one; the broker refuses messages that were sent together as one.
+    Message(Error),
 }
 
 /// Writes messages.
@@ -42,6 +45,8 @@ pub(crate) trait Producer: Send {
     fn hurry(&self);
     /// Returns the first message that the broker did not take since the last call.
     fn take_failure(&self) -> Option<Failure>;
+    /// Returns the messages that the broker has refused because of what they are since the last call, as bytes.
+    fn take_refused(&self) -> Vec<Vec<u8>>;
     /// Returns what the client has reported about its connections.
     fn notice(&self) -> Option<Notice>;
 }
@@ -65,7 +70,11 @@ const EVENTS_MAX: usize = 64;
 #[derive(Default)]
 struct Deliveries {
     context: Context,
+    /// The topic of the sink; a message may name another one.
+    topic: String,
     first: Mutex<Option<Failure>>,
+    /// The messages that the broker has refused because of what they are, as bytes.
+    messages: Mutex<Vec<Vec<u8>>>,
 }
 
 impl ClientContext for Deliveries {
@@ -91,16 +100,45 @@ impl ProducerContext for Deliveries {
             code,
             Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight)
         );
-        if first.is_none() && !follows {
-            let bytes = message.key_len() + message.payload_len();
-            *first = Some(refused(message.topic(), message.key(), bytes, code));
+        if follows {
+            return;
+        }
+        let bytes = message.key_len() + message.payload_len();
+        let is_own = message.topic() != self.topic;
+        let failure = refused((message.topic(), is_own), message.key(), bytes, code);
+        if matches!(failure, Failure::Message(_)) {
+            let refused = self.messages.lock();
+            let mut refused = refused.unwrap_or_else(PoisonError::into_inner);
+            refused.push(written(message));
+        }
+        if first.is_none() {
+            *first = Some(failure);
         }
     }
 }
 
-/// Returns the failure of a message.
+/// Returns a message that was written as bytes.
+fn written(message: &BorrowedMessage<'_>) -> Vec<u8> {
+    let parts = Parts {
+        topic: message.topic(),
+        // The client has chosen it by the key, and would again.
+        partition: message.partition(),
+        offset: -1,
+        time_ms: message.timestamp().to_millis(),
+        key: message.key(),
+        value: message.payload(),
+    };
+    let mut frame = Vec::new();
+    parts.encode(&mut frame, |each| {
+        let headers = message.headers();
+        headers.map_or(0, |headers| each_readable(headers, each))
+    });
+    frame
+}
+
+/// Returns the failure of a message for a topic, which it may name itself.
 fn refused(
-    topic: &str,
+    (topic, is_own): (&str, bool),
     key: Option<&[u8]>,
     bytes: usize,
     code: Option<RDKafkaErrorCode>,
@@ -116,26 +154,29 @@ fn refused(
         bytes,
         reason,
     };
-    let lasting = matches!(
-        code,
+    match code {
         Some(
             RDKafkaErrorCode::MessageSizeTooLarge
-                | RDKafkaErrorCode::InvalidMessageSize
-                | RDKafkaErrorCode::InvalidMessage
-                | RDKafkaErrorCode::InvalidRecord
-                | RDKafkaErrorCode::InvalidTimestamp
-                | RDKafkaErrorCode::PolicyViolation
-                | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::UnknownPartition
-                | RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::InvalidTopic
-                | RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::ClusterAuthorizationFailed
-        )
-    );
-    match lasting {
-        true => Failure::Lasting(error),
-        false => Failure::Passing(error),
+            | RDKafkaErrorCode::InvalidMessageSize
+            | RDKafkaErrorCode::InvalidMessage
+            | RDKafkaErrorCode::InvalidRecord
+            | RDKafkaErrorCode::InvalidTimestamp
+            | RDKafkaErrorCode::UnknownPartition,
+        ) => Failure::Message(error),
+        Some(
+            RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::InvalidTopic,
+        ) if is_own => Failure::Message(error),
+        Some(
+            RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::InvalidTopic
+            | RDKafkaErrorCode::PolicyViolation
+            | RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed,
+        ) => Failure::Lasting(error),
+        _ => Failure::Passing(error),
     }
 }
 
@@ -159,12 +200,16 @@ struct Transactions {
 }
 
 /// Creates a producer that repeats attempts without end.
-pub(crate) fn connect(servers: &str, settings: &Settings) -> Result<Box<dyn Producer>, Error> {
+pub(crate) fn connect(
+    servers: &str,
+    settings: &Settings,
+    topic: &str,
+) -> Result<Box<dyn Producer>, Error> {
     let mut config = settings.producer(servers)?;
     if settings.get("message.timeout.ms").is_none() {
         config.set("message.timeout.ms", "0");
     }
-    Ok(Box::new(Client::new(servers, &config)?))
+    Ok(Box::new(Client::new(servers, &config, topic)?))
 }
 
 /// Creates a producer with a transactional id, which stores its number under partition 0 of `topic` for the group of the
@@ -179,7 +224,7 @@ pub(crate) fn connect_transactional(
     config.set("transactional.id", id);
     let timeout = settings.get("transaction.timeout.ms").unwrap_or("60000");
     let timeout_ms: u64 = timeout.parse().unwrap_or(60_000);
-    let client = Client::new(servers, &config)?;
+    let client = Client::new(servers, &config, topic)?;
     let mut reading = settings.connection(servers);
     reading
         .set("group.id", id)
@@ -198,8 +243,12 @@ pub(crate) fn connect_transactional(
 }
 
 impl Client {
-    fn new(servers: &str, config: &rdkafka::ClientConfig) -> Result<Self, Error> {
-        let producer = config.create_with_context(Deliveries::default());
+    fn new(servers: &str, config: &rdkafka::ClientConfig, topic: &str) -> Result<Self, Error> {
+        let deliveries = Deliveries {
+            topic: topic.to_owned(),
+            ..Deliveries::default()
+        };
+        let producer = config.create_with_context(deliveries);
         Ok(Client {
             servers: servers.to_owned(),
             producer: producer.map_err(|error| setting(servers, error))?,
@@ -230,7 +279,7 @@ impl Producer for Client {
                 code => {
                     let bytes = [message.key(), message.value()];
                     let bytes = bytes.iter().flatten().map(|part| part.len()).sum();
-                    Err(refused(to, message.key(), bytes, code))
+                    Err(refused((to, to != topic), message.key(), bytes, code))
                 }
             },
         }
@@ -250,6 +299,11 @@ impl Producer for Client {
     fn take_failure(&self) -> Option<Failure> {
         let first = self.deliveries().first.lock();
         first.unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn take_refused(&self) -> Vec<Vec<u8>> {
+        let refused = self.deliveries().messages.lock();
+        std::mem::take(&mut *refused.unwrap_or_else(PoisonError::into_inner))
     }
 
     fn notice(&self) -> Option<Notice> {
@@ -349,6 +403,10 @@ impl Producer for Transactions {
             _ => Some(failure),
         }
     }
+    fn take_refused(&self) -> Vec<Vec<u8>> {
+        self.client.take_refused()
+    }
+
     fn notice(&self) -> Option<Notice> {
         self.client.notice()
     }

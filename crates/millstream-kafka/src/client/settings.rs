@@ -58,8 +58,45 @@ const QUEUED_KIB: usize = 65_536;
 /// let settings = Settings::default().with("security.protocol", "ssl");
 /// assert_eq!(settings.get("security.protocol"), Some("ssl"));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<String, String>);
+
+/// Shows the names only: values may be secrets.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// The settings whose wrong values are shown. Any other value may be a secret, that of a mistyped name too.
+const SHOWN: &[&str] = &[
+    "acks",
+    "batch.num.messages",
+    "compression.codec",
+    "compression.type",
+    "isolation.level",
+    "message.max.bytes",
+    "message.timeout.ms",
+    "partition.assignment.strategy",
+    "partitioner",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "security.protocol",
+    "socket.timeout.ms",
+    "ssl.endpoint.identification.algorithm",
+    "statistics.interval.ms",
+    "topic.metadata.refresh.interval.ms",
+    "transaction.timeout.ms",
+];
+
+/// Returns the client's reason for refusing a setting, with the value only where it can be no secret.
+pub(super) fn without_secret(name: &str, value: &str, reason: &str) -> String {
+    match SHOWN.contains(&name) {
+        true => format!("{reason} (the value is {value:?})"),
+        false if value.is_empty() => reason.to_owned(),
+        false => reason.replace(value, "..."),
+    }
+}
 
 impl Settings {
     /// Sets the value of a name.
@@ -196,6 +233,22 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_shown_only_where_it_can_be_no_secret() {
+        let reason = "Invalid value \"hunter2\" for configuration property";
+        for (name, shown) in [
+            ("security.protocol", true),
+            ("sasl.password", false),
+            ("sasl.pasword", false),
+            ("ssl.key.pem", false),
+        ] {
+            let said = without_secret(name, "hunter2", reason);
+            assert_eq!(said.contains("hunter2"), shown, "{name}: {said}");
+        }
+        let settings = Settings::default().with("sasl.password", "hunter2");
+        assert_eq!(format!("{settings:?}"), "{\"sasl.password\"}");
+    }
 
     #[test]
     fn the_user_replaces_defaults_and_not_what_the_connector_needs() {

@@ -1,6 +1,7 @@
 //! Delivery without transactions: messages are sent as they come, and acknowledged before their epoch is committed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_flow::Frames;
 use millstream_flow::clock::now_ns;
@@ -20,11 +21,16 @@ const STOP_NS: u64 = 5_000_000_000;
 /// The sink.
 pub(super) struct Plain {
     target: Target,
+    /// Whether messages that the broker refuses are skipped.
+    skips: Arc<AtomicBool>,
 }
 
 impl Plain {
     pub(super) fn new(target: Target) -> Self {
-        Plain { target }
+        Plain {
+            target,
+            skips: Arc::default(),
+        }
     }
 }
 
@@ -36,18 +42,28 @@ impl Sink<Frames> for Plain {
     fn open(&self, _: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<Frames>>, Cause> {
         let target = &self.target;
         Ok(Box::new(PlainWriter {
-            producer: connect(&target.servers, &target.settings)?,
+            producer: connect(&target.servers, &target.settings, &target.topic)?,
+            skips: Arc::clone(&self.skips),
             topic: target.topic.clone(),
             servers: target.servers.clone(),
             bytes_max: target.record_bytes_max(),
             control: Arc::clone(control),
         }))
     }
+
+    fn skip_refused(&self) {
+        self.skips.store(true, Ordering::Relaxed);
+    }
+
+    fn record_bytes_max(&self) -> Option<usize> {
+        Some(self.target.record_bytes_max())
+    }
 }
 
 /// A producer of one worker.
 struct PlainWriter {
     producer: Box<dyn Producer>,
+    skips: Arc<AtomicBool>,
     topic: String,
     servers: String,
     bytes_max: usize,
@@ -55,11 +71,57 @@ struct PlainWriter {
 }
 
 impl PlainWriter {
+    /// Waits until all messages are acknowledged or refused.
+    fn drain(&self, stop_seen: &mut Option<u64>) -> Result<(), Cause> {
+        self.producer.hurry();
+        while self.producer.serve() > 0 {
+            self.wait(stop_seen)?;
+        }
+        Ok(())
+    }
+
+    /// Fails with what has failed. The broker refuses messages that were sent together as one: each of them is sent again alone, so that the
+    /// one which is refused holds up no other, and the error names it.
     fn check(&self, stop_seen: &mut Option<u64>) -> Result<(), Cause> {
         match self.producer.take_failure() {
             None => {}
             Some(Failure::Passing(error) | Failure::Lasting(error)) => return Err(error.into()),
+            Some(Failure::Message(_)) => self.send_again(stop_seen)?,
         }
+        self.wait(stop_seen)
+    }
+
+    fn send_again(&self, stop_seen: &mut Option<u64>) -> Result<(), Cause> {
+        self.drain(stop_seen)?;
+        for frame in self.producer.take_refused() {
+            self.producer.take_failure();
+            match self.producer.send(&View::of(&frame)?, &self.topic) {
+                Ok(_) => self.drain(stop_seen)?,
+                Err(failure) => self.settle(failure)?,
+            }
+            self.producer.take_refused();
+            if let Some(failure) = self.producer.take_failure() {
+                self.settle(failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles the failure of a message that was sent alone.
+    fn settle(&self, failure: Failure) -> Result<(), Cause> {
+        match failure {
+            Failure::Message(error) if self.skips.load(Ordering::Relaxed) => {
+                tracing::warn!("kafka {}: a message is skipped: {error}", self.servers);
+                Ok(())
+            }
+            Failure::Passing(error) | Failure::Lasting(error) | Failure::Message(error) => {
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Fails if the broker refuses the client, or the run stops.
+    fn wait(&self, stop_seen: &mut Option<u64>) -> Result<(), Cause> {
         let reason = match self.producer.notice() {
             Some(Notice::Refused(reason)) => {
                 let servers = self.servers.clone();
@@ -99,8 +161,9 @@ impl Writer<Frames> for PlainWriter {
                         self.producer.serve();
                         self.check(&mut stop_seen)?;
                     }
-                    Err(Failure::Passing(error) | Failure::Lasting(error)) => {
-                        return Err(error.into());
+                    Err(failure) => {
+                        self.settle(failure)?;
+                        break;
                     }
                 }
             }
@@ -116,8 +179,8 @@ impl Writer<Frames> for PlainWriter {
     }
 
     fn prepare(&mut self, _: u64) -> Result<Option<Vec<u8>>, Cause> {
-        self.producer.hurry();
         let mut stop_seen = None;
+        self.producer.hurry();
         while self.producer.serve() > 0 {
             self.check(&mut stop_seen)?;
         }

@@ -60,6 +60,8 @@ fn delivery_error(failure: Failure) -> DeliveryError {
     match failure {
         Failure::Passing(error) => DeliveryError::retry(error),
         Failure::Lasting(error) => DeliveryError::fatal(error),
+        // The transaction is aborted: no message of it is read.
+        Failure::Message(error) => DeliveryError::refused(error),
     }
 }
 
@@ -117,6 +119,12 @@ impl Destination for Connection {
         // The offset of a group is that of the next record.
         let written = written.and_then(|()| self.producer.commit(last as i64 + 1));
         written.map_err(delivery_error)
+    }
+
+    fn skip(&mut self, number: u64) -> Result<(), DeliveryError> {
+        let stored = self.producer.begin();
+        let stored = stored.and_then(|()| self.producer.commit(number as i64 + 1));
+        stored.map_err(delivery_error)
     }
 
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use millstream_flow::Frames;
 use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
+use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 
 use super::choices::Format;
@@ -28,6 +28,7 @@ pub(super) struct KafkaPartition {
     run: Arc<Run>,
     topic: String,
     number: i32,
+    origin: Arc<Origin>,
     progress: Arc<Progress>,
     // Before the run, which closes the client.
     queue: Option<Box<dyn Queue>>,
@@ -54,8 +55,10 @@ impl KafkaPartition {
         (next, end): (i64, Option<i64>),
         format: Format,
     ) -> Self {
+        let name = format!("topic \"{topic}\", partition {number}, offset");
         KafkaPartition {
             run,
+            origin: Arc::new(Origin::records(name)),
             topic,
             number,
             progress,
@@ -78,6 +81,7 @@ impl KafkaPartition {
     fn fill(&mut self, batch: &mut Frames, events: &mut Events<'_>) -> Result<bool, Cause> {
         let limit = events.limit();
         batch.clear();
+        batch.origin = Some(Arc::clone(&self.origin));
         while batch.len() < limit && batch.data.len() < BATCH_BYTES && !self.has_ended() {
             match self.poll(batch)? {
                 Polled::Message => {}
@@ -107,6 +111,7 @@ impl KafkaPartition {
             if end.is_none_or(|end| message.offset < end) {
                 let put = |out: &mut Vec<u8>| put(message, (topic, number), format, out);
                 failure = batch.append(put).err();
+                batch.numbers.push(message.offset as u64);
             }
         });
         self.next = next;

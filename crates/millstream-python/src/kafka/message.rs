@@ -32,7 +32,14 @@ pub(crate) struct KafkaMessage {
 }
 
 impl KafkaMessage {
-    /// Makes a message of its bytes.
+    /// Makes a message of the bytes of one that was read.
+    pub(crate) fn read(frame: &[u8]) -> PyResult<Self> {
+        let view = View::of(frame).map_err(damaged)?;
+        view.check_headers().map_err(damaged)?;
+        KafkaMessage::of(frame)
+    }
+
+    /// Makes a message of its bytes, whatever they lack.
     pub(crate) fn of(frame: &[u8]) -> PyResult<Self> {
         View::of(frame).map_err(damaged)?;
         Ok(KafkaMessage {

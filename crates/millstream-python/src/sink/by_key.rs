@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::OpenWriter;
-use super::encode::{AppendItem, append_all, append_frame};
+use super::encode::{AppendItem, Encoder, Otherwise, append_all, append_frame};
 use crate::batch::PyBatch;
 use crate::gil::{locked, unlocked};
 use crate::key::{KeyPart, check_key};
@@ -48,6 +48,24 @@ impl KeyedSink {
         Arc::as_ptr(&self.sink) as usize
     }
 
+    /// The same sink for pairs of key and frame, and the encoder that makes frames of values.
+    pub(super) fn parted(&self) -> (Encoder, Self) {
+        let frames = KeyedSink {
+            sink: Arc::clone(&self.sink),
+            encode: None,
+            text: false,
+        };
+        let encoder = Encoder {
+            encode: self.encode.clone(),
+            otherwise: match self.text {
+                true => Otherwise::Text,
+                false => Otherwise::Refused,
+            },
+            ..Encoder::of_frames()
+        };
+        (encoder, frames)
+    }
+
     pub(crate) fn open(
         &self,
         name: &str,
@@ -79,13 +97,7 @@ impl AppendItem for KeyedWriter {
         &self.name
     }
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
-        let pair = item.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
-        let pair = pair.ok_or_else(|| {
-            let found = type_name(item);
-            PyTypeError::new_err(format!(
-                "the sink takes pairs of key and value, as in streams after key_by, not {found}"
-            ))
-        })?;
+        let pair = pair_of(item)?;
         let keys = &mut self.frames.keys;
         let start = keys.data.len() as u32;
         append_key(&pair.get_item(0)?, &mut keys.data)?;
@@ -116,6 +128,22 @@ impl Writer<PyBatch> for KeyedWriter {
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         unlocked(|| self.inner.close())
     }
+}
+
+/// Returns an item as the pair that the sink takes.
+pub(super) fn pair_of<'a, 'py>(item: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyTuple>> {
+    let pair = item.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+    pair.ok_or_else(|| {
+        let found = type_name(item);
+        PyTypeError::new_err(format!(
+            "the sink takes pairs of key and value, as in streams after key_by, not {found}"
+        ))
+    })
+}
+
+/// Checks that the name of a file can be made of a key.
+pub(super) fn check_file_key(key: &Bound<'_, PyAny>) -> PyResult<()> {
+    append_key(key, &mut Vec::new())
 }
 
 /// Appends a key: a letter for its type, and its text, of which the name of its file is made.

@@ -14,9 +14,9 @@ use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::OpenWriter;
-use super::encode::{EncodedWriter, Otherwise};
+use super::encode::{EncodedWriter, Encoder, Otherwise};
 use crate::error::usage;
-use crate::gil::{locked, unlocked};
+use crate::gil::unlocked;
 use crate::journal::sync_of;
 use crate::source::{compression, framing};
 
@@ -25,10 +25,7 @@ use crate::source::{compression, framing};
 #[derive(Clone)]
 pub(crate) struct ByteSink {
     sink: Arc<dyn Sink<Frames>>,
-    encode: Option<Arc<Py<PyAny>>>,
-    otherwise: Otherwise,
-    #[cfg(feature = "kafka")]
-    messages: Option<Arc<crate::kafka::KafkaEncoder>>,
+    encoder: Encoder,
 }
 
 #[pymethods]
@@ -50,10 +47,11 @@ impl ByteSink {
     fn with(sink: impl Sink<Frames>, encode: Option<Py<PyAny>>, otherwise: Otherwise) -> Self {
         ByteSink {
             sink: Arc::new(sink),
-            encode: encode.map(Arc::new),
-            otherwise,
-            #[cfg(feature = "kafka")]
-            messages: None,
+            encoder: Encoder {
+                encode: encode.map(Arc::new),
+                otherwise,
+                ..Encoder::of_frames()
+            },
         }
     }
 
@@ -65,9 +63,10 @@ impl ByteSink {
     ) -> Self {
         ByteSink {
             sink,
-            encode: None,
-            otherwise: Otherwise::Refused,
-            messages: Some(messages),
+            encoder: Encoder {
+                messages: Some(messages),
+                ..Encoder::of_frames()
+            },
         }
     }
 
@@ -79,6 +78,15 @@ impl ByteSink {
     /// A feed for browsers.
     pub(super) fn of_feed(feed: millstream_http::Feed, encode: Py<PyAny>) -> Self {
         Self::with(feed, Some(encode), Otherwise::Refused)
+    }
+
+    /// The same sink for frames, and the encoder that makes them.
+    pub(super) fn parted(&self) -> (Encoder, Self) {
+        let frames = ByteSink {
+            sink: Arc::clone(&self.sink),
+            encoder: Encoder::of_frames(),
+        };
+        (self.encoder.clone(), frames)
     }
 
     /// The sink of the engine.
@@ -104,13 +112,7 @@ impl ByteSink {
         Ok(Box::new(EncodedWriter {
             name: name.to_owned(),
             inner: unlocked(|| self.sink.open(worker, control))?,
-            encode: self
-                .encode
-                .as_ref()
-                .map(|encode| locked(|py| encode.clone_ref(py))),
-            otherwise: self.otherwise,
-            #[cfg(feature = "kafka")]
-            messages: self.messages.clone(),
+            encoder: self.encoder.clone(),
             frames: Frames::default(),
         }))
     }

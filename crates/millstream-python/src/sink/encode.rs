@@ -1,5 +1,7 @@
 //! From objects to frames: the step before a byte sink.
 
+use std::sync::Arc;
+
 use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Cause;
@@ -20,11 +22,46 @@ use crate::show::{show, type_name};
 pub(crate) struct EncodedWriter {
     pub(crate) name: String,
     pub(crate) inner: Box<dyn Writer<Frames>>,
-    pub(crate) encode: Option<Py<PyAny>>,
+    pub(crate) encoder: Encoder,
+    pub(crate) frames: Frames,
+}
+
+/// Makes frames of items.
+#[derive(Clone)]
+pub(crate) struct Encoder {
+    pub(crate) encode: Option<Arc<Py<PyAny>>>,
     pub(crate) otherwise: Otherwise,
     #[cfg(feature = "kafka")]
-    pub(crate) messages: Option<std::sync::Arc<crate::kafka::KafkaEncoder>>,
-    pub(crate) frames: Frames,
+    pub(crate) messages: Option<Arc<crate::kafka::KafkaEncoder>>,
+}
+
+impl Encoder {
+    /// An encoder of items that are frames already.
+    pub(crate) fn of_frames() -> Self {
+        Encoder {
+            encode: None,
+            otherwise: Otherwise::Refused,
+            #[cfg(feature = "kafka")]
+            messages: None,
+        }
+    }
+
+    /// Appends the frame of an item.
+    pub(crate) fn append(&self, item: &Bound<'_, PyAny>, frames: &mut Frames) -> PyResult<()> {
+        #[cfg(feature = "kafka")]
+        if let Some(messages) = &self.messages {
+            return messages.append(item, frames);
+        }
+        let encode = self.encode.as_deref();
+        if encode.is_some() || self.otherwise != Otherwise::Saved {
+            let text = self.otherwise == Otherwise::Text;
+            return append_frame(item, encode, text, "sink", frames);
+        }
+        let start = frames.data.len() as u32;
+        save_object(item, &mut frames.data)?;
+        frames.spans.push((start, end_of(frames)?));
+        Ok(())
+    }
 }
 
 /// What is written for an item without an encoder.
@@ -81,19 +118,7 @@ impl AppendItem for EncodedWriter {
         &self.name
     }
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
-        #[cfg(feature = "kafka")]
-        if let Some(messages) = &self.messages {
-            return messages.append(item, &mut self.frames);
-        }
-        let (encode, frames) = (self.encode.as_ref(), &mut self.frames);
-        if encode.is_some() || self.otherwise != Otherwise::Saved {
-            let text = self.otherwise == Otherwise::Text;
-            return append_frame(item, encode, text, "sink", frames);
-        }
-        let start = frames.data.len() as u32;
-        save_object(item, &mut frames.data)?;
-        frames.spans.push((start, end_of(frames)?));
-        Ok(())
+        self.encoder.append(item, &mut self.frames)
     }
 }
 

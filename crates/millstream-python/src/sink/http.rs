@@ -48,10 +48,10 @@ pub(crate) fn http_post(
     if let Some(ca) = ca {
         post = post.ca(ca);
     }
+    let mut outbox = Outbox::new(post);
     if skip_refused {
-        post = post.skip_refused();
+        outbox = outbox.skip_refused();
     }
-    let outbox = Outbox::new(post);
     let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
     Ok(ByteSink::of_outbox(outbox, Some(encode)))
 }

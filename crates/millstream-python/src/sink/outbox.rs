@@ -45,13 +45,16 @@ struct PyDestination {
     decode: Arc<Decode>,
 }
 
-/// Tells what may succeed later from what cannot.
+/// Tells what may succeed later, and records that are refused, from what cannot succeed.
 fn delivery_error(py: Python<'_>, error: PyErr) -> DeliveryError {
-    static RETRIED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let retried = RETRIED.import(py, "millstream._destination", "RETRIED");
-    match retried.is_ok_and(|retried| error.matches(py, retried).unwrap_or(false)) {
-        true => DeliveryError::Retry(cause(error)),
-        false => DeliveryError::Fatal(cause(error)),
+    static VERDICT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let verdict = VERDICT.import(py, "millstream._delivery_errors", "verdict");
+    let verdict = verdict.and_then(|verdict| verdict.call1((error.value(py),))?.extract());
+    let verdict: String = verdict.unwrap_or_default();
+    match verdict.as_str() {
+        "retry" => DeliveryError::Retry(cause(error)),
+        "refused" => DeliveryError::Refused(cause(error)),
+        _ => DeliveryError::Fatal(cause(error)),
     }
 }
 
@@ -114,10 +117,22 @@ impl Destination for PyDestination {
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
         calling(|py| {
             let batch = self.decode.batch(py, batch, first);
-            let batch = batch.map_err(DeliveryError::Fatal)?;
+            let batch = batch.map_err(|cause| match *self.decode {
+                // It is that of the sink, and fails for the record alone.
+                Decode::By(_) => DeliveryError::Refused(cause),
+                Decode::Saved | Decode::Bytes => DeliveryError::Fatal(cause),
+            })?;
             let name = intern!(py, "write");
             let written = self.connection.call_method1(py, name, (batch, first, last));
             written.map(drop).map_err(|error| delivery_error(py, error))
+        })
+    }
+    fn skip(&mut self, number: u64) -> Result<(), DeliveryError> {
+        calling(|py| {
+            let skipped = self
+                .connection
+                .call_method1(py, intern!(py, "skip"), (number,));
+            skipped.map(drop).map_err(|error| delivery_error(py, error))
         })
     }
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {

@@ -85,6 +85,21 @@ impl ByteSource {
         }
     }
 
+    /// A source whose requests are checked by the decoder of the flow where an item that it refuses would end the flow: what is
+    /// acknowledged can be read.
+    fn checked(
+        &self,
+        source: &millstream_http::Listen,
+        reading: &Reading<'_>,
+    ) -> millstream_http::Listen {
+        let (source, decode) = (source.clone(), self.decode.clone());
+        match decode {
+            Decode::Bytes => source,
+            _ if reading.on_error.tolerant() => source,
+            _ => source.check_item(move |item| decode.check(item)),
+        }
+    }
+
     fn describe(&self) -> String {
         match &self.kind {
             Kind::Tcp(source) => source.describe(),
@@ -113,7 +128,7 @@ impl ByteSource {
             Kind::Queues(source) => add(flow, source.clone(), durable, reading),
             #[cfg(feature = "kafka")]
             Kind::Kafka(source) => add(flow, (**source).clone(), durable, reading),
-            Kind::Http(source) => add(flow, source.clone(), durable, reading),
+            Kind::Http(source) => add(flow, self.checked(source, reading), durable, reading),
         };
         let name = reading.name;
         let (decode, own, source) = (
@@ -161,9 +176,8 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
         resume: Option<&Position>,
         io: &Io,
     ) -> Result<Box<dyn Partition<B>>, Cause> {
-        Ok(Box::new(UnlockedPartition(
-            self.0.open(partition, resume, io)?,
-        )))
+        let opened = self.0.open(partition, resume, io)?;
+        Ok(Box::new(UnlockedPartition(Some(opened))))
     }
     fn over(
         &self,
@@ -183,20 +197,40 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     }
 }
 
-struct UnlockedPartition<B>(Box<dyn Partition<B>>);
+/// A partition until it is closed.
+struct UnlockedPartition<B>(Option<Box<dyn Partition<B>>>);
+
+impl<B> UnlockedPartition<B> {
+    fn open(&self) -> Result<&dyn Partition<B>, Cause> {
+        let open = self.0.as_deref();
+        open.ok_or_else(|| "the partition is closed".into())
+    }
+}
 
 impl<B> Partition<B> for UnlockedPartition<B> {
     fn next_batch(&mut self, batch: &mut B, events: &mut Events<'_>) -> Result<Next, Cause> {
-        unlocked(|| self.0.next_batch(batch, events))
+        match &mut self.0 {
+            Some(partition) => unlocked(|| partition.next_batch(batch, events)),
+            None => Ok(Next::End),
+        }
     }
     fn next_awake(&self) -> Option<u64> {
-        self.0.next_awake()
+        self.open().ok()?.next_awake()
     }
     fn lag(&self) -> Option<Lag> {
-        unlocked(|| self.0.lag())
+        let partition = self.open().ok()?;
+        unlocked(|| partition.lag())
     }
     fn position(&self) -> Result<Position, Cause> {
-        self.0.position()
+        self.open()?.position()
+    }
+}
+
+impl<B> Drop for UnlockedPartition<B> {
+    fn drop(&mut self) {
+        // Its threads may wait for the lock, and it waits for them.
+        let partition = self.0.take();
+        unlocked(move || drop(partition));
     }
 }
 

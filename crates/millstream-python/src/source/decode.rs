@@ -5,19 +5,25 @@
 //! error names the source and the offset, and the source's `on_error` says how it is handled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use millstream_flow::clock::now_ns;
+use millstream_flow::control::Control;
 use millstream_flow::framing::Frames;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 
 use crate::batch::PyBatch;
 use crate::error::cause;
-use crate::gil::locked;
-use crate::policy::{ErrorHandler, OnErrorOption};
+use crate::gil::{locked, locked_while_alive};
+#[cfg(feature = "kafka")]
+use crate::kafka::KafkaMessage;
+use crate::policy::{ErrorHandler, OnErrorOption, Read};
 use crate::record::RecordMaker;
 use crate::show::show;
 
@@ -31,9 +37,12 @@ pub(crate) enum Decode {
     /// A message of Kafka.
     #[cfg(feature = "kafka")]
     Message,
-    /// The value of a message of Kafka; a tombstone is None.
+    /// The value of a message of Kafka as bytes; a tombstone is None.
     #[cfg(feature = "kafka")]
-    Value(Box<Decode>),
+    Value,
+    /// What a decoder makes of the value of a message of Kafka; a tombstone is None.
+    #[cfg(feature = "kafka")]
+    Content(Box<Decode>),
 }
 
 impl Decode {
@@ -71,16 +80,85 @@ impl Decode {
             Decode::Function(function) => function.bind(py).call1((PyBytes::new(py, frame),)),
             #[cfg(feature = "kafka")]
             Decode::Message => {
-                let message = crate::kafka::KafkaMessage::of(frame)?;
+                let message = KafkaMessage::read(frame)?;
                 Bound::new(py, message).map(Bound::into_any)
             }
             #[cfg(feature = "kafka")]
-            Decode::Value(decode) => match millstream_kafka::value(frame) {
-                Some(value) => decode.one(py, value),
+            Decode::Value => match millstream_kafka::value(frame) {
+                Some(value) => Ok(PyBytes::new(py, value).into_any()),
                 None => Ok(py.None().into_bound(py)),
             },
+            #[cfg(feature = "kafka")]
+            Decode::Content(decode) => {
+                let view = millstream_kafka::View::of(frame);
+                let view = view.map_err(|error| PyValueError::new_err(error.to_string()))?;
+                match view.value() {
+                    Some(value) => decode.one(py, value),
+                    None => Ok(py.None().into_bound(py)),
+                }
+            }
         }
     }
+
+    /// Returns in one line why a frame cannot be decoded.
+    pub(crate) fn check(&self, frame: &[u8]) -> Result<(), String> {
+        let checked = locked_while_alive(|py| {
+            self.one(py, frame).map(drop).map_err(|error| {
+                let text = error.to_string();
+                text.lines().next().unwrap_or_default().to_owned()
+            })
+        });
+        checked.unwrap_or_else(|| Err("the flow ends".to_owned()))
+    }
+
+    /// Returns the position of the input in its source, where the frame itself has it.
+    fn position(&self, frame: &[u8]) -> Option<String> {
+        match self {
+            #[cfg(feature = "kafka")]
+            Decode::Message | Decode::Content(_) => {
+                let view = millstream_kafka::View::of(frame).ok()?;
+                Some(view.position())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the input as it was read, for what handles one that cannot be decoded: a message of Kafka with all its parts, or the bytes of
+    /// the frame.
+    fn original<'py>(&self, py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            #[cfg(feature = "kafka")]
+            Decode::Message | Decode::Content(_) => {
+                Bound::new(py, KafkaMessage::of(frame)?).map(Bound::into_any)
+            }
+            _ => Ok(PyBytes::new(py, frame).into_any()),
+        }
+    }
+}
+
+/// The delays before a decoder is called again during an outage.
+const RETRY_FIRST_NS: u64 = 100_000_000;
+const RETRY_MOST_NS: u64 = 5_000_000_000;
+/// The interval at which such a delay checks whether the run stops.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Whether a decoder has raised `RetryLater`.
+fn is_outage(py: Python<'_>, error: &PyErr) -> bool {
+    static RETRY_LATER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = RETRY_LATER.import(py, "millstream._errors", "RetryLater");
+    class.is_ok_and(|class| error.matches(py, class).unwrap_or(false))
+}
+
+/// Waits outside the interpreter; false if the run stops before the end.
+fn wait(delay_ns: u64, control: &Arc<Control>) -> bool {
+    let until = now_ns() + delay_ns;
+    while now_ns() < until {
+        if control.stopping() {
+            return false;
+        }
+        control.outside(&mut || std::thread::park_timeout(CHECK_INTERVAL));
+    }
+    true
 }
 
 /// A decoder on one worker.
@@ -114,12 +192,48 @@ impl DecodeStep {
         for (index, frame) in input.iter().enumerate() {
             match self.decode.one(py, frame) {
                 Ok(item) => items.push(item),
+                Err(error) if is_outage(py, &error) => match self.retry(py, frame, error, cx)? {
+                    Ok(item) => items.push(item),
+                    Err(error) => self.poison(py, input, index, error, cx)?,
+                },
                 Err(error) => self.poison(py, input, index, error, cx)?,
             }
         }
         let list = PyList::new(py, items);
         list.map(PyBatch::of)
             .map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))
+    }
+
+    /// Decodes a frame whose decoder needs a server that does not answer: an outage is waited for, and is no fault of the frame.
+    ///
+    /// # Errors
+    /// The run stops before the server answers.
+    #[cold]
+    fn retry<'py>(
+        &self,
+        py: Python<'py>,
+        frame: &[u8],
+        mut outage: PyErr,
+        cx: &Context,
+    ) -> Result<PyResult<Bound<'py, PyAny>>, Failure> {
+        let (source, mut delay_ns) = (self.policy.step.as_str(), RETRY_FIRST_NS);
+        tracing::warn!(
+            source,
+            "source \"{source}\": {outage}; the source waits, and tries again"
+        );
+        loop {
+            if !wait(delay_ns, &cx.control) {
+                return Err(Failure::new(source, cause(outage)));
+            }
+            delay_ns = (2 * delay_ns).min(RETRY_MOST_NS);
+            match self.decode.one(py, frame) {
+                Err(error) if is_outage(py, &error) => outage = error,
+                decoded => {
+                    tracing::info!(source, "source \"{source}\": decodes again");
+                    return Ok(decoded);
+                }
+            }
+        }
     }
 
     #[cold]
@@ -131,10 +245,15 @@ impl DecodeStep {
         error: PyErr,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let frame = PyBytes::new(py, input.get(index)).into_any();
-        let said = format!("{}: {}", input.describe(index), show(&frame));
-        self.policy
-            .handle_described(None, Some(&frame), Some(said), error, cx, py)
+        let failed = |error| Failure::new(self.policy.step.clone(), cause(error));
+        let original = self.decode.original(py, input.get(index)).map_err(failed)?;
+        let position = self.decode.position(input.get(index));
+        let position = position.unwrap_or_else(|| input.describe(index));
+        let read = Read {
+            item: &original,
+            position: &position,
+        };
+        self.policy.handle_read(read, error, cx, py)
     }
 }
 

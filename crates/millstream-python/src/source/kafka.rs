@@ -45,11 +45,12 @@ pub(crate) fn kafka_read(
     if let Some(group) = group {
         source = source.group(group);
     }
-    if !values && decode.is_none() {
-        return Ok(ByteSource::kafka(source, Decode::Message));
-    }
-    let value = Box::new(Decode::read(decode)?);
-    Ok(ByteSource::kafka(source.values(), Decode::Value(value)))
+    Ok(match decode {
+        // A value that cannot be decoded is handled as the message that it is of.
+        Some(_) => ByteSource::kafka(source, Decode::Content(Box::new(Decode::read(decode)?))),
+        None if values => ByteSource::kafka(source.values(), Decode::Value),
+        None => ByteSource::kafka(source, Decode::Message),
+    })
 }
 
 fn by_partition(offsets: Vec<(String, i32, i64)>) -> BTreeMap<(String, i32), i64> {

@@ -202,6 +202,7 @@ mod tests {
             spans: vec![(3, 6), (7, 10)],
             offset: 100,
             origin: None,
+            numbers: Vec::new(),
         };
         let head = Head {
             kind: Kind::Bytes,

@@ -1,0 +1,78 @@
+"""JSON as every connector reads and writes it: RFC 8259, so that what is read can be written.
+
+The parser of the standard library reads more: NaN and infinities, numbers that become infinite, and halves of
+surrogate pairs, which are no text in UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+__all__ = ["dump", "load"]
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
+
+
+def load(text: bytes) -> Any:
+    """Reads a JSON document.
+
+    Args:
+        text: the document in UTF-8.
+
+    Returns:
+        The value, as ``json.loads`` returns it.
+
+    Raises:
+        ValueError: it is no JSON, a number is out of range, or a string is no text.
+
+    Example:
+        >>> load(b'{"n": [1, 2.5]}')
+        {'n': [1, 2.5]}
+        >>> load(b'1e999')
+        Traceback (most recent call last):
+        ValueError: the number 1e999 is too large
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if b"\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a string has half of a surrogate pair") from None
+    return value
+
+
+def dump(item: object) -> str:
+    """Writes a value as a JSON document.
+
+    Args:
+        item: the value.
+
+    Returns:
+        The document.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+        TypeError: a value has no form in JSON.
+
+    Example:
+        >>> dump({"name": "Käse", "n": [1, None]})
+        '{"name":"Käse","n":[1,null]}'
+    """
+    return json.dumps(item, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

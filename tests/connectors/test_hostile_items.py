@@ -1,0 +1,284 @@
+"""Every connector meets one list of hostile values: the flow goes on, and the dead letter is the input.
+
+The judge of a source is the list itself: what the decoder takes is an item, in order, and all else is a dead
+letter, byte for byte, with its position. The judge of a sink is what its destination has.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+from clients import Judge, put
+from millstream._json import dump, load
+
+PATIENCE = 60.0
+VALUES = [
+    b"1",
+    b"",
+    b"\xff\xfe",
+    b"\0",
+    b'{"n": ' + b"9" * 5000 + b"}",
+    b'"\\ud800"',
+    b"NaN",
+    b"-1e999",
+    b"[" * 100_000 + b"]" * 100_000,
+    b'{"a": 1',
+    "\u00e9\U0001f600".encode(),
+    '"\u00e9\U0001f600"'.encode(),
+    b"x" * 100_000,
+    b"9" * 400,
+    b"null",
+]
+
+
+def decoded() -> tuple[list[Any], list[bytes]]:
+    """The items, and the values that are none."""
+    items, bad = [], []
+    for value in VALUES:
+        try:
+            items.append(load(value))
+        except ValueError:
+            bad.append(value)
+    return items, bad
+
+
+def framed() -> bytes:
+    return b"".join(struct.pack(">I", len(value)) + value for value in VALUES)
+
+
+def of_file(folder: Path, _: Any) -> Any:
+    (folder / "in").write_bytes(framed())
+    return ms.files.frames(folder / "in", decode=load)
+
+
+def of_tcp(_: Path, __: Any) -> Any:
+    def send(host: str, port: int) -> None:
+        def work() -> None:
+            with socket.create_connection((host, port), PATIENCE) as connection:
+                connection.sendall(framed())
+
+        threading.Thread(target=work, daemon=True).start()
+
+    return ms.tcp.listen("127.0.0.1:0", connections=1, decode=load, on_bound=send)
+
+
+def of_journal(folder: Path, _: Any) -> Any:
+    with ms.Journal(folder / "journal") as journal:
+        for value in VALUES:
+            journal.append(value)
+    return ms.journals.read(folder / "journal", decode=load)
+
+
+def of_queue(folder: Path, _: Any) -> Any:
+    flow = ms.Flow("fill")
+    flow.source("in", ms.testing.items(VALUES)).sink("out", ms.queues.write(folder / "queues", "in"))
+    ms.run(flow)
+    return ms.queues.read(folder / "queues", "in", decode=load, until_empty=True)
+
+
+def of_kafka(_: Path, server: Callable[[str], Any]) -> Any:
+    broker = server("broker")
+    topic = broker.create(
+        f"hostile-values-{threading.get_ident()}-{len(broker.admin().list_topics().topics)}"
+    )
+    put(broker, topic, VALUES, key=b"\xff")
+    return ms.kafka.read(broker.servers, topic, end="latest", decode=load)
+
+
+SOURCES = [of_file, of_tcp, of_journal, of_queue, of_kafka]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("make", SOURCES)
+def test_what_cannot_be_decoded_is_a_dead_letter_byte_for_byte(
+    tmp_path: Path, request: pytest.FixtureRequest, make: Any, durable: bool
+) -> None:
+    items, bad = decoded()
+    flow, out, letters = ms.Flow("hostile"), ms.testing.collect(), ms.testing.collect()
+    source = make(tmp_path, request.getfixturevalue)
+    flow.source("in", source, on_error=ms.dead_letter(letters)).sink("out", out)
+    ms.run(flow, state=tmp_path / "state" if durable else None)
+    assert out == items
+    found = [letter.item.value if make is of_kafka else letter.item for letter in letters]
+    assert found == bad
+    assert all(letter.position for letter in letters)
+    assert len({letter.position for letter in letters}) == len(bad) or make is of_queue
+
+
+def test_what_cannot_be_decoded_is_not_accepted_by_http(tmp_path: Path) -> None:
+    import urllib.error
+    import urllib.request
+
+    items, _ = decoded()
+    answers: list[int] = []
+
+    def post(address: str) -> None:
+        def work() -> None:
+            for value in VALUES:
+                try:
+                    request = urllib.request.Request(f"http://{address}/", value)
+                    answers.append(urllib.request.urlopen(request, timeout=PATIENCE).status)
+                except urllib.error.HTTPError as error:
+                    answers.append(error.code)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    flow, out = ms.Flow("hostile"), ms.testing.collect()
+    source = ms.http.listen("127.0.0.1:0", body="bytes", decode=load, requests=len(items), on_bound=post)
+    flow.source("in", source).sink("out", out)
+    ms.run(flow, state=tmp_path)
+    assert out == items
+    assert set(answers) == {200, 400}
+
+
+def deep() -> list[Any]:
+    made: list[Any] = []
+    for _ in range(sys.getrecursionlimit() * 100):
+        made = [made]
+    return made
+
+
+GOOD = [1, "\u00e9\U0001f600", None, {"a": [1.5]}, "x" * 100_000]
+BAD = ["\ud800", {"\udfff": 1}, float("nan"), [float("-inf")], 10**5000, {1}, object(), b"\xff", deep()]
+
+
+class Posted(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        super().__init__(("127.0.0.1", 0), Receiver)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    server: Posted
+
+    def do_POST(self) -> None:
+        self.server.items += json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+Made = tuple[Any, Callable[[], list[Any]]]
+
+
+def to_file(folder: Path, _: Any) -> Made:
+    path = folder / "out"
+    return ms.files.write(path, encode=dump), lambda: [json.loads(line) for line in path.open("rb")]
+
+
+def to_journal(folder: Path, _: Any) -> Made:
+    def written() -> list[Any]:
+        with ms.Journal(folder / "journal") as journal:
+            return [json.loads(bytes(record.body)) for record in journal.read()]
+
+    return ms.journals.append(folder / "journal", encode=dump), written
+
+
+def to_queue(folder: Path, _: Any) -> Made:
+    def taken() -> list[Any]:
+        flow, out = ms.Flow("take"), ms.testing.collect()
+        flow.source("in", ms.queues.read(folder / "queues", "out", until_empty=True)).sink("out", out)
+        ms.run(flow)
+        return [json.loads(item) for item in out]
+
+    return ms.queues.write(folder / "queues", "out", encode=dump), taken
+
+
+def to_objects(folder: Path, _: Any) -> Made:
+    def written() -> list[Any]:
+        paths = sorted((folder / "objects").glob("*/*.jsonl"))
+        return [json.loads(line) for path in paths for line in path.open("rb")]
+
+    return ms.objects.write(str(folder / "objects"), "json_lines"), written
+
+
+def to_kafka(_: Path, server: Callable[[str], Any], exactly_once: bool = True) -> Made:
+    broker = server("broker")
+    topic = broker.create(f"hostile-items-{exactly_once}-{len(broker.admin().list_topics().topics)}")
+    sink = ms.kafka.write(broker.servers, topic, encode=dump, exactly_once=exactly_once)
+    return sink, lambda: [json.loads(value) for value in Judge(broker, topic).values()]
+
+
+def to_kafka_at_least_once(folder: Path, server: Callable[[str], Any]) -> Made:
+    return to_kafka(folder, server, exactly_once=False)
+
+
+def to_server(_: Path, server: Callable[[str], Any]) -> Made:
+    posted = server("posted")
+    return ms.http.post(f"http://127.0.0.1:{posted.server_port}/"), lambda: posted.items
+
+
+def to_function(_: Path, __: Any) -> Made:
+    taken: list[Any] = []
+
+    @ms.sink(encode=dump, decode=json.loads)
+    def append(batch: list[Any], first: int, last: int) -> None:
+        taken.extend(batch)
+
+    return append, lambda: taken
+
+
+@pytest.fixture
+def posted() -> Iterator[Posted]:
+    with Posted() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+SINKS = [
+    to_file,
+    to_journal,
+    to_queue,
+    to_objects,
+    to_kafka,
+    to_kafka_at_least_once,
+    to_server,
+    to_function,
+]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("make", SINKS)
+def test_an_item_that_cannot_be_encoded_is_a_dead_letter_and_holds_up_no_other(
+    tmp_path: Path, request: pytest.FixtureRequest, make: Any, durable: bool
+) -> None:
+    sink, written = make(tmp_path, request.getfixturevalue)
+    items = [item for pair in zip(BAD, [*GOOD, *range(10, 20)], strict=False) for item in pair]
+    flow, letters = ms.Flow("hostile"), ms.testing.collect()
+    flow.source("in", ms.testing.items(items)).sink("out", sink, on_error=ms.dead_letter(letters))
+    ms.run(flow, state=tmp_path / "state" if durable else None)
+    assert written() == items[1::2]
+    # A copy would not be equal.
+    assert [letter.item is bad for letter, bad in zip(letters, BAD, strict=True)] == [True] * len(BAD)
+    assert {letter.step for letter in letters} == {"out"}
+
+
+def test_a_key_that_names_no_file_is_a_dead_letter(tmp_path: Path) -> None:
+    letters = ms.testing.collect()
+    flow = ms.Flow("keyed")
+    pairs = [("a", "1"), ("\ud800", "2"), "3", ("b", "\ud800"), ("b", "4")]
+    sink = ms.files.write_by_key(tmp_path / "out", suffix=".txt")
+    flow.source("in", ms.testing.items(pairs)).sink("out", sink, on_error=ms.dead_letter(letters))
+    ms.run(flow, state=tmp_path / "state")
+    assert [letter.item for letter in letters] == [("\ud800", "2"), "3", ("b", "\ud800")]
+    assert sorted(path.read_text() for path in (tmp_path / "out").glob("*.txt")) == ["1\n", "4\n"]
+
+
+def test_a_sink_that_encodes_nothing_has_no_policy() -> None:
+    flow = ms.Flow("python")
+    with pytest.raises(ms.FlowUsageError, match="on_error is for sinks that encode"):
+        flow.source("in", ms.testing.items([1])).sink("out", ms.stdout(), on_error="skip")

@@ -12,6 +12,8 @@ from __future__ import annotations
 import threading
 from typing import Generic
 
+from ._delivery_errors import of_status
+from ._errors import FlowUsageError, RetryLater
 from ._types import T_co
 
 TYPE_CHECKING = False
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["SchemaDecoder", "SchemaRegistryError", "avro", "json_schema", "protobuf"]
+__all__ = [
+    "SchemaDecoder",
+    "SchemaRegistryError",
+    "SchemaRegistryUnavailable",
+    "avro",
+    "json_schema",
+    "protobuf",
+]
 
 TIMEOUT_SECONDS = 10.0
 
@@ -32,6 +41,16 @@ class SchemaRegistryError(ValueError):
         >>> ms.kafka.json_schema("http://localhost:8081")(b"{}")
         Traceback (most recent call last):
         millstream._schema_registry.SchemaRegistryError: the value does not begin...
+    """
+
+
+class SchemaRegistryUnavailable(RetryLater, OSError):
+    """The registry does not answer, or not now. A source waits, and tries again; ``on_error`` does not apply.
+
+    Example:
+        >>> import millstream as ms
+        >>> issubclass(ms.kafka.SchemaRegistryUnavailable, ms.RetryLater)
+        True
     """
 
 
@@ -68,7 +87,8 @@ class SchemaDecoder(Generic[T_co]):
 
         Raises:
             SchemaRegistryError: the value does not name a schema, or the registry does not have it.
-            OSError: the registry does not answer.
+            SchemaRegistryUnavailable: the registry does not answer.
+            FlowUsageError: the registry refuses the request: a missing right, a wrong address or certificate.
 
         Example:
             >>> import millstream as ms
@@ -89,7 +109,9 @@ class SchemaDecoder(Generic[T_co]):
 
     def _fetch(self, number: int) -> dict[str, Any]:
         import json
-        from urllib.error import HTTPError
+        from http.client import HTTPException
+        from ssl import SSLCertVerificationError
+        from urllib.error import HTTPError, URLError
         from urllib.request import Request, urlopen
 
         url = f"{self._registry}/schemas/ids/{number}"
@@ -100,7 +122,17 @@ class SchemaDecoder(Generic[T_co]):
         except HTTPError as error:
             if error.code == 404:
                 raise SchemaRegistryError(f"{self._registry} has no schema with the id {number}") from None
-            raise
+            reason = f"the schema registry {self._registry} answers {error.code} {error.reason}"
+            if of_status(error.code) == "retry":
+                raise SchemaRegistryUnavailable(reason) from None
+            # No value can be decoded: it is not the fault of one.
+            raise FlowUsageError(f"{reason}: check its address, and the rights of headers=") from None
+        except (OSError, HTTPException, ValueError) as error:
+            cause = error.reason if isinstance(error, URLError) else error
+            reason = f"the schema registry {self._registry} does not answer: {cause}"
+            if isinstance(cause, SSLCertVerificationError):
+                raise FlowUsageError(reason) from None
+            raise SchemaRegistryUnavailable(reason) from None
 
 
 def avro(registry: str, headers: Mapping[str, str] | None = None) -> SchemaDecoder[Any]:

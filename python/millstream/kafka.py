@@ -10,7 +10,14 @@ from typing import overload
 
 from . import _millstream
 from ._errors import FlowUsageError
-from ._schema_registry import SchemaDecoder, SchemaRegistryError, avro, json_schema, protobuf
+from ._schema_registry import (
+    SchemaDecoder,
+    SchemaRegistryError,
+    SchemaRegistryUnavailable,
+    avro,
+    json_schema,
+    protobuf,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ __all__ = [
     "Message",
     "SchemaDecoder",
     "SchemaRegistryError",
+    "SchemaRegistryUnavailable",
     "avro",
     "json_schema",
     "message_time",

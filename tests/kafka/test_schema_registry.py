@@ -12,7 +12,7 @@ import fastavro
 import millstream as ms
 import pytest
 from broker import Broker
-from clients import put
+from clients import put, until
 
 ORDER = {
     "type": "record",
@@ -27,6 +27,7 @@ class Registry(HTTPServer):
     def __init__(self, schemas: dict[int, Any]) -> None:
         self.schemas = schemas
         self.asked: list[str] = []
+        self.statuses: list[int] = []
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -39,6 +40,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        if self.server.statuses:
+            self.send_error(self.server.statuses.pop(0))
+            return
         schema = self.server.schemas.get(int(self.path.rsplit("/", 1)[1]))
         if schema is None:
             self.send_error(404)
@@ -112,3 +116,47 @@ def test_protobuf(registry: Registry) -> None:
 def test_a_registry_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(OSError, match="refused"):
         ms.kafka.json_schema("http://127.0.0.1:1")(framed(1, b"{}"))
+
+
+@pytest.mark.parametrize("policy", ["skip", "fail"])
+def test_an_outage_of_the_registry_is_retried_and_no_policy(
+    broker: Broker, registry: Registry, policy: Any
+) -> None:
+    topic = broker.create(f"registry-outage-{policy}")
+    orders = [{"symbol": "ABC", "quantity": number} for number in range(3)]
+    put(broker, topic, [framed(7, avro(order)) for order in orders])
+    registry.statuses = [503, 500, 429]
+    flow, out = ms.Flow("outage"), ms.testing.collect()
+    source = ms.kafka.read(broker.servers, topic, end="latest", decode=ms.kafka.avro(registry.url))
+    flow.source("in", source, on_error=policy).sink("out", out)
+    ms.run(flow)
+    assert list(out) == orders
+    assert len(registry.asked) == 4
+
+
+@pytest.mark.parametrize("status", [401, 403, 302])
+def test_a_registry_that_refuses_fails_the_flow_whatever_the_policy(
+    broker: Broker, registry: Registry, status: int
+) -> None:
+    topic = broker.create(f"registry-refuses-{status}")
+    put(broker, topic, [framed(7, b"x")])
+    registry.statuses = [status] * 20
+    flow = ms.Flow("refused")
+    source = ms.kafka.read(broker.servers, topic, end="latest", decode=ms.kafka.avro(registry.url))
+    flow.source("in", source, on_error="skip").sink("out", ms.testing.discard())
+    with pytest.raises(ms.FlowError, match=f"answers {status}"):
+        ms.run(flow)
+
+
+def test_a_run_that_waits_for_the_registry_can_be_stopped(broker: Broker, registry: Registry) -> None:
+    topic = broker.create("registry-stopped")
+    put(broker, topic, [framed(7, b"x")])
+    registry.statuses = [503] * 1000
+    flow = ms.Flow("stopped")
+    source = ms.kafka.read(broker.servers, topic, decode=ms.kafka.avro(registry.url))
+    flow.source("in", source, on_error="skip").sink("out", ms.testing.discard())
+    running = flow.start()
+    until(lambda: registry.asked)
+    running.stop()
+    with pytest.raises(ms.FlowError, match="answers 503"):
+        running.wait()

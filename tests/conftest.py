@@ -128,13 +128,19 @@ def nats_port(shared: Shared) -> int:
 @pytest.fixture(scope="session")
 def mosquitto_port(shared: Shared) -> int:
     """The port of an MQTT broker."""
-    return shared.once("mosquitto", lambda folder: kept(shared, servers.mosquitto(), folder))
+    return shared.once("mosquitto", lambda folder: kept(shared, servers.mosquitto(folder), folder))
 
 
 @pytest.fixture(scope="session")
 def redis_port(shared: Shared) -> int:
     """The port of a Redis server."""
     return shared.once("redis", lambda folder: kept(shared, servers.redis(), folder))
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_port(shared: Shared) -> int:
+    """The port of a RabbitMQ broker."""
+    return shared.once("rabbitmq", lambda folder: kept(shared, servers.rabbitmq(folder), folder))
 
 
 def kept(shared: Shared, command: list[str], folder: Path) -> int:

@@ -394,6 +394,7 @@ GUIDES = (
     "types.md",
     "postgres.md",
     "objects.md",
+    "brokers.md",
 )
 
 

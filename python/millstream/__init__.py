@@ -91,10 +91,18 @@ from ._queue_store import Queue, Queues
 from ._record import Record
 from ._replica import Replica
 from ._run import run
+from ._servers import Login
 from ._streams.flow import Flow
 from ._streams.streams import KeyedStream, LateStream, Stream, Windows
 from ._user_metrics import counter, gauge
 from .service import ask, call, publisher, serve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import mqtt as mqtt
+    from . import nats as nats
+    from . import rabbitmq as rabbitmq
+    from . import redis as redis
 
 __all__ = [
     "Aggregate",
@@ -133,6 +141,7 @@ __all__ = [
     "KeyContext",
     "KeyedStream",
     "LateStream",
+    "Login",
     "MemberLostError",
     "NotAJournalError",
     "OpenItem",
@@ -184,11 +193,15 @@ __all__ = [
     "kafka",
     "last",
     "mean",
+    "mqtt",
+    "nats",
     "objects",
     "postgres",
     "publisher",
     "quantile",
     "queues",
+    "rabbitmq",
+    "redis",
     "report_lag",
     "run",
     "serve",
@@ -202,3 +215,14 @@ __all__ = [
     "top",
     "windows",
 ]
+
+_WITH_A_CLIENT = ("mqtt", "nats", "rabbitmq", "redis")
+"""Connectors whose modules need asyncio: each is imported when a program names it."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _WITH_A_CLIENT:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -173,6 +173,28 @@ def test_retries_end() -> None:
     assert len(calls) == 3
 
 
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_flow_error_is_not_tried_again(asynchronous: bool) -> None:
+    """It is for what a person must change, such as a login."""
+
+    @ms.source(retry=ms.Backoff(first=0))
+    async def awaiting() -> AsyncIterator[int]:
+        calls.append(1)
+        raise ms.FlowError("the login is refused")
+        yield 1
+
+    @ms.source(retry=ms.Backoff(first=0))
+    def plain() -> Iterator[int]:
+        calls.append(1)
+        raise ms.FlowError("the login is refused")
+        yield 1
+
+    calls: list[int] = []
+    with pytest.raises(ms.FlowError, match="the login is refused"):
+        run(awaiting if asynchronous else plain)
+    assert len(calls) == 1
+
+
 def test_resume_continues_after_the_last_commit(tmp_path: Path) -> None:
     @ms.source(resume=True)
     async def numbers(end: int, resume: int | None = None) -> AsyncIterator[ms.At[int]]:

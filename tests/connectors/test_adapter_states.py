@@ -9,14 +9,12 @@ import http.server
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-import paho.mqtt.client as paho
 from conformance import (
-    PATIENCE,
     Connector,
     Continues,
     Expected,
@@ -26,7 +24,6 @@ from conformance import (
     test_it_is_killed,
     test_it_recovers,
 )
-from event_loop import EventLoop
 from tcp_link import Link
 
 __all__ = ["test_ctrl_c_ends_it", "test_it_is_killed", "test_it_recovers"]
@@ -55,153 +52,6 @@ class Example(SourceConnector):
     def environment(self) -> dict[str, str]:
         found = {name: str(value) for name, value in self.settings().items()}
         return found | {"OUT": str(self.out)}
-
-    @property
-    def stream(self) -> str:
-        """A name of this test."""
-        return self.unique.replace("-", "").replace("_", "")
-
-
-class RedisStreams(Example):
-    name = "redis_streams"
-    title = "redis_streams.py"
-    states: ClassVar[Mapping[str, Expected]] = {
-        "absent": TRIES_AGAIN,
-        "away": TRIES_AGAIN,
-        "login": OTHER_SERVER,
-        "unknown": Missing("the source creates the stream"),
-        "slow": Continues(),
-        "rubbish": TRIES_AGAIN,
-    }
-
-    def prepare(self, servers: Callable[[str], Any]) -> None:
-        import redis
-
-        port = servers("redis_port")
-        self.client = redis.Redis(port=port, decode_responses=True)
-        self.link = Link(port)
-
-    def settings(self) -> Mapping[str, object]:
-        return {"URL": f"redis://{self.address}", "STREAM": self.stream}
-
-    def feed(self, numbers: range) -> None:
-        for number in numbers:
-            self.client.xadd(self.stream, {"text": number})
-
-    def close(self) -> None:
-        super().close()
-        self.client.close()
-
-
-class NatsJetstream(Example):
-    name = "nats_jetstream"
-    title = "nats_jetstream.py"
-    states: ClassVar[Mapping[str, Expected]] = {
-        "absent": TRIES_AGAIN,
-        "away": TRIES_AGAIN,
-        "login": OTHER_SERVER,
-        "unknown": TRIES_AGAIN,
-        "slow": Continues(),
-        "rubbish": TRIES_AGAIN,
-    }
-
-    def prepare(self, servers: Callable[[str], Any]) -> None:
-        import nats
-
-        port = servers("nats_port")
-        self.loop = EventLoop().__enter__()
-        self.client: Any = self.loop.result(nats.connect(f"nats://127.0.0.1:{port}"))
-        self.streams = self.client.jetstream()
-        self.waiting: list[int] = []
-        self.create_stream()
-        self.link = Link(port)
-
-    def create_stream(self) -> None:
-        self.loop.result(self.streams.add_stream(name=self.stream, subjects=[self.stream]))
-
-    def settings(self) -> Mapping[str, object]:
-        return {"URL": f"nats://{self.address}", "SUBJECT": self.stream, "ACK_WAIT": 2}
-
-    def enter(self, state: str) -> None:
-        super().enter(state)
-        if state == "unknown":
-            self.loop.result(self.streams.delete_stream(self.stream))
-
-    def leave(self) -> None:
-        if self.state == "unknown":
-            self.create_stream()
-        super().leave()
-        waiting, self.waiting = self.waiting, []
-        self.publish(waiting)
-
-    def feed(self, numbers: range) -> None:
-        if self.state == "unknown":
-            self.waiting += numbers
-        else:
-            self.publish(numbers)
-
-    def publish(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self.loop.result(self.streams.publish(self.stream, b"%d" % number))
-
-    def close(self) -> None:
-        super().close()
-        self.loop.result(self.client.close())
-        self.loop.__exit__()
-
-
-class Mqtt(Example):
-    """The client connects again by itself, so that only its first connection is an attempt that fails."""
-
-    name = "mqtt"
-    title = "mqtt.py"
-    is_once = False
-    states: ClassVar[Mapping[str, Expected]] = {
-        "absent": TRIES_AGAIN,
-        "away": Continues(),
-        "login": OTHER_SERVER,
-        "unknown": Missing("a topic is there when a client names it"),
-        "slow": Continues(),
-        "rubbish": Continues(),
-    }
-
-    def prepare(self, servers: Callable[[str], Any]) -> None:
-        port = servers("mosquitto_port")
-        self.client = self.connected(port)
-        # A broker keeps messages for a session from its first connection on.
-        subscribed = threading.Event()
-        session = self.connected(port, client_id=self.stream, clean_session=False)
-        session.on_subscribe = lambda *_: subscribed.set()
-        session.subscribe(self.stream, qos=1)
-        assert subscribed.wait(PATIENCE)
-        session.disconnect()
-        session.loop_stop()
-        self.link = Link(port)
-
-    @staticmethod
-    def connected(port: int, **options: Any) -> paho.Client:
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, **options)
-        client.connect("127.0.0.1", port)
-        client.loop_start()
-        return client
-
-    def flow(self) -> str:
-        text = super().flow()
-        assert 'client_id="millstream"' in text
-        return text.replace('client_id="millstream"', f'client_id="{self.stream}"')
-
-    def settings(self) -> Mapping[str, object]:
-        assert self.link is not None
-        return {"HOST": "127.0.0.1", "PORT": self.link.port, "TOPIC": self.stream}
-
-    def feed(self, numbers: range) -> None:
-        for number in numbers:
-            self.client.publish(self.stream, number, qos=1).wait_for_publish(PATIENCE)
-
-    def close(self) -> None:
-        super().close()
-        self.client.disconnect()
-        self.client.loop_stop()
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
@@ -342,9 +192,6 @@ class WebSocket(Example):
 
 
 CONNECTORS: list[type[Connector]] = [
-    RedisStreams,
-    NatsJetstream,
-    Mqtt,
     PollingHttp,
     ServerSentEvents,
     WebSocket,

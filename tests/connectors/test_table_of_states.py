@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import test_adapter_states
+import test_broker_states
 import test_http_states
 import test_kafka_states
 import test_object_states
@@ -17,6 +18,7 @@ from conformance import STATES, Connector, Continues, Ends, Expected, Finishes, 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "connectors.md"
 MODULES = (
     test_adapter_states,
+    test_broker_states,
     test_http_states,
     test_kafka_states,
     test_object_states,

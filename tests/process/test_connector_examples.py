@@ -13,12 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import paho.mqtt.client as paho
 import pytest
-from event_loop import EventLoop
 
 PATIENCE = 60.0
 """Seconds after which something that does not happen has failed."""
@@ -84,55 +81,6 @@ class Example:
         self.wait(lambda lines: len(set(lines)) >= COUNT)
         self.stop()
         return [int(line) for line in self.lines()]
-
-
-def test_nats_jetstream(nats_port: int, tmp_path: Path) -> None:
-    import nats
-
-    url = f"nats://127.0.0.1:{nats_port}"
-    with EventLoop() as loop:
-        client = loop.result(nats.connect(url))
-        stream = client.jetstream()
-        loop.result(stream.add_stream(name="orders", subjects=["orders"]))
-        example = Example("nats_jetstream", tmp_path, URL=url, ACK_WAIT=2)
-        found = example.run_with_a_kill(lambda n: loop.result(stream.publish("orders", b"%d" % n)) and None)
-        # NATS delivers again after `ack_wait`, which is later than the first messages after the restart.
-        assert sorted(found) == list(range(COUNT))
-        left = loop.result(stream.consumer_info("orders", "millstream"))
-        assert left.num_ack_pending == 0
-        loop.result(client.close())
-
-
-def test_redis_streams(redis_port: int, tmp_path: Path) -> None:
-    import redis
-
-    with redis.Redis(port=redis_port, decode_responses=True) as client:
-        example = Example("redis_streams", tmp_path, URL=f"redis://127.0.0.1:{redis_port}")
-        found = example.run_with_a_kill(lambda n: client.xadd("orders", {"text": n}) and None)
-        assert found == list(range(COUNT))
-        pending: Any = client.xpending("orders", "millstream")
-        assert pending["pending"] == 0
-
-
-def test_mqtt(mosquitto_port: int, tmp_path: Path) -> None:
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-    client.connect("127.0.0.1", mosquitto_port)
-    client.loop_start()
-    example = Example("mqtt", tmp_path, PORT=mosquitto_port)
-    # The broker keeps messages for a session that it knows.
-    example.start()
-    until = time.monotonic() + PATIENCE
-    while not example.lines():
-        assert time.monotonic() < until
-        client.publish("sensors/first", "0", qos=1).wait_for_publish(PATIENCE)
-        time.sleep(0.05)
-    example.stop()
-    found = example.run_with_a_kill(
-        lambda n: client.publish("sensors/some", n, qos=1).wait_for_publish(PATIENCE)
-    )
-    assert set(found) == set(range(COUNT))
-    client.disconnect()
-    client.loop_stop()
 
 
 def test_websocket(tmp_path: Path) -> None:

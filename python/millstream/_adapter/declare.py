@@ -353,7 +353,8 @@ def source(
         resume: whether the function receives ``resume``, the last position that was committed or None, and
             yields ``ms.At(position, item)``.
         partitions: the names of the partitions; the function is called for each, with its ``partition``.
-        retry: the delays after which a function that fails is called again. None: its failure ends the flow.
+        retry: the delays after which a function that fails is called again, except with a :class:`FlowError`.
+            None: its failure ends the flow.
         ack: whether the function yields ``ms.At(position, item, ack)``. An ``ack`` is called when the item is
             recorded (durable), or its epoch committed (with a state directory), or passed on (without).
         dedupe: a :class:`Dedupe`, by which items are dropped that came before. With a state directory it

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 
+from .._errors import FlowError
 from .buffer import Buffer, WrongItem
 from .loop import event_loop
 
@@ -34,13 +35,14 @@ class Attempts:
     def next_delay(self, error: Exception, yielded: bool) -> float | None:
         """Returns the delay before the next attempt, in seconds; None: the failure ends the flow."""
         self.failed = 1 if yielded else self.failed + 1
-        options = self.buffer.options
-        if options.retry is None or isinstance(error, WrongItem) or options.retry.gives_up(self.failed):
+        retry = self.buffer.options.retry
+        is_final = isinstance(error, (WrongItem, FlowError))
+        if retry is None or is_final or retry.gives_up(self.failed):
             return None
-        delay = options.retry.delay(self.failed)
+        delay = retry.delay(self.failed)
         cause = f"{type(error).__name__}: {error}"
         self.buffer.fault(f"attempt {self.failed} failed, the next is in {delay:g} s: {cause}")
-        log.debug("%s failed", options.name, exc_info=error)
+        log.debug("%s failed", self.buffer.options.name, exc_info=error)
         return delay
 
 

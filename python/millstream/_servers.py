@@ -1,0 +1,263 @@
+"""What connectors to servers share: optional client libraries, addresses without secrets, refused items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+
+from ._errors import FlowError, FlowUsageError, show
+from ._outbox import OutboxSink, sink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from typing import Any, TypedDict
+
+    from ._backoff import Backoff
+    from ._durations import Seconds
+
+    class OutboxOptions(TypedDict, total=False):
+        """Options of :func:`millstream.sink` that every connector with an outbox has."""
+
+        retry: Backoff | None
+        max_bytes: int | str
+        max_age: Seconds | str | None
+        batch: int
+        wait_at_end: Seconds
+
+
+TLS = ("ca", "certificate", "key")
+"""The parts of a login for TLS."""
+
+__all__ = ["TLS", "Login", "Refusals", "Server", "chosen", "destination", "library", "named"]
+
+
+def library(module: str, package: str, extra: str) -> Any:
+    """Imports a module of an optional client library.
+
+    Raises:
+        FlowUsageError: the library is missing; the text names the extra that installs it.
+
+    Example:
+        >>> library("no_such_client", "no-such-client", "nats")
+        Traceback (most recent call last):
+        millstream.FlowUsageError: ms.nats needs no-such-client (...): pip install 'millstream[nats]'
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise FlowUsageError(
+            f"ms.{extra} needs {package} ({error}): pip install 'millstream[{extra}]'"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Login:
+    """How a connector logs in. Secrets are in no ``repr``, log and error.
+
+    Args:
+        user: the name of the user.
+        password: the password of the user.
+        token: a token, in the place of user and password (NATS).
+        credentials: the path of a file with a JWT and a seed, ``.creds`` (NATS); it needs the package
+            ``nkeys``.
+        ca: the path of a file with the certificates that are trusted, as PEM. None: those of the system.
+        certificate: the path of a file with a certificate of the client, and its key if ``key`` is None.
+        key: the path of a file with the key of the certificate.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.Login(user="me", password="secret")
+        Login(user='me', credentials=None, ca=None, certificate=None, key=None)
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    credentials: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def given(self, name: str, *known: str) -> dict[str, Any]:
+        """The parts that are given, by their names.
+
+        Raises:
+            FlowUsageError: one is given that the connector ``name`` does not know.
+
+        Example:
+            >>> Login(token="t").given("ms.redis.read", "user", "password")
+            Traceback (most recent call last):
+            millstream._errors.FlowUsageError: ms.redis.read: a login has user and password, and no token
+        """
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        found = {part: value for part, value in parts.items() if value is not None}
+        for part in found:
+            if part not in known:
+                has = f"{', '.join(known[:-1])} and {known[-1]}"
+                raise FlowUsageError(f"{name}: a login has {has}, and no {part}")
+        return found
+
+    def context(self) -> ssl.SSLContext | None:
+        """The context of TLS for the certificates, or None if there are none."""
+        import ssl
+
+        if self.ca is None and self.certificate is None:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(filter(None, (self.ca, self.certificate, self.key)))
+            raise FlowUsageError(f"a login has certificates that cannot be read ({files}): {error}") from None
+        return context
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server as messages name it, and how to reach it.
+
+    Args:
+        address: its URL, without user, password and query.
+        url: its URL without user and password.
+        login: the login, with the user and password of the URL.
+    """
+
+    address: str
+    url: str = field(default="", repr=False)
+    login: Login = field(default_factory=Login, repr=False)
+
+    @classmethod
+    def at(cls, url: str, login: Login | None, *schemes: str) -> Server:
+        """The server at a URL, which may have a user and a password.
+
+        >>> server = Server.at("nats://me:se%40cret@broker:4222?x=1", None, "nats", "tls")
+        >>> server.address, server.url, server.login.password
+        ('nats://broker:4222', 'nats://broker:4222?x=1', 'se@cret')
+        """
+        from urllib.parse import unquote
+
+        scheme, colon, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+        if not colon or scheme not in schemes:
+            raise FlowUsageError(f"the address of a server is a URL that begins with {schemes[0]}://")
+        at, _, place = rest.rpartition("@")
+        user, _, password = (unquote(part) for part in at.partition(":"))
+        login = login or Login()
+        login = replace(login, user=login.user or user or None, password=login.password or password or None)
+        return cls(f"{scheme}://{place.partition('?')[0]}", f"{scheme}://{place}", login)
+
+    def text(self, error: object) -> str:
+        """An error on one line after the address, without secrets.
+
+        >>> Server("nats://broker", login=Login(password="secret")).text(OSError("no\\nsecret"))
+        'nats://broker: no; ***'
+        """
+        lines = [line.strip() for line in str(error).splitlines()]
+        text = "; ".join(line for line in lines if line) or type(error).__name__
+        login = self.login
+        # A user without a password may be a token.
+        for secret in filter(None, (login.password or login.user, login.token)):
+            text = text.replace(secret, "***")
+        return f"{self.address}: {text}"
+
+    def error(self, error: object, is_final: object = False) -> Exception:
+        """The exception for an error: FlowError for what a person must change, ConnectionError for what
+        another attempt may pass."""
+        return FlowError(self.text(error)) if is_final else ConnectionError(self.text(error))
+
+    def lost(self, what: str) -> Exception:
+        """The error that the server has lost by what a flow reads, such as a consumer."""
+        way = "create it again where it was, or forget the source's position with --drop-state (drop_state=)"
+        text = f"{what} is missing, and the flow has read by it"
+        return self.error(f"{text}: {way}, to read by start=", True)
+
+
+class Refusals:
+    """What a sink does with an item that cannot be encoded, or that the server refuses.
+
+    Args:
+        policy: ``"fail"`` or ``"skip"``.
+        sink: the name of the sink.
+        place: the server and what is written there.
+    """
+
+    def __init__(self, policy: str, sink: str, place: str) -> None:
+        self.policy = policy
+        self.sink = sink
+        self.place = place
+
+    def refuse(self, number: int, item: object, why: object) -> None:
+        """Reports the item with this number.
+
+        Raises:
+            FlowError: the policy is ``"fail"``.
+        """
+        if self.policy == "fail":
+            raise FlowError(f"{self.place}: item {number} is refused: {why}. The item is {show(item)}")
+        import logging
+
+        logging.getLogger("millstream.flow.sink").warning(
+            'sink "%s": %s: item %d is refused and skipped: %s. The item is %s',
+            self.sink, self.place, number, why, show(item),
+            extra={"sink": self.sink},
+        )  # fmt: skip
+
+    def encoded(
+        self, encode: Callable[[Any], Any], batch: list[Any], first: int
+    ) -> list[tuple[int, Any, Any]]:
+        """The number, the item and what ``encode`` makes of it, without the items that it fails on.
+
+        >>> Refusals("skip", "out", "nats://broker").encoded(int, ["1", "x", "2"], 7)
+        [(7, '1', 1), (9, '2', 2)]
+        """
+        found = []
+        for number, item in enumerate(batch, first):
+            try:
+                found.append((number, item, encode(item)))
+            except Exception as error:
+                self.refuse(number, item, f"{type(error).__name__}: {error}")
+        return found
+
+
+def named(kind: str, **names: object) -> None:
+    """Checks names that may not be empty.
+
+    >>> named("read", stream="orders", consumer="")
+    Traceback (most recent call last):
+    millstream._errors.FlowUsageError: read: consumer is a name, not ''
+    """
+    for name, value in names.items():
+        if not isinstance(value, str) or not value:
+            raise FlowUsageError(f"{kind}: {name} is a name, not {value!r}")
+
+
+def chosen(option: str, value: object, *among: str) -> None:
+    """Checks a value.
+
+    >>> chosen("on_error", "ignore", "fail", "skip")
+    Traceback (most recent call last):
+    millstream._errors.FlowUsageError: on_error is "fail" or "skip", not 'ignore'
+    """
+    if value not in among:
+        values = " or ".join(f'"{each}"' for each in among)
+        raise FlowUsageError(f"{option} is {values}, not {value!r}")
+
+
+def destination(
+    name: str, made: type[Any], outbox: OutboxOptions, on_error: str
+) -> Callable[..., OutboxSink[Any]]:
+    """What makes a sink with an outbox, whose destination receives ``on_error`` and further arguments.
+
+    Args:
+        name: what the sink is called in messages.
+        made: the class of the destination.
+        outbox: the options of its outbox.
+        on_error: ``"fail"`` or ``"skip"``.
+    """
+    chosen("on_error", on_error, "fail", "skip")
+    make = sink(type(name, (made,), {}), **outbox)
+    return partial(make, on_error)

@@ -143,6 +143,12 @@ def rabbitmq_port(shared: Shared) -> int:
     return shared.once("rabbitmq", lambda folder: kept(shared, servers.rabbitmq(folder), folder))
 
 
+@pytest.fixture(scope="session")
+def clickhouse_port(shared: Shared) -> int:
+    """The port of the HTTP interface of a ClickHouse server."""
+    return shared.once("clickhouse", lambda folder: kept(shared, servers.clickhouse(folder), folder))
+
+
 def kept(shared: Shared, command: list[str], folder: Path) -> int:
     """Starts a server that all processes share; returns its port."""
     process, port = servers.start(command, folder)

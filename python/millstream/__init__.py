@@ -99,6 +99,7 @@ from .service import ask, call, publisher, serve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import clickhouse as clickhouse
     from . import mqtt as mqtt
     from . import nats as nats
     from . import rabbitmq as rabbitmq
@@ -180,6 +181,7 @@ __all__ = [
     "Windows",
     "ask",
     "call",
+    "clickhouse",
     "count",
     "counter",
     "dead_letter",
@@ -216,7 +218,7 @@ __all__ = [
     "windows",
 ]
 
-_WITH_A_CLIENT = ("mqtt", "nats", "rabbitmq", "redis")
+_WITH_A_CLIENT = ("clickhouse", "mqtt", "nats", "rabbitmq", "redis")
 """Connectors whose modules need asyncio: each is imported when a program names it."""
 
 

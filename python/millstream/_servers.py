@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         max_bytes: int | str
         max_age: Seconds | str | None
         batch: int
+        batch_bytes: int | str
+        batch_age: Seconds | None
         wait_at_end: Seconds
 
 

@@ -128,7 +128,8 @@ def write(
         on_error: what an item does that cannot be encoded, or that the server refuses: ``"fail"`` fails the
             flow, ``"skip"`` writes a warning with the item to the log.
         login: as for :func:`read`.
-        outbox: ``retry``, ``max_bytes``, ``max_age``, ``batch``, ``wait_at_end`` of :func:`millstream.sink`.
+        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
+            ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.

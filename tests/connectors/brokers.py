@@ -269,6 +269,37 @@ class Mqtt(Broker):
                 client.loop_stop()
 
 
+class ClickHouse(Broker):
+    """A table, which is written."""
+
+    scheme = "http"
+
+    def open(self) -> None:
+        pass
+
+    def ask(self, query: str, body: bytes = b"") -> bytes:
+        import httpx
+
+        answer = httpx.post(self.url(), params={"query": query}, content=body, timeout=PATIENCE)
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    def create(self) -> None:
+        columns = "n UInt64, id String"
+        self.ask(f"CREATE TABLE `{self.name}` ({columns}) ENGINE = ReplacingMergeTree ORDER BY id")
+
+    def remove(self) -> None:
+        self.ask(f"DROP TABLE `{self.name}`")
+
+    def write(self, port: int, login: str, more: str = "") -> str:
+        encode = "lambda n: {'n': n}"
+        options = f"encode={encode}, id_column='id', timeout=2, login={login}{more}"
+        return f"ms.clickhouse.write({self.url(port)!r}, {self.name!r}, {options})"
+
+    def published(self) -> list[bytes]:
+        return self.ask(f"SELECT n FROM `{self.name}` FINAL ORDER BY n").split()
+
+
 def wait(condition: Callable[[], object], report: Callable[[], str]) -> None:
     until = time.monotonic() + PATIENCE
     while not condition():

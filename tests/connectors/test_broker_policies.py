@@ -12,7 +12,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from brokers import PATIENCE, Broker, Mqtt, Nats, RabbitMq, Redis, with_password
+from brokers import PATIENCE, Broker, ClickHouse, Mqtt, Nats, RabbitMq, Redis, with_password
 from servers import PASSWORD
 
 BROKERS: dict[str, tuple[type[Broker], str]] = {
@@ -21,6 +21,9 @@ BROKERS: dict[str, tuple[type[Broker], str]] = {
     "rabbitmq": (RabbitMq, "rabbitmq_port"),
     "mqtt": (Mqtt, "mosquitto_port"),
 }
+WRITTEN = BROKERS | {"clickhouse": (ClickHouse, "clickhouse_port")}
+EachRead = pytest.mark.parametrize("broker", BROKERS, indirect=True)
+EachWritten = pytest.mark.parametrize("broker", WRITTEN, indirect=True)
 BODIES = [
     b'{"n": 1}',
     b"\xff\x00 no text",
@@ -33,9 +36,9 @@ BODIES = [
 """Bodies of which some are no JSON, or none that Python loads."""
 
 
-@pytest.fixture(params=list(BROKERS))
+@pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    made, fixture = BROKERS[request.param]
+    made, fixture = WRITTEN[request.param]
     name = "policies" + "".join(filter(str.isalnum, request.node.name)) + str(time.time_ns())
     broker = made(request.getfixturevalue(fixture), name)
     yield broker
@@ -72,6 +75,7 @@ def run_until(flow: ms.Flow, is_done: Callable[[], bool], state: Path) -> None:
             raise AssertionError("the flow has ended")
 
 
+@EachRead
 def test_a_message_that_is_no_json_is_a_dead_letter_byte_for_byte(broker: Broker, tmp_path: Path) -> None:
     flow, good, bad = ms.Flow("odd"), ms.testing.collect(), ms.testing.collect()
     messages = flow.source("in", source(broker))
@@ -105,6 +109,8 @@ def odd_items(broker: Broker) -> tuple[list[Any], list[int]]:
     """Items, and the numbers of those that are refused."""
     if isinstance(broker, Redis):
         return [{"n": b"0"}, 7, {"n": b"2"}, {}, {"n": None}, {"n": b"5"}], [1, 3, 4]
+    if isinstance(broker, ClickHouse):
+        return [{"n": 0}, 7, {"n": 2}, {"n": float("nan")}, {"n": "x"}, {"n": 5}], [1, 3, 4]
     odd: list[Any] = [b"0", 7, b"2"]
     if isinstance(broker, Nats):
         odd += [b"x" * (1 << 21), ms.nats.Message(b"4", "no such.subject"), b"5"]
@@ -119,6 +125,7 @@ def odd_items(broker: Broker) -> tuple[list[Any], list[int]]:
     return odd, [1, 3, 4]
 
 
+@EachWritten
 def test_the_sink_skips_what_is_refused_and_nothing_else(
     broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,6 +149,7 @@ def test_the_sink_skips_what_is_refused_and_nothing_else(
     assert all(str(broker.port) in warning for warning in warnings)
 
 
+@EachWritten
 def test_the_sink_fails_at_what_is_refused(broker: Broker, tmp_path: Path) -> None:
     items, _ = odd_items(broker)
     flow = ms.Flow("odd")
@@ -150,12 +158,13 @@ def test_the_sink_fails_at_what_is_refused(broker: Broker, tmp_path: Path) -> No
         ms.run(flow, state=tmp_path / "state", sync=False)
 
 
+@EachWritten
 def test_no_message_has_a_password(broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither that of the URL nor that of the login."""
     url = with_password(broker.url()).replace("%3A", "%3a") + "?x=sesame"
     login = ms.Login(user="nobody", password="swordfish")
     caplog.set_level(logging.DEBUG)
-    for made in (source, sink):
+    for made in [sink] if isinstance(broker, ClickHouse) else [source, sink]:
         text = (broker.read if made is source else broker.write)(broker.port, "login", "")
         text = text.replace(repr(broker.url(broker.port)), "url").replace(", unique_ids=True", "")
         flow, found = ms.Flow("secrets"), eval(text, {"ms": ms, "url": url.partition("?")[0], "login": login})
@@ -171,6 +180,7 @@ def test_no_message_has_a_password(broker: Broker, tmp_path: Path, caplog: pytes
             assert secret not in shown
 
 
+@EachWritten
 def test_the_password_may_be_in_the_url(broker: Broker, tmp_path: Path) -> None:
     if isinstance(broker, RabbitMq):
         url = broker.url().replace("://", "://guest:guest@")
@@ -223,6 +233,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: ms.rabbitmq.read("amqp://localhost", "q", pending=70_000), "from 1 to 65535"),
     (lambda: ms.rabbitmq.write("amqp://localhost", "q", on_error="ignore"), 'on_error is "fail" or "skip"'),  # type: ignore[arg-type]
+    (lambda: ms.clickhouse.write("localhost:8123", "t"), "a URL that begins with http://"),
+    (lambda: ms.clickhouse.write("http://localhost", "t", login=ms.Login(password="ü")), "printable ASCII"),
+    (lambda: ms.clickhouse.write("http://localhost", "t", id_column=""), "id_column is a name, not ''"),
     (lambda: ms.rabbitmq.write("amqp://localhost", "q", max_bytes="much"), "max_bytes is a number of bytes"),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from brokers import LOGIN, WRONG, Broker, Mqtt, Nats, RabbitMq, Redis
+from brokers import LOGIN, WRONG, Broker, ClickHouse, Mqtt, Nats, RabbitMq, Redis
 from conformance import (
     Connector,
     Continues,
@@ -191,6 +191,20 @@ class MqttWrite(Writer):
     }
 
 
+class ClickHouseWrite(Writer):
+    """With its table and ``FINAL`` each row is there once."""
+
+    title, broker, fixture = "ms.clickhouse.write", ClickHouse, "clickhouse_port"
+    states = {
+        "absent": Continues(NAMED),
+        "away": Continues(NAMED),
+        "login": Ends(NAMED, "Wrong password"),
+        "unknown": Ends(NAMED, "{thing}", "doesn't exist"),
+        "slow": Continues(NAMED),
+        "rubbish": Continues(NAMED),
+    }
+
+
 CONNECTORS: list[type[Connector]] = [
     NatsRead,
     NatsWrite,
@@ -200,4 +214,5 @@ CONNECTORS: list[type[Connector]] = [
     RabbitMqWrite,
     MqttRead,
     MqttWrite,
+    ClickHouseWrite,
 ]

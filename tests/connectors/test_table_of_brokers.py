@@ -23,6 +23,7 @@ MADE: dict[str, Callable[..., Any]] = {
     "ms.rabbitmq.write": lambda **more: ms.rabbitmq.write("amqps://localhost", "q", **more),
     "ms.mqtt.read": lambda **more: ms.mqtt.read("mqtts://localhost", "t", "s", **more),
     "ms.mqtt.write": lambda **more: ms.mqtt.write("mqtts://localhost", "t", **more),
+    "ms.clickhouse.write": lambda **more: ms.clickhouse.write("https://localhost", "t", **more),
 }
 
 

@@ -151,3 +151,21 @@ def rabbitmq(folder: Path) -> list[str]:
     }
     script = 'setpriv --pdeathsig KILL epmd & exec "$0"'
     return ["env", *(f"{name}={value}" for name, value in settings.items()), "sh", "-c", script, path]
+
+
+def clickhouse(folder: Path) -> list[str]:
+    """A ClickHouse server with its HTTP interface."""
+    path = program("clickhouse-server", "apt-get install clickhouse-server")
+    network = "<networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota>"
+    users = f"<{USER}><password>{PASSWORD}</password>{network}</{USER}>"
+    users += f"<default><password></password>{network}</default>"
+    (folder / "users.xml").write_text(
+        f"<yandex><profiles><default/></profiles><quotas><default/></quotas><users>{users}</users></yandex>"
+    )
+    settings = {"tcp_port": free_port(), "listen_host": "127.0.0.1", "path": f"{folder}/data/"}
+    settings |= {"tmp_path": f"{folder}/tmp/", "users_config": f"{folder}/users.xml"}
+    settings |= {"mark_cache_size": 1 << 22, "default_profile": "default", "default_database": "default"}
+    text = "".join(f"<{name}>{value}</{name}>" for name, value in settings.items())
+    text += "<logger><level>warning</level><console>1</console></logger>"
+    (folder / "config.xml").write_text(f"<yandex>{text}</yandex>")
+    return [path, f"--config-file={folder}/config.xml", "--", "--http_port={port}"]

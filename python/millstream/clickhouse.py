@@ -1,0 +1,166 @@
+"""Tables of ClickHouse as sinks of flows, over its HTTP interface. No client library is needed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from ._durations import nanos
+from ._errors import FlowUsageError
+from ._servers import TLS, Login, Refusals, Server, destination, named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from typing_extensions import Unpack
+
+    from ._durations import Seconds
+    from ._outbox import OutboxIdentity, OutboxSink
+    from ._servers import OutboxOptions
+
+__all__ = ["write"]
+
+OF_ROWS = {6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 130, 131, 349, 376, 441, 469, 675, 676}
+"""Codes of errors of values: they are not of the type of their column, or a constraint is violated."""
+FINAL = {16, 36, 46, 47, 48, 57, 60, 62, 81, 115, 164, 192, 193, 194, 195, 291, 497, 516}
+"""Codes of errors that a person must correct: logins and rights, tables and columns that are missing."""
+
+
+def write(
+    url: str,
+    table: str,
+    *,
+    encode: Callable[[Any], Mapping[str, Any]] | None = None,
+    id_column: str | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
+    timeout: Seconds = 30.0,
+    login: Login | None = None,
+    **outbox: Unpack[OutboxOptions],
+) -> OutboxSink[Any]:
+    """Inserts items as rows of a table, each at least once in a run with a state directory.
+
+    A delivery is one ``INSERT``, and none of its rows is there if it fails. A delivery whose answer was lost
+    is inserted again. With ``id_column`` a row has the same text in this column each time: a table with the
+    engine ``ReplacingMergeTree`` that is ordered by it has each item once, when it is read with ``FINAL``.
+
+    Args:
+        url: the address of the HTTP interface, ``http://HOST:8123`` or ``https://``; its query may have
+            settings, such as ``?database=shop``.
+        table: the table, such as ``"orders"`` or ``"shop.orders"``. It must exist.
+        encode: makes a row of an item: a mapping from columns to values of JSON. None: items are that
+            already. A column that is missing has its default.
+        id_column: a column of the type ``String``. None: there is none.
+        on_error: what a row does that is no JSON, or that the server refuses: ``"fail"`` fails the flow,
+            ``"skip"`` writes a warning with the item to the log.
+        timeout: how long an answer is waited for, in seconds.
+        login: user and password, certificates.
+        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (10,000
+            by default), ``batch_age`` and ``wait_at_end``. ClickHouse asks for few and large inserts.
+
+    Returns:
+        The sink.
+
+    Raises:
+        FlowUsageError: an option has a wrong value.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.clickhouse.write("http://localhost:8123", "shop.orders", id_column="id", batch_age=1)
+        <sink clickhouse shop.orders>
+    """
+    named("clickhouse.write", table=table, **({} if id_column is None else {"id_column": id_column}))
+    server = Server.at(url, login, "http", "https")
+    given = server.login.given("ms.clickhouse.write", "user", "password", *TLS)
+    context = server.login.context()
+    if context is not None and not url.startswith("https:"):
+        raise FlowUsageError("ms.clickhouse.write: a login with certificates needs an address https://")
+    names = {"user": "X-ClickHouse-User", "password": "X-ClickHouse-Key"}
+    headers = {names[part]: value for part, value in given.items() if part in names}
+    if not all(value.isascii() and value.isprintable() for value in headers.values()):
+        raise FlowUsageError("ms.clickhouse.write: user and password have printable ASCII characters only")
+    try:
+        port = urlsplit(server.url).port
+    except ValueError:
+        raise FlowUsageError(f"ms.clickhouse.write: {server.address} has no such port") from None
+    made: OutboxOptions = {"batch": 10_000, "batch_bytes": "16MiB", **outbox}
+    seconds = nanos("timeout", timeout, 1) / 1e9
+    make = destination(f"clickhouse {table}", _Table, made, on_error)
+    return make(server, port, headers, context, table, encode, id_column, seconds)
+
+
+class _Table:
+    """The destination of ``write``."""
+
+    def __init__(
+        self, policy: str, server: Server, port: int | None, headers: Any, context: Any,
+        table: str, encode: Any, id_column: str | None, timeout: float,
+    ) -> None:  # fmt: skip
+        self.policy, self.server, self.headers, self.encode = policy, server, headers, encode
+        self.id_column, self.place = id_column, f'table "{table}": '
+        parts = urlsplit(server.url)
+        quoted = ".".join(f"`{name}`" for name in table.replace("\\", "\\\\").replace("`", "\\`").split("."))
+        self.query = {"query": f"INSERT INTO {quoted} FORMAT JSONEachRow", "wait_end_of_query": "1"}
+        self.path = f"{parts.path or '/'}?{parts.query}{'&' if parts.query else ''}{urlencode(self.query)}"
+        secure, plain = http.client.HTTPSConnection, http.client.HTTPConnection
+        host = parts.hostname or "localhost"
+        self.connection: http.client.HTTPConnection = (
+            secure(host, port or 8443, timeout=timeout, context=context)
+            if parts.scheme == "https"
+            else plain(host, port or 8123, timeout=timeout)
+        )
+
+    def connect(self, outbox: OutboxIdentity) -> None:
+        self.id = outbox.id
+        self.refusals = Refusals(self.policy, outbox.sink, f"{self.server.address}, {self.place[:-2]}")
+
+    def row(self, item: Any) -> dict[str, Any]:
+        made = item if self.encode is None else self.encode(item)
+        if not isinstance(made, Mapping) or not made:
+            raise TypeError(f"a row is a mapping from columns to values, not {type(made).__name__}")
+        # NaN is no JSON, and a text with half a surrogate pair has no bytes.
+        json.dumps(made, allow_nan=False, ensure_ascii=False).encode()
+        return dict(made)
+
+    def write(self, batch: list[Any], first: int, last: int) -> None:
+        made = self.refusals.encoded(self.row, batch, first)
+        for number, _, row in made:
+            if self.id_column is not None:
+                row[self.id_column] = f"{self.id}-{number}"
+        self.insert(made)
+
+    def insert(self, made: list[tuple[int, Any, dict[str, Any]]]) -> None:
+        """Inserts rows; of those that are refused, each is found by halves."""
+        if not made:
+            return
+        body = "\n".join(json.dumps(row, ensure_ascii=False) for _, _, row in made).encode()
+        status, text = self.post(body)
+        if status == 200:
+            return
+        found = re.search(r"Code: (\d+)", text)
+        code = int(found[1]) if found else 0
+        if code not in OF_ROWS:
+            is_final = code in FINAL or (not code and status in (401, 403, 404))
+            raise self.server.error(self.place + (text.strip()[:1000] or f"status {status}"), is_final)
+        if len(made) == 1:
+            return self.refusals.refuse(*made[0][:2], text.strip()[:1000])
+        middle = len(made) // 2
+        self.insert(made[:middle])
+        self.insert(made[middle:])
+
+    def post(self, body: bytes) -> tuple[int, str]:
+        try:
+            self.connection.request("POST", self.path, body, self.headers)
+            answer = self.connection.getresponse()
+            return answer.status, answer.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            self.connection.close()
+            raise self.server.error(f"{self.place}{str(error) or type(error).__name__}") from None
+
+    def close(self) -> None:
+        self.connection.close()

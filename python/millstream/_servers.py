@@ -32,7 +32,18 @@ if TYPE_CHECKING:
 TLS = ("ca", "certificate", "key")
 """The parts of a login for TLS."""
 
-__all__ = ["TLS", "Login", "Refusals", "Server", "chosen", "destination", "library", "named"]
+__all__ = [
+    "TLS",
+    "Login",
+    "Refusals",
+    "Server",
+    "chosen",
+    "context_of",
+    "destination",
+    "library",
+    "named",
+    "parts_of",
+]
 
 
 def library(module: str, package: str, extra: str) -> Any:
@@ -44,7 +55,7 @@ def library(module: str, package: str, extra: str) -> Any:
     Example:
         >>> library("no_such_client", "no-such-client", "nats")
         Traceback (most recent call last):
-        millstream.FlowUsageError: ms.nats needs no-such-client (...): pip install 'millstream[nats]'
+        millstream._errors.FlowUsageError: ms.nats needs no-such-client (...): pip install 'millstream[nats]'
     """
     from importlib import import_module
 
@@ -84,39 +95,47 @@ class Login:
     certificate: str | None = None
     key: str | None = None
 
-    def given(self, name: str, *known: str) -> dict[str, Any]:
-        """The parts that are given, by their names.
 
-        Raises:
-            FlowUsageError: one is given that the connector ``name`` does not know.
+def parts_of(login: Login, name: str, *known: str) -> dict[str, Any]:
+    """The parts of a login that are given, by their names.
 
-        Example:
-            >>> Login(token="t").given("ms.redis.read", "user", "password")
-            Traceback (most recent call last):
-            millstream._errors.FlowUsageError: ms.redis.read: a login has user and password, and no token
-        """
-        parts = {part.name: getattr(self, part.name) for part in fields(self)}
-        found = {part: value for part, value in parts.items() if value is not None}
-        for part in found:
-            if part not in known:
-                has = f"{', '.join(known[:-1])} and {known[-1]}"
-                raise FlowUsageError(f"{name}: a login has {has}, and no {part}")
-        return found
+    Raises:
+        FlowUsageError: one is given that the connector ``name`` does not know.
 
-    def context(self) -> ssl.SSLContext | None:
-        """The context of TLS for the certificates, or None if there are none."""
-        import ssl
+    Example:
+        >>> parts_of(Login(token="t"), "ms.redis.read", "user", "password")
+        Traceback (most recent call last):
+        millstream._errors.FlowUsageError: ms.redis.read: a login has user and password, and no token
+    """
+    parts = {part.name: getattr(login, part.name) for part in fields(login)}
+    found = {part: value for part, value in parts.items() if value is not None}
+    for part in found:
+        if part not in known:
+            has = f"{', '.join(known[:-1])} and {known[-1]}"
+            raise FlowUsageError(f"{name}: a login has {has}, and no {part}")
+    return found
 
-        if self.ca is None and self.certificate is None:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            files = ", ".join(filter(None, (self.ca, self.certificate, self.key)))
-            raise FlowUsageError(f"a login has certificates that cannot be read ({files}): {error}") from None
-        return context
+
+def context_of(login: Login) -> ssl.SSLContext | None:
+    """The context of TLS for the certificates of a login, or None if there are none.
+
+    Raises:
+        FlowUsageError: a file cannot be read.
+    """
+    import ssl
+
+    if login.ca is None and login.certificate is None:
+        if login.key is not None:
+            raise FlowUsageError("a login with a key needs a certificate")
+        return None
+    try:
+        context = ssl.create_default_context(cafile=login.ca)
+        if login.certificate is not None:
+            context.load_cert_chain(login.certificate, login.key)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (login.ca, login.certificate, login.key)))
+        raise FlowUsageError(f"a login has certificates that cannot be read ({files}): {error}") from None
+    return context
 
 
 @dataclass(frozen=True)
@@ -169,7 +188,10 @@ class Server:
     def error(self, error: object, is_final: object = False) -> Exception:
         """The exception for an error: FlowError for what a person must change, ConnectionError for what
         another attempt may pass."""
-        return FlowError(self.text(error)) if is_final else ConnectionError(self.text(error))
+        text = self.text(error)
+        # Of the library of TLS: another attempt finds the same certificate.
+        is_final = is_final or "certificate verify failed" in text.lower()
+        return FlowError(text) if is_final else ConnectionError(text)
 
     def lost(self, what: str) -> Exception:
         """The error that the server has lost by what a flow reads, such as a consumer."""

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from ._durations import nanos
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, destination, named
+from ._servers import TLS, Login, Refusals, Server, context_of, destination, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def write(
     """
     named("clickhouse.write", table=table, **({} if id_column is None else {"id_column": id_column}))
     server = Server.at(url, login, "http", "https")
-    given = server.login.given("ms.clickhouse.write", "user", "password", *TLS)
-    context = server.login.context()
+    given = parts_of(server.login, "ms.clickhouse.write", "user", "password", *TLS)
+    context = context_of(server.login)
     if context is not None and not url.startswith("https:"):
         raise FlowUsageError("ms.clickhouse.write: a login with certificates needs an address https://")
     names = {"user": "X-ClickHouse-User", "password": "X-ClickHouse-Key"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ._adapter.deliveries import Delivered, delivered_by
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, destination, library, named
+from ._servers import TLS, Login, Refusals, Server, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class _Link:
 
         library("paho.mqtt.client", "paho-mqtt", "mqtt")
         self.server = Server.at(url, login, "mqtt", "mqtts")
-        given = self.server.login.given(name, "user", "password", *TLS)
+        given = parts_of(self.server.login, name, "user", "password", *TLS)
         try:
             parts = urlsplit(self.server.url)
             self.port = parts.port or (8883 if parts.scheme == "mqtts" else 1883)
@@ -152,7 +152,7 @@ class _Link:
             raise FlowUsageError(f"{name}: {self.server.address} has no such port") from None
         self.host = parts.hostname or "localhost"
         self.user, self.password = given.get("user"), given.get("password")
-        self.is_secure, self.context = parts.scheme == "mqtts", self.server.login.context()
+        self.is_secure, self.context = parts.scheme == "mqtts", context_of(self.server.login)
         if self.context is not None and not self.is_secure:
             raise FlowUsageError(f"{name}: a login with certificates needs an address mqtts://")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ._adapter.deliveries import Delivered, delivered_by
 from ._durations import nanos
 from ._errors import FlowError, FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, chosen, destination, library, named
+from ._servers import TLS, Login, Refusals, Server, chosen, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -154,12 +154,12 @@ class _Link:
         library("nats", "nats-py", "nats")
         self.server = Server.at(url, login, "nats", "tls", "ws", "wss")
         login = self.server.login
-        given = login.given(name, "user", "password", "token", "credentials", *TLS)
+        given = parts_of(login, name, "user", "password", "token", "credentials", *TLS)
         parts = ("user", "password", "token")
         self.options: dict[str, Any] = {part: given[part] for part in parts if part in given}
         if login.user is not None and login.password is None:
             self.options = {"token": login.user}
-        self.options |= {"user_credentials": login.credentials, "tls": login.context()}
+        self.options |= {"user_credentials": login.credentials, "tls": context_of(login)}
         self.refused: str | None = None
 
     async def open(self, at_end: Callable[[], object]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ._adapter.deliveries import Delivered, delivered_by
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, destination, library, named
+from ._servers import TLS, Login, Refusals, Server, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ class _Link:
             # The flow reports a lost connection: what they log of it is for programs with a handler.
             logging.getLogger(logger).addHandler(QUIET)
         self.server = Server.at(url, login, "amqp", "amqps")
-        self.login = self.server.login.given(name, "user", "password", *TLS)
-        self.context = self.server.login.context()
+        self.login = parts_of(self.server.login, name, "user", "password", *TLS)
+        self.context = context_of(self.server.login)
         if self.context is not None and not url.startswith("amqps:"):
             raise FlowUsageError(f"{name}: a login with certificates needs an address amqps://")
 

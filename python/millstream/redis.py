@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ._adapter.deliveries import Delivered, delivered_by
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, chosen, destination, library, named
+from ._servers import TLS, Login, Refusals, Server, chosen, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class _Link:
     def __init__(self, url: str, login: Login | None, name: str) -> None:
         library("redis", "redis", "redis")
         self.server = Server.at(url, login, "redis", "rediss", "unix")
-        given = self.server.login.given(name, "user", "password", *TLS)
+        given = parts_of(self.server.login, name, "user", "password", *TLS)
         names = {
             "user": "username",
             "ca": "ssl_ca_certs",

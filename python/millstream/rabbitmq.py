@@ -200,12 +200,16 @@ class _Consumer:
     async def open(self, delivered: Delivered[str], again: bool) -> None:
         link, place = self.link, f'queue "{self.queue}": '
         self.connection = await link.open()
-        self.connection.close_callbacks.add(lambda *_: self.arrived.put_nowait(None))
+        self.connection.close_callbacks.add(self.closed)
         self.channel = await link.answer(self.connection.channel())
-        self.channel.close_callbacks.add(lambda *_: self.arrived.put_nowait(None))
+        self.channel.close_callbacks.add(self.closed)
         await link.answer(self.channel.set_qos(prefetch_count=self.pending))
         queue = await link.answer(self.channel.get_queue(self.queue), place)
         await link.answer(queue.consume(self.arrived.put), place)
+
+    def closed(self, _: Any, error: BaseException | None) -> None:
+        cause = error if error is None else error.__cause__ or error
+        self.arrived.put_nowait(ConnectionError("it was closed") if cause is None else cause)
 
     async def receive(self) -> list[tuple[str | None, Message, Any]]:
         found: list[tuple[str | None, Message, Any]] = []
@@ -215,8 +219,8 @@ class _Consumer:
             except asyncio.TimeoutError:
                 await self.check()
                 continue
-            if message is None:
-                raise self.link.server.error(f'queue "{self.queue}": the connection is lost')
+            if isinstance(message, BaseException):
+                raise self.link.server.error(f'queue "{self.queue}": the connection is lost: {message}')
             id = message.message_id if self.unique_ids else None
             item = Message(
                 message.body, message.routing_key, message.message_id, dict(message.headers),

@@ -113,7 +113,8 @@ def test_a_refused_row_is_named(orders: Database, tmp_path: Path, wrong: str, ke
     if not keyed:
         assert text in failure
     assert "secret" not in failure
-    assert orders.rows("SELECT * FROM orders") == []
+    # What came before it may have been written with an earlier batch.
+    assert orders.rows("SELECT * FROM orders ORDER BY id") in [good[:count] for count in range(5)]
     # The same row with the other policy: the others are written.
     sink = ms.postgres.write(orders.dsn, "orders", on_error="skip", **options)
     deliver([*good[:4], row, good[4]], sink, tmp_path)

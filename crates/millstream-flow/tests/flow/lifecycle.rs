@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_flow::testing::{Collected, Mark, items, script};
-use millstream_flow::{Emit, Flow, FlowError, Framing, Options, codec, files, generator};
+use millstream_flow::{Emit, Flow, FlowError, Framing, Options, Running, codec, files, generator};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::support::{
@@ -57,7 +57,8 @@ fn a_stop_ends_a_flow_that_waits_for_input() {
         client
             .write_all(&framed(&Framing::U32, ["a", "b", "a"]))
             .unwrap();
-        while running.report().elapsed < Duration::from_millis(100) {
+        let has_read = |running: &Running| running.report().steps()[0].items_out == 3;
+        while !has_read(&running) {
             wait(10);
         }
         running.stop();

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # The one process that starts the workers, or runs the tests itself, ends what they share.
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The one process that starts the workers, or runs the tests itself, ends what they share: before pytest
+    removes the folders of a run without a failure, which name the servers."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        config.add_cleanup(lambda: end_shared(config))
+        end_shared(session.config)
 
 
 def end_shared(config: pytest.Config) -> None:

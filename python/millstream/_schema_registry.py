@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from typing import Generic
 
-from ._delivery_errors import of_status
 from ._errors import FlowUsageError, RetryLater
 from ._types import T_co
 
@@ -123,6 +122,8 @@ class SchemaDecoder(Generic[T_co]):
             if error.code == 404:
                 raise SchemaRegistryError(f"{self._registry} has no schema with the id {number}") from None
             reason = f"the schema registry {self._registry} answers {error.code} {error.reason}"
+            from ._delivery_errors import of_status
+
             if of_status(error.code) == "retry":
                 raise SchemaRegistryUnavailable(reason) from None
             # No value can be decoded: it is not the fault of one.

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from .._backoff import Backoff
-from .._destination import RETRIED
+from .._delivery_errors import verdict
 from .._errors import FlowError
 from .declare import SourceFunction, source
 from .item import At
@@ -153,10 +153,10 @@ def delivered_by(
                 found = await reader.receive()
                 items = [item for id, item, _ in found if id is None or delivered.is_new(id)]
                 yield At(delivered.position(), items, partial(acknowledge, found))
-        except (FlowError, *RETRIED):
-            raise
         except Exception as error:
-            # Neither an outage nor a refusal: another attempt would fail in the same way.
+            if isinstance(error, FlowError) or verdict(error) == "retry":
+                raise
+            # Another attempt would fail in the same way.
             raise FlowError(f"{name}: {type(error).__name__}: {error}") from error
         finally:
             await reader.close()

@@ -3,6 +3,9 @@
 import json
 import re
 import subprocess
+import sys
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,8 +78,28 @@ def test_a_crate_uses_its_dependencies(name: str) -> None:
     assert not unused
 
 
-def test_the_python_package_takes_its_files_from_one_folder() -> None:
-    settings = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert 'python-source = "python"' in settings and "include = " not in settings
-    folders = {path.relative_to(ROOT / "python").parts[0] for path in (ROOT / "python").rglob("*.py")}
-    assert folders == {"millstream"}
+def test_the_source_distribution_has_all_that_its_build_reads(tmp_path: Path) -> None:
+    maturin = Path(sys.executable).with_name("maturin")
+    made = subprocess.run(
+        [maturin, "sdist", "--out", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert made.returncode == 0, made.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        files.extractall(tmp_path)
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    # Cargo reads the manifests of optional dependencies too.
+    command = ["cargo", "metadata", "--offline", "--format-version=1"]
+    manifest = folder / "crates" / "millstream-python" / "Cargo.toml"
+    read = subprocess.run([*command, f"--manifest-path={manifest}"], capture_output=True, text=True)
+    assert read.returncode == 0, read.stderr
+    crates = {path.name for path in (folder / "crates").iterdir()}
+    assert {"millstream-python", "millstream-flow", "millstream-kafka"} <= crates
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    needed = {f"crates/{crate}/src/" for crate in crates} | {"python/millstream/"}
+    missing = [
+        path
+        for path in tracked
+        if any(path.startswith(each) for each in needed) and not (folder / path).exists()
+    ]
+    assert not missing

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 import threading
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -68,6 +69,9 @@ class Connection:
 
     def close(self) -> None:
         """Closes the destination, if it has the method; records that it has taken do not depend on it."""
+        if sys.is_finalizing():
+            # No thread answers any more.
+            return
         try:
             if hasattr(self.destination, "close"):
                 self.caller.call(lambda: self.destination.close())

@@ -70,6 +70,9 @@ class OutboxSink(Sink[T_contra], Generic[T_contra]):
         0 0 [7]
     """
 
+    # Whether the function that makes it has `on_error`, so that `Stream.sink` takes none.
+    _has_policy = False
+
     def __init__(self, name: str, write: Callable[..., object], outbox: _millstream.ByteSink[Any]) -> None:
         self._name = name
         self._write = write
@@ -98,6 +101,11 @@ class OutboxSink(Sink[T_contra], Generic[T_contra]):
 
     def __repr__(self) -> str:
         return f"<sink {self._name}>"
+
+    def _with_policy(self) -> OutboxSink[T_contra]:
+        """Says that the function that makes it has ``on_error``. For connectors of this package."""
+        self._has_policy = True
+        return self
 
 
 class _Function:

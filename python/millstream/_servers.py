@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 
 from ._errors import FlowError, FlowUsageError, show
 from ._outbox import OutboxSink, sink
@@ -284,4 +283,8 @@ def destination(
     """
     chosen("on_error", on_error, "fail", "skip")
     make = sink(type(name, (made,), {}), **outbox)
-    return partial(make, on_error)
+
+    def with_policy(*arguments: Any) -> OutboxSink[Any]:
+        return make(on_error, *arguments)._with_policy()
+
+    return with_policy

@@ -63,7 +63,7 @@ def table_sink(name: str, make: Callable[[], Destination], **outbox: Any) -> Out
         The sink.
     """
     made: OutboxSink[Item] = sink(type(name, (_Connected,), {}), **outbox)(make)
-    return made
+    return made._with_policy()
 
 
 @dataclass(frozen=True)

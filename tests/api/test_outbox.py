@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -605,3 +607,43 @@ def test_a_client_error_is_not_an_outage(tmp_path: Path) -> None:
 
     run_into(post, [1, 2, 3, 4], tmp_path, "skip")
     assert calls[-1] == 1 and sum(calls) < 20
+
+
+PROGRAM = """
+import millstream as ms
+
+@ms.sink
+class Table:
+    def write(self, batch, first, last):
+        if {fails}:
+            raise ValueError("no")
+
+    def close(self):
+        print("closed")
+
+# It lives until the interpreter ends.
+flow = ms.Flow("names")
+flow.source("in", ms.testing.items([1])).sink("out", Table())
+try:
+    ms.run(flow)
+except ms.StepError:
+    print("failed")
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_connection_is_closed_at_the_end_of_its_run_and_holds_up_no_end_of_a_program(fails: bool) -> None:
+    program = PROGRAM.replace("{fails}", str(fails))
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.split() == ["closed", *(["failed"] if fails else []), "ended"], ran.stderr
+    assert ran.returncode == 0
+
+
+def test_a_policy_for_a_sink_that_has_one_of_its_own_is_refused(tmp_path: Path) -> None:
+    flow = ms.Flow("rows")
+    rows = flow.source("in", ms.testing.items([(1, 2)]))
+    sinks = [ms.sqlite.write(tmp_path / "a.db", "t"), ms.redis.write("redis://127.0.0.1:1", "s")]
+    for number, sink in enumerate(sinks):
+        with pytest.raises(ms.FlowUsageError, match="has an on_error of its own: pass it to what makes"):
+            rows.sink(f"out{number}", sink, on_error="skip")

@@ -565,7 +565,8 @@ class PlainVerbs(PlainBase[T_co]):
 
         Raises:
             FlowUsageError: the name is empty or used twice, ``sink`` is no sink, or ``on_error`` is given
-                with a :class:`millstream.Sink`, which encodes nothing.
+                with a :class:`millstream.Sink`, which encodes nothing, or with a sink that has an
+                ``on_error`` of its own.
 
         Example:
             >>> import millstream as ms
@@ -577,4 +578,8 @@ class PlainVerbs(PlainBase[T_co]):
         """
         if not name:
             raise FlowUsageError("a sink needs a name")
+        if on_error != "fail" and getattr(sink, "_has_policy", False):
+            raise FlowUsageError(
+                f'sink "{name}": {sink!r} has an on_error of its own: pass it to what makes the sink'
+            )
         self._pipe.sink(name, sink, gather, on_error)

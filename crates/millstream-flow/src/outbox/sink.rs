@@ -45,8 +45,8 @@ struct Run {
 enum Way {
     /// With a state directory.
     Kept(Kept),
-    /// Without: each flush waits for the delivery.
-    Direct(Arc<Mutex<Direct>>),
+    /// Without: each flush waits for the delivery. The writers have it, so that its connection ends with them.
+    Direct(Weak<Mutex<Direct>>),
 }
 
 /// The outbox of a run with a state directory.
@@ -153,27 +153,27 @@ impl Outbox {
         }
     }
 
-    fn link(&self, run: &Run, outbox: u128) -> Link {
+    fn link(&self, flow: &str, sink: &str, outbox: u128) -> Link {
         let identity = OutboxIdentity {
-            flow: run.flow.clone(),
-            sink: run.sink.clone(),
+            flow: flow.to_owned(),
+            sink: sink.to_owned(),
             outbox,
         };
         Link::new(Arc::clone(&self.connector), identity, self.settings.backoff)
     }
 
     /// Creates the outbox of a run without a state directory, in memory.
-    fn begin_direct(&self, run: &Run) -> Arc<Mutex<Direct>> {
+    fn begin_direct(&self, flow: &str, sink: &str, control: &Arc<Control>) -> Arc<Mutex<Direct>> {
         let outbox = Identity::new(None, &Options::default().host).lineage;
-        let (sink, address) = (run.sink.as_str(), self.connector.describe());
+        let address = self.connector.describe();
         tracing::info!(
             sink,
             "sink \"{sink}\" ({address}): at least once while this run lasts, as the flow has no state directory"
         );
-        let progress = Progress::new(sink, &address, 0, self.settings, &run.control);
-        let link = self.link(run, outbox);
+        let progress = Progress::new(sink, &address, 0, self.settings, control);
+        let link = self.link(flow, sink, outbox);
         let policy = Arc::clone(&self.refusals);
-        let direct = Direct::new(sink, link, policy, progress, &run.control);
+        let direct = Direct::new(sink, link, policy, progress, control);
         Arc::new(Mutex::new(direct))
     }
 
@@ -229,8 +229,12 @@ impl Sink<Frames> for Outbox {
         let limit = self.connector.record_bytes_max();
         let kept = match &mut run.way {
             Way::Kept(kept) => kept,
-            Way::Direct(direct) => {
-                let direct = Arc::clone(direct);
+            Way::Direct(shared) => {
+                let direct = shared.upgrade().unwrap_or_else(|| {
+                    let direct = self.begin_direct(&run.flow, &run.sink, &run.control);
+                    *shared = Arc::downgrade(&direct);
+                    direct
+                });
                 let address = self.connector.describe();
                 let writer = DirectWriter::new(direct, self.settings, (limit, address));
                 return Ok(Box::new(writer));
@@ -333,26 +337,21 @@ impl Forwarding for Outbox {
         if self.kept(|kept| kept.open.is_some()) == Some(true) {
             return Err("the sink is in use by another run; create one for each".into());
         }
-        let mut begun = Run {
-            flow: run.flow.to_owned(),
-            sink,
-            control: Arc::clone(run.control),
-            way: Way::Kept(Kept {
-                path: PathBuf::new(),
+        let way = match run.state_dir {
+            None => Way::Direct(Weak::new()),
+            Some(state) => Way::Kept(Kept {
+                path: directory(state, run.names),
                 committed: 0,
                 open: None,
                 shared: Weak::new(),
             }),
         };
-        match run.state_dir {
-            None => begun.way = Way::Direct(self.begin_direct(&begun)),
-            Some(state) => {
-                if let Way::Kept(kept) = &mut begun.way {
-                    kept.path = directory(state, run.names);
-                }
-            }
-        }
-        *lock(&self.run) = Some(begun);
+        *lock(&self.run) = Some(Run {
+            flow: run.flow.to_owned(),
+            sink,
+            control: Arc::clone(run.control),
+            way,
+        });
         Ok(())
     }
     fn start(&self) -> Result<(), Cause> {
@@ -374,7 +373,7 @@ impl Forwarding for Outbox {
             sink: run.sink.clone(),
             address,
             journal: journal.clone(),
-            link: self.link(run, outbox),
+            link: self.link(&run.flow, &run.sink, outbox),
             settings: self.settings,
             refusals: Arc::clone(&self.refusals),
             progress: Arc::clone(&progress),

@@ -440,6 +440,23 @@ def test_an_answer_is_on_each_follower_that_counts(machines: tuple[Machine, Mach
         third.link.close()
 
 
+def test_a_fan_out_queue_that_was_mentioned_gets_copies_after_a_promotion(
+    machines: tuple[Machine, Machine],
+) -> None:
+    first, second = machines
+    with first.serve().connect() as line:
+        second.follow(first)
+        assert line.set("p", b"before") == b"STORED"
+        assert line.get("p+a") is None
+        first.kill()
+    second.end_follower(signal.SIGTERM)
+    second.run("promote")
+    with second.serve(waits=False).connect() as line:
+        assert line.set("p", b"after") == b"STORED"
+        assert line.get("p+a") == b"after"
+        assert [line.get("p"), line.get("p")] == [b"before", b"after"]
+
+
 def test_a_copy_has_items_of_any_length(machines: tuple[Machine, Machine]) -> None:
     old, new = machines
     config = "[limits]\nitem_bytes = 20000000\n"

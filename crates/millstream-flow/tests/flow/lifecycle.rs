@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_flow::testing::{Collected, Mark, items, script};
-use millstream_flow::{Emit, Flow, FlowError, Framing, Options, Running, codec, files, generator};
+use millstream_flow::{Emit, Flow, FlowError, Framing, Options, codec, files, generator};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::support::{

@@ -272,8 +272,10 @@ impl Log for ReplicatedLog {
         self.log.is_suspended()
     }
 
+    /// A queue that the changes do not have yet does not exist for a follower.
     fn exists(&self) -> bool {
-        self.log.exists()
+        let recorder = self.recorder.as_ref();
+        self.log.exists() && recorder.is_none_or(|recorder| recorder.is_known)
     }
 
     fn begin_create(&mut self) -> bool {

@@ -68,6 +68,17 @@ impl OnErrorOption {
         pipe
     }
 
+    /// As `open`, for a step that is a part of the source or sink `name`: failures are in its name.
+    pub(crate) fn open_for(
+        &self,
+        name: &str,
+        making: &Making<'_>,
+    ) -> Result<ErrorHandler, FlowError> {
+        let mut policy = self.open(making)?;
+        name.clone_into(&mut policy.step);
+        Ok(policy)
+    }
+
     /// Opens the policy for a step on one worker.
     pub(crate) fn open(&self, making: &Making<'_>) -> Result<ErrorHandler, FlowError> {
         let engine = match self {

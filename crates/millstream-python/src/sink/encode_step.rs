@@ -103,11 +103,9 @@ impl EncodeStep {
         sink: &str,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let mut policy = on_error.open(making)?;
-        sink.clone_into(&mut policy.step);
         Ok(EncodeStep {
             encoding: encoding.clone(),
-            policy,
+            policy: on_error.open_for(sink, making)?,
             frames: Frames::default(),
         })
     }

@@ -89,10 +89,8 @@ impl RowsStep {
         types: &Types,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let mut policy = on_error.open(making)?;
-        source.clone_into(&mut policy.step);
         Ok(RowsStep {
-            policy,
+            policy: on_error.open_for(source, making)?,
             types: Arc::clone(types),
             fields: None,
         })

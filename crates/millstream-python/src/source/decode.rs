@@ -10,6 +10,7 @@ use std::time::Duration;
 use millstream_flow::clock::now_ns;
 use millstream_flow::control::Control;
 use millstream_flow::framing::Frames;
+use millstream_flow::outbox::Backoff;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
@@ -136,9 +137,8 @@ impl Decode {
     }
 }
 
-/// The delays before a decoder is called again during an outage.
-const RETRY_FIRST_NS: u64 = 100_000_000;
-const RETRY_MOST_NS: u64 = 5_000_000_000;
+/// The longest delay before a decoder is called again during an outage.
+const RETRY_MOST: Duration = Duration::from_secs(5);
 /// The interval at which such a delay checks whether the run stops.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -150,8 +150,8 @@ fn is_outage(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 /// Waits outside the interpreter; false if the run stops before the end.
-fn wait(delay_ns: u64, control: &Arc<Control>) -> bool {
-    let until = now_ns() + delay_ns;
+fn wait(delay: Duration, control: &Arc<Control>) -> bool {
+    let until = now_ns() + delay.as_nanos() as u64;
     while now_ns() < until {
         if control.stopping() {
             return false;
@@ -174,11 +174,9 @@ impl DecodeStep {
         source: &str,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let mut policy = on_error.open(making)?;
-        source.clone_into(&mut policy.step);
         Ok(DecodeStep {
             decode: decode.clone(),
-            policy,
+            policy: on_error.open_for(source, making)?,
         })
     }
 
@@ -216,16 +214,19 @@ impl DecodeStep {
         mut outage: PyErr,
         cx: &Context,
     ) -> Result<PyResult<Bound<'py, PyAny>>, Failure> {
-        let (source, mut delay_ns) = (self.policy.step.as_str(), RETRY_FIRST_NS);
+        let source = self.policy.step.as_str();
+        let backoff = Backoff {
+            most: RETRY_MOST,
+            ..Backoff::default()
+        };
         tracing::warn!(
             source,
             "source \"{source}\": {outage}; the source waits, and tries again"
         );
-        loop {
-            if !wait(delay_ns, &cx.control) {
-                return Err(Failure::new(source, cause(outage)));
+        for attempt in 1.. {
+            if !wait(backoff.delay(attempt), &cx.control) {
+                break;
             }
-            delay_ns = (2 * delay_ns).min(RETRY_MOST_NS);
             match self.decode.one(py, frame) {
                 Err(error) if is_outage(py, &error) => outage = error,
                 decoded => {
@@ -234,6 +235,7 @@ impl DecodeStep {
                 }
             }
         }
+        Err(Failure::new(source, cause(outage)))
     }
 
     #[cold]

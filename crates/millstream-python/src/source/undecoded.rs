@@ -37,8 +37,7 @@ impl UndecodedStep {
         source: &str,
         making: &Making<'_>,
     ) -> Result<Self, FlowError> {
-        let mut policy = on_error.open(making)?;
-        source.clone_into(&mut policy.step);
+        let policy = on_error.open_for(source, making)?;
         Ok(UndecodedStep { policy })
     }
 

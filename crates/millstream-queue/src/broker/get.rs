@@ -69,8 +69,12 @@ impl<S: Storage> Broker<S> {
         key: &GetKey<'_>,
         now: Moment,
     ) -> Result<GetOutcome, QueueError> {
-        let is_fanout = !key.others.is_empty() || crate::name::parent(key.name).is_some();
-        if is_fanout && !key.only_ends() && self.create_mentioned(by, key, now)? {
+        let may_mention = !key.others.is_empty() || crate::name::parent(key.name).is_some();
+        if may_mention
+            && !key.only_ends()
+            && self.status != Status::Quiescent
+            && self.create_mentioned(by, key, now)?
+        {
             return Ok(GetOutcome::Creating);
         }
         if key.peek {

@@ -26,16 +26,6 @@ pub(crate) struct Redrive {
 }
 
 impl Redrive {
-    /// Moves at most `items_max` and [`REDRIVE_ITEMS_MAX`] items.
-    pub(crate) fn new(from: &str, to: &str, items_max: u64) -> Self {
-        Redrive {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            left: items_max.min(REDRIVE_ITEMS_MAX),
-            moved: 0,
-        }
-    }
-
     /// How many items were moved, or why no more.
     pub(crate) fn outcome(&self, last: Result<(), QueueError>) -> Result<u64, QueueError> {
         match last {
@@ -67,12 +57,25 @@ impl<S: Storage> Broker<S> {
         items_max: u64,
         now: Moment,
     ) -> Result<u64, QueueError> {
-        let mut redrive = Redrive::new(from, to, items_max);
+        let mut redrive = self.begin_redrive(from, to, items_max);
         loop {
             match self.redrive_some(&mut redrive, now, &mut self.round()) {
                 Ok(false) => {}
                 last => return redrive.outcome(last.map(|_| ())),
             }
+        }
+    }
+
+    /// A redrive of at most `items_max` and [`REDRIVE_ITEMS_MAX`] items, and of no more than the queue has now: one that fails again meanwhile
+    /// is not moved twice.
+    pub(crate) fn begin_redrive(&self, from: &str, to: &str, items_max: u64) -> Redrive {
+        // Where there is no queue, the first round says so.
+        let there = self.items(from).unwrap_or(0).max(1);
+        Redrive {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            left: items_max.min(REDRIVE_ITEMS_MAX).min(there),
+            moved: 0,
         }
     }
 

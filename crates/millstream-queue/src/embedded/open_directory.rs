@@ -101,10 +101,7 @@ impl Shared {
             if let Err(error) = state.broker.run_due(now) {
                 error!("{error}");
             }
-            let unsynced = match state.broker.take_commit_wanted() {
-                true => state.broker.take_unsynced(),
-                false => Vec::new(),
-            };
+            let unsynced = state.broker.take_unsynced();
             self.notify(&mut state);
             if !unsynced.is_empty() {
                 drop(state);

@@ -10,7 +10,6 @@ use tracing::info;
 use super::core::Core;
 use super::error::ServerError;
 use super::requests::Request;
-use crate::broker::Redrive;
 use crate::clock;
 use crate::error::QueueError;
 use crate::name;
@@ -47,7 +46,7 @@ async fn redrive(core: &Core, from: &str, to: &str, items_max: u64) -> Result<u6
             fault,
         })?;
     }
-    let mut redrive = Redrive::new(from, to, items_max);
+    let mut redrive = core.with(|state| state.broker.begin_redrive(from, to, items_max));
     let last = loop {
         let done = core.with(|state| {
             let mut round = state.broker.round();

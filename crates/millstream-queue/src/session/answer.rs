@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::expiry::expiry_ms;
 use super::work::{Task, Work};
 use super::{Compat, Progress, ServerCommand, Session, State};
-use crate::broker::{Broker, Confirmation, PutOutcome, Redrive, Status};
+use crate::broker::{Broker, Confirmation, PutOutcome, Status};
 use crate::error::QueueError;
 use crate::item::NewItem;
 use crate::moment::Moment;
@@ -178,11 +178,8 @@ impl Session {
     ) {
         self.with_name(from, |session, from| {
             session.with_name(to, |session, to| {
-                // An item that fails again meanwhile is not moved twice.
-                let there = broker.items(from).unwrap_or(0);
-                let redrive = Redrive::new(from, to, items_max.min(there.max(1)));
                 let task = Task::Redrive {
-                    redrive,
+                    redrive: broker.begin_redrive(from, to, items_max),
                     last: Ok(()),
                 };
                 session.begin(broker, task, vec![from.into()], now);

@@ -371,17 +371,15 @@ impl<D: Disk> Log for JournalLog<D> {
         }
         let (next, bytes) = (self.next, self.bytes);
         let live = self.live()?;
-        let mut appended = live.append(next, bytes, record);
-        if matches!(appended, Err(Fault::DiskFull { .. })) && self.makes_room() {
-            appended = self.live()?.append(next, bytes, record);
-        }
-        let live = self.live()?;
-        match appended {
+        match live.append(next, bytes, record) {
             Ok(position) => {
                 live.is_full = false;
                 Ok(self.appended(position, record))
             }
+            // What deleted queues have held is free when this returns: once.
+            Err(Fault::DiskFull { .. }) if self.makes_room() => self.append(record),
             Err(fault) => {
+                let live = self.live()?;
                 live.is_full = matches!(fault, Fault::DiskFull { .. });
                 live.was_full |= live.is_full;
                 Err(fault.into())

@@ -173,6 +173,15 @@ fn a_read_only_server_gives_and_a_quiescent_one_does_not() {
 }
 
 #[test]
+fn a_quiescent_server_begins_no_fan_out_queue() {
+    play(
+        "",
+        "a> status quiescent|get q+x|status up|set q 0 0 1|1|get q+x|
+         a< END|ERROR|END|STORED|END|",
+    );
+}
+
+#[test]
 fn what_is_open_can_be_confirmed_and_aborted_on_a_quiescent_server() {
     play(
         "[defaults]\nmax_opens = 3",

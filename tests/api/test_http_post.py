@@ -139,8 +139,8 @@ def test_one_refused_item_of_many_holds_up_only_itself(
     with serving(of=Picky) as server:
         report = run(ms.http.post(server.url, skip_refused=True), list(range(100)), state)
         assert server.taken() == [n for n in range(100) if n != 13]
-        # 100 records are halved seven times; the first deliveries may have few.
-        assert len(server.requests) < 40
+        # At most 100 records are halved, seven times; the first deliveries may have few.
+        assert len([body for _, body, _ in server.requests if b"13" in body]) <= 8
         assert report.outboxes[0]["refused_records"] == 1
         assert report.outboxes[0]["delivered_records"] == 99
     assert "record 13 is refused and skipped: the answer is 422" in caplog.text

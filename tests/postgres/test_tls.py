@@ -40,7 +40,9 @@ def copying(reading: str, writing: str, slot: str) -> ms.Flow:
     # An error that is repeated fails the flow with the number of attempts.
     retry = ms.Backoff(first=0.05, tries=5)
     changes = flow.source("changes", ms.postgres.changes(reading, slot, tables="items", retry=retry))
-    changes.map(lambda change: change.new).sink("copies", ms.postgres.write(writing, "copies", retry=retry))
+    # A snapshot begins with `truncate`, which has no row.
+    rows = changes.flat_map(lambda change: [change.new] if change.new is not None else [])
+    rows.sink("copies", ms.postgres.write(writing, "copies", retry=retry))
     return flow
 
 

@@ -54,15 +54,18 @@ fn converse(
     let credential = asked.credential.as_ref();
     let admitted = find(leader, follow).and_then(|found| Ok((admit(&found, follow)?, found)));
     let (offers, found) = admitted.map_err(|error| refuse(stream, credential, error))?;
-    let welcome = Welcome {
+    let mut welcome = Welcome {
         heartbeat_ms: leader.heartbeat.as_millis() as u32,
         members: offers,
     };
     let mut out = Vec::new();
-    asked.welcome(&welcome, &mut out);
     match follow.purpose {
-        Purpose::Probe => return Ok(stream.write(&out)?),
+        Purpose::Probe => {
+            asked.welcome(&welcome, &mut out);
+            return Ok(stream.write(&out)?);
+        }
         Purpose::Names => {
+            asked.welcome(&welcome, &mut out);
             let named = leader.served.iter().filter(|served| !served.is_companion);
             message::write_names(named.map(|served| served.name.as_str()), &mut out);
             return Ok(stream.write(&out)?);
@@ -82,10 +85,13 @@ fn converse(
         answered_ns: Arc::default(),
     };
     let outcome = session
-        .enter(found, follow, &welcome)
+        .enter(found, follow, &mut welcome)
         .map_err(|error| refuse(stream, credential, error));
     let outcome = outcome
-        .and_then(|()| Ok(stream.write(&out)?))
+        .and_then(|()| {
+            asked.welcome(&welcome, &mut out);
+            Ok(stream.write(&out)?)
+        })
         .and_then(|()| {
             for (served, start) in session.starts() {
                 info!(

@@ -1,9 +1,9 @@
 //! Which copies a leader admits by itself, over real connections.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_journal::{Journal, Options};
+use millstream_journal::{Journal, Options, Retention, Sync};
 
 use super::super::connector::Connector;
 use super::super::error::ReplicationError;
@@ -55,5 +55,47 @@ fn a_follower_that_dies_before_it_has_made_its_copy_does_not_count_under_its_nam
         }
         assert_eq!(followers.list().unwrap()[0].standing, Standing::OtherCopy);
         assert!(followers.positions().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
+    let journals = journals();
+    let small = Options {
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let folder = journals.copy.parent().unwrap();
+    std::fs::remove_dir_all(&journals.original).unwrap();
+    let journal = Journal::open(&journals.original, small).unwrap();
+    journal.writer().unwrap().append(b"first").unwrap();
+    let (stop, writing) = (AtomicBool::new(false), journal.clone());
+    let keep = Retention {
+        bytes: Some(2 * (64 << 10)),
+        keep_for_cursors: true,
+        ..Retention::default()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let writer = writing.writer().unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                writer.append(&[7; 40 << 10]).unwrap();
+                writing.prune(&keep).unwrap();
+            }
+        });
+        with_leader(&journals, None, |address| {
+            for number in 0..60 {
+                let copy = folder.join(format!("copy {number}"));
+                let mut options = FollowOptions::new("127.0.0.1", address.port(), &copy);
+                (options.once, options.name) = (true, format!("copy-{number}"));
+                options.sync = Sync::Never;
+                let followed = follow(&options, &AtomicBool::new(false));
+                journal.remove_cursor(&format!("follower.copy-{number}")).unwrap();
+                let next = followed.unwrap()[0].next;
+                let copied = Journal::open(&copy, Options::default()).unwrap();
+                assert_eq!(copied.next().unwrap(), next);
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
     });
 }

@@ -1,6 +1,7 @@
 //! Sources and sinks: sockets, files, journals, generators; and the codecs between bytes and items.
 
 pub mod batched;
+pub mod channel;
 pub mod codec;
 pub mod csv;
 pub mod directory;

@@ -36,8 +36,8 @@ pub mod time;
 
 pub use checkpoint::durable;
 pub use connectors::{
-    batched, codec, csv, directory, files, generator, journals, json_lines, numbered, shared_log,
-    stdout, tcp,
+    batched, channel, codec, csv, directory, files, generator, journals, json_lines, numbered,
+    shared_log, stdout, tcp,
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};
@@ -58,7 +58,7 @@ pub use millstream_macros::Key;
 pub use policy::{DeadLetter, OnError};
 pub use rehearsal::Rehearsal;
 pub use run::build::Route;
-pub use run::{Options, Packets, Running};
+pub use run::{Ending, Options, Packets, Running};
 pub use state::{KeyContext, Logic, Timer};
 pub use stream::{Flow, Pipe, Stream};
 pub use time::{EventTime, Timed};

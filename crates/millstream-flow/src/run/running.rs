@@ -1,13 +1,13 @@
 //! The handle of a running flow: stop it, wait for it, read its metrics.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::cluster::Link;
 use crate::error::FlowError;
-use crate::run::control::Control;
+use crate::run::control::{Control, lock};
 use crate::run::metrics::Report;
 use crate::run::options::Options;
 use crate::run::panics::caught;
@@ -16,6 +16,9 @@ use crate::run::watch::Watch;
 
 /// The connections for data, by the number of the other process; `None` at this one's.
 pub(super) type Links = Vec<Option<Box<dyn Link>>>;
+
+/// The threads of the workers. In a mutex, as the results of threads are not `Sync`, and this handle is.
+pub(super) type Threads = Mutex<Option<timely::communication::WorkerGuards<()>>>;
 
 /// The interval at which a handle that is dropped checks whether its run has ended.
 const LONG: Duration = Duration::from_secs(1);
@@ -32,7 +35,7 @@ pub struct Running {
     pub(super) name: String,
     pub(super) started: u64,
     pub(super) control: Arc<Control>,
-    pub(super) threads: Option<timely::communication::WorkerGuards<()>>,
+    pub(super) threads: Threads,
     pub(super) committer: Option<JoinHandle<()>>,
     pub(super) signals: Option<Signals>,
     /// The connections to other processes, until the workers start.
@@ -49,7 +52,7 @@ impl Running {
             name,
             started: now_ns(),
             control: Arc::new(control),
-            threads: None,
+            threads: Mutex::default(),
             committer: None,
             signals: None,
             links: None,
@@ -174,7 +177,7 @@ impl Running {
         // The other processes keep their ends of the connections open until they know that this one has ended.
         self.leave();
         self.wait_others(looks);
-        let threads = self.threads.take();
+        let threads = lock(&self.threads).take();
         if self.control.wait_links() {
             // A panic was caught inside the worker, and its error is in `control`.
             let _ = threads.map(|threads| threads.join());
@@ -275,7 +278,7 @@ impl Running {
         self.report_unfinished();
         self.leave();
         // The threads end by themselves; dropping their guards would wait for them.
-        std::mem::forget(self.threads.take());
+        std::mem::forget(lock(&self.threads).take());
         std::mem::forget(self.committer.take());
     }
 
@@ -289,7 +292,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.threads.is_none() {
+        if lock(&self.threads).is_none() {
             return;
         }
         self.control.stop();

@@ -65,7 +65,8 @@ pub(crate) fn start(
         Some(links) => execute_linked(&running, links, life),
         None => execute(&running, life),
     };
-    running.threads = Some(threads.inspect_err(|error| running.control.end_start(error))?);
+    let threads = threads.inspect_err(|error| running.control.end_start(error))?;
+    running.threads = Mutex::new(Some(threads));
     Ok(running)
 }
 
@@ -178,7 +179,7 @@ fn prepare(
         name,
         started: now_ns(),
         control,
-        threads: None,
+        threads: Mutex::default(),
         committer: None,
         signals: None,
         links: None,

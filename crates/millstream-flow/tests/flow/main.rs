@@ -17,6 +17,7 @@ mod adapters;
 mod backpressure;
 mod batch_sizes;
 mod calls;
+mod channels;
 mod compressed;
 mod csv_files;
 mod dead_letters;

@@ -133,6 +133,21 @@ class Bench:
                     consumer.close()
                     return count
 
+    def copies(self, exactly_once: bool) -> float:
+        """A copy from topic to topic."""
+        flow = ms.Flow("copies")
+        messages = flow.source("in", ms.kafka.read(self.broker.servers, self.topic, end="latest"))
+        target = self.new_topic()
+        messages.sink("out", ms.kafka.write(self.broker.servers, target, exactly_once=exactly_once))
+        with tempfile.TemporaryDirectory() as state:
+            rate = self.rate(flow, state=state)
+        check("copied", self.written(target), self.messages)
+        return rate
+
+    def raw_copies(self) -> float:
+        """The same by a loop of a consumer and a producer."""
+        return self.loop(lambda message: message.value())
+
     def counts(self, exactly_once: bool) -> float:
         """A count by key, from topic to topic."""
         flow = ms.Flow("counts")
@@ -154,6 +169,17 @@ class Bench:
 
     def raw_counts(self) -> float:
         """The same by a loop of a consumer and a producer, without state that survives."""
+        totals: dict[bytes, int] = {}
+
+        def count(message: Any) -> bytes:
+            key = message.key() or b""
+            totals[key] = total = totals.get(key, 0) + 1
+            return str(total).encode()
+
+        return self.loop(count)
+
+    def loop(self, value: Callable[[Any], bytes]) -> float:
+        """A loop of a consumer and a producer, which writes what ``value`` makes of each message."""
         from confluent_kafka import Consumer, Producer, TopicPartition
 
         target = self.new_topic()
@@ -161,14 +187,12 @@ class Bench:
         producer = Producer({"bootstrap.servers": self.broker.servers, "acks": "all"})
         consumer = Consumer({"bootstrap.servers": self.broker.servers, "group.id": "raw", **TUNED})
         consumer.assign([TopicPartition(self.topic, 0, 0)])
-        totals: dict[bytes, int] = {}
         while got < self.messages:
             for message in consumer.consume(10_000, timeout=1):
-                key = message.key() or b""
-                totals[key] = total = totals.get(key, 0) + 1
+                made = value(message)
                 while True:
                     try:
-                        producer.produce(target, str(total).encode(), key=key)
+                        producer.produce(target, made, key=message.key())
                         break
                     except BufferError:
                         producer.poll(0.1)
@@ -248,6 +272,15 @@ def copy_by_flow(servers: str, source: str, target: str) -> None:
     ms.run(flow)
 
 
+def copy_exactly_once(servers: str, source: str, target: str) -> None:
+    """Copies messages by a flow in transactions, with epochs of 0.1 s, until the process is ended."""
+    flow = ms.Flow("hop")
+    messages = flow.source("in", ms.kafka.read(servers, source, values=True))
+    messages.sink("out", ms.kafka.write(servers, target))
+    with tempfile.TemporaryDirectory() as state:
+        ms.run(flow, state=state, epoch=0.1)
+
+
 def copy_by_client(servers: str, source: str, target: str) -> None:
     """Copies messages by a consumer and a producer, until the process is ended."""
     from confluent_kafka import Consumer, Producer, TopicPartition
@@ -281,12 +314,16 @@ def measure(
         "raw librdkafka, Python, messages/s": bench.raw,
         "Kafka to nothing, Python values, messages/s": lambda: bench.read(values=True),
         "Kafka to nothing, Python messages, messages/s": bench.read,
+        "copy by a consumer and a producer, messages/s": bench.raw_copies,
+        "copy, at least once, messages/s": lambda: bench.copies(exactly_once=False),
+        "copy, exactly once, messages/s": lambda: bench.copies(exactly_once=True),
         "keyed count by a consumer and a producer, messages/s": bench.raw_counts,
         "keyed count, at least once, messages/s": lambda: bench.counts(exactly_once=False),
         "keyed count, exactly once, messages/s": lambda: bench.counts(exactly_once=True),
         "hop, producer to consumer, ms (p50)": lambda: bench.hop(None),
         "hop through a consumer and a producer, ms (p50)": lambda: bench.hop(copy_by_client),
         "hop through a flow, ms (p50)": lambda: bench.hop(copy_by_flow),
+        "hop through a flow, exactly once, ms (p50)": lambda: bench.hop(copy_exactly_once),
         "idle flow, percent of a core": bench.idle,
     }
     if rust is not None:

@@ -24,7 +24,7 @@ import millstream as ms
 
 with ms.Journal(sys.argv[1], segment_bytes=64 << 10) as journal:
     number = journal.next
-    while not select.select([sys.stdin], [], [], 0 if number < 20_000 else 0.002)[0]:
+    while not select.select([sys.stdin], [], [], 0 if number < 20_000 else 0.005)[0]:
         journal.append_many([b"%d" % n for n in range(number, number + 50)])
         number += 50
         if number == 20_000:
@@ -92,7 +92,7 @@ def advised(message: str) -> str:
 def test_torn_copies_are_opened_as_they_are_or_salvaged(
     orders: Path, tmp_path: Path, millstream_bin: Path
 ) -> None:
-    for attempt in range(12):
+    for attempt in range(6):
         torn, target = tmp_path / f"torn {attempt}", tmp_path / f"salvaged-{attempt}"
         if attempt % 2:
             subprocess.run(["cp", "-a", orders, torn], check=False, capture_output=True)

@@ -1,7 +1,7 @@
-"""A million keys that come and go, in Python: memory is that of the keys that are there.
+"""Keys that come and go, in Python: memory is that of the keys that are there.
 
 Each flow runs in a process of its own, through waves of other keys, each of which ends before the next
-begins. `MILLSTREAM_WAVES` makes it last (default 3).
+begins. `MILLSTREAM_KEYS` and `MILLSTREAM_WAVES` are the keys of a wave and the number of waves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-KEYS = 1_000_000
+KEYS = int(os.environ.get("MILLSTREAM_KEYS", "300_000"))
 WAVES = int(os.environ.get("MILLSTREAM_WAVES", "3"))
 
 SOAK = """

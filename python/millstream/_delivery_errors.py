@@ -1,4 +1,5 @@
-"""What an exception of a destination of ``ms.sink`` means: an outage, refused items, or neither.
+"""What an exception of a destination of ``ms.sink`` means: an outage, refused items, or neither; and the
+items that a destination of this package leaves out because they are refused.
 
 The usual clients of HTTP raise one class for an answer of the server whatever its status is, and some derive
 it from OSError: so the status decides.
@@ -8,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 
-from ._errors import Refused, RetryLater
+from ._errors import FlowError, Refused, RetryLater, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+    from ._outbox import OutboxIdentity
 
     Verdict = Literal["retry", "refused", "failed"]
 
-__all__ = ["verdict"]
+__all__ = ["Refusals", "Refusing", "verdict"]
 
 # In Python 3.10 asyncio has a TimeoutError of its own.
 RETRIED = (OSError, asyncio.TimeoutError, RetryLater)
@@ -98,3 +102,66 @@ def is_of_connection(error: BaseException) -> bool:
         known.__name__ in CONNECTION_ERRORS.get(known.__module__.partition(".")[0], ())
         for known in type(error).__mro__
     )
+
+
+class Refusals:
+    """The items of a delivery that cannot be written or that the server refuses, for a destination that knows
+    which they are: its ``write`` writes the others.
+
+    Args:
+        outbox: the identity of the outbox.
+        place: the server and what is written there.
+        error: the class of the error for an item that fails the flow.
+
+    Example:
+        >>> import millstream as ms
+        >>> refusals = Refusals(ms.OutboxIdentity("orders", "out", "00" * 16, True), "nats://broker")
+        >>> refusals.made(int, ["1", "x"], 7)
+        [(7, '1', 1)]
+        >>> refusals.taken()
+        [(8, "ValueError: invalid literal for int() with base 10: 'x'. The item is 'x'")]
+    """
+
+    def __init__(
+        self, outbox: OutboxIdentity, place: str, error: Callable[[str], Exception] = FlowError
+    ) -> None:
+        self.skips = outbox.skips_refused
+        self.place = place
+        self.error = error
+        self.found: list[tuple[int, str]] = []
+
+    def refuse(self, number: int, item: object, why: object) -> None:
+        """Leaves out the item with this number.
+
+        Raises:
+            Exception: refused items are not skipped; the error names the item.
+        """
+        text = f"{why}. The item is {show(item)}"
+        if not self.skips:
+            raise self.error(f"{self.place}: record {number} is refused: {text}")
+        self.found.append((number, text))
+
+    def made(self, make: Callable[[Any], Any], batch: list[Any], first: int) -> list[tuple[int, Any, Any]]:
+        """The number, the item and what ``make`` makes of it, without the items on which it fails."""
+        found = []
+        for number, item in enumerate(batch, first):
+            try:
+                found.append((number, item, make(item)))
+            except Exception as error:
+                self.refuse(number, item, f"{type(error).__name__}: {error}")
+        return found
+
+    def taken(self) -> list[tuple[int, str]]:
+        """The number and the reason of each item that is left out, and forgets them."""
+        found, self.found = self.found, []
+        return found
+
+
+class Refusing:
+    """A destination that knows which items are refused: ``connect`` sets ``refusals``."""
+
+    refusals: Refusals
+
+    def left_out(self) -> list[tuple[int, str]]:
+        """The items that the last ``write`` has left out: number and reason of each."""
+        return self.refusals.taken()

@@ -38,6 +38,8 @@ class OutboxIdentity:
         flow: the name of the flow.
         sink: the name of the sink.
         id: 32 hexadecimal digits, set when the outbox is created. Copies of a state directory share them.
+        skips_refused: whether the sink skips items that the destination refuses, by ``on_error`` of
+            ``Stream.sink``: ``write`` may leave such items out, and the method ``left_out`` returns them.
 
     Example:
         >>> import millstream as ms
@@ -48,6 +50,7 @@ class OutboxIdentity:
     flow: str
     sink: str
     id: str
+    skips_refused: bool = False
 
 
 class Writes(Protocol[T]):
@@ -69,9 +72,6 @@ class OutboxSink(Sink[T_contra], Generic[T_contra]):
         >>> show.write([7], 0, 0)
         0 0 [7]
     """
-
-    # Whether the function that makes it has `on_error`, so that `Stream.sink` takes none.
-    _has_policy = False
 
     def __init__(self, name: str, write: Callable[..., object], outbox: _millstream.ByteSink[Any]) -> None:
         self._name = name
@@ -101,11 +101,6 @@ class OutboxSink(Sink[T_contra], Generic[T_contra]):
 
     def __repr__(self) -> str:
         return f"<sink {self._name}>"
-
-    def _with_policy(self) -> OutboxSink[T_contra]:
-        """Says that the function that makes it has ``on_error``. For connectors of this package."""
-        self._has_policy = True
-        return self
 
 
 class _Function:
@@ -198,6 +193,10 @@ def sink(
     other.
 
     A delivery is repeated after OSError (also ConnectionError and TimeoutError) and :class:`RetryLater`.
+    After :class:`Refused` the batch is halved until the refused item is alone; that one fails the flow, or is
+    skipped with ``on_error`` of ``Stream.sink``. A class that knows which items are refused may write the
+    others, if ``outbox.skips_refused`` is set: its method ``left_out``, called after each ``write``, returns
+    the number and the reason of each in a list.
     Any other exception fails the flow; the items stay in the outbox.
 
     Args:
@@ -308,10 +307,10 @@ def _engine(
 ) -> _millstream.ByteSink[Any]:
     is_async = any(map(inspect.iscoroutinefunction, methods))
 
-    def connect(flow: str, sink: str, id: str) -> object:
+    def connect(flow: str, sink: str, id: str, skips_refused: bool) -> object:
         from ._destination import Connection
 
-        return Connection(make, OutboxIdentity(flow, sink, id), is_async)
+        return Connection(make, OutboxIdentity(flow, sink, id, skips_refused), is_async)
 
     retry = options.retry
     return _millstream.outbox_sink(

@@ -1,10 +1,10 @@
-"""What connectors to servers share: optional client libraries, addresses without secrets, refused items."""
+"""What connectors to servers share: optional client libraries, addresses without secrets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 
-from ._errors import FlowError, FlowUsageError, show
+from ._errors import FlowError, FlowUsageError
 from ._outbox import OutboxSink, sink
 
 TYPE_CHECKING = False
@@ -34,7 +34,6 @@ TLS = ("ca", "certificate", "key")
 __all__ = [
     "TLS",
     "Login",
-    "Refusals",
     "Server",
     "chosen",
     "context_of",
@@ -199,53 +198,6 @@ class Server:
         return self.error(f"{text}: {way}, to read by start=", True)
 
 
-class Refusals:
-    """What a sink does with an item that cannot be encoded, or that the server refuses.
-
-    Args:
-        policy: ``"fail"`` or ``"skip"``.
-        sink: the name of the sink.
-        place: the server and what is written there.
-    """
-
-    def __init__(self, policy: str, sink: str, place: str) -> None:
-        self.policy = policy
-        self.sink = sink
-        self.place = place
-
-    def refuse(self, number: int, item: object, why: object) -> None:
-        """Reports the item with this number.
-
-        Raises:
-            FlowError: the policy is ``"fail"``.
-        """
-        if self.policy == "fail":
-            raise FlowError(f"{self.place}: item {number} is refused: {why}. The item is {show(item)}")
-        import logging
-
-        logging.getLogger("millstream.flow.sink").warning(
-            'sink "%s": %s: item %d is refused and skipped: %s. The item is %s',
-            self.sink, self.place, number, why, show(item),
-            extra={"sink": self.sink},
-        )  # fmt: skip
-
-    def encoded(
-        self, encode: Callable[[Any], Any], batch: list[Any], first: int
-    ) -> list[tuple[int, Any, Any]]:
-        """The number, the item and what ``encode`` makes of it, without the items that it fails on.
-
-        >>> Refusals("skip", "out", "nats://broker").encoded(int, ["1", "x", "2"], 7)
-        [(7, '1', 1), (9, '2', 2)]
-        """
-        found = []
-        for number, item in enumerate(batch, first):
-            try:
-                found.append((number, item, encode(item)))
-            except Exception as error:
-                self.refuse(number, item, f"{type(error).__name__}: {error}")
-        return found
-
-
 def named(kind: str, **names: object) -> None:
     """Checks names that may not be empty.
 
@@ -261,30 +213,21 @@ def named(kind: str, **names: object) -> None:
 def chosen(option: str, value: object, *among: str) -> None:
     """Checks a value.
 
-    >>> chosen("on_error", "ignore", "fail", "skip")
+    >>> chosen("start", "now", "earliest", "latest")
     Traceback (most recent call last):
-    millstream._errors.FlowUsageError: on_error is "fail" or "skip", not 'ignore'
+    millstream._errors.FlowUsageError: start is "earliest" or "latest", not 'now'
     """
     if value not in among:
         values = " or ".join(f'"{each}"' for each in among)
         raise FlowUsageError(f"{option} is {values}, not {value!r}")
 
 
-def destination(
-    name: str, made: type[Any], outbox: OutboxOptions, on_error: str
-) -> Callable[..., OutboxSink[Any]]:
-    """What makes a sink with an outbox, whose destination receives ``on_error`` and further arguments.
+def destination(name: str, made: type[Any], outbox: OutboxOptions) -> Callable[..., OutboxSink[Any]]:
+    """What makes a sink with an outbox, whose destination receives the arguments.
 
     Args:
         name: what the sink is called in messages.
         made: the class of the destination.
         outbox: the options of its outbox.
-        on_error: ``"fail"`` or ``"skip"``.
     """
-    chosen("on_error", on_error, "fail", "skip")
-    make = sink(type(name, (made,), {}), **outbox)
-
-    def with_policy(*arguments: Any) -> OutboxSink[Any]:
-        return make(on_error, *arguments)._with_policy()
-
-    return with_policy
+    return sink(type(name, (made,), {}), **outbox)

@@ -28,6 +28,7 @@ class Destination(Protocol):
 
     def connect(self, outbox: OutboxIdentity) -> None: ...
     def write(self, batch: list[Any], first: int, last: int) -> None: ...
+    def left_out(self) -> list[tuple[int, str]]: ...
     def position(self) -> int | None: ...
     def close(self) -> None: ...
 
@@ -43,6 +44,9 @@ class _Connected:
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
         self.destination.write(batch, first, last)
+
+    def left_out(self) -> list[tuple[int, str]]:
+        return self.destination.left_out()
 
     def position(self) -> int | None:
         return self.destination.position()
@@ -63,7 +67,7 @@ def table_sink(name: str, make: Callable[[], Destination], **outbox: Any) -> Out
         The sink.
     """
     made: OutboxSink[Item] = sink(type(name, (_Connected,), {}), **outbox)(make)
-    return made._with_policy()
+    return made
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,6 @@ class TableOptions:
         key: the columns that identify a row; empty: rows are added.
         delete: whether an item deletes the row of its key.
         truncate: whether an item empties the table.
-        on_error: ``"fail"`` or ``"skip"``.
         timeout: in seconds.
 
     Raises:
@@ -90,14 +93,11 @@ class TableOptions:
     key: tuple[str, ...]
     delete: Callable[[Any], object] | None
     truncate: Callable[[Any], object] | None
-    on_error: str
     timeout: float
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, str) or not self.table:
             raise FlowUsageError(f'table is a name such as "orders", not {self.table!r}')
-        if self.on_error not in ("fail", "skip"):
-            raise FlowUsageError(f'on_error is "fail" or "skip", not {self.on_error!r}')
         if self.delete is not None and not self.key:
             raise FlowUsageError("delete needs key: it deletes the row of a key")
         for name, function in (("delete", self.delete), ("truncate", self.truncate)):

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from ._delivery_errors import Refusals, Refusing
 from ._durations import nanos
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, context_of, destination, named, parts_of
+from ._servers import TLS, Login, Server, context_of, destination, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Literal
 
     from typing_extensions import Unpack
 
@@ -38,7 +38,6 @@ def write(
     *,
     encode: Callable[[Any], Mapping[str, Any]] | None = None,
     id_column: str | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     timeout: Seconds = 30.0,
     login: Login | None = None,
     **outbox: Unpack[OutboxOptions],
@@ -56,8 +55,6 @@ def write(
         encode: makes a row of an item: a mapping from columns to values of JSON. None: items are that
             already. A column that is missing has its default.
         id_column: a column of the type ``String``. None: there is none.
-        on_error: what a row does that is no JSON, or that the server refuses: ``"fail"`` fails the flow,
-            ``"skip"`` writes a warning with the item to the log.
         timeout: how long an answer is waited for, in seconds.
         login: user and password, certificates.
         outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (10,000
@@ -90,18 +87,18 @@ def write(
         raise FlowUsageError(f"ms.clickhouse.write: {server.address} has no such port") from None
     made: OutboxOptions = {"batch": 10_000, "batch_bytes": "16MiB", **outbox}
     seconds = nanos("timeout", timeout, 1) / 1e9
-    make = destination(f"clickhouse {table}", _Table, made, on_error)
+    make = destination(f"clickhouse {table}", _Table, made)
     return make(server, port, headers, context, table, encode, id_column, seconds)
 
 
-class _Table:
+class _Table(Refusing):
     """The destination of ``write``."""
 
     def __init__(
-        self, policy: str, server: Server, port: int | None, headers: Any, context: Any,
+        self, server: Server, port: int | None, headers: Any, context: Any,
         table: str, encode: Any, id_column: str | None, timeout: float,
     ) -> None:  # fmt: skip
-        self.policy, self.server, self.headers, self.encode = policy, server, headers, encode
+        self.server, self.headers, self.encode = server, headers, encode
         self.id_column, self.place = id_column, f'table "{table}": '
         parts = urlsplit(server.url)
         quoted = ".".join(f"`{name}`" for name in table.replace("\\", "\\\\").replace("`", "\\`").split("."))
@@ -117,7 +114,7 @@ class _Table:
 
     def connect(self, outbox: OutboxIdentity) -> None:
         self.id = outbox.id
-        self.refusals = Refusals(self.policy, outbox.sink, f"{self.server.address}, {self.place[:-2]}")
+        self.refusals = Refusals(outbox, f"{self.server.address}, {self.place[:-2]}")
 
     def row(self, item: Any) -> dict[str, Any]:
         made = item if self.encode is None else self.encode(item)
@@ -128,7 +125,7 @@ class _Table:
         return dict(made)
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
-        made = self.refusals.encoded(self.row, batch, first)
+        made = self.refusals.made(self.row, batch, first)
         for number, _, row in made:
             if self.id_column is not None:
                 row[self.id_column] = f"{self.id}-{number}"

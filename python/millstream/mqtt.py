@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._adapter.deliveries import Delivered, delivered_by
+from ._delivery_errors import Refusals, Refusing
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, context_of, destination, library, named, parts_of
+from ._servers import TLS, Login, Server, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Literal
 
     from typing_extensions import Unpack
 
@@ -104,7 +104,6 @@ def write(
     topic: str | Callable[[Any], str],
     *,
     encode: Callable[[Any], Message | bytes | str] | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     login: Login | None = None,
     **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Any]:
@@ -114,8 +113,6 @@ def write(
         url: as for :func:`read`.
         topic: the topic, or a function that returns that of an item.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already.
-        on_error: what an item does that cannot be encoded, or that the broker refuses: ``"fail"`` fails the
-            flow, ``"skip"`` writes a warning with the item to the log.
         login: as for :func:`read`.
         outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
             ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
@@ -133,7 +130,7 @@ def write(
     """
     named("mqtt.write", topic="by item" if callable(topic) else topic)
     link, to = _Link(url, login, "ms.mqtt.write"), "by item" if callable(topic) else topic
-    return destination(f"mqtt {to}", _Publisher, outbox, on_error)(link, topic, encode)
+    return destination(f"mqtt {to}", _Publisher, outbox)(link, topic, encode)
 
 
 class _Link:
@@ -277,18 +274,18 @@ class _Subscriber:
             await asyncio.to_thread(self.client.loop_stop)
 
 
-class _Publisher:
+class _Publisher(Refusing):
     """The destination of ``write``."""
 
-    def __init__(self, policy: str, link: _Link, topic: Any, encode: Any) -> None:
-        self.policy, self.link, self.topic, self.encode = policy, link, topic, encode
+    def __init__(self, link: _Link, topic: Any, encode: Any) -> None:
+        self.link, self.topic, self.encode = link, topic, encode
         self.answers: dict[int, Any] = {}
         self.changed = threading.Condition()
         self.lost = False
         self.client: Any = None
 
     def connect(self, outbox: OutboxIdentity) -> None:
-        self.refusals = Refusals(self.policy, outbox.sink, self.link.server.address)
+        self.refusals = Refusals(outbox, self.link.server.address)
         self.client, _, given = self.link.open(None, self.prepare)
         self.max_bytes = getattr(given, "MaximumPacketSize", FOREVER)
 
@@ -327,7 +324,7 @@ class _Publisher:
         return to, made, properties
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
-        made = self.refusals.encoded(self.message, batch, first)
+        made = self.refusals.made(self.message, batch, first)
         # The number of a message on its way has 16 bits.
         for at in range(0, len(made), 10_000):
             self.publish(made[at : at + 10_000])

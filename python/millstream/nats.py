@@ -7,9 +7,10 @@ import json
 from dataclasses import dataclass, field
 
 from ._adapter.deliveries import Delivered, delivered_by
+from ._delivery_errors import Refusals, Refusing
 from ._durations import nanos
 from ._errors import FlowError, FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, chosen, context_of, destination, library, named, parts_of
+from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +111,6 @@ def write(
     subject: str | Callable[[Any], str],
     *,
     encode: Callable[[Any], Message | bytes | str] | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     login: Login | None = None,
     **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Any]:
@@ -125,8 +125,6 @@ def write(
         subject: the subject, or a function that returns that of an item.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already. Of the
             headers of a message those of JetStream (``Nats-``) are not written.
-        on_error: what an item does that cannot be encoded, or that the server refuses: ``"fail"`` fails the
-            flow, ``"skip"`` writes a warning with the item to the log.
         login: as for :func:`read`.
         outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
             ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
@@ -144,7 +142,7 @@ def write(
     """
     named("nats.write", subject="by item" if callable(subject) else subject)
     link, to = _Link(url, login, "ms.nats.write"), "by item" if callable(subject) else subject
-    return destination(f"nats {to}", _Publisher, outbox, on_error)(link, subject, encode)
+    return destination(f"nats {to}", _Publisher, outbox)(link, subject, encode)
 
 
 class _Link:
@@ -272,11 +270,11 @@ class _Consumer:
             await self.client.close()
 
 
-class _Publisher:
+class _Publisher(Refusing):
     """The destination of ``write``: the messages of a batch are published, and then their answers awaited."""
 
-    def __init__(self, policy: str, link: _Link, subject: Any, encode: Any) -> None:
-        self.policy, self.link, self.subject, self.encode = policy, link, subject, encode
+    def __init__(self, link: _Link, subject: Any, encode: Any) -> None:
+        self.link, self.subject, self.encode = link, subject, encode
         self.client: Any = None
         self.answers: dict[str, Any] = {}
         self.changed = asyncio.Event()
@@ -284,7 +282,7 @@ class _Publisher:
     async def connect(self, outbox: OutboxIdentity) -> None:
         self.client = await self.link.open(self.changed.set)
         self.streams = self.client.jetstream(timeout=TIMEOUT)
-        self.refusals = Refusals(self.policy, outbox.sink, self.link.server.address)
+        self.refusals = Refusals(outbox, self.link.server.address)
         self.id, self.inbox = outbox.id, self.client.new_inbox()
         await self.link.answer(self.client.subscribe(f"{self.inbox}.*", cb=self.answered))
         if not callable(self.subject):
@@ -316,7 +314,7 @@ class _Publisher:
         from nats.errors import BadHeaderError, BadSubjectError, MaxPayloadError
 
         self.answers, sent = {}, []
-        for number, item, (to, data, headers) in self.refusals.encoded(self.message, batch, first):
+        for number, item, (to, data, headers) in self.refusals.made(self.message, batch, first):
             reply, headers["Nats-Msg-Id"] = f"{self.inbox}.{number}", f"{self.id}-{number}"
             try:
                 await self.client.publish(to, data, reply, headers)

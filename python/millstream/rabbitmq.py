@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._adapter.deliveries import Delivered, delivered_by
+from ._delivery_errors import Refusals, Refusing
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, context_of, destination, library, named, parts_of
+from ._servers import TLS, Login, Server, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Literal
 
     from typing_extensions import Unpack
 
@@ -113,7 +113,6 @@ def write(
     *,
     exchange: str = "",
     encode: Callable[[Any], Message | bytes | str] | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     login: Login | None = None,
     **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Any]:
@@ -128,8 +127,6 @@ def write(
             is the name of a queue.
         exchange: the exchange, which must exist. ``""``: the default exchange.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already.
-        on_error: what an item does that cannot be encoded, that is too large, or that is routed to no queue:
-            ``"fail"`` fails the flow, ``"skip"`` writes a warning with the item to the log.
         login: as for :func:`read`.
         outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
             ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
@@ -148,7 +145,7 @@ def write(
     named("rabbitmq.write", routing_key="by item" if callable(routing_key) else routing_key)
     link, to = _Link(url, login, "ms.rabbitmq.write"), exchange or routing_key
     name = f"rabbitmq {'by item' if callable(to) else to}"
-    return destination(name, _Publisher, outbox, on_error)(link, exchange, routing_key, encode)
+    return destination(name, _Publisher, outbox)(link, exchange, routing_key, encode)
 
 
 class _Link:
@@ -250,17 +247,17 @@ class _Consumer:
             await self.connection.close()
 
 
-class _Publisher:
+class _Publisher(Refusing):
     """The destination of ``write``: messages of a batch are published, and then their confirms awaited."""
 
-    def __init__(self, policy: str, link: _Link, exchange: str, routing_key: Any, encode: Any) -> None:
-        self.policy, self.link, self.encode = policy, link, encode
+    def __init__(self, link: _Link, exchange: str, routing_key: Any, encode: Any) -> None:
+        self.link, self.encode = link, encode
         self.name, self.routing_key = exchange, routing_key
         self.connection: Any = None
 
     async def connect(self, outbox: OutboxIdentity) -> None:
         place = f'{self.link.server.address}, exchange "{self.name}"'
-        self.id, self.refusals = outbox.id, Refusals(self.policy, outbox.sink, place)
+        self.id, self.refusals = outbox.id, Refusals(outbox, place)
         self.connection = await self.link.open()
         await self.open()
 
@@ -295,7 +292,7 @@ class _Publisher:
         )  # fmt: skip
 
     async def write(self, batch: list[Any], first: int, last: int) -> None:
-        made = self.refusals.encoded(self.message, batch, first)
+        made = self.refusals.made(self.message, batch, first)
         for number, _, (_, message) in made:
             message.message_id = message.message_id or f"{self.id}-{number}"
         await self.publish(made)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ._adapter.deliveries import Delivered, delivered_by
+from ._delivery_errors import Refusals, Refusing
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Refusals, Server, chosen, destination, library, named, parts_of
+from ._servers import TLS, Login, Server, chosen, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,6 @@ def write(
     *,
     encode: Callable[[Any], Entry | Mapping[str, Any]] | None = None,
     max_entries: int | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     login: Login | None = None,
     **outbox: Unpack[OutboxOptions],
 ) -> OutboxSink[Any]:
@@ -127,8 +127,6 @@ def write(
         encode: makes the fields of an item: a mapping from names to bytes, text or numbers, or an
             :class:`Entry`, whose id is not used. None: items are that already.
         max_entries: the length to which the stream is trimmed, about. None: it grows.
-        on_error: what an item does that has no such fields: ``"fail"`` fails the flow, ``"skip"`` writes a
-            warning with the item to the log.
         login: as for :func:`read`.
         outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
             ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
@@ -146,7 +144,7 @@ def write(
     """
     named("redis.write", stream=stream)
     link = _Link(url, login, "ms.redis.write")
-    return destination(f"redis {stream}", _Adder, outbox, on_error)(link, stream, encode, max_entries)
+    return destination(f"redis {stream}", _Adder, outbox)(link, stream, encode, max_entries)
 
 
 class _Link:
@@ -255,19 +253,19 @@ class _Consumer:
             await client.aclose()
 
 
-class _Adder:
+class _Adder(Refusing):
     """The destination of ``write``."""
 
-    def __init__(self, policy: str, link: _Link, stream: str, encode: Any, max_entries: int | None) -> None:
+    def __init__(self, link: _Link, stream: str, encode: Any, max_entries: int | None) -> None:
         import redis
 
-        self.policy, self.link, self.stream, self.encode = policy, link, stream, encode
+        self.link, self.stream, self.encode = link, stream, encode
         self.max_entries, self.client = max_entries or 0, link.client(redis)
         self.known: int | None = None
 
     def connect(self, outbox: OutboxIdentity) -> None:
         self.place = f'{self.link.server.address}, stream "{self.stream}"'
-        self.refusals = Refusals(self.policy, outbox.sink, self.place)
+        self.refusals = Refusals(outbox, self.place)
         self.key = f"millstream:{self.stream}:{outbox.id}"
         about = {"flow": outbox.flow, "sink": outbox.sink, "stream": self.stream}
         self.called(lambda: self.client.hset(self.key, mapping=about))
@@ -294,7 +292,7 @@ class _Adder:
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
         arguments: list[Any] = ["" if self.known is None else self.known, last, self.max_entries]
-        for _, _, fields in self.refusals.encoded(self.fields, batch, first):
+        for _, _, fields in self.refusals.made(self.fields, batch, first):
             arguments += [len(fields), *fields]
         self.called(lambda: self.client.eval(SCRIPT, 2, self.stream, self.key, *arguments))
         self.known = last

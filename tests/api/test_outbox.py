@@ -5,8 +5,9 @@ import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import millstream as ms
 import pytest
@@ -640,10 +641,49 @@ def test_a_connection_is_closed_at_the_end_of_its_run_and_holds_up_no_end_of_a_p
     assert ran.returncode == 0
 
 
-def test_a_policy_for_a_sink_that_has_one_of_its_own_is_refused(tmp_path: Path) -> None:
-    flow = ms.Flow("rows")
-    rows = flow.source("in", ms.testing.items([(1, 2)]))
-    sinks = [ms.sqlite.write(tmp_path / "a.db", "t"), ms.redis.write("redis://127.0.0.1:1", "s")]
-    for number, sink in enumerate(sinks):
-        with pytest.raises(ms.FlowUsageError, match="has an on_error of its own: pass it to what makes"):
-            rows.sink(f"out{number}", sink, on_error="skip")
+class Leaving:
+    """Has a position, and leaves out odd numbers if the sink skips what is refused."""
+
+    rows: ClassVar[dict[int, int]] = {}
+
+    def __init__(self, left: Callable[[int, int], list[tuple[int, str]]]) -> None:
+        self.left = left
+
+    def connect(self, outbox: ms.OutboxIdentity) -> None:
+        self.skips = outbox.skips_refused
+
+    def write(self, batch: list[int], first: int, last: int) -> None:
+        self.numbers = (first, last)
+        Leaving.rows |= {number: item for number, item in enumerate(batch, first) if number % 2 == 0}
+        Leaving.rows[last] = batch[-1]
+
+    def position(self) -> int | None:
+        return max(Leaving.rows, default=None)
+
+    def left_out(self) -> list[tuple[int, str]]:
+        first, last = self.numbers
+        return self.left(first, last)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_items_that_a_destination_leaves_out_are_counted_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, durable: bool
+) -> None:
+    def odd(first: int, last: int) -> list[tuple[int, str]]:
+        return [(number, "odd") for number in range(first, last + 1) if number % 2]
+
+    Leaving.rows = {}
+    with caplog.at_level(logging.WARNING, "millstream"):
+        report = run_into(ms.sink(Leaving)(odd), list(range(100, 111)), tmp_path if durable else None, "skip")
+    assert {number for number in Leaving.rows if number % 2 == 0} == set(range(0, 11, 2))
+    assert (report.outboxes[0]["refused_records"], report.outboxes[0]["delivered_records"]) == (5, 6)
+    logged = [number for number in range(11) if f"record {number} is refused and skipped: odd" in caplog.text]
+    assert logged == [1, 3, 5, 7, 9]
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_a_destination_leaves_out_only_what_it_may(tmp_path: Path, on_error: str) -> None:
+    Leaving.rows = {}
+    number = 0 if on_error == "fail" else 77
+    with pytest.raises(ms.FlowError, match=f"record {number} is refused: why"):
+        run_into(ms.sink(Leaving)(lambda first, last: [(number, "why")]), [1, 2], tmp_path, on_error)

@@ -36,9 +36,11 @@ def shop(tmp_path: Path) -> Path:
     return path
 
 
-def deliver(items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None) -> None:
+def deliver(
+    items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None, on_error: Any = "fail"
+) -> None:
     flow = ms.Flow("rows")
-    flow.source("in", ms.testing.items(items)).sink("table", sink)
+    flow.source("in", ms.testing.items(items)).sink("table", sink, on_error=on_error)
     ms.run(flow, state=state, epoch=0.02, sync=False) if state else ms.run(flow)
 
 
@@ -137,10 +139,10 @@ def test_a_refused_row_is_named(
     assert found == good[: len(found)] and len(found) <= 4
     execute(shop, "DELETE FROM orders")
     caplog.set_level(logging.WARNING, "millstream")
-    skipping = ms.sqlite.write(shop, "orders", key=key, on_error="skip")
-    deliver([*good[:4], row, good[4]], skipping, tmp_path / "skips")
+    skipping = ms.sqlite.write(shop, "orders", key=key)
+    deliver([*good[:4], row, good[4]], skipping, tmp_path / "skips", "skip")
     assert execute(shop, "SELECT * FROM orders ORDER BY id") == good
-    assert "skipped: record 4 is refused" in caplog.text
+    assert "record 4 is refused and skipped" in caplog.text
 
 
 def test_what_cannot_work_is_an_error(shop: Path, tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_what_cannot_work_is_an_error(shop: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"on_error": "ignore"}, {"delete": len}, {"key": []}, {"timeout": 0}, {"truncate": 1}, {"table": ""}],
+    [{"delete": len}, {"key": []}, {"timeout": 0}, {"truncate": 1}, {"table": ""}],
 )
 def test_wrong_options(options: dict[str, Any]) -> None:
     with pytest.raises(ms.FlowUsageError):
@@ -188,7 +190,7 @@ def test_a_copy_of_the_state_directory_is_noticed(shop: Path, tmp_path: Path) ->
     from millstream._table_sink import TableOptions
     from millstream.sqlite.table import SqliteTable
 
-    options = TableOptions(str(shop), "orders", None, (), None, None, "fail", 10)
+    options = TableOptions(str(shop), "orders", None, (), None, None, 10)
     late, other = SqliteTable(options), SqliteTable(options)
     outbox = ms.OutboxIdentity("rows", "table", "0f" * 16)
     for made in (late, other):

@@ -95,7 +95,14 @@ def of_kafka(_: Path, server: Callable[[str], Any]) -> Any:
     return ms.kafka.read(broker.servers, topic, end="latest", decode=load)
 
 
-SOURCES = [of_file, of_tcp, of_journal, of_queue, of_kafka]
+def of_objects(folder: Path, _: Any) -> Any:
+    (folder / "objects").mkdir()
+    for number, value in enumerate(VALUES):
+        (folder / "objects" / f"{number:02}.jsonl").write_bytes(value + b"\n")
+    return ms.objects.read(folder / "objects", "json_lines")
+
+
+SOURCES = [of_file, of_tcp, of_journal, of_queue, of_kafka, of_objects]
 
 
 @pytest.mark.parametrize("durable", [False, True])

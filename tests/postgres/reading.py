@@ -36,7 +36,7 @@ def dead(letters, first, last):
         for letter in letters:
             change = letter.item
             parts = [letter.step, letter.key, change.kind, change.table, change.old, change.new, change.lsn]
-            print(json.dumps([*parts, letter.error_text()], default=repr), file=out)
+            print(json.dumps([*parts, letter.error_text(), letter.position], default=repr), file=out)
 
 
 policy = os.environ["ON_ERROR"]
@@ -111,7 +111,7 @@ class Reading:
         return [json.loads(line) for line in lines[:-1]]
 
     def dead(self) -> list[Any]:
-        """The dead letters: step, key, kind, table, old and new as they were sent, position, error."""
+        """The dead letters: step, key, kind, table, old and new as they were sent, LSN, error, position."""
         path = self.out.with_name(self.out.name + ".dead")
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

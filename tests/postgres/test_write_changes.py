@@ -91,7 +91,7 @@ def test_an_unchanged_value_of_a_row_that_is_not_there(
     assert f"record {len(before)} is refused: column" in failure, failure
     assert 'column "more" is UNCHANGED, and the table has no row with this key' in failure
     assert rows(items) == [(1, "one", 1), (2, "two", 2)]
-    deliver(changes, sink(items, on_error="skip"), tmp_path / "skips")
+    deliver(changes, sink(items), tmp_path / "skips", "skip")
     assert rows(items)[-1] == (3, "good", None)
     assert not items.rows("SELECT 1 FROM items WHERE id = 7")
 
@@ -116,7 +116,7 @@ def test_rows_before_a_truncation_are_gone(items: Database, tmp_path: Path) -> N
     deliver(changes, sink(items), tmp_path)
     assert rows(items) == [(1, "new", 1)]
     # Also where a row is refused; and alone.
-    deliver([*changes, {"id": 2, "text": None, "more": 1}], sink(items, on_error="skip"), tmp_path / "more")
+    deliver([*changes, {"id": 2, "text": None, "more": 1}], sink(items), tmp_path / "more", "skip")
     assert rows(items) == [(1, "new", 1)]
     deliver([{"empty": True}], sink(items), tmp_path / "last")
     assert rows(items) == []
@@ -138,14 +138,15 @@ def test_a_deferred_constraint_obeys_on_error(tree: Database, tmp_path: Path, ke
     failure = fails(nodes, ms.postgres.write(tree.dsn, "tree", key=key), tmp_path / "fails")
     assert 'table "public.tree": record 1' in failure and "(99) is not present" in failure, failure
     assert tree.rows("SELECT * FROM tree") == []
-    skipping = ms.postgres.write(tree.dsn, "tree", key=key, on_error="skip")
-    deliver(nodes, skipping, tmp_path / "skips")
+    skipping = ms.postgres.write(tree.dsn, "tree", key=key)
+    report = deliver(nodes, skipping, tmp_path / "skips", "skip")
     assert tree.rows("SELECT id FROM tree ORDER BY id") == [(1,), (3,), (4,), (7,)]
+    assert (report.outboxes[0]["refused_records"], report.outboxes[0]["delivered_records"]) == (3, 4)
 
 
 def test_a_later_row_of_a_key_is_not_replaced_by_a_late_one(tree: Database, tmp_path: Path) -> None:
     nodes = [(1, 4), (1, None), (2, 99), (4, None), (4, 1)]
-    deliver(nodes, ms.postgres.write(tree.dsn, "tree", key="id", on_error="skip"), tmp_path)
+    deliver(nodes, ms.postgres.write(tree.dsn, "tree", key="id"), tmp_path, "skip")
     assert tree.rows("SELECT * FROM tree ORDER BY id") == [(1, None), (4, 1)]
 
 
@@ -159,7 +160,7 @@ def test_a_constraint_trigger_obeys_on_error(database: Database, tmp_path: Path)
         "CREATE CONSTRAINT TRIGGER odd AFTER INSERT ON numbers DEFERRABLE INITIALLY DEFERRED "
         "FOR EACH ROW EXECUTE FUNCTION check_it()"
     )
-    deliver([(n,) for n in range(6)], ms.postgres.write(database.dsn, "numbers", on_error="skip"), tmp_path)
+    deliver([(n,) for n in range(6)], ms.postgres.write(database.dsn, "numbers"), tmp_path, "skip")
     assert database.rows("SELECT number FROM numbers ORDER BY number") == [(0,), (1,), (2,), (4,), (5,)]
 
 

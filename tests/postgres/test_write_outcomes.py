@@ -27,7 +27,7 @@ class Sink:
     """The destinations of one sink, one for each connection."""
 
     def __init__(self, database: Database, outbox: ms.OutboxIdentity = OUTBOX) -> None:
-        self.options = TableOptions(database.dsn, "numbers", None, (), None, None, "fail", 30)
+        self.options = TableOptions(database.dsn, "numbers", None, (), None, None, 30)
         self.unanswered: dict[str, Unanswered] = {}
         self.outbox = outbox
 

@@ -36,10 +36,12 @@ ENDLESS = 1 << 41
 RETRY = "'retry': ms.Backoff(first=0.02, most=0.2)"
 
 
-def deliver(items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None) -> ms.Report:
+def deliver(
+    items: list[Any], sink: ms.OutboxSink[Any], state: Path | None = None, on_error: Any = "fail"
+) -> ms.Report:
     """Runs a flow of these items."""
     flow = ms.Flow("rows")
-    flow.source("in", ms.testing.items(items)).sink("table", sink)
+    flow.source("in", ms.testing.items(items)).sink("table", sink, on_error=on_error)
     return ms.run(flow, state=state, epoch=0.02, sync=False) if state else ms.run(flow)
 
 

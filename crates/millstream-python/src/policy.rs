@@ -143,13 +143,14 @@ impl ErrorHandler {
     /// As `handle`, for the input of a source as it was read.
     pub(crate) fn handle_read(
         &mut self,
+        key: Option<&Bound<'_, PyAny>>,
         read: Read<'_, '_>,
         error: PyErr,
         cx: &mut Context,
         py: Python<'_>,
     ) -> Result<(), Failure> {
         let described = format!("{}: {}", read.position, show(read.item));
-        let found = (None, Some(read.item), Some(described));
+        let found = (key, Some(read.item), Some(described));
         self.settle(found, Some(read.position), error, cx, py)
     }
 

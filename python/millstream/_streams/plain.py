@@ -560,13 +560,12 @@ class PlainVerbs(PlainBase[T_co]):
             on_error: what happens to an item that cannot be encoded, that is too large, or that the
                 destination refuses: ``"fail"`` ends the flow with an error that names it, ``"skip"`` skips it
                 with a warning in the log, and :class:`millstream.dead_letter` sends an item that cannot be
-                encoded to a sink besides. What the destination refuses is found by halving its batch. It is
-                skipped with ``dead_letter`` too: the warning has its number and the reason.
+                encoded to a sink besides. What the destination refuses is skipped with ``dead_letter`` too:
+                the warning has its number and the reason.
 
         Raises:
             FlowUsageError: the name is empty or used twice, ``sink`` is no sink, or ``on_error`` is given
-                with a :class:`millstream.Sink`, which encodes nothing, or with a sink that has an
-                ``on_error`` of its own.
+                with a :class:`millstream.Sink`, which encodes nothing.
 
         Example:
             >>> import millstream as ms
@@ -578,8 +577,4 @@ class PlainVerbs(PlainBase[T_co]):
         """
         if not name:
             raise FlowUsageError("a sink needs a name")
-        if on_error != "fail" and getattr(sink, "_has_policy", False):
-            raise FlowUsageError(
-                f'sink "{name}": {sink!r} has an on_error of its own: pass it to what makes the sink'
-            )
         self._pipe.sink(name, sink, gather, on_error)

@@ -5,13 +5,14 @@ Lines may be compressed with gzip or zstd: the sink appends ``.gz`` or ``.zst`` 
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import Protocol
 
 from .. import _millstream
+from .._adapter.undecoded import Undecoded
 from .._errors import FlowUsageError, show
 from .._file_options import MAX_FRAME
+from .._json import load
 from .._json_lines import _dumps
 from .errors import ObjectError, RowError
 from .store import Found, Prefix, Reader
@@ -130,14 +131,15 @@ class Lines:
 
     def items(self, prefix: Prefix, found: Found, at: int, lines: list[bytes]) -> tuple[list[Any], int]:
         """The items of complete lines, and the offset after them."""
-        items = []
+        items: list[Any] = []
         for line in lines:
             self.check_size(prefix, found, at, line)
             try:
                 items.append(self.decode(line))
             except ValueError as error:
-                why = f"{type(error).__name__}: {error}"
-                raise ObjectError(f"{where(prefix, found, at)}: {show(line)}: {why}") from None
+                place = where(prefix, found, at)
+                why = ObjectError(f"{place}: {show(line)}: {type(error).__name__}: {error}")
+                items.append(Undecoded(line, why, None, place))
             at += len(line) + 1
         return items, at
 
@@ -156,7 +158,7 @@ class JsonLines(Lines):
         return _dumps(item).encode()
 
     def decode(self, line: bytes) -> Any:
-        return json.loads(line)
+        return load(line)
 
 
 class Parquet:

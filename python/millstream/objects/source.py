@@ -50,7 +50,8 @@ def read(
     Args:
         at: a URL such as ``"s3://bucket/orders"``, the path of a directory, or a store of ``obstore``.
         format: ``"parquet"``: items are dicts, one for each row. ``"json_lines"``: the values that
-            ``json.loads`` returns. ``"lines"``: text, without line ends.
+            ``json.loads`` returns. ``"lines"``: text, without line ends. A line that is no JSON or no text is
+            handled by ``on_error`` of :meth:`Flow.source`.
         pattern: which names are read, without their directories: ``*`` matches any characters, ``?`` one,
             ``[a-z]`` one of a range. None: ``*.parquet``; ``*.jsonl``, ``*.jsonl.gz`` and ``*.jsonl.zst``; or
             ``*``, by the format.
@@ -113,4 +114,4 @@ def _read(options: ReadOptions, resume: Any = None) -> Iterator[At[list[Any]]]:
 
 
 _read.__name__ = "objects"
-_reading = generator_source(batches=True, resume=True)(_read)
+_reading = generator_source(batches=True, resume=True)(_read)._with(undecoded=True)

@@ -103,12 +103,13 @@ class RowDecoder:
         sent = raw.old if raw.new is None else raw.new
         assert sent is not None
         raw.key = self.key({name: self.decoded_or_sent(name, value) for name, value in sent.items()})
+        position = f"{self.table} at {format_lsn(raw.lsn)}"
         error = PostgresError(
-            f'{self.server}: column "{wrong.column}" of a row of {self.table} at {format_lsn(raw.lsn)} '
+            f'{self.server}: column "{wrong.column}" of a row of {position} '
             f"cannot be decoded: {type(wrong.error).__name__}: {wrong.error}. on_error= of the source can "
             "skip such rows or keep them as dead letters"
         )
-        return Undecoded(raw, error, raw.key)
+        return Undecoded(raw, error, raw.key, position)
 
     def decoded_or_sent(self, name: str, value: Field) -> Any:
         if type(value) is not bytes:

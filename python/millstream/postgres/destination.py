@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from dataclasses import dataclass
 from time import monotonic
 
-from .._errors import show
+from .._delivery_errors import Refusals, Refusing
 from .._rows import BadRow
 from .connection import answered, connect, describe_server, limited
 from .errors import PostgresError, is_of_row, may_pass, report, unreachable
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Destination"]
 
-log = logging.getLogger("millstream.flow.sink")
 RUN = os.urandom(4).hex()
 """Tells connections of this process from those of others. A forked process connects anew."""
 
@@ -40,7 +38,7 @@ class Refusal:
     is_deferred: bool
 
 
-class Destination:
+class Destination(Refusing):
     """A connection that writes items into a table.
 
     Args:
@@ -60,7 +58,6 @@ class Destination:
         name = f"millstream {RUN} {os.getpid()} {outbox.id[:8]} {outbox.sink}"[:63]
         connection = connect(self.options.address, name, self.options.timeout, is_timed=False)
         self.connection = connection
-        self.sink = outbox.sink
         try:
             with answered(connection, self.options.timeout):
                 end_earlier(connection, name)
@@ -78,6 +75,7 @@ class Destination:
         if missing:
             raise PostgresError(f'{self.server}: "{missing[0]}" is a key column, and not among the columns')
         self.table = f'{self.server}, table "{table}"'
+        self.refusals = Refusals(outbox, self.table, PostgresError)
         self.rows = options.rows(names)
         self.statements = Statements(table, columns, options.key, options.delete is not None)
         try:
@@ -141,7 +139,7 @@ class Destination:
         self.write_parts(connection, batch, 0, refused)
         self.write_late(connection, batch, refused)
         for place, refusal in sorted(refused.items()):
-            self.refuse(batch[place], first + place, refusal.error)
+            self.refusals.refuse(first + place, batch[place], reason(refusal.error))
 
     def write_parts(
         self, connection: psycopg.Connection[Any], items: list[Any], first: int, refused: dict[int, Refusal]
@@ -188,16 +186,6 @@ class Destination:
             return Refusal(error, is_deferred)
         return None
 
-    def refuse(self, item: Any, number: int, error: BadRow | psycopg.Error) -> None:
-        where = f"{self.table}: record {number}{column_of(error)} is refused"
-        why = str(error) if isinstance(error, BadRow) else report(error)
-        if self.options.on_error == "fail":
-            raise PostgresError(f"{where}: {why}. The row is {show(item)}")
-        log.warning(
-            'sink "%s": %s and skipped: %s. The row is %s', self.sink, where, why, show(item),
-            extra={"sink": self.sink},
-        )  # fmt: skip
-
     def close(self) -> None:
         if self.connection is not None:
             self.connection.close()
@@ -211,15 +199,15 @@ def psycopg_error(name: str) -> type[psycopg.Error]:
     return found
 
 
-def column_of(error: BadRow | psycopg.Error) -> str:
-    """The column that an error of the server names."""
+def reason(error: BadRow | psycopg.Error) -> str:
+    """Why a row is refused, with the column that the server names."""
     if isinstance(error, BadRow):
-        return ""
+        return str(error)
     name = error.diag.column_name
     if name is None:
         found = re.match(r"COPY \S+, line \d+, column ([^:]+)(?:: |$)", error.diag.context or "")
         name = None if found is None else found[1]
-    return "" if name is None else f', column "{name}",'
+    return report(error) if name is None else f'column "{name}": {report(error)}'
 
 
 def end_earlier(connection: psycopg.Connection[Any], name: str) -> None:

@@ -9,7 +9,7 @@ from .._table_sink import TableOptions, column_names, table_sink
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Literal
+    from typing import Any
 
     from .._backoff import Backoff
     from .._durations import Seconds
@@ -29,7 +29,6 @@ def write(
     key: str | Sequence[str] | None = None,
     delete: Callable[[Any], object] | None = None,
     truncate: Callable[[Any], object] | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     timeout: Seconds = 60.0,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -57,8 +56,6 @@ def write(
         truncate: a function that returns whether an item empties the table, as a change ``"truncate"`` of
             :func:`changes` says: the rows before it are removed, those after it are not. It needs the right
             TRUNCATE.
-        on_error: what a row that the server refuses does: ``"fail"`` fails the flow, and ``"skip"`` writes a
-            warning with the row to the log.
         timeout: how long a transaction may take before it is given up and repeated, in seconds.
         retry: as in :func:`millstream.sink`.
         max_bytes: as in :func:`millstream.sink`.
@@ -92,7 +89,6 @@ def write(
         column_names("key", key) or (),
         delete,
         truncate,
-        on_error,
         nanos("timeout", timeout, 1) / 1e9,
     )
     # What an earlier connection of the sink has left unanswered.

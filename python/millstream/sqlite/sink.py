@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
-    from typing import Any, Literal
+    from typing import Any
 
     from .._backoff import Backoff
     from .._durations import Seconds
@@ -30,7 +30,6 @@ def write(
     key: str | Sequence[str] | None = None,
     delete: Callable[[Any], object] | None = None,
     truncate: Callable[[Any], object] | None = None,
-    on_error: Literal["fail", "skip"] = "fail",
     timeout: Seconds = 10.0,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
@@ -52,8 +51,6 @@ def write(
             None: rows are added.
         delete: a function that returns whether an item deletes the row of its key; needs ``key``.
         truncate: a function that returns whether an item empties the table.
-        on_error: what a row that SQLite refuses does: ``"fail"`` fails the flow, and ``"skip"`` writes a
-            warning with the row to the log.
         timeout: how long a lock of another connection is waited for before the attempt is repeated, in
             seconds.
         retry: as in :func:`millstream.sink`.
@@ -80,7 +77,6 @@ def write(
         column_names("key", key) or (),
         delete,
         truncate,
-        on_error,
         nanos("timeout", timeout, 1) / 1e9,
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
-import logging
 import os
 import sqlite3
 import uuid
 from collections.abc import Mapping
 
-from .._errors import show
+from .._delivery_errors import Refusals, Refusing
 from .._rows import EMPTY, BadRow, Row
 from .._table_sink import rival
 from .errors import SqliteError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteTable"]
 
-log = logging.getLogger("millstream.flow.sink")
 PROGRESS = """
 CREATE TABLE IF NOT EXISTS millstream_progress (
     outbox TEXT PRIMARY KEY, flow TEXT NOT NULL, sink TEXT NOT NULL, position INTEGER NOT NULL,
@@ -40,7 +38,7 @@ PASSING = ("locked", "busy", "full", "disk i/o error")
 REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 
-class SqliteTable:
+class SqliteTable(Refusing):
     """A connection that writes items into a table."""
 
     def __init__(self, options: TableOptions) -> None:
@@ -53,6 +51,7 @@ class SqliteTable:
         if not os.path.exists(options.address):
             raise SqliteError(f"{options.address} does not exist: create the database and the table first")
         self.outbox = outbox
+        self.refusals = Refusals(outbox, self.name, SqliteError)
         self.db = sqlite3.connect(options.address, timeout=options.timeout, isolation_level=None)
         try:
             self.prepare(self.db)
@@ -103,7 +102,7 @@ class SqliteTable:
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
         assert self.db is not None
-        outbox, skipped = self.outbox, []
+        outbox = self.outbox
         try:
             self.db.execute("BEGIN IMMEDIATE")
             advanced = self.db.execute(ADVANCE, (outbox.id, outbox.flow, outbox.sink, last, first - 1))
@@ -112,20 +111,17 @@ class SqliteTable:
                 raise SqliteError(f"{self.options.address}: {rival(outbox, found)}")
             for number, item in enumerate(batch, first):
                 refusal = self.refusal(self.db, item)
-                if refusal is not None:
-                    skipped.append(f"record {number} is refused: {refusal}. The row is {show(item)}")
-                    if self.options.on_error == "fail" or not self.db.in_transaction:
-                        raise SqliteError(f"{self.name}: {skipped[-1]}")
+                if refusal is None:
+                    continue
+                self.refusals.refuse(number, item, refusal)
+                if not self.db.in_transaction:
+                    raise SqliteError(f"{self.name}: record {number} has ended the transaction: {refusal}")
             self.db.execute("COMMIT")
         except sqlite3.Error as error:
             raise self.failure(error) from None
         finally:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
-        for text in skipped:
-            log.warning(
-                'sink "%s": %s: skipped: %s', outbox.sink, self.name, text, extra={"sink": outbox.sink}
-            )
 
     def refusal(self, db: sqlite3.Connection, item: Any) -> str | None:
         """Writes an item; returns why it is refused, if it is. A statement that fails has no effect."""

@@ -197,8 +197,15 @@ impl<E: Into<Cause>> Encoding for Result<(), E> {
     }
 }
 
+impl<S, F> Encoded<S, F> {
+    /// The sink of frames, and the encoder.
+    pub(crate) fn parted(self) -> (S, Arc<F>) {
+        (self.sink, self.encode)
+    }
+}
+
 /// Adds an encoder to a sink of frames; it appends the bytes of an item to the buffer. An item that cannot be
-/// encoded fails the flow.
+/// encoded fails the flow, unless the stream ends in it by [`try_sink`](crate::Stream::try_sink).
 pub fn encode<S, F, T, R>(sink: S, encode: F) -> Encoded<S, F>
 where
     S: Sink<Frames>,

@@ -7,9 +7,13 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::batch::Data;
+use crate::connectors::codec::{Encoded, Encoding};
 use crate::describe::stream::Stream;
 use crate::error::{Cause, Failure, FlowError};
+use crate::framing::Frames;
+use crate::outbox::too_large;
 use crate::policy::{OnError, Policy};
+use crate::sink::Sink;
 use crate::step::{Context, Each, Step};
 
 /// Joins a function on batches to a stream.
@@ -295,4 +299,82 @@ impl<T: Data> Stream<T> {
         });
         made.settles_by(&settles)
     }
+
+    /// Ends the stream in a sink as [`sink`](crate::Pipe::sink) does, with a policy for an item that cannot be encoded, that is larger than the
+    /// destination takes, or that the destination refuses.
+    ///
+    /// Items are encoded in a step of its own, `NAME.encode`. A dead letter is made of an item that cannot be encoded or is too large. What a
+    /// destination refuses is found after its epoch was committed: unless `on_error` is [`OnError::Fail`], it is skipped with a warning.
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, OnError, Options, codec, files, testing};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("letters");
+    /// let letter = |n: &i64, out: &mut Vec<u8>| u8::try_from(*n).map(|n| out.push(n));
+    /// let flow = Flow::new("letters");
+    /// flow.source("in", testing::items([65, 1000, 67]))
+    ///     .try_sink("out", OnError::Skip, codec::encode(files::write(&path), letter));
+    /// flow.run(Options::default())?;
+    /// assert_eq!(std::fs::read(&path).unwrap(), b"A\nC\n");
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn try_sink<S, F, R>(&self, name: &str, on_error: OnError, sink: Encoded<S, F>)
+    where
+        T: Debug,
+        S: Sink<Frames>,
+        F: Fn(&T, &mut Vec<u8>) -> R + Send + Sync + 'static,
+        R: Encoding,
+    {
+        let (sink, encode) = sink.parted();
+        if !matches!(on_error, OnError::Fail) {
+            sink.skip_refused();
+        }
+        let settles = on_error.clone();
+        let most = sink.record_bytes_max().unwrap_or(usize::MAX);
+        let address = sink.describe();
+        let encoded = self.step("encode", &format!("{name}.encode"), move |making| {
+            let (encode, address) = (Arc::clone(&encode), address.clone());
+            let work = move |input: &mut Vec<T>,
+                             output: &mut Frames,
+                             policy: &mut Policy,
+                             cx: &mut Context| {
+                for item in input.drain(..) {
+                    if let Err(cause) = append(&*encode, &item, output, (most, &address)) {
+                        policy.apply_to_item(None, &item, cause, cx)?;
+                    }
+                }
+                Ok(())
+            };
+            Ok::<_, FlowError>(Fallible {
+                work,
+                policy: making.policy(&on_error)?,
+            })
+        });
+        encoded.settles_by(&settles).sink(name, sink);
+    }
+}
+
+/// Appends a frame for an item, or nothing if that fails or is larger than `most` bytes.
+fn append<T, R: Encoding>(
+    encode: &impl Fn(&T, &mut Vec<u8>) -> R,
+    item: &T,
+    frames: &mut Frames,
+    (most, address): (usize, &str),
+) -> Result<(), Cause> {
+    let (count, start) = (frames.spans.len(), frames.data.len());
+    let mut encoded = Ok(());
+    let appended = frames.append(|out| encoded = encode(item, out).into_result());
+    let bytes = frames.data.len() - start;
+    let outcome = encoded
+        .and_then(|()| Ok(appended?))
+        .and_then(|()| match bytes > most {
+            true => Err(too_large(bytes, most, address)),
+            false => Ok(()),
+        });
+    if outcome.is_err() {
+        frames.spans.truncate(count);
+        frames.data.truncate(start);
+    }
+    outcome
 }

@@ -29,6 +29,11 @@ pub trait Destination: Send {
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
         Ok(None)
     }
+    /// Returns the records that the last [`write`](Self::write) has left out because it does not take them, each with the reason. It may leave
+    /// some out if [`OutboxIdentity::skips_refused`] is set: in place of [`DeliveryError::Refused`], when it knows which they are.
+    fn left_out(&mut self) -> Vec<(u64, Cause)> {
+        Vec::new()
+    }
     /// The record `number` was refused, and the flow skips it. A destination that [remembers](Connector::remembers) stores `number` as
     /// its position, as if the record were written.
     ///
@@ -76,6 +81,8 @@ pub struct OutboxIdentity {
     pub sink: String,
     /// The identity of the journal, which is set when the outbox is created and never changes.
     pub outbox: u128,
+    /// Whether the sink skips records that the destination refuses; otherwise one fails the flow.
+    pub skips_refused: bool,
 }
 
 impl OutboxIdentity {
@@ -246,14 +253,16 @@ pub(super) fn check_sizes(
     limit: Option<usize>,
     address: &str,
 ) -> Result<(), Cause> {
-    let limit = limit.unwrap_or(usize::MAX);
-    match batch.iter().map(<[u8]>::len).find(|bytes| *bytes > limit) {
+    let most = limit.unwrap_or(usize::MAX);
+    match batch.iter().map(<[u8]>::len).find(|bytes| *bytes > most) {
         None => Ok(()),
-        Some(bytes) => Err(format!(
-            "a record of {bytes} bytes is too large for {address}, which takes {limit}"
-        )
-        .into()),
+        Some(bytes) => Err(too_large(bytes, most, address)),
     }
+}
+
+/// The error of a record that is larger than the `most` bytes that the destination `address` takes.
+pub(crate) fn too_large(bytes: usize, most: usize, address: &str) -> Cause {
+    format!("a record of {bytes} bytes is too large for {address}, which takes {most}").into()
 }
 
 #[cfg(test)]

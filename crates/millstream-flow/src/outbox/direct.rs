@@ -11,7 +11,7 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
-use crate::outbox::refusals::{RefusalPolicy, log_skipped};
+use crate::outbox::refusals::log_skipped;
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::{Control, lock};
 use crate::sink::Writer;
@@ -20,7 +20,6 @@ use crate::sink::Writer;
 pub(super) struct Direct {
     sink: String,
     link: Link,
-    refusals: Arc<RefusalPolicy>,
     progress: Arc<Progress>,
     control: Arc<Control>,
     /// The number of the next record.
@@ -34,14 +33,12 @@ impl Direct {
     pub(super) fn new(
         sink: &str,
         link: Link,
-        refusals: Arc<RefusalPolicy>,
-        progress: Arc<Progress>,
+            progress: Arc<Progress>,
         control: &Arc<Control>,
     ) -> Self {
         Direct {
             sink: sink.to_owned(),
             link,
-            refusals,
             progress,
             control: Arc::clone(control),
             next: 0,
@@ -82,7 +79,7 @@ impl Direct {
                     self.deliver_part(&first)?;
                     return self.deliver_part(&second);
                 }
-                Err(DeliveryError::Refused(cause)) if self.refusals.skips() => {
+                Err(DeliveryError::Refused(cause)) if self.link.skips_refused() => {
                     log_skipped(&self.sink, &self.link.address(), self.next, &cause);
                     self.progress.refused();
                     skips = true;
@@ -132,11 +129,16 @@ impl Direct {
         };
         self.has_connected = true;
         // An attempt that seemed to fail may have succeeded.
+        let mut left_out = Vec::new();
         if position <= Position::Next(last) {
-            self.link.write(batch, self.next, last)?;
+            left_out = self.link.write(batch, self.next, last)?;
+        }
+        for (number, cause) in &left_out {
+            log_skipped(&self.sink, &self.link.address(), *number, cause);
+            self.progress.refused();
         }
         self.next = last + 1;
-        self.progress.delivered(records as usize);
+        self.progress.delivered(records as usize - left_out.len());
         let failures = self.link.succeeded();
         if failures > 0 {
             let sink = self.sink.as_str();

@@ -17,7 +17,7 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
-use crate::outbox::refusals::{Parts as Divided, RefusalPolicy, log_skipped};
+use crate::outbox::refusals::{Parts as Divided, log_skipped};
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::Control;
 
@@ -41,7 +41,6 @@ pub(super) struct Parts {
     pub(super) journal: Journal,
     pub(super) link: Link,
     pub(super) settings: Settings,
-    pub(super) refusals: Arc<RefusalPolicy>,
     pub(super) progress: Arc<Progress>,
     pub(super) control: Arc<Control>,
 }
@@ -237,15 +236,26 @@ impl Forwarder {
         self.attempted = self.attempted.max(last + 1);
         if self.divided.skips_next {
             self.parts.link.skip(last)?;
-        } else if let Err(error) = self.parts.link.write(&self.batch, self.first, last) {
-            return self.divide(error);
         } else {
-            self.parts.progress.delivered(records);
+            match self.parts.link.write(&self.batch, self.first, last) {
+                Ok(left_out) => self.count_delivered(records, &left_out),
+                Err(error) => return self.divide(error),
+            }
         }
         self.moved_at = Some(now_ns());
         let bytes = self.batch.iter().map(<[u8]>::len).sum();
         self.acknowledge(last + 1, records, bytes)
             .map_err(DeliveryError::Fatal)
+    }
+
+    /// Counts a batch that is delivered but for the records that are refused.
+    fn count_delivered(&self, records: usize, left_out: &[(u64, Cause)]) {
+        let parts = &self.parts;
+        for (number, cause) in left_out {
+            log_skipped(&parts.sink, &parts.address, *number, cause);
+            parts.progress.refused();
+        }
+        parts.progress.delivered(records - left_out.len());
     }
 
     /// Halves a batch of which the destination refuses some record. One that is alone is skipped, or is the failure.
@@ -255,7 +265,7 @@ impl Forwarder {
         };
         let records = self.batch.spans.len() as u64;
         if records == 1 {
-            if !self.parts.refusals.skips() {
+            if !self.parts.link.skips_refused() {
                 return Err(DeliveryError::Refused(cause));
             }
             log_skipped(&self.parts.sink, &self.parts.address, self.first, &cause);
@@ -565,6 +575,7 @@ mod tests {
             flow: "flow".to_owned(),
             sink: "out".to_owned(),
             outbox: 1,
+            skips_refused: false,
         };
         let forwarder = Forwarder::new(Parts {
             sink: "out".to_owned(),
@@ -572,7 +583,6 @@ mod tests {
             journal,
             link: Link::new(Arc::new(connector), identity, settings.backoff),
             settings,
-            refusals: Arc::default(),
             progress: Arc::clone(&progress),
             control: Arc::clone(&control),
         })

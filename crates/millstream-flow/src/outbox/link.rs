@@ -82,22 +82,39 @@ impl Link {
         }))
     }
 
-    /// Writes a batch over the connection.
+    /// Writes a batch over the connection; returns the records that it has left out as refused.
     pub(super) fn write(
         &mut self,
         batch: &Frames,
         first: u64,
         last: u64,
-    ) -> Result<(), DeliveryError> {
+    ) -> Result<Vec<(u64, Cause)>, DeliveryError> {
         let Some(connection) = &mut self.connection else {
             return Err(DeliveryError::retry("there is no connection"));
         };
-        let written = connection.write(batch, first, last);
-        if matches!(written, Err(DeliveryError::Refused(_))) && self.remembers() {
-            // Its transaction ends with the connection.
-            self.connection = None;
+        if let Err(error) = connection.write(batch, first, last) {
+            if matches!(error, DeliveryError::Refused(_)) && self.remembers() {
+                // Its transaction ends with the connection.
+                self.connection = None;
+            }
+            return Err(error);
         }
-        written
+        let left_out = connection.left_out();
+        let is_wrong = |number| !(first..=last).contains(&number);
+        if let Some((number, cause)) = left_out
+            .iter()
+            .find(|(number, _)| is_wrong(*number) || !self.skips_refused())
+        {
+            return Err(DeliveryError::fatal(format!(
+                "record {number} is refused: {cause}"
+            )));
+        }
+        Ok(left_out)
+    }
+
+    /// Whether records that the destination refuses are skipped.
+    pub(super) fn skips_refused(&self) -> bool {
+        self.identity.skips_refused
     }
 
     /// Makes the destination skip a record that it has refused.

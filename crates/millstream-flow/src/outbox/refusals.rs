@@ -2,26 +2,7 @@
 //!
 //! Invariant: the ends of the parts that wait are in descending order, the next part last. A part is never read beyond its end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::error::Cause;
-
-/// What happens to a record that the destination refuses. It is set while the flow is described.
-#[derive(Debug, Default)]
-pub(super) struct RefusalPolicy {
-    skips: AtomicBool,
-}
-
-impl RefusalPolicy {
-    /// Skips such records, in place of failing the flow.
-    pub(super) fn skip(&self) {
-        self.skips.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn skips(&self) -> bool {
-        self.skips.load(Ordering::Relaxed)
-    }
-}
 
 /// Reports a record that is skipped.
 pub(super) fn log_skipped(sink: &str, address: &str, number: u64, cause: &Cause) {

@@ -1,6 +1,7 @@
 //! The sink: a journal to which the workers append, and its part in the begin, the commits and the end of a run.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use crate::outbox::direct::{Direct, DirectWriter};
 use crate::outbox::forwarder::{Forwarder, Parts};
 use crate::outbox::link::Link;
 use crate::outbox::progress::Progress;
-use crate::outbox::refusals::RefusalPolicy;
 use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
 use crate::sink::{Forwarding, OutputRun, Scope, Sink, Token, Transactional, Writer};
@@ -30,7 +30,8 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 pub struct Outbox {
     connector: Arc<dyn Connector>,
     settings: Settings,
-    refusals: Arc<RefusalPolicy>,
+    /// Whether records that the destination refuses are skipped. It is set while the flow is described.
+    skips_refused: AtomicBool,
     run: Mutex<Option<Run>>,
 }
 
@@ -78,7 +79,7 @@ impl Outbox {
         Outbox {
             connector: Arc::new(connector),
             settings,
-            refusals: Arc::default(),
+            skips_refused: AtomicBool::new(false),
             run: Mutex::default(),
         }
     }
@@ -127,7 +128,7 @@ impl Outbox {
     /// halved until the record is alone, so that it holds up no other one.
     #[must_use]
     pub fn skip_refused(self) -> Self {
-        self.refusals.skip();
+        self.skips_refused.store(true, Ordering::Relaxed);
         self
     }
 
@@ -158,6 +159,7 @@ impl Outbox {
             flow: flow.to_owned(),
             sink: sink.to_owned(),
             outbox,
+            skips_refused: self.skips_refused.load(Ordering::Relaxed),
         };
         Link::new(Arc::clone(&self.connector), identity, self.settings.backoff)
     }
@@ -172,8 +174,7 @@ impl Outbox {
         );
         let progress = Progress::new(sink, &address, 0, self.settings, control);
         let link = self.link(flow, sink, outbox);
-        let policy = Arc::clone(&self.refusals);
-        let direct = Direct::new(sink, link, policy, progress, control);
+        let direct = Direct::new(sink, link, progress, control);
         Arc::new(Mutex::new(direct))
     }
 
@@ -267,7 +268,7 @@ impl Sink<Frames> for Outbox {
         Some(self)
     }
     fn skip_refused(&self) {
-        self.refusals.skip();
+        self.skips_refused.store(true, Ordering::Relaxed);
     }
     fn record_bytes_max(&self) -> Option<usize> {
         self.connector.record_bytes_max()
@@ -375,7 +376,6 @@ impl Forwarding for Outbox {
             journal: journal.clone(),
             link: self.link(&run.flow, &run.sink, outbox),
             settings: self.settings,
-            refusals: Arc::clone(&self.refusals),
             progress: Arc::clone(&progress),
             control: Arc::clone(&control),
         })?;

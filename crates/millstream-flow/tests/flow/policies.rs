@@ -5,6 +5,7 @@ use std::fmt;
 use millstream_flow::testing::{Collected, items};
 use millstream_flow::{DeadLetter, Flow, Framing, OnError, Stream, codec, files};
 
+use super::destination::Table;
 use super::support::{FullDisk, address, failure, finish, framed, listener, run, send};
 
 /// An error with a cause.
@@ -263,5 +264,58 @@ fn a_poison_frame_and_a_full_disk() {
     assert_eq!(
         decoded(OnError::dead_letter(FullDisk)).unwrap_err(),
         "step \"in\": the dead letter could not be written: the disk is full"
+    );
+}
+
+/// An encoder of single bytes, which has written a part of the frame when it fails.
+fn byte(number: &i64, out: &mut Vec<u8>) -> Result<(), std::num::TryFromIntError> {
+    out.extend_from_slice(b"part");
+    let byte = u8::try_from(*number)?;
+    out.truncate(out.len() - 4);
+    out.push(byte);
+    Ok(())
+}
+
+#[test]
+fn an_item_that_cannot_be_encoded_is_handled_by_the_policy_of_the_sink() {
+    let dir = tempfile::tempdir().unwrap();
+    for (workers, is_skipped) in [(1, true), (3, true), (2, false)] {
+        let path = dir.path().join(format!("{workers}"));
+        let flow = Flow::new("letters");
+        let dead = Collected::new();
+        let on_error = match is_skipped {
+            true => OnError::dead_letter(dead.sink()),
+            false => OnError::Fail,
+        };
+        flow.source("in", items([65_i64, 1000, 67, -1]))
+            .try_sink("out", on_error, codec::encode(files::write(&path), byte));
+        let error = "step \"out.encode\", item 1000: out of range integral type conversion attempted";
+        if !is_skipped {
+            assert_eq!(failure(&flow, workers), error);
+            continue;
+        }
+        run(&flow, workers).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"A\nC\n");
+        let letters = dead.take();
+        assert_eq!(letters[0].error, error);
+        let dead: Vec<_> = letters.iter().map(|letter| letter.item.as_deref()).collect();
+        assert_eq!(dead, [Some("1000"), Some("-1")]);
+    }
+}
+
+#[test]
+fn an_item_that_is_too_large_for_the_destination_is_handled_by_the_policy_of_the_sink() {
+    let (table, dead) = (Table::new(true), Collected::new());
+    let flow = Flow::new("rows");
+    let rows = ["a".to_owned(), "b".repeat((2 << 20) + 1), "c".to_owned()];
+    let sink = codec::encode(table.outbox(), codec::display);
+    flow.source("in", items(rows))
+        .try_sink("out", OnError::dead_letter(dead.sink()), sink);
+    run(&flow, 2).unwrap();
+    assert_eq!(table.sorted(), ["a", "c"]);
+    let error = &dead.take()[0].error;
+    assert!(
+        error.ends_with("a record of 2097153 bytes is too large for table t, which takes 2097152"),
+        "{error}"
     );
 }

@@ -43,6 +43,8 @@ struct PyConnector {
 struct PyDestination {
     connection: Py<PyAny>,
     decode: Arc<Decode>,
+    /// The records that the last write has left out, each with the reason.
+    left_out: Vec<(u64, String)>,
 }
 
 /// Tells what may succeed later, and records that are refused, from what cannot succeed.
@@ -97,11 +99,17 @@ impl Connector for PyConnector {
     }
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
         calling(|py| {
-            let identity = (&outbox.flow, &outbox.sink, outbox.id());
+            let identity = (
+                &outbox.flow,
+                &outbox.sink,
+                outbox.id(),
+                outbox.skips_refused,
+            );
             let connection = self.connect.call1(py, identity);
             Ok(Box::new(PyDestination {
                 connection: connection.map_err(|error| delivery_error(py, error))?,
                 decode: Arc::clone(&self.decode),
+                left_out: Vec::new(),
             }) as Box<dyn Destination>)
         })
     }
@@ -115,7 +123,7 @@ impl Connector for PyConnector {
 
 impl Destination for PyDestination {
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
-        calling(|py| {
+        self.left_out = calling(|py| {
             let batch = self.decode.batch(py, batch, first);
             let batch = batch.map_err(|cause| match *self.decode {
                 // It is that of the sink, and fails for the record alone.
@@ -124,8 +132,15 @@ impl Destination for PyDestination {
             })?;
             let name = intern!(py, "write");
             let written = self.connection.call_method1(py, name, (batch, first, last));
-            written.map(drop).map_err(|error| delivery_error(py, error))
-        })
+            let left_out = written.and_then(|written| written.extract(py).map_err(PyErr::from));
+            left_out.map_err(|error| delivery_error(py, error))
+        })?;
+        Ok(())
+    }
+    fn left_out(&mut self) -> Vec<(u64, Cause)> {
+        let left_out = std::mem::take(&mut self.left_out);
+        let named = |(number, reason): (u64, String)| (number, reason.into());
+        left_out.into_iter().map(named).collect()
     }
     fn skip(&mut self, number: u64) -> Result<(), DeliveryError> {
         calling(|py| {

@@ -255,7 +255,7 @@ impl DecodeStep {
             item: &original,
             position: &position,
         };
-        self.policy.handle_read(read, error, cx, py)
+        self.policy.handle_read(None, read, error, cx, py)
     }
 }
 

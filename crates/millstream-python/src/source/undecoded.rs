@@ -15,7 +15,7 @@ use super::reading::Reading;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::locked;
-use crate::policy::{ErrorHandler, OnErrorOption};
+use crate::policy::{ErrorHandler, OnErrorOption, Read};
 
 /// Adds the step after the output of a source.
 pub(super) fn add(pipe: &Pipe<PyBatch>, reading: &Reading<'_>) -> Pipe<PyBatch> {
@@ -65,7 +65,12 @@ impl UndecodedStep {
             let (key, raw) = (read(intern!(py, "key"))?, read(intern!(py, "item"))?);
             let error = PyErr::from_value(read(intern!(py, "error"))?);
             let key = (!key.is_none()).then_some(&key);
-            self.policy.handle(key, Some(&raw), error, cx, py)?;
+            let position: String = read(intern!(py, "position"))?.extract().map_err(failed)?;
+            let read = Read {
+                item: &raw,
+                position: &position,
+            };
+            self.policy.handle_read(key, read, error, cx, py)?;
         }
         Ok(PyBatch::of(decoded))
     }

@@ -476,6 +476,7 @@ def kafka_read(
     settings: Sequence[tuple[str, str]],
     values: bool,
     decode: object,
+    decode_key: object,
 ) -> ByteSource[Any]: ...
 def kafka_write(
     servers: str,

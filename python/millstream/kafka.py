@@ -10,14 +10,9 @@ from typing import overload
 
 from . import _millstream
 from ._errors import FlowUsageError
-from ._schema_registry import (
-    SchemaDecoder,
-    SchemaRegistryError,
-    SchemaRegistryUnavailable,
-    avro,
-    json_schema,
-    protobuf,
-)
+from ._schemas.decode import SchemaDecoder, avro, json_schema, protobuf
+from ._schemas.encode import SchemaEncoder, encode_avro, encode_json_schema, encode_protobuf, for_topic
+from ._schemas.errors import SchemaRegistryError, SchemaRegistryUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Any, Literal, TypeAlias
 
-    from ._types import Decoder, Frame, U
+    from ._types import Decoder, Frame, U, W
 
     Start: TypeAlias = (
         Literal["earliest", "latest", "group"] | datetime | float | Mapping[str, Mapping[int, int]]
@@ -42,9 +37,13 @@ except ImportError:  # a build without the feature
 __all__ = [
     "Message",
     "SchemaDecoder",
+    "SchemaEncoder",
     "SchemaRegistryError",
     "SchemaRegistryUnavailable",
     "avro",
+    "encode_avro",
+    "encode_json_schema",
+    "encode_protobuf",
     "json_schema",
     "message_time",
     "protobuf",
@@ -129,6 +128,19 @@ def read(
     decode: Decoder[U],
     settings: Settings | None = None,
 ) -> _millstream.ByteSource[U]: ...
+@overload
+def read(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    start: Start = "earliest",
+    end: End = None,
+    group: str | None = None,
+    values: bool = False,
+    *,
+    decode: Decoder[U],
+    settings: Settings | None = None,
+    decode_key: Decoder[W],
+) -> _millstream.ByteSource[tuple[W | None, U | None]]: ...
 def read(
     servers: str | Sequence[str],
     topics: str | Sequence[str],
@@ -138,6 +150,7 @@ def read(
     values: bool = False,
     decode: type | Callable[[bytes], Any] | None = None,
     settings: Settings | None = None,
+    decode_key: type | Callable[[bytes], Any] | None = None,
 ) -> _millstream.ByteSource[Any]:
     """Reads topics; each partition of a topic is a partition of the source.
 
@@ -160,12 +173,15 @@ def read(
         decode: makes an item of a value: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or a
             function. Items are what it returns then; a tombstone is None.
         settings: settings of the client by librdkafka's names, for instance for TLS and passwords.
+        decode_key: makes an object of a key, as ``decode`` does of a value. Items are pairs of both then; the
+            key of a message without one is None.
 
     Returns:
         A source of :class:`Message`, of bytes, or of what ``decode`` makes of them.
 
     Raises:
-        FlowUsageError: there is no topic, ``start`` or ``end`` is none of those, or ``"group"`` has no group.
+        FlowUsageError: there is no topic, ``start`` or ``end`` is none of those, ``"group"`` has no group, or
+            ``decode_key`` is without ``decode``.
 
     Example:
         >>> import millstream as ms
@@ -185,6 +201,10 @@ def read(
         raise FlowUsageError(f'end is None, "latest" or a time, not {end!r}')
     if start == "group" and group is None:
         raise FlowUsageError('start="group" needs the name of a group')
+    if decode_key is not None and decode is None:
+        raise FlowUsageError(
+            "decode_key needs decode: items are pairs of what the two make; bytes is a decoder"
+        )
     source: _millstream.ByteSource[Any] = _function("kafka_read")(
         _servers(servers),
         names,
@@ -197,6 +217,7 @@ def read(
         settings=_settings(settings),
         values=values,
         decode=decode,
+        decode_key=decode_key,
     )
     return source
 
@@ -284,8 +305,8 @@ def write(
     sink: _millstream.ByteSink[Any] = _function("kafka_write")(
         _servers(servers),
         topic,
-        key=key,
-        encode=encode,
+        key=for_topic(key, topic, "key"),
+        encode=for_topic(encode, topic, "value"),
         exactly_once=exactly_once,
         settings=_settings(settings),
         max_bytes=max_bytes,

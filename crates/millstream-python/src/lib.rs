@@ -32,6 +32,7 @@ mod keyed;
 mod logic;
 mod logs;
 mod observer;
+mod outage;
 mod ownership;
 mod pickled;
 mod pipe;

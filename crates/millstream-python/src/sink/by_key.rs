@@ -79,6 +79,7 @@ impl KeyedSink {
             encode: encode.map(|encode| locked(|py| encode.clone_ref(py))),
             text: self.text,
             frames: KeyedFrames::default(),
+            control: Arc::clone(control),
         }))
     }
 }
@@ -90,26 +91,32 @@ struct KeyedWriter {
     encode: Option<Py<PyAny>>,
     text: bool,
     frames: KeyedFrames,
+    control: Arc<Control>,
 }
 
 impl AppendItem for KeyedWriter {
     fn step(&self) -> &str {
         &self.name
     }
+    fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         let pair = pair_of(item)?;
-        let keys = &mut self.frames.keys;
-        let start = keys.data.len() as u32;
-        append_key(&pair.get_item(0)?, &mut keys.data)?;
-        keys.spans.push((start, keys.data.len() as u32));
         let encode = self.encode.as_ref();
+        // The encoder may have to be called again: it comes before the key.
         append_frame(
             &pair.get_item(1)?,
             encode,
             self.text,
             "sink",
             &mut self.frames.frames,
-        )
+        )?;
+        let keys = &mut self.frames.keys;
+        let start = keys.data.len() as u32;
+        append_key(&pair.get_item(0)?, &mut keys.data)?;
+        keys.spans.push((start, keys.data.len() as u32));
+        Ok(())
     }
 }
 

@@ -114,6 +114,7 @@ impl ByteSink {
             inner: unlocked(|| self.sink.open(worker, control))?,
             encoder: self.encoder.clone(),
             frames: Frames::default(),
+            control: Arc::clone(control),
         }))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millstream_flow::Failure;
 use millstream_flow::batch::Batch;
+use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::sink::{Token, Writer};
@@ -14,6 +15,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyString};
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::{locked, unlocked};
+use crate::outage::{Waiting, is_outage};
 use crate::record::Record;
 use crate::saving::save_object;
 use crate::show::{show, type_name};
@@ -24,6 +26,7 @@ pub(crate) struct EncodedWriter {
     pub(crate) inner: Box<dyn Writer<Frames>>,
     pub(crate) encoder: Encoder,
     pub(crate) frames: Frames,
+    pub(crate) control: Arc<Control>,
 }
 
 /// Makes frames of items.
@@ -117,6 +120,9 @@ impl AppendItem for EncodedWriter {
     fn step(&self) -> &str {
         &self.name
     }
+    fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         self.encoder.append(item, &mut self.frames)
     }
@@ -132,7 +138,9 @@ fn end_of(frames: &Frames) -> PyResult<u32> {
 pub(super) trait AppendItem {
     /// Returns the name of the step.
     fn step(&self) -> &str;
-    /// Appends the frame of an item.
+    /// Returns what says that the run stops.
+    fn control(&self) -> &Arc<Control>;
+    /// Appends the frame of an item, or nothing if that fails.
     fn append(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()>;
 }
 
@@ -142,7 +150,14 @@ pub(super) fn append_all(writer: &mut impl AppendItem, batch: &mut PyBatch) -> R
         let values = batch.take_values(py);
         batch.clear();
         for item in values.iter() {
-            writer.append(&item).map_err(|error| {
+            let mut appended = writer.append(&item);
+            if let Err(error) = appended {
+                appended = match is_outage(py, &error) {
+                    true => retry(py, writer, &item, error)?,
+                    false => Err(error),
+                };
+            }
+            appended.map_err(|error| {
                 Box::new(Failure {
                     step: writer.step().to_owned(),
                     key: None,
@@ -153,6 +168,22 @@ pub(super) fn append_all(writer: &mut impl AppendItem, batch: &mut PyBatch) -> R
         }
         Ok(())
     })
+}
+
+#[cold]
+fn retry(
+    py: Python<'_>,
+    writer: &mut impl AppendItem,
+    item: &Bound<'_, PyAny>,
+    outage: PyErr,
+) -> Result<PyResult<()>, Cause> {
+    let (name, control) = (writer.step().to_owned(), Arc::clone(writer.control()));
+    let waiting = Waiting {
+        kind: "sink",
+        name: &name,
+        control: &control,
+    };
+    Ok(waiting.retry(py, outage, || writer.append(item))?)
 }
 
 impl Writer<PyBatch> for EncodedWriter {

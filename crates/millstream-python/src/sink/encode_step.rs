@@ -16,6 +16,7 @@ use super::encode::Encoder;
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
 use crate::gil::locked;
+use crate::outage::{Waiting, is_outage};
 use crate::policy::{ErrorHandler, OnErrorOption};
 
 /// The half of a sink that makes frames of items.
@@ -119,7 +120,14 @@ impl EncodeStep {
         let values = input.take_values(py);
         let encoded = PyList::empty(py);
         for item in values.iter() {
-            match self.encoding.encode(&item, &mut self.frames) {
+            let mut made = self.encoding.encode(&item, &mut self.frames);
+            if let Err(error) = made {
+                made = match is_outage(py, &error) {
+                    true => self.retry(py, &item, error, cx)?,
+                    false => Err(error),
+                };
+            }
+            match made {
                 Ok(frame) => encoded
                     .append(frame)
                     .map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))?,
@@ -127,6 +135,24 @@ impl EncodeStep {
             }
         }
         Ok(PyBatch::of(encoded))
+    }
+}
+
+impl EncodeStep {
+    #[cold]
+    fn retry<'py>(
+        &mut self,
+        py: Python<'py>,
+        item: &Bound<'py, PyAny>,
+        outage: PyErr,
+        cx: &Context,
+    ) -> Result<PyResult<Bound<'py, PyAny>>, Failure> {
+        let waiting = Waiting {
+            kind: "sink",
+            name: &self.policy.step,
+            control: &cx.control,
+        };
+        waiting.retry(py, outage, || self.encoding.encode(item, &mut self.frames))
     }
 }
 

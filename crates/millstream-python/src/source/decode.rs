@@ -5,18 +5,15 @@
 //! error names the source and the offset, and the source's `on_error` says how it is handled.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use millstream_flow::clock::now_ns;
-use millstream_flow::control::Control;
 use millstream_flow::framing::Frames;
-use millstream_flow::outbox::Backoff;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
+#[cfg(feature = "kafka")]
+use pyo3::types::PyTuple;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 
 use crate::batch::PyBatch;
@@ -24,6 +21,7 @@ use crate::error::cause;
 use crate::gil::{locked, locked_while_alive};
 #[cfg(feature = "kafka")]
 use crate::kafka::KafkaMessage;
+use crate::outage::{Waiting, is_outage};
 use crate::policy::{ErrorHandler, OnErrorOption, Read};
 use crate::record::RecordMaker;
 use crate::show::show;
@@ -44,6 +42,9 @@ pub(crate) enum Decode {
     /// What a decoder makes of the value of a message of Kafka; a tombstone is None.
     #[cfg(feature = "kafka")]
     Content(Box<Decode>),
+    /// What two decoders make of the key and the value of a message of Kafka; of one that is missing, None.
+    #[cfg(feature = "kafka")]
+    Pair(Box<(Decode, Decode)>),
 }
 
 impl Decode {
@@ -90,14 +91,22 @@ impl Decode {
                 None => Ok(py.None().into_bound(py)),
             },
             #[cfg(feature = "kafka")]
-            Decode::Content(decode) => {
-                let view = millstream_kafka::View::of(frame);
-                let view = view.map_err(|error| PyValueError::new_err(error.to_string()))?;
-                match view.value() {
-                    Some(value) => decode.one(py, value),
-                    None => Ok(py.None().into_bound(py)),
-                }
+            Decode::Content(decode) => decode.part(py, view(frame)?.value()),
+            #[cfg(feature = "kafka")]
+            Decode::Pair(decoders) => {
+                let (view, (key, value)) = (view(frame)?, &**decoders);
+                let pair = [key.part(py, view.key())?, value.part(py, view.value())?];
+                PyTuple::new(py, pair).map(Bound::into_any)
             }
+        }
+    }
+
+    /// Decodes the key or the value of a message.
+    #[cfg(feature = "kafka")]
+    fn part<'py>(&self, py: Python<'py>, part: Option<&[u8]>) -> PyResult<Bound<'py, PyAny>> {
+        match part {
+            Some(bytes) => self.one(py, bytes),
+            None => Ok(py.None().into_bound(py)),
         }
     }
 
@@ -116,7 +125,7 @@ impl Decode {
     fn position(&self, frame: &[u8]) -> Option<String> {
         match self {
             #[cfg(feature = "kafka")]
-            Decode::Message | Decode::Content(_) => {
+            Decode::Message | Decode::Content(_) | Decode::Pair(_) => {
                 let view = millstream_kafka::View::of(frame).ok()?;
                 Some(view.position())
             }
@@ -129,7 +138,7 @@ impl Decode {
     fn original<'py>(&self, py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         match self {
             #[cfg(feature = "kafka")]
-            Decode::Message | Decode::Content(_) => {
+            Decode::Message | Decode::Content(_) | Decode::Pair(_) => {
                 Bound::new(py, KafkaMessage::of(frame)?).map(Bound::into_any)
             }
             _ => Ok(PyBytes::new(py, frame).into_any()),
@@ -137,28 +146,11 @@ impl Decode {
     }
 }
 
-/// The longest delay before a decoder is called again during an outage.
-const RETRY_MOST: Duration = Duration::from_secs(5);
-/// The interval at which such a delay checks whether the run stops.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Whether a decoder has raised `RetryLater`.
-fn is_outage(py: Python<'_>, error: &PyErr) -> bool {
-    static RETRY_LATER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let class = RETRY_LATER.import(py, "millstream._errors", "RetryLater");
-    class.is_ok_and(|class| error.matches(py, class).unwrap_or(false))
-}
-
-/// Waits outside the interpreter; false if the run stops before the end.
-fn wait(delay: Duration, control: &Arc<Control>) -> bool {
-    let until = now_ns() + delay.as_nanos() as u64;
-    while now_ns() < until {
-        if control.stopping() {
-            return false;
-        }
-        control.outside(&mut || std::thread::park_timeout(CHECK_INTERVAL));
-    }
-    true
+/// The message of a frame.
+#[cfg(feature = "kafka")]
+fn view(frame: &[u8]) -> PyResult<millstream_kafka::View<'_>> {
+    let view = millstream_kafka::View::of(frame);
+    view.map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// A decoder on one worker.
@@ -190,52 +182,23 @@ impl DecodeStep {
         for (index, frame) in input.iter().enumerate() {
             match self.decode.one(py, frame) {
                 Ok(item) => items.push(item),
-                Err(error) if is_outage(py, &error) => match self.retry(py, frame, error, cx)? {
-                    Ok(item) => items.push(item),
-                    Err(error) => self.poison(py, input, index, error, cx)?,
-                },
+                Err(error) if is_outage(py, &error) => {
+                    let waiting = Waiting {
+                        kind: "source",
+                        name: &self.policy.step,
+                        control: &cx.control,
+                    };
+                    match waiting.retry(py, error, || self.decode.one(py, frame))? {
+                        Ok(item) => items.push(item),
+                        Err(error) => self.poison(py, input, index, error, cx)?,
+                    }
+                }
                 Err(error) => self.poison(py, input, index, error, cx)?,
             }
         }
         let list = PyList::new(py, items);
         list.map(PyBatch::of)
             .map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))
-    }
-
-    /// Decodes a frame whose decoder needs a server that does not answer: an outage is waited for, and is no fault of the frame.
-    ///
-    /// # Errors
-    /// The run stops before the server answers.
-    #[cold]
-    fn retry<'py>(
-        &self,
-        py: Python<'py>,
-        frame: &[u8],
-        mut outage: PyErr,
-        cx: &Context,
-    ) -> Result<PyResult<Bound<'py, PyAny>>, Failure> {
-        let source = self.policy.step.as_str();
-        let backoff = Backoff {
-            most: RETRY_MOST,
-            ..Backoff::default()
-        };
-        tracing::warn!(
-            source,
-            "source \"{source}\": {outage}; the source waits, and tries again"
-        );
-        for attempt in 1.. {
-            if !wait(backoff.delay(attempt), &cx.control) {
-                break;
-            }
-            match self.decode.one(py, frame) {
-                Err(error) if is_outage(py, &error) => outage = error,
-                decoded => {
-                    tracing::info!(source, "source \"{source}\": decodes again");
-                    return Ok(decoded);
-                }
-            }
-        }
-        Err(Failure::new(source, cause(outage)))
     }
 
     #[cold]

@@ -10,7 +10,7 @@ use super::decode::Decode;
 
 /// Reads topics. Of `start` and `start_ms` and `offsets` one is given; the same for `end`.
 #[pyfunction]
-#[pyo3(signature = (servers, topics, *, start, start_ms, offsets, end, end_ms, group, settings, values, decode))]
+#[pyo3(signature = (servers, topics, *, start, start_ms, offsets, end, end_ms, group, settings, values, decode, decode_key))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn kafka_read(
     servers: &str,
@@ -24,6 +24,7 @@ pub(crate) fn kafka_read(
     settings: Vec<(String, String)>,
     values: bool,
     decode: Option<&Bound<'_, PyAny>>,
+    decode_key: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<ByteSource> {
     let start = match (start, start_ms, offsets) {
         (_, Some(time_ms), _) => Start::Time(time_ms),
@@ -44,6 +45,10 @@ pub(crate) fn kafka_read(
         .settings(settings);
     if let Some(group) = group {
         source = source.group(group);
+    }
+    if decode_key.is_some() {
+        let decoders = (Decode::read(decode_key)?, Decode::read(decode)?);
+        return Ok(ByteSource::kafka(source, Decode::Pair(Box::new(decoders))));
     }
     Ok(match decode {
         // A value that cannot be decoded is handled as the message that it is of.

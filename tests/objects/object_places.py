@@ -28,6 +28,9 @@ class Place(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    def names(self) -> list[str]:
+        """The names of all objects from the prefix on, for a test that waits for one."""
+
     def contents(self) -> dict[str, bytes]:
         """All objects by their names from the prefix on."""
 
@@ -46,9 +49,12 @@ class InBucket:
     def remove(self, name: str) -> None:
         self.bucket.client.delete_object(Bucket=self.bucket.name, Key=f"{self.prefix}/{name}")
 
-    def contents(self) -> dict[str, bytes]:
+    def names(self) -> list[str]:
         skip = len(self.prefix) + 1
-        return {name[skip:]: self.bucket.get(name) for name in self.bucket.names(f"{self.prefix}/")}
+        return [name[skip:] for name in self.bucket.names(f"{self.prefix}/")]
+
+    def contents(self) -> dict[str, bytes]:
+        return {name: self.bucket.get(f"{self.prefix}/{name}") for name in self.names()}
 
 
 class Directory:
@@ -70,15 +76,18 @@ class Directory:
     def remove(self, name: str) -> None:
         (self.path / name).unlink()
 
-    def contents(self) -> dict[str, bytes]:
+    def names(self) -> list[str]:
         """The files, without those of attempts that were interrupted, which obstore does not list either."""
-        found = {}
-        for folder, _, names in os.walk(self.path):
-            for name in names:
-                path = Path(folder, name)
-                if not name.rpartition("#")[2].isdigit():
-                    found[str(path.relative_to(self.path))] = path.read_bytes()
-        return dict(sorted(found.items()))
+        found = [
+            str(Path(folder, name).relative_to(self.path))
+            for folder, _, names in os.walk(self.path)
+            for name in names
+            if not name.rpartition("#")[2].isdigit()
+        ]
+        return sorted(found)
+
+    def contents(self) -> dict[str, bytes]:
+        return {name: (self.path / name).read_bytes() for name in self.names()}
 
 
 def uncompressed(name: str, content: bytes) -> tuple[str, bytes]:

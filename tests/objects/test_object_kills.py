@@ -13,11 +13,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from flow_traffic import KILLS, PATIENCE, Killed
-from object_places import Place, items_of
+from object_places import Directory, Place, items_of
 
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 ENDLESS = 1 << 41
@@ -30,7 +31,7 @@ flow = ms.Flow("numbers")
 source = ms.generate(lambda: range(end), rate=20_000 if end > 1 << 40 else None, batch_size=50)
 numbers = flow.source("in", source).key_by(lambda n: n % 7).map(lambda n: n, name="spread").values()
 options = {"retry": ms.Backoff(first=0.02, most=0.2), "config": eval(os.environ["CONFIG"])}
-options |= {"batch": 500, "batch_age": 0.02}
+options |= {"batch": 500, "batch_age": 0.02} | eval(os.environ.get("OPTIONS", "{}"))
 objects = ms.objects.write(os.environ["URL"], os.environ["FORMAT"], **options)
 numbers.map(eval(os.environ["ITEM"])).sink("objects", objects)
 numbers.sink("expected", ms.files.write(os.environ["EXPECTED"]))
@@ -46,7 +47,7 @@ options = {"config": eval(os.environ["CONFIG"]), "retry": retry, "follow": follo
 source = ms.objects.read(os.environ["URL"], os.environ["FORMAT"], **options)
 flow.source("in", source).map(eval(os.environ["NUMBER"])).sink("out", ms.files.write(os.environ["OUT"]))
 """
-ITEM = {"parquet": "lambda n: {'n': n}", "json_lines": "lambda n: {'n': n}", "lines": "str"}
+ITEM = {"parquet": "lambda n: {'n': n, 'kind': 'a'}", "json_lines": "lambda n: {'n': n}", "lines": "str"}
 NUMBER = {"parquet": "lambda row: row['n']", "json_lines": "lambda row: row['n']", "lines": "int"}
 
 
@@ -63,25 +64,46 @@ def finish(command: list[str], environment: dict[str, str]) -> None:
     assert "Traceback" not in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(("format", "workers"), [("parquet", 1), ("json_lines", 2)])
-def test_killed_writers(tmp_path: Path, place: Place, format: str, workers: int) -> None:
+PARTITIONED = "{'partition_by': {'rest': lambda row: row['n'] % 3, 'kind': 'kind'}}"
+
+
+def data(names: Iterable[str]) -> list[str]:
+    """Names of objects, without the markers of a partitioned dataset."""
+    return [name for name in names if not name.startswith("_")]
+
+
+def kill_writers(tmp_path: Path, place: Place, format: str, workers: int, options: str) -> list[str]:
+    """Kills a flow, and returns the names of the objects: they have each item once."""
     print(f"seed {SEED}")
     environment = os.environ | {"URL": place.url, "CONFIG": repr(place.config), "FORMAT": format}
     environment |= {"ITEM": ITEM[format], "END": str(ENDLESS), "EXPECTED": str(tmp_path / "expected")}
+    environment |= {"OPTIONS": options}
     write = command(tmp_path, "writer", FLOW, workers)
-    killed = Killed(write, environment, lambda: len(place.contents()), random.Random(SEED))
+    killed = Killed(write, environment, lambda: len(data(place.names())), random.Random(SEED))
     killed.kill(KILLS)
     finish(write, environment | {"END": "1"})
     contents = place.contents()
-    found = Counter(row["n"] for row in items_of(contents))
+    objects = {name: contents[name] for name in data(contents)}
+    found = Counter(row["n"] for row in items_of(objects))
     given = Counter(map(int, (tmp_path / "expected").read_text().splitlines()))
     assert sorted(given) == list(range(len(given)))
     figures = {"items": len(given), "lost": (given - found).total(), "twice": (found - given).total()}
-    figures |= {"objects": len(contents)}
+    figures |= {"objects": len(objects)}
     print(json.dumps({"destination": f"objects, {format}", "seed": SEED} | figures | killed.figures()))
     assert figures["lost"] == figures["twice"] == 0, figures
     assert figures["items"], "nothing was written"
-    assert len({name.partition("/")[0] for name in contents}) == 1
+    return list(objects)
+
+
+@pytest.mark.parametrize(("format", "workers"), [("parquet", 1), ("json_lines", 2)])
+def test_killed_writers(tmp_path: Path, place: Place, format: str, workers: int) -> None:
+    names = kill_writers(tmp_path, place, format, workers, "{}")
+    assert len({name.partition("/")[0] for name in names}) == 1
+
+
+def test_killed_writers_of_partitions(tmp_path: Path) -> None:
+    names = kill_writers(tmp_path, Directory(tmp_path / "objects"), "parquet", 2, PARTITIONED)
+    assert {name.rpartition("/")[0] for name in names} == {f"rest={rest}/kind=a" for rest in range(3)}
 
 
 @pytest.mark.parametrize("format", ["parquet", "lines"])
@@ -122,20 +144,34 @@ def test_killed_readers(tmp_path: Path, place: Place, format: str) -> None:
     assert found == given
 
 
-def test_writers_that_are_killed_at_once_after_an_object(tmp_path: Path, place: Place) -> None:
-    """The object is there, and the flow does not know it yet."""
-    environment = os.environ | {"URL": place.url, "CONFIG": repr(place.config), "FORMAT": "lines"}
-    environment |= {"ITEM": ITEM["lines"], "END": str(ENDLESS), "EXPECTED": str(tmp_path / "expected")}
+def kill_at_once(tmp_path: Path, place: Place, format: str, options: str, times: int) -> None:
+    """Kills a flow when an object of it is there, which it does not know yet."""
+    environment = os.environ | {"URL": place.url, "CONFIG": repr(place.config), "FORMAT": format}
+    environment |= {"ITEM": ITEM[format], "END": str(ENDLESS), "EXPECTED": str(tmp_path / "expected")}
+    environment |= {"OPTIONS": options}
     write = command(tmp_path, "writer", FLOW)
-    for _ in range(KILLS):
-        before = len(place.contents())
+    for _ in range(times):
+        before = len(data(place.names()))
         running = subprocess.Popen(write, env=environment, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + PATIENCE
-        while len(place.contents()) <= before:
+        while len(data(place.names())) <= before:
             assert running.poll() is None, running.communicate()[1]
             assert time.monotonic() < until, "no object is written"
         running.kill()
         running.communicate()
     finish(write, environment | {"END": "1"})
+    contents = place.contents()
+    items = items_of({name: contents[name] for name in data(contents)})
+    found = [item["n"] if format == "parquet" else item for item in items]
     given = (tmp_path / "expected").read_text().splitlines()
-    assert sorted(map(int, items_of(place.contents()))) == sorted(map(int, given))
+    assert sorted(map(int, found)) == sorted(map(int, given))
+
+
+def test_writers_that_are_killed_at_once_after_an_object(tmp_path: Path, place: Place) -> None:
+    kill_at_once(tmp_path, place, "lines", "{}", KILLS)
+
+
+def test_writers_that_are_killed_within_a_delivery(tmp_path: Path) -> None:
+    """Some partitions of the delivery have their object, and others not."""
+    place = Directory(tmp_path / "objects")
+    kill_at_once(tmp_path, place, "parquet", PARTITIONED, max(2, KILLS // 2))

@@ -1,6 +1,7 @@
 """Object stores as a destination and a source of flows: S3, others that obstore knows, and local directories.
 
-It needs ``pip install 'millstream[s3]'``, and for Parquet ``'millstream[s3,parquet]'``.
+It needs ``pip install 'millstream[s3]'``, for Parquet ``'millstream[s3,parquet]'``, and for tables of Apache
+Iceberg ``'millstream[iceberg]'``.
 
 Example:
     >>> import millstream as ms
@@ -9,7 +10,8 @@ Example:
 """
 
 from .errors import ObjectError
+from .iceberg import iceberg
 from .sink import write
 from .source import read
 
-__all__ = ["ObjectError", "read", "write"]
+__all__ = ["ObjectError", "iceberg", "read", "write"]

@@ -19,7 +19,7 @@ from .store import Found, Prefix, Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any
 
 __all__ = ["Format", "JsonLines", "Lines", "Parquet", "count_items", "import_pyarrow"]
@@ -167,16 +167,22 @@ class Parquet:
     Args:
         schema: the schema of pyarrow; None takes it from the rows of each object.
         compression: the codec of the columns; ``"auto"`` is zstd.
+        without: columns that objects do not have.
     """
 
     ending = ".parquet"
 
-    def __init__(self, schema: Any = None, compression: str | None = "auto") -> None:
+    def __init__(
+        self, schema: Any = None, compression: str | None = "auto", without: Collection[str] = ()
+    ) -> None:
         self.pyarrow = import_pyarrow()
         if schema is not None and not isinstance(schema, self.pyarrow.Schema):
             raise FlowUsageError(f"schema is a pyarrow.Schema, not {show(schema)}")
         if compression not in CODECS:
             raise FlowUsageError(f"compression of Parquet is one of {CODECS}, not {compression!r}")
+        if schema is not None and without:
+            fields = [field for field in schema if field.name not in without]
+            schema = self.pyarrow.schema(fields, metadata=schema.metadata)
         self.schema = schema
         self.compression = "zstd" if compression == "auto" else compression or "none"
 
@@ -184,18 +190,35 @@ class Parquet:
         return None
 
     def join(self, batch: list[Any], first: int) -> bytes:
-        try:
-            table = self.table(batch)
-        except (TypeError, ValueError, OverflowError, self.pyarrow.ArrowException) as error:
-            number, error = self.refused(batch, first, error)
-            row = "" if number is None else f"record {number}, {show(batch[number - first])}: "
-            text = " ".join(str(error).split())
-            # Rows that do not go together are each fine: another division would hide that.
-            kind = ObjectError if number is None else RowError
-            raise kind(f"{row}no row of Parquet: {type(error).__name__}: {text}") from None
+        return self.content(batch, range(first, first + len(batch)))
+
+    def content(
+        self, batch: list[Any], numbers: Sequence[int], metadata: Mapping[str, str] | None = None
+    ) -> bytes:
+        """An object with rows that have these numbers, and with metadata in its footer."""
+        table = self.checked(batch, numbers)
+        if metadata:
+            table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
         out = self.pyarrow.BufferOutputStream()
         self.pyarrow.parquet.write_table(table, out, compression=self.compression)
         return bytes(out.getvalue())
+
+    def checked(self, batch: list[Any], numbers: Sequence[int]) -> Any:
+        """The table of rows that have these numbers.
+
+        Raises:
+            RowError: one of them is none; the text has its number.
+            ObjectError: they do not go together.
+        """
+        try:
+            return self.table(batch)
+        except (TypeError, ValueError, OverflowError, self.pyarrow.ArrowException) as error:
+            index, error = self.refused(batch, error)
+            row = "" if index is None else f"record {numbers[index]}, {show(batch[index])}: "
+            text = " ".join(str(error).split())
+            # Rows that do not go together are each fine: another division would hide that.
+            kind = ObjectError if index is None else RowError
+            raise kind(f"{row}no row of Parquet: {type(error).__name__}: {text}") from None
 
     def table(self, batch: list[Any]) -> Any:
         for row in batch:
@@ -210,15 +233,18 @@ class Parquet:
         if not names:
             raise ValueError("a row has no columns")
         columns = {name: [row.get(name) for row in batch] for name in names}
+        for name in names if self.schema is not None else ():
+            if not self.schema.field(name).nullable and None in columns[name]:
+                raise ValueError(f'the column "{name}" is required, and has no value')
         return self.pyarrow.table(columns, schema=self.schema)
 
-    def refused(self, batch: list[Any], first: int, error: Exception) -> tuple[int | None, Exception]:
-        """The number of the first row that is none alone, and why; None if each is one."""
-        for number, row in enumerate(batch, first):
+    def refused(self, batch: list[Any], error: Exception) -> tuple[int | None, Exception]:
+        """The index of the first row that is none alone, and why; None if each is one."""
+        for index, row in enumerate(batch):
             try:
                 self.table([row])
             except (TypeError, ValueError, OverflowError, self.pyarrow.ArrowException) as own:
-                return number, own
+                return index, own
         return None, error
 
     @contextmanager

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .._outbox import OutboxIdentity
     from .destination import Destination
     from .formats import Format
+    from .partitioned import PartitionedDestination
+    from .partitions import PartitionBy
 
     FormatName = Literal["parquet", "json_lines", "lines"]
 
@@ -41,6 +43,8 @@ def write(
     batch_bytes: int | str = "16MiB",
     batch_age: Seconds | None = 10.0,
     wait_at_end: Seconds = 60.0,
+    partition_by: PartitionBy | None = None,
+    max_partitions: int = 1000,
 ) -> OutboxSink[Any]:
     """Writes items into objects of a store, each once in a run with a state directory.
 
@@ -48,6 +52,10 @@ def write(
     ``.txt``, and ``.gz`` or ``.zst`` after these if it is compressed): the identity of the outbox and the
     number of the object's first item, in 20 digits. An object is never changed. It ends at ``batch`` items,
     ``batch_bytes`` or ``batch_age``, whatever is first.
+
+    With ``partition_by`` a delivery has one object in each partition of its rows, as Hive names them:
+    ``PREFIX/dt=2026-11-28/country=DE/OUTBOX-FIRST.parquet``. A marker of each delivery, which tells the
+    position, is in ``PREFIX/_millstream``.
 
     Args:
         to: a URL such as ``"s3://bucket/orders"``, the path of a directory, which is created, or a store of
@@ -71,6 +79,11 @@ def write(
         batch_age: an object that is not full ends when its oldest item has this age, in seconds or as a
             timedelta. None: each commit ends an object.
         wait_at_end: as in :func:`millstream.sink`.
+        partition_by: of Parquet: the name of a column, or several, or a dict from the name of each partition
+            to a column or to a function of the row, for instance ``{"dt": lambda row: row["time"].date()}``.
+            A value is text, a whole number, a bool, a date, a datetime or None. Objects do not have the
+            columns.
+        max_partitions: the largest number of partitions in one delivery; more fail the flow.
 
     Returns:
         The sink.
@@ -92,10 +105,18 @@ def write(
         [('00000000000000000000.jsonl', '{"id":1}\\n{"id":2}\\n')]
     """
     from .destination import WriteOptions
+    from .partitions import Partitions
 
     name = check_place(to, prefix, config)
-    shape = format_of(format, schema=schema, compression=compression)
-    options = WriteOptions(to, shape, prefix, config, nanos("timeout", timeout, 1_000_000) / 1e9)
+    partitions = None
+    if partition_by is not None:
+        if format != "parquet":
+            raise FlowUsageError(f'partition_by is for "parquet", and not for {format!r}')
+        partitions = Partitions(partition_by, max_partitions)
+    without = partitions.columns if partitions is not None else ()
+    shape = format_of(format, schema=schema, compression=compression, without=without)
+    seconds = nanos("timeout", timeout, 1_000_000) / 1e9
+    options = WriteOptions(to, shape, prefix, config, seconds, partitions)
     # A sink is described in messages by the name of its class.
     make = sink(
         type(f"objects {name}", (_Objects,), {}),
@@ -119,8 +140,10 @@ class _Objects:
 
     def __init__(self, options: Any) -> None:
         from .destination import Destination
+        from .partitioned import PartitionedDestination
 
-        self.destination: Destination = Destination(options)
+        kind = Destination if options.partitions is None else PartitionedDestination
+        self.destination: Destination | PartitionedDestination = kind(options)
 
     def connect(self, outbox: OutboxIdentity) -> None:
         self.destination.connect(outbox)
@@ -175,6 +198,7 @@ def format_of(format: str, **options: Any) -> Format:
     if format == "parquet":
         options.pop("max_line", None)
         return Parquet(**options)
+    options.pop("without", None)
     if options.pop("schema", None) is not None:
         raise FlowUsageError(f'schema is for "parquet", and not for {format!r}')
     if format == "json_lines":

@@ -199,6 +199,11 @@ class Prefix:
                 sync(self.store.prefix, path)
         return True
 
+    def remove(self, name: str) -> None:
+        """Removes an object."""
+        with self.named(name):
+            self.obstore.delete(self.store, self.path(name))
+
     def put(self, path: str, content: bytes) -> None:
         from obstore import exceptions
 

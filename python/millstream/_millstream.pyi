@@ -37,9 +37,9 @@ __all__ = [
     "Observer", "OneOffs", "OpenItem", "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder",
     "Rehearsal", "Report", "Script", "Service", "SourceIo", "Stopper", "Trial", "VirtualClock", "When",
     "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
-    "file_write_by_key", "http_feed", "http_listen", "http_post", "journal_append", "journal_read",
-    "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "measure_lock_waits", "outbox_sink",
-    "queue_read", "queue_write", "run", "saved_states", "service_ask", "service_export",
+    "file_write_by_key", "http_feed", "http_listen", "http_post", "http_received", "journal_append",
+    "journal_read", "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "measure_lock_waits",
+    "outbox_sink", "queue_read", "queue_write", "run", "saved_states", "service_ask", "service_export",
     "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
     "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
 ]
@@ -339,8 +339,12 @@ def tcp_listen(
 def http_listen(
     address: str,
     *,
-    path: str,
+    paths: Sequence[str],
+    methods: Sequence[str],
+    health: str | None,
+    item: str,
     body: str,
+    signature: object,
     token: str | None,
     origins: Sequence[str],
     max_body: int,
@@ -351,6 +355,7 @@ def http_listen(
     decode: object,
     on_bound: Callable[[str], object] | None,
 ) -> ByteSource[Any]: ...
+def http_received(item: bytes) -> tuple[str, str, str, list[tuple[str, bytes]], bytes]: ...
 def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
 
 class _HasFileno(Protocol):
@@ -509,10 +514,15 @@ def outbox_sink(
     wait_at_end: float,
 ) -> ByteSink[Any]: ...
 def http_post(
-    url: str,
+    url: str | None,
     encode: Callable[[Any], object],
     *,
     body: str,
+    parts: object,
+    checks_json: bool,
+    method: str,
+    parallel: int,
+    oauth: tuple[str, str, str, bool, list[tuple[str, str]]] | None,
     headers: list[tuple[str, str]],
     timeout: float,
     ca: str | PathLike[str] | None,

@@ -13,7 +13,9 @@ from . import _json, _millstream
 from ._backoff import Backoff
 from ._durations import nanos
 from ._errors import FlowUsageError
+from ._oauth import OAuth
 from ._outbox import _age, _records, _size
+from ._webhooks import Request, Signature, decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,22 +26,31 @@ if TYPE_CHECKING:
     from ._durations import Seconds
     from ._types import Decoder, Frame, U
 
-__all__ = ["feed", "listen", "post"]
+__all__ = ["OAuth", "Request", "Signature", "feed", "listen", "post"]
 
 MAX_BODY = 1 << 20
 MAX_PENDING = 64 << 20
 MAX_CONNECTIONS = 1024
 MAX_CLIENT = 8 << 20
+MAX_PARALLEL = 256
+
+PARTS = ("key", "url", "method", "headers")
+"""The parts of a request that may depend on the item."""
+METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
 @overload
 def listen(
     address: str,
-    path: str = "/",
+    path: str | Sequence[str] = "/",
     *,
+    item: Literal["body"] = "body",
     body: Literal["json"] = "json",
     decode: None = None,
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
     token: str | None = None,
+    signature: Signature | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -51,11 +62,15 @@ def listen(
 @overload
 def listen(
     address: str,
-    path: str = "/",
+    path: str | Sequence[str] = "/",
     *,
+    item: Literal["body"] = "body",
     body: Literal["lines", "bytes"],
     decode: None = None,
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
     token: str | None = None,
+    signature: Signature | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -67,11 +82,95 @@ def listen(
 @overload
 def listen(
     address: str,
-    path: str = "/",
+    path: str | Sequence[str] = "/",
     *,
-    body: Literal["json", "lines", "bytes"] = "json",
-    decode: Decoder[U],
+    item: Literal["body"] = "body",
+    body: Literal["text"],
+    decode: None = None,
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
     token: str | None = None,
+    signature: Signature | None = None,
+    origins: Sequence[str] = (),
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[str]: ...
+@overload
+def listen(
+    address: str,
+    path: str | Sequence[str] = "/",
+    *,
+    item: Literal["body"] = "body",
+    body: Literal["form"],
+    decode: None = None,
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
+    token: str | None = None,
+    signature: Signature | None = None,
+    origins: Sequence[str] = (),
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[dict[str, list[str]]]: ...
+@overload
+def listen(
+    address: str,
+    path: str | Sequence[str] = "/",
+    *,
+    item: Literal["body"] = "body",
+    body: Literal["json", "lines", "bytes", "text", "form"] = "json",
+    decode: Decoder[U],
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
+    token: str | None = None,
+    signature: Signature | None = None,
+    origins: Sequence[str] = (),
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[U]: ...
+@overload
+def listen(
+    address: str,
+    path: str | Sequence[str] = "/",
+    *,
+    item: Literal["request"],
+    body: Literal["json", "bytes", "text", "form"] = "json",
+    decode: None = None,
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
+    token: str | None = None,
+    signature: Signature | None = None,
+    origins: Sequence[str] = (),
+    max_body: int = MAX_BODY,
+    max_pending: int = MAX_PENDING,
+    max_connections: int = MAX_CONNECTIONS,
+    timeout: float = 30.0,
+    requests: int | None = None,
+    on_bound: Callable[[str], object] | None = None,
+) -> _millstream.ByteSource[Request]: ...
+@overload
+def listen(
+    address: str,
+    path: str | Sequence[str] = "/",
+    *,
+    item: Literal["request"],
+    body: Literal["json", "bytes", "text", "form"] = "json",
+    decode: Callable[[Request], U],
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
+    token: str | None = None,
+    signature: Signature | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -82,11 +181,15 @@ def listen(
 ) -> _millstream.ByteSource[U]: ...
 def listen(
     address: str,
-    path: str = "/",
+    path: str | Sequence[str] = "/",
     *,
-    body: Literal["json", "lines", "bytes"] = "json",
-    decode: type | Callable[[bytes], Any] | None = None,
+    item: Literal["body", "request"] = "body",
+    body: Literal["json", "lines", "bytes", "text", "form"] = "json",
+    decode: type | Callable[[Any], Any] | None = None,
+    methods: Sequence[str] = ("POST",),
+    health: str | None = None,
     token: str | None = None,
+    signature: Signature | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -95,26 +198,38 @@ def listen(
     requests: int | None = None,
     on_bound: Callable[[str], object] | None = None,
 ) -> _millstream.ByteSource[Any]:
-    """Listens on an address; the bodies of POST requests are items.
+    """Listens on an address; requests, or their bodies, are items.
 
     With a state directory a request is recorded before it is answered with 200; the records are pruned when
     their effect is committed. Without one it is answered when the flow has taken it.
 
     Args:
         address: the address, ``host:port`` or ``unix:PATH``. Port 0 lets the system choose one.
-        path: the path of the requests, as in a URL; for another one the answer is 404.
+        path: the path of the requests, as in a URL, or several; for another one the answer is 404.
+        item: ``"body"``: the body, or a part of it. ``"request"``: a :class:`millstream.http.Request`, with
+            method, path, query, headers, and a body that is read as ``body`` says, as a whole.
         body: how items are read from a body. ``"json"``: a document; the elements of an array are items, and
             so are the lines of a body whose content type is ``application/x-ndjson``. ``"lines"``: each line
-            is an item. ``"bytes"``: the body is one item.
+            is an item. ``"bytes"``: the body is one item. ``"text"``: so it is, as ``str``. ``"form"``: the
+            values of each name in a body of the content type ``application/x-www-form-urlencoded``. A body
+            that is packed with gzip is unpacked first.
         decode: makes an item of the bytes of one: ``str``, ``bytes``, a subclass of
             :class:`millstream.Record`, or a function. None reads JSON as ``json.loads`` does, without NaN,
             infinite numbers and halves of surrogate pairs, and leaves bytes otherwise. It is called twice:
             before a request is accepted, which is answered with 400 if it raises, and when the flow reads it.
-            With another ``on_error`` of the source than ``"fail"`` the policy handles what it raises.
+            With another ``on_error`` of the source than ``"fail"`` the policy handles what it raises. With
+            ``item="request"`` it is a function of the request.
+        methods: the methods that are accepted, among POST, PUT and PATCH, and with ``item="request"`` GET
+            and DELETE; for another one the answer is 405.
+        health: a path at which a GET or HEAD is answered with 200 while the source accepts requests, and with
+            503 at its end, without a token.
+        signature: how the sender signs its requests; 401 without a right signature, before anything is
+            recorded.
         token: requests need the header ``Authorization: Bearer TOKEN``; 401 without one, 403 with another.
         origins: the origins of the pages that may post, such as ``"https://example.org"``; ``"*"`` is every
             page. Browsers send it; the requests of other programs have no origin, and need none.
-        max_body: the largest body in bytes, at most 16 MiB; for a larger one the answer is 413.
+        max_body: the largest body in bytes, at most 16 MiB, as it is sent and unpacked; for a larger one the
+            answer is 413.
         max_pending: how many bytes of requests may wait for the flow; while there are more, the answer is
             429 with ``Retry-After``.
         max_connections: how many connections are open at once at most; further ones wait in the queue of
@@ -126,11 +241,12 @@ def listen(
         on_bound: is called with the address when the socket is bound.
 
     Returns:
-        A source of JSON values, of bytes, or of what ``decode`` makes of them.
+        A source of JSON values, of bytes, texts, forms or requests, or of what ``decode`` makes of them.
 
     Raises:
-        FlowUsageError: ``origins`` is a text.
-        ValueError: ``body`` or ``timeout`` is none of the allowed values.
+        FlowUsageError: ``origins`` or ``methods`` is a text, ``signature`` is no signature, or ``decode`` is
+            a class with ``item="request"``.
+        ValueError: ``item``, ``body`` or ``timeout`` is none of the allowed values.
 
     Example:
         >>> import threading, urllib.request
@@ -145,14 +261,19 @@ def listen(
         >>> out
         [b'["to", "be"]']
     """
-    if decode is None and body == "json":
-        decode = _json.load
-    if isinstance(origins, str):
-        raise FlowUsageError("origins is a list of texts")
+    for name, texts in (("origins", origins), ("methods", methods)):
+        if isinstance(texts, str):
+            raise FlowUsageError(f"{name} is a list of texts")
+    if signature is not None and not isinstance(signature, Signature):
+        raise FlowUsageError("signature is made by a method of ms.http.Signature, such as github")
     return _millstream.http_listen(
         address,
-        path=path,
+        paths=[path] if isinstance(path, str) else list(path),
+        methods=list(methods),
+        health=health,
+        item=item,
         body=body,
+        signature=signature,
         token=token,
         origins=list(origins),
         max_body=max_body,
@@ -160,19 +281,23 @@ def listen(
         max_connections=max_connections,
         timeout=timeout,
         requests=requests,
-        decode=decode,
+        decode=decoder(item, body, decode),
         on_bound=on_bound,
     )
 
 
 @overload
 def post(
-    url: str,
+    url: str | Callable[[Any], str],
     *,
     body: Literal["array", "lines", "each"] = "array",
     encode: None = None,
+    method: str | Callable[[Any], str] = "POST",
+    key: Callable[[Any], str | bytes | int] | None = None,
+    parallel: int = 1,
     token: str | None = None,
-    headers: Mapping[str, str] | None = None,
+    oauth: OAuth | None = None,
+    headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
     timeout: Seconds = 30.0,
     ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
@@ -184,12 +309,16 @@ def post(
 ) -> _millstream.ByteSink[object]: ...
 @overload
 def post(
-    url: str,
+    url: str | Callable[[Any], str],
     *,
     body: Literal["array", "lines", "each"] = "array",
     encode: Callable[[U], Frame],
+    method: str | Callable[[Any], str] = "POST",
+    key: Callable[[Any], str | bytes | int] | None = None,
+    parallel: int = 1,
     token: str | None = None,
-    headers: Mapping[str, str] | None = None,
+    oauth: OAuth | None = None,
+    headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
     timeout: Seconds = 30.0,
     ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
@@ -200,12 +329,16 @@ def post(
     wait_at_end: Seconds = 60.0,
 ) -> _millstream.ByteSink[U]: ...
 def post(
-    url: str,
+    url: str | Callable[[Any], str],
     *,
     body: Literal["array", "lines", "each"] = "array",
     encode: Callable[[Any], Any] | None = None,
+    method: str | Callable[[Any], str] = "POST",
+    key: Callable[[Any], str | bytes | int] | None = None,
+    parallel: int = 1,
     token: str | None = None,
-    headers: Mapping[str, str] | None = None,
+    oauth: OAuth | None = None,
+    headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
     timeout: Seconds = 30.0,
     ca: str | PathLike[str] | None = None,
     skip_refused: bool = False,
@@ -223,13 +356,22 @@ def post(
     flow: 401, 403, 404 and redirects among them.
 
     Args:
-        url: ``http://`` or ``https://``. A redirect is not followed.
+        url: ``http://`` or ``https://``, or with ``body="each"`` a function that makes the URL of an item. A
+            redirect is not followed.
         body: ``"array"``: a JSON array of the items of a batch. ``"lines"``: one item a line. ``"each"``: a
-            request for each item, whose key stays the same after a crash too.
-        encode: a function that makes the JSON text of an item, bytes or ``str``. None is ``json.dumps``,
-            without NaN and infinite numbers, which are no JSON.
+            request for each item, whose idempotency key stays the same after a crash too.
+        encode: a function that makes the JSON text of an item, bytes or ``str``. None is ``json.dumps``. NaN,
+            infinite numbers and whatever else is no JSON are errors of the item, unless ``headers`` have a
+            content type that is not JSON.
+        method: ``"POST"``, ``"PUT"``, ``"PATCH"`` or ``"DELETE"``, or with ``body="each"`` a function of the
+            item. A DELETE is sent without a body.
+        key: with ``body="each"``, a function of the item: requests of equal keys are sent one after the
+            other, in order. None: with ``parallel`` no order is kept.
+        parallel: with ``body="each"``, how many requests are sent at a time, from 1 to 256. 1: each after
+            the one before, in order.
         token: for the header ``Authorization: Bearer TOKEN``.
-        headers: further headers.
+        oauth: gets such tokens from a server.
+        headers: further headers, or with ``body="each"`` a function that makes the headers of an item.
         timeout: the seconds that a request may take, from the connect to the end of the answer.
         ca: a file of certificates in PEM that are trusted for ``https://``, instead of Mozilla's list.
         skip_refused: whether items that the server refuses are skipped with a warning in the log, instead of
@@ -268,15 +410,30 @@ def post(
         >>> thread.join()
         >>> server.server_close()
     """
-    if headers is not None and any(not isinstance(value, str) for value in headers.values()):
+    if not callable(method) and method not in METHODS:
+        raise FlowUsageError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    by_item = {"url": url, "method": method, "headers": headers}
+    made: dict[str, object] = {name: part for name, part in by_item.items() if callable(part)}
+    if key is not None:
+        made["key"] = key
+    _check_parts(body, made, parallel)
+    fixed: Mapping[str, str] = {} if headers is None or callable(headers) else headers
+    if any(not isinstance(value, str) for value in fixed.values()):
         raise FlowUsageError("headers are text")
+    if oauth is not None and (token is not None or "authorization" in map(str.lower, fixed)):
+        raise FlowUsageError("oauth makes the header Authorization: without token and such a header")
     sent = [] if token is None else [("Authorization", f"Bearer {token}")]
     retry = Backoff() if retry is None else retry
     return _millstream.http_post(
-        url,
+        None if callable(url) else url,
         _json.dump if encode is None else encode,
         body=body,
-        headers=sent + list((headers or {}).items()),
+        parts={part: made.get(part) for part in PARTS} if body == "each" else None,
+        checks_json=encode is not None,
+        method="POST" if callable(method) else method,
+        parallel=parallel,
+        oauth=None if oauth is None else oauth._parts(),
+        headers=sent + list(fixed.items()),
         timeout=nanos("timeout", timeout, 1) / 1e9,
         ca=ca,
         skip_refused=skip_refused,
@@ -286,6 +443,16 @@ def post(
         batch=_records(batch),
         wait_at_end=nanos("wait_at_end", wait_at_end, 0) / 1e9,
     )
+
+
+def _check_parts(body: str, made: Mapping[str, object], parallel: object) -> None:
+    if isinstance(parallel, bool) or not isinstance(parallel, int) or not 1 <= parallel <= MAX_PARALLEL:
+        raise FlowUsageError(f"parallel is a number of requests, from 1 to {MAX_PARALLEL}, not {parallel!r}")
+    if "key" in made and not callable(made["key"]):
+        raise FlowUsageError(f"key is a function of an item, not {made['key']!r}")
+    found = [f"a function for {name}" for name in made] + (["parallel"] if parallel > 1 else [])
+    if body != "each" and found:
+        raise FlowUsageError(f'{found[0]} needs body="each", a request for each item, not "{body}"')
 
 
 @overload

@@ -275,12 +275,19 @@ impl Events<'_> {
     /// Input was given up: a client sent a frame too long, or broke off inside one. Counted as a
     /// fault of the source, and logged as a warning.
     pub fn fault(&mut self, what: &str) {
+        self.faults(1, Some(what));
+    }
+    /// Counts `count` faults of the source; `what`, if it is given, is logged as a warning. For faults that anybody can cause,
+    /// as many as they like.
+    pub fn faults(&mut self, count: u64, what: Option<&str>) {
         let step = &mut self.cx.metrics[self.node];
-        step.faults += 1;
-        tracing::warn!(
-            source = step.name.as_str(),
-            "source \"{}\": {what}",
-            step.name
-        );
+        step.faults += count;
+        if let Some(what) = what {
+            tracing::warn!(
+                source = step.name.as_str(),
+                "source \"{}\": {what}",
+                step.name
+            );
+        }
     }
 }

@@ -43,9 +43,11 @@ mod feed;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod group_sync;
+mod json;
 mod listen;
 mod origin;
 pub mod pages;
+mod parts;
 mod places;
 mod post;
 mod refusal;
@@ -59,8 +61,9 @@ mod url;
 pub use feed::{Feed, feed};
 #[cfg(feature = "gateway")]
 pub use gateway::{Gateway, GatewayServer, gateway};
-pub use listen::{Body, Listen, listen};
-pub use post::{Batch, Post, post};
+pub use json::{check_json, is_json_type};
+pub use listen::{Body, Digest, Hash, Item, Listen, Received, Signature, listen};
+pub use post::{Batch, OAuth, Post, PostRequest, post, post_requests};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -10,9 +10,11 @@ mod body;
 mod check;
 mod intake;
 mod partition;
+mod received;
 mod recorded;
 mod rules;
 mod server;
+mod signature;
 mod waiting;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -29,6 +31,9 @@ use crate::rules::{BODY_BYTES_LIMIT, BODY_BYTES_MAX, ServerRules};
 use crate::url::UrlPath;
 
 pub use body::Body;
+pub use received::Received;
+pub use rules::Item;
+pub use signature::{Digest, Hash, Signature};
 
 use intake::{Intake, Store};
 use partition::RequestsPartition;
@@ -65,7 +70,11 @@ pub fn listen(address: &str) -> Listen {
     Listen {
         address: address.to_owned(),
         rules: Rules {
-            path: UrlPath::new("/"),
+            paths: vec![UrlPath::new("/")],
+            health: None,
+            methods: vec!["POST".to_owned()],
+            item: Item::Body,
+            signature: None,
             body: Body::Json,
             check_item: None,
             body_bytes_max: BODY_BYTES_MAX,
@@ -81,8 +90,39 @@ pub fn listen(address: &str) -> Listen {
 impl Listen {
     /// Sets the path of the requests, as in a URL. The default is `/`.
     #[must_use]
-    pub fn path(mut self, path: &str) -> Self {
-        self.rules.path = UrlPath::new(path);
+    pub fn path(self, path: &str) -> Self {
+        self.paths([path])
+    }
+    /// Sets the paths of the requests, as in URLs. With [`Item::Request`] an item has its own.
+    #[must_use]
+    pub fn paths<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        self.rules.paths = paths.into_iter().map(UrlPath::new).collect();
+        self
+    }
+    /// Sets a path of health checks: a GET or HEAD is answered with 200 while the source accepts requests, without a token.
+    #[must_use]
+    pub fn health(mut self, path: &str) -> Self {
+        self.rules.health = Some(UrlPath::new(path));
+        self
+    }
+    /// Sets the methods of the requests: `GET`, `POST`, `PUT`, `PATCH` and `DELETE`; those with [`Item::Request`] alone that may have no
+    /// body. The default is `POST`.
+    #[must_use]
+    pub fn methods<'a>(mut self, methods: impl IntoIterator<Item = &'a str>) -> Self {
+        self.rules.methods = methods.into_iter().map(str::to_owned).collect();
+        self
+    }
+    /// Sets what an item is. The default is [`Item::Body`].
+    #[must_use]
+    pub fn item(mut self, item: Item) -> Self {
+        self.rules.item = item;
+        self
+    }
+    /// Requires the signature of a sender. A request without it is answered with 401 before anything of it is recorded, and counted as a
+    /// fault of the source.
+    #[must_use]
+    pub fn signature(mut self, signature: Signature) -> Self {
+        self.rules.signature = Some(signature);
         self
     }
     /// Sets how items are read from a body. The default is [`Body::Json`].
@@ -165,7 +205,8 @@ impl Listen {
 
 impl Source<Frames> for Listen {
     fn describe(&self) -> String {
-        format!("http listen {}{}", self.address, self.rules.path)
+        let paths: Vec<_> = self.rules.paths.iter().map(UrlPath::as_str).collect();
+        format!("http listen {}{}", self.address, paths.join(","))
     }
     fn open(
         &self,
@@ -188,7 +229,12 @@ impl Source<Frames> for Listen {
         if let Some(call) = &self.on_bound {
             call(&address);
         }
-        Ok(Box::new(RequestsPartition::new(intake, server, first)?))
+        Ok(Box::new(RequestsPartition::new(
+            intake,
+            server,
+            first,
+            self.rules.item,
+        )?))
     }
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)

@@ -1,7 +1,12 @@
-//! A destination of an outbox: batches of records as POST requests.
+//! A destination of an outbox: records as POST requests, in batches or one by one.
 //!
 //! Each request has the header `Idempotency-Key: FLOW-SINK-OUTBOX-first-last`. A delivery that is repeated by the same run has the same key.
-//! After a crash a batch may be divided differently; with [`Batch::Each`] the key of a record never changes.
+//! After a crash a batch may be divided differently; with [`Batch::Each`] and [`Batch::Requests`] the key of a record never changes.
+
+mod answer;
+mod lanes;
+mod oauth;
+mod request;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,19 +14,28 @@ use std::time::Duration;
 use millstream_flow::durable::escape;
 use millstream_flow::framing::Frames;
 use millstream_flow::outbox::{Connector, DeliveryError, Destination, OutboxIdentity};
-use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
+use ureq::Agent;
+use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body};
+
+pub use oauth::OAuth;
+pub use request::PostRequest;
+
+use answer::{Failed, quoted, read};
+use lanes::Known;
+use request::{View, check_url, header, is_request, method};
 
 /// The default for the time of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What is read of an answer.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// What an error quotes of it, in characters.
-const QUOTED_MAX: usize = 200;
-/// The longest delay that a server may ask for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+/// The most requests at a time.
+const PARALLEL_MAX: usize = 256;
+/// The least number of connections that are kept.
+const IDLE_MIN: usize = 3;
+/// How many requests of a delivery each of those that are sent at a time has: what a crash repeats is bounded by it.
+const OF_EACH: usize = 16;
+/// The header by which a server detects a repeated request.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How records become the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,13 +47,26 @@ pub enum Batch {
     Lines,
     /// A request for each record, whose body it is, `application/json`.
     Each,
+    /// A request for each record, which is a [`PostRequest`]: its method, URL, headers and key may depend on the item.
+    Requests,
+}
+
+impl Batch {
+    /// Whether each record is a request.
+    fn is_each(self) -> bool {
+        matches!(self, Batch::Each | Batch::Requests)
+    }
 }
 
 /// The connector of a destination that is posted to. See [`post`].
 #[derive(Clone)]
 pub struct Post {
-    url: String,
+    /// `None`: each record has its own.
+    url: Option<String>,
     batch: Batch,
+    method: String,
+    parallel: usize,
+    oauth: Option<OAuth>,
     headers: Vec<(String, String)>,
     timeout: Duration,
     ca: Option<PathBuf>,
@@ -64,8 +91,27 @@ pub struct Post {
 #[must_use]
 pub fn post(url: &str) -> Post {
     Post {
-        url: url.to_owned(),
-        batch: Batch::Array,
+        url: Some(url.to_owned()),
+        ..of_batch(Batch::Array)
+    }
+}
+
+/// Sends the records of an [`Outbox`](millstream_flow::outbox::Outbox) as requests, each a [`PostRequest`] with a URL of its own. Statuses are
+/// as for [`post`].
+///
+/// A header with a secret goes to every server that a URL names: take no URL from data that you do not trust.
+#[must_use]
+pub fn post_requests() -> Post {
+    of_batch(Batch::Requests)
+}
+
+fn of_batch(batch: Batch) -> Post {
+    Post {
+        url: None,
+        batch,
+        method: Method::POST.to_string(),
+        parallel: 1,
+        oauth: None,
         headers: Vec::new(),
         timeout: TIMEOUT,
         ca: None,
@@ -77,6 +123,29 @@ impl Post {
     #[must_use]
     pub fn batch(mut self, batch: Batch) -> Self {
         self.batch = batch;
+        self
+    }
+    /// Sets the method: `POST`, `PUT`, `PATCH` or `DELETE`. The default is `POST`.
+    #[must_use]
+    pub fn method(mut self, method: &str) -> Self {
+        method.clone_into(&mut self.method);
+        self
+    }
+    /// Sends up to `count` requests at a time, at most 256, over as many connections, with [`Batch::Each`] and [`Batch::Requests`]. Requests
+    /// of one [key](PostRequest::key) are sent in the order of their records, each after the one before was acknowledged; others in any
+    /// order. The default is 1: all requests in the order of the records.
+    ///
+    /// A delivery has up to 16 times as many records: after a crash those are sent again that the outbox does not know to be delivered.
+    #[must_use]
+    pub fn parallel(mut self, count: usize) -> Self {
+        self.parallel = count.clamp(1, PARALLEL_MAX);
+        self
+    }
+    /// Sends the tokens of `oauth` in the header `Authorization: Bearer TOKEN`. A token is fetched again shortly before its end, and once
+    /// after a 401. While the token server is away the delivery waits.
+    #[must_use]
+    pub fn oauth(mut self, oauth: OAuth) -> Self {
+        self.oauth = Some(oauth);
         self
     }
     /// Sends the header `Authorization: Bearer TOKEN`.
@@ -105,18 +174,6 @@ impl Post {
         self
     }
 
-    fn check_url(&self) -> Result<(), String> {
-        let what = "the URL begins with http:// or https:// and a host";
-        let uri: Uri = self.url.parse().map_err(|_| what)?;
-        match (uri.scheme_str(), uri.authority()) {
-            (Some("http" | "https"), Some(host)) if !host.as_str().contains('@') => Ok(()),
-            (Some("http" | "https"), Some(_)) => {
-                Err("the URL has a password; pass it as a header".to_owned())
-            }
-            _ => Err(what.to_owned()),
-        }
-    }
-
     /// The certificates that are trusted.
     fn root_certs(&self) -> Result<RootCerts, String> {
         let Some(path) = &self.ca else {
@@ -138,38 +195,49 @@ impl Post {
 
     fn header_map(&self) -> Result<HeaderMap, String> {
         let kind = match self.batch {
-            Batch::Array | Batch::Each => "application/json",
+            Batch::Array | Batch::Each | Batch::Requests => "application/json",
             Batch::Lines => "application/x-ndjson",
         };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         for (name, value) in &self.headers {
-            let parsed: Result<HeaderName, _> = name.parse();
-            let parsed = parsed.map_err(|_| format!("no name of a header: \"{name}\""))?;
-            // The value may be a secret.
-            let value = HeaderValue::from_str(value);
-            let value = value.map_err(|_| {
-                format!("the value of the header {name} has characters that a header cannot have")
-            })?;
-            headers.insert(parsed, value);
+            let (name, value) = header(name, value)?;
+            headers.insert(name, value);
         }
         Ok(headers)
+    }
+
+    /// Refuses what no request can be sent with.
+    fn check(&self) -> Result<(), String> {
+        if let Some(url) = &self.url {
+            check_url(url)?;
+        }
+        if let Some(oauth) = &self.oauth {
+            oauth.check()?;
+        }
+        match self.parallel > 1 && !self.batch.is_each() {
+            true => Err("requests are parallel where each has one record".to_owned()),
+            false => method(&self.method).map(drop),
+        }
     }
 }
 
 impl Connector for Post {
     fn describe(&self) -> String {
+        let Some(url) = &self.url else {
+            return "http post, a URL for each item".to_owned();
+        };
         // Without a password that should not be there.
-        let rest = self.url.split_once("://");
+        let rest = url.split_once("://");
         let shown = rest.and_then(|(scheme, rest)| {
             let end = rest.find('/').unwrap_or(rest.len());
             let at = rest[..end].rfind('@')?;
             Some(format!("{scheme}://{}", &rest[at + 1..]))
         });
-        format!("http post {}", shown.as_ref().unwrap_or(&self.url))
+        format!("http post {}", shown.as_ref().unwrap_or(url))
     }
     fn connect(&self, outbox: &OutboxIdentity) -> Result<Box<dyn Destination>, DeliveryError> {
-        self.check_url().map_err(DeliveryError::fatal)?;
+        self.check().map_err(DeliveryError::fatal)?;
         let headers = self.header_map().map_err(DeliveryError::fatal)?;
         let root_certs = self.root_certs().map_err(DeliveryError::fatal)?;
         let config = Agent::config_builder()
@@ -178,119 +246,196 @@ impl Connector for Post {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
+            .max_idle_connections(self.parallel.max(IDLE_MIN))
+            .max_idle_connections_per_host(self.parallel.max(IDLE_MIN))
             .user_agent(concat!("millstream/", env!("CARGO_PKG_VERSION")))
             .build();
         let (flow, sink) = (escape(&outbox.flow), escape(&outbox.sink));
         Ok(Box::new(Posting {
-            post: self.clone(),
-            agent: Agent::new_with_config(config),
-            headers,
-            key: format!("{flow}-{sink}-{}", outbox.id()),
+            sender: Sender {
+                agent: Agent::new_with_config(config),
+                method: method(&self.method).map_err(DeliveryError::fatal)?,
+                headers,
+                key: format!("{flow}-{sink}-{}", outbox.id()),
+                post: self.clone(),
+            },
+            known: Known::default(),
         }))
     }
     fn remembers(&self) -> bool {
         false
     }
     fn batch_records_max(&self) -> Option<usize> {
-        // Records that the server has are not sent again because of one that it refuses.
-        (self.batch == Batch::Each).then_some(1)
+        // Records that the server has are not sent again because of one that it refuses, and few of them after a crash.
+        self.batch.is_each().then_some(match self.parallel {
+            1 => 1,
+            parallel => parallel * OF_EACH,
+        })
     }
 }
 
 /// Requests over connections that are kept alive.
 struct Posting {
+    sender: Sender,
+    /// What became of the requests of a delivery that was not acknowledged as a whole.
+    known: Known,
+}
+
+/// Sends one request; threads share it.
+struct Sender {
     post: Post,
     agent: Agent,
+    method: Method,
     headers: HeaderMap,
     /// The begin of each idempotency key.
     key: String,
 }
 
-impl Posting {
-    fn send(&self, body: &[u8], first: u64, last: u64) -> Result<(), DeliveryError> {
-        let mut request = self.agent.post(&self.post.url);
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        let request = request.header("Idempotency-Key", format!("{}-{first}-{last}", self.key));
-        let mut answer = request.send(body).map_err(|error| match error {
-            ureq::Error::BadUri(_) | ureq::Error::Http(_) => DeliveryError::fatal(error),
-            error => DeliveryError::retry(error),
-        })?;
-        let status = answer.status();
-        let text = read(&mut answer);
-        if status.is_success() {
-            return Ok(());
-        }
-        let said = text.lines().next().unwrap_or_default();
-        let said: String = said.chars().take(QUOTED_MAX).collect();
-        let what = match said.is_empty() {
-            true => format!("the answer is {status}"),
-            false => format!("the answer is {status}: {said}"),
-        };
-        match status {
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
+/// The records that a request has.
+#[derive(Clone, Copy)]
+struct Numbers {
+    first: u64,
+    last: u64,
+}
+
+impl Sender {
+    /// Sends a request; after a 401 once more, with a new token.
+    fn send(&self, view: &View<'_>, numbers: Numbers) -> Result<(), Failed> {
+        let oauth = self.post.oauth.as_ref();
+        let mut rejected = None;
+        loop {
+            let token = oauth.map(|oauth| oauth.header(&self.agent, rejected.as_ref()));
+            let token = token.transpose()?;
+            let request = self.request(view, numbers, token.clone())?;
+            let sent = match request.method() == Method::DELETE {
+                true => self.agent.run(request.map(|_| ())),
+                false => self.agent.run(request),
+            };
+            let mut answer = sent.map_err(|error| Failed::of_connection(&error))?;
+            let body = read(&mut answer);
+            let status = answer.status();
+            if status.is_success() {
+                return Ok(());
             }
-            status if status.is_server_error() => {}
-            // They say nothing of the records: no record would be taken.
-            StatusCode::UNAUTHORIZED
-            | StatusCode::PAYMENT_REQUIRED
-            | StatusCode::FORBIDDEN
-            | StatusCode::NOT_FOUND
-            | StatusCode::METHOD_NOT_ALLOWED
-            | StatusCode::PROXY_AUTHENTICATION_REQUIRED
-            | StatusCode::GONE => return Err(DeliveryError::fatal(what)),
-            status if status.is_client_error() => return Err(DeliveryError::refused(what)),
-            _ => return Err(DeliveryError::fatal(what)),
+            if status == StatusCode::UNAUTHORIZED && token.is_some() && rejected.is_none() {
+                rejected = token;
+                continue;
+            }
+            return Err(Failed::of_answer(&answer, &quoted(&body)));
         }
-        Err(match retry_after(&answer) {
-            Some(delay) => DeliveryError::retry_after(what, delay),
-            None => DeliveryError::retry(what),
-        })
+    }
+
+    fn request<'a>(
+        &self,
+        view: &View<'a>,
+        numbers: Numbers,
+        token: Option<HeaderValue>,
+    ) -> Result<Request<&'a [u8]>, Failed> {
+        let url = view.url.or(self.post.url.as_deref());
+        let url: Uri = url
+            .ok_or_else(|| Failed::Fatal("the record has no URL".to_owned()))?
+            .parse()
+            .map_err(|_| Failed::Fatal("the URL is none".to_owned()))?;
+        let mut request = Request::new(view.body);
+        *request.uri_mut() = url;
+        *request.method_mut() = match view.method {
+            Some(name) => method(name).map_err(Failed::Fatal)?,
+            None => self.method.clone(),
+        };
+        let headers = request.headers_mut();
+        let key = format!("{}-{}-{}", self.key, numbers.first, numbers.last);
+        let key = HeaderValue::from_str(&key);
+        let key = key.map_err(|error| Failed::Fatal(error.to_string()))?;
+        headers.insert(IDEMPOTENCY_KEY, key);
+        headers.extend(self.headers.clone());
+        if let Some(token) = token {
+            headers.insert(AUTHORIZATION, token);
+        }
+        for (name, value) in &view.headers {
+            let (name, value) = header(name, value).map_err(Failed::Fatal)?;
+            headers.insert(name, value);
+        }
+        Ok(request)
+    }
+
+    /// Reads the record of a request.
+    fn view<'a>(&self, number: u64, record: &'a [u8]) -> Result<View<'a>, DeliveryError> {
+        match (self.post.batch, View::read(record)) {
+            (Batch::Requests, Some(view)) => Ok(view),
+            (Batch::Requests, None) => Err(of_other_kind(number)),
+            (_, _) => Ok(View {
+                body: record,
+                ..View::default()
+            }),
+        }
     }
 }
 
-/// Reads the answer, so that the connection can be used again.
-fn read(answer: &mut Response<Body>) -> String {
-    let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
-    // The status says what counts.
-    let bytes = body.read_to_vec().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn retry_after(answer: &Response<Body>) -> Option<Duration> {
-    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    let seconds = seconds.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+/// The error of a record that was written while the sink had other bodies.
+fn of_other_kind(number: u64) -> DeliveryError {
+    DeliveryError::fatal(format!(
+        "record {number} waits in the outbox since the sink had another body=: start the flow once with that one, to deliver it, or drop \
+         the sink's state with --drop-state"
+    ))
 }
 
 impl Destination for Posting {
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
+        if let Some(oauth) = &self.sender.post.oauth {
+            oauth.begin();
+        }
+        if self.sender.post.batch.is_each() {
+            return self.write_each(batch, first);
+        }
         let mut body = Vec::new();
-        match self.post.batch {
-            // It is one record, as the connector says.
-            Batch::Each => {
-                let mut records = (first..).zip(batch.iter());
-                return records.try_for_each(|(number, record)| self.send(record, number, number));
+        let is_array = self.sender.post.batch == Batch::Array;
+        for (number, record) in (first..).zip(batch.iter()) {
+            if is_request(record) {
+                return Err(of_other_kind(number));
             }
-            Batch::Array => {
-                for record in batch.iter() {
-                    body.push(if body.is_empty() { b'[' } else { b',' });
-                    body.extend_from_slice(record);
-                }
-                body.push(b']');
+            if is_array {
+                body.push(if body.is_empty() { b'[' } else { b',' });
+            } else if record.contains(&b'\n') {
+                let what = format!("record {number} contains a line end");
+                return Err(DeliveryError::refused(what));
             }
-            Batch::Lines => {
-                for (number, record) in (first..).zip(batch.iter()) {
-                    if record.contains(&b'\n') {
-                        let what = format!("record {number} contains a line end");
-                        return Err(DeliveryError::refused(what));
-                    }
-                    body.extend_from_slice(record);
-                    body.push(b'\n');
-                }
+            body.extend_from_slice(record);
+            if !is_array {
+                body.push(b'\n');
             }
         }
-        self.send(&body, first, last)
+        if is_array {
+            body.push(b']');
+        }
+        let view = View {
+            body: &body,
+            ..View::default()
+        };
+        let numbers = Numbers { first, last };
+        let sent = self.sender.send(&view, numbers);
+        sent.map_err(|failed| failed.error(None))
+    }
+    fn taken(&self) -> Option<usize> {
+        (self.sender.post.parallel > 1).then(|| self.known.taken_now())
+    }
+}
+
+impl Posting {
+    /// Sends a request for each record.
+    fn write_each(&mut self, batch: &Frames, first: u64) -> Result<(), DeliveryError> {
+        let mut views = Vec::with_capacity(batch.len());
+        for (number, record) in (first..).zip(batch.iter()) {
+            views.push(self.sender.view(number, record)?);
+        }
+        let records: Vec<_> = views.iter().map(|view| (view.key, view)).collect();
+        let (sender, parallel) = (&self.sender, self.sender.post.parallel);
+        self.known
+            .write(&records, first, parallel, &|number, view| {
+                let numbers = Numbers {
+                    first: number,
+                    last: number,
+                };
+                sender.send(view, numbers)
+            })
     }
 }

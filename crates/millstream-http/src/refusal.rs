@@ -2,7 +2,10 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Method, Response, StatusCode};
 
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -12,7 +15,7 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) line: String,
-    header: Option<(HeaderName, &'static str)>,
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Refusal {
@@ -24,6 +27,7 @@ impl Refusal {
             }
             _ => None,
         };
+        let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
         let line = line.into();
         Refusal {
             status,
@@ -33,10 +37,18 @@ impl Refusal {
     }
 
     /// Another method than those of the path.
-    pub(crate) fn method(allowed: &'static str, method: &Method) -> Self {
+    pub(crate) fn method(allowed: &str, method: &Method) -> Self {
         let line = format!("the method is {allowed}, not {method}");
         let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, line);
-        refusal.header = Some((ALLOW, allowed));
+        let allowed = HeaderValue::from_str(allowed).ok();
+        refusal.header = allowed.map(|allowed| (ALLOW, allowed));
+        refusal
+    }
+
+    /// A signature that is missing or wrong.
+    pub(crate) fn unsigned(line: &str) -> Self {
+        let mut refusal = Self::new(StatusCode::UNAUTHORIZED, line);
+        refusal.header = None;
         refusal
     }
 
@@ -52,9 +64,7 @@ impl Refusal {
             format!("{}\n", self.line),
         );
         if let Some((name, value)) = self.header {
-            answer
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value));
+            answer.headers_mut().insert(name, value);
         }
         answer
     }
@@ -68,6 +78,16 @@ pub(crate) fn accepted(items: usize) -> Answer {
 /// An answer of JSON.
 pub(crate) fn json(body: String) -> Answer {
     text(StatusCode::OK, "application/json", body)
+}
+
+/// An answer of plain text, such as the challenge of a sender.
+pub(crate) fn plain(body: String) -> Answer {
+    let mut answer = text(StatusCode::OK, "text/plain; charset=utf-8", body);
+    let no_sniff = HeaderValue::from_static("nosniff");
+    answer
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, no_sniff);
+    answer
 }
 
 fn text(status: StatusCode, kind: &'static str, body: String) -> Answer {

@@ -1,7 +1,9 @@
 //! The body of a request: its limits, and how it is read.
 
+use std::io::Read;
 use std::time::Duration;
 
+use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
@@ -11,6 +13,8 @@ use tokio::time::timeout;
 use crate::budget::Reserved;
 use crate::refusal::{Answer, Refusal};
 
+/// How much of a body is unpacked at once.
+const UNPACKED_CHUNK: usize = 16 << 10;
 /// What is read of a body that is refused, so that the client reads the answer.
 const DISCARDED_BYTES_MAX: usize = 4 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(1);
@@ -36,15 +40,53 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
 
 /// Refuses compressed bodies.
 pub(crate) fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
-        return Ok(());
-    };
-    if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
-        return Ok(());
+    match is_gzip(headers)? {
+        false => Ok(()),
+        true => Err(unsupported("gzip", "")),
     }
-    let encoding = String::from_utf8_lossy(encoding.as_bytes());
-    let line = format!("the content encoding {encoding} is not supported");
-    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, line))
+}
+
+/// Whether the body is packed by gzip; refuses any other encoding.
+pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let mut is_gzip = false;
+    for encoding in headers.get_all(CONTENT_ENCODING) {
+        let encoding = String::from_utf8_lossy(encoding.as_bytes());
+        match encoding.trim().to_ascii_lowercase().as_str() {
+            "identity" => {}
+            "gzip" | "x-gzip" if !is_gzip => is_gzip = true,
+            _ => return Err(unsupported(&encoding, ": gzip is")),
+        }
+    }
+    Ok(is_gzip)
+}
+
+fn unsupported(encoding: &str, but: &str) -> Refusal {
+    let line = format!("the content encoding {encoding} is not supported{but}");
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, line)
+}
+
+/// Unpacks a body to at most `bytes_max`. No more memory is taken than that, whatever the body claims.
+pub(crate) fn unpack(
+    packed: &[u8],
+    bytes_max: usize,
+    reserved: &mut Reserved<'_>,
+) -> Result<Vec<u8>, Refusal> {
+    let mut reader = MultiGzDecoder::new(packed);
+    let (mut body, mut chunk) = (Vec::new(), vec![0; UNPACKED_CHUNK]);
+    loop {
+        let read = reader.read(&mut chunk).map_err(|error| {
+            let line = format!("the body is not gzip: {error}");
+            Refusal::new(StatusCode::BAD_REQUEST, line)
+        })?;
+        if read == 0 {
+            return Ok(body);
+        }
+        if body.len() + read > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        reserved.grow(read as u64)?;
+        body.extend_from_slice(&chunk[..read]);
+    }
 }
 
 /// Reads a body of at most `bytes_max` within `limit`.

@@ -80,7 +80,7 @@ impl ServerRules {
     pub(crate) fn check_page(
         &self,
         request: &Parts,
-        methods: &'static str,
+        methods: &str,
     ) -> Result<Option<Answer>, Refusal> {
         check_origin(&self.origins, &request.headers)?;
         let asks = request.method == Method::OPTIONS && request.headers.contains_key(ORIGIN);

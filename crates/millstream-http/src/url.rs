@@ -32,11 +32,20 @@ impl UrlPath {
 
     /// Refuses the path of a request that is another one.
     pub(crate) fn check_request(&self, path: &str) -> Result<(), Refusal> {
-        // Without an allocation in the usual case.
-        if path == self.0 || segments(path)? == segments(&self.0)? {
-            return Ok(());
+        match self.is_path_of(path)? {
+            true => Ok(()),
+            false => Err(Refusal::path(path)),
         }
-        Err(Refusal::path(path))
+    }
+
+    /// Whether it is the path of a request.
+    pub(crate) fn is_path_of(&self, path: &str) -> Result<bool, Refusal> {
+        // Without an allocation in the usual case.
+        Ok(path == self.0 || segments(path)? == segments(&self.0)?)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -65,6 +74,7 @@ pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Result<Option<Cow<'a,
 }
 
 /// The parameters of a query, decoded.
+#[cfg(feature = "gateway")]
 pub(crate) fn parameters(query: &str) -> Result<Vec<(String, String)>, Refusal> {
     let given = query.split('&').filter(|parameter| !parameter.is_empty());
     let decoded: Result<_, String> = given

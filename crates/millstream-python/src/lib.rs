@@ -117,7 +117,8 @@ mod _millstream {
     #[pymodule_export]
     use crate::source::{
         ByteSource, CsvSource, DurableSource, Script, SourceIo, csv_directory, csv_read,
-        directory_read, file_read, http_listen, journal_read, queue_read, tcp_connect, tcp_listen,
+        directory_read, file_read, http_listen, http_received, journal_read, queue_read,
+        tcp_connect, tcp_listen,
     };
     #[pymodule_export]
     use crate::stopper::Stopper;

@@ -10,6 +10,7 @@ mod kafka;
 mod list;
 mod object;
 mod outbox;
+mod post_encode;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod commits;
 mod csv;
 mod decode;
 mod durable;
+mod http;
 mod io;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -22,11 +23,12 @@ use pyo3::prelude::*;
 
 use bytes::Unlocked;
 pub(crate) use bytes::{
-    ByteSource, bound_call, directory_read, file_read, http_listen, journal_read, queue_read,
-    tcp_connect, tcp_listen,
+    ByteSource, bound_call, directory_read, file_read, journal_read, queue_read, tcp_connect,
+    tcp_listen,
 };
 pub(crate) use csv::{CsvSource, csv_directory, csv_read};
 pub(crate) use durable::DurableSource;
+pub(crate) use http::{http_listen, http_received};
 pub(crate) use io::SourceIo;
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_read;

@@ -9,7 +9,8 @@ use crate::framing::Frames;
 
 /// A live connection to an external system that takes batches of records.
 pub trait Destination: Send {
-    /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none.
+    /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none, unless it knows
+    /// what it has [taken](Self::taken).
     ///
     /// The same records may be written again after an error, and after a crash. A destination that
     /// [remembers](Connector::remembers) stores `last` in the same transaction, on the condition that the position stored before is
@@ -41,6 +42,12 @@ pub trait Destination: Send {
     /// As for [`write`](Self::write).
     fn skip(&mut self, _number: u64) -> Result<(), DeliveryError> {
         Ok(())
+    }
+    /// Returns how many records of the last write it has taken although the write has failed; `None`, the default, if a write is all
+    /// or none. A destination with a number knows which records these are, and takes none of them a second time when the write is repeated
+    /// or divided. So its connection is not closed after an error, and an attempt that takes some records counts as progress.
+    fn taken(&self) -> Option<usize> {
+        None
     }
 }
 

@@ -216,6 +216,9 @@ impl Forwarder {
                 if self.parts.link.failed(&cause) {
                     return Err(self.refused(cause));
                 }
+                if self.parts.link.has_progressed() {
+                    self.moved_at = Some(now_ns());
+                }
                 if first {
                     self.log_failure();
                 }

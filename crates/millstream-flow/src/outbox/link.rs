@@ -20,6 +20,8 @@ pub(super) struct Link {
     failures: u64,
     /// The delay that the destination asked for with the last failure.
     asked: Duration,
+    /// Whether the last attempt that failed has taken some records.
+    has_progressed: bool,
 }
 
 /// The position that a destination reports after a connect.
@@ -44,6 +46,7 @@ impl Link {
             backoff,
             failures: 0,
             asked: Duration::ZERO,
+            has_progressed: false,
         }
     }
 
@@ -130,12 +133,25 @@ impl Link {
         std::mem::take(&mut self.failures)
     }
 
-    /// Closes the connection after a failure; returns true if that was the last attempt.
+    /// Counts a failure, and closes the connection unless the destination knows what it has taken; returns true if that was the last
+    /// attempt. The failures in a row begin again with an attempt that has taken some records.
     pub(super) fn failed(&mut self, cause: &Cause) -> bool {
         self.asked = asked_delay(cause);
-        self.connection = None;
-        self.failures += 1;
+        let taken = self.connection.as_ref().and_then(|it| it.taken());
+        if taken.is_none() {
+            self.connection = None;
+        }
+        self.has_progressed = taken.is_some_and(|taken| taken > 0);
+        self.failures = match self.has_progressed {
+            true => 1,
+            false => self.failures + 1,
+        };
         self.backoff.gives_up(self.failures)
+    }
+
+    /// Returns whether the last attempt that failed has taken some records.
+    pub(super) fn has_progressed(&self) -> bool {
+        self.has_progressed
     }
 
     /// Returns how many attempts have failed in a row.

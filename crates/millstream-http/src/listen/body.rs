@@ -1,14 +1,18 @@
 //! How items are read from the body of a request, and the record that is made of them.
 //!
 //! ```text
-//! record: u8 version (1), then for each item: u32 LE length, bytes
+//! record: u8 version (1), u8 what an item is (0: a body or a part of it, 1: a request), then for each item: u32 LE length, bytes
 //! ```
 
 use std::sync::Arc;
 
+use hyper::http::request::Parts;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use serde_json::value::RawValue;
+
+use super::received::{item_of, may_be_empty};
+use super::rules::Item;
 
 /// The version of records.
 const VERSION: u8 = 1;
@@ -26,6 +30,10 @@ pub enum Body {
     Lines,
     /// The body is one item.
     Bytes,
+    /// The body is one item, a text in UTF-8.
+    Text,
+    /// The body is one item, of the content type `application/x-www-form-urlencoded`. It is not decoded.
+    Form,
 }
 
 /// The items of one request, as a record.
@@ -36,9 +44,33 @@ pub(super) struct Items {
 }
 
 impl Items {
-    fn new(body_bytes: usize) -> Self {
-        let mut record = Vec::with_capacity(1 + 4 + body_bytes);
-        record.push(VERSION);
+    /// The request itself as the item.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with it.
+    pub(super) fn of_request(
+        kind: Body,
+        request: &Parts,
+        path: &str,
+        body: &[u8],
+        check: Option<&CheckItem>,
+    ) -> Result<Self, String> {
+        match kind {
+            _ if body.is_empty() && may_be_empty(&request.method) => {}
+            Body::Json => drop(document(body)?),
+            Body::Text | Body::Form => check_text(body)?,
+            Body::Bytes | Body::Lines => {}
+        }
+        let item = item_of(request, path, body)?;
+        check.map_or(Ok(()), |check| check(&item))?;
+        let mut items = Items::new(Item::Request, item.len());
+        items.push(&item);
+        Ok(items)
+    }
+
+    fn new(item: Item, body_bytes: usize) -> Self {
+        let mut record = Vec::with_capacity(2 + 4 + body_bytes);
+        record.extend([VERSION, item as u8]);
         Items { record, count: 0 }
     }
 
@@ -66,9 +98,12 @@ pub(super) fn items(
     check: Option<&CheckItem>,
 ) -> Result<Items, String> {
     let checked = |item: &[u8]| check.map_or(Ok(()), |check| check(item));
-    let mut items = Items::new(body.len());
+    let mut items = Items::new(Item::Body, body.len());
     match kind {
-        Body::Bytes => {
+        Body::Bytes | Body::Text | Body::Form => {
+            if kind != Body::Bytes {
+                check_text(body)?;
+            }
             checked(body)?;
             items.push(body);
         }
@@ -103,6 +138,12 @@ pub(super) fn items(
         }
     }
     Ok(items)
+}
+
+fn check_text(body: &[u8]) -> Result<(), String> {
+    let text = std::str::from_utf8(body);
+    text.map(drop)
+        .map_err(|error| format!("the body is no text in UTF-8: {error}"))
 }
 
 fn document(text: &[u8]) -> Result<&RawValue, String> {
@@ -144,12 +185,18 @@ fn each_line(body: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Appends the items of a record to `batch`.
 ///
 /// # Errors
-/// It is of another version, or not a record of a request; the batch is full: 4 GiB.
-pub(super) fn read_record(record: &[u8], batch: &mut Frames) -> Result<(), Cause> {
+/// It is of another version, or not a record of a request; its items are of another kind; the batch is full: 4 GiB.
+pub(super) fn read_record(record: &[u8], item: Item, batch: &mut Frames) -> Result<(), Cause> {
     const NONE: &str = "it is not one of requests";
-    let (version, mut rest) = record.split_first().ok_or(NONE)?;
+    let (version, rest) = record.split_first().ok_or(NONE)?;
     if *version != VERSION {
         return Err(format!("a request of version {version}; this program reads {VERSION}").into());
+    }
+    let (kind, mut rest) = rest.split_first().ok_or(NONE)?;
+    if *kind != item as u8 {
+        return Err("it was recorded while the source had another item=: run the flow with that one until it is processed, or drop the \
+                    saved state of the source (--drop-state)"
+            .into());
     }
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = u32::from_le_bytes(*length) as usize;
@@ -167,7 +214,7 @@ mod tests {
     fn read(kind: Body, lines: bool, body: &str) -> Result<Vec<String>, String> {
         let items = items(kind, lines, body.as_bytes(), None)?;
         let mut frames = Frames::default();
-        read_record(&items.record, &mut frames).unwrap();
+        read_record(&items.record, Item::Body, &mut frames).unwrap();
         assert_eq!(frames.len(), items.count);
         let texts = frames
             .iter()
@@ -253,11 +300,15 @@ mod tests {
     fn a_damaged_record_is_none() {
         let record = items(Body::Lines, false, b"to\nbe", None).unwrap().record;
         let mut frames = Frames::default();
-        for length in [0, 2, 4, 6, record.len() - 1] {
-            let error = read_record(&record[..length], &mut frames).unwrap_err();
+        for length in [0, 1, 3, 5, 7, record.len() - 1] {
+            let error = read_record(&record[..length], Item::Body, &mut frames).unwrap_err();
             assert_eq!(error.to_string(), "it is not one of requests", "{length}");
         }
-        let error = read_record(&[2], &mut frames).unwrap_err().to_string();
+        let error = read_record(&[2, 0], Item::Body, &mut frames);
+        let error = error.unwrap_err().to_string();
         assert_eq!(error, "a request of version 2; this program reads 1");
+        let error = read_record(&record, Item::Request, &mut frames);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("another item="), "{error}");
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Intake {
     closed: AtomicBool,
     /// An error that ends the flow.
     failure: Mutex<Option<Cause>>,
+    /// The number of requests without a right signature that the flow has not counted, and why the last one was refused.
+    unsigned: Mutex<(u64, String)>,
 }
 
 impl Intake {
@@ -61,6 +63,7 @@ impl Intake {
             accepted: accepted.into(),
             closed: AtomicBool::new(false),
             failure: Mutex::default(),
+            unsigned: Mutex::default(),
         }))
     }
 
@@ -69,9 +72,7 @@ impl Intake {
         if items.count == 0 {
             return Ok(());
         }
-        if self.closed.load(Ordering::SeqCst) || self.has_all() {
-            return Err(ended());
-        }
+        self.check_open()?;
         self.budget.add(items.record.len() as u64);
         match &self.store {
             Store::Waiting(waiting) => {
@@ -87,6 +88,29 @@ impl Intake {
                 durable.map_err(|cause| self.fail(cause))
             }
         }
+    }
+
+    /// Refuses requests after the end of the source.
+    pub(super) fn check_open(&self) -> Result<(), Refusal> {
+        match self.closed.load(Ordering::SeqCst) || self.has_all() {
+            true => Err(ended()),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a request that was refused because of its signature.
+    pub(super) fn count_unsigned(&self, why: &str) {
+        let mut unsigned = lock(&self.unsigned);
+        unsigned.0 += 1;
+        why.clone_into(&mut unsigned.1);
+        drop(unsigned);
+        self.wake.wake();
+    }
+
+    /// Takes the number of such requests since the last call, if there were any, and why the last one was refused.
+    pub(super) fn take_unsigned(&self) -> Option<(u64, String)> {
+        let mut unsigned = lock(&self.unsigned);
+        (unsigned.0 > 0).then(|| std::mem::take(&mut *unsigned))
     }
 
     /// Counts a request that the flow can read, and wakes the flow.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
@@ -9,10 +10,13 @@ use millstream_journal::Reader;
 
 use super::body::read_record;
 use super::intake::{Intake, Store};
+use super::rules::Item;
 use crate::server::Server;
 
 /// The limit of a batch; the last request of a batch may exceed it.
 const BATCH_BYTES: usize = 64 << 10;
+/// After a line about a signature that is wrong there is none for so long: anybody can send such requests.
+const QUIET_NS: u64 = 60_000_000_000;
 
 pub(super) struct RequestsPartition {
     intake: Arc<Intake>,
@@ -22,10 +26,18 @@ pub(super) struct RequestsPartition {
     /// The number of the next request.
     next: u64,
     origin: Arc<Origin>,
+    item: Item,
+    /// No line about a signature is logged before this time of the engine's clock.
+    quiet_until: u64,
 }
 
 impl RequestsPartition {
-    pub(super) fn new(intake: Arc<Intake>, server: Server, first: u64) -> Result<Self, Cause> {
+    pub(super) fn new(
+        intake: Arc<Intake>,
+        server: Server,
+        first: u64,
+        item: Item,
+    ) -> Result<Self, Cause> {
         let reader = match &intake.store {
             Store::Recorded(recorded) => Some(recorded.reader(first)?),
             Store::Waiting(_) => None,
@@ -36,7 +48,22 @@ impl RequestsPartition {
             reader,
             next: first,
             origin: Arc::new(Origin::records("request")),
+            item,
+            quiet_until: 0,
         })
+    }
+
+    /// Counts requests that were refused because of their signature as faults of the source.
+    fn count_unsigned(&mut self, events: &mut Events<'_>) {
+        let Some((count, why)) = self.intake.take_unsigned() else {
+            return;
+        };
+        let is_loud = now_ns() >= self.quiet_until;
+        if is_loud {
+            self.quiet_until = now_ns() + QUIET_NS;
+        }
+        let line = format!("{count} requests refused with 401: {why}; further ones are counted");
+        events.faults(count, is_loud.then_some(&line));
     }
 
     /// Appends the items of the next request to the batch; false if there is none.
@@ -46,7 +73,7 @@ impl RequestsPartition {
                 let Some(record) = reader.next()? else {
                     return Ok(false);
                 };
-                read_record(record.body, batch).map_err(|cause| {
+                read_record(record.body, self.item, batch).map_err(|cause| {
                     let journal = recorded.path();
                     format!("{}, record {}: {cause}", journal.display(), record.sequence)
                 })?;
@@ -56,7 +83,7 @@ impl RequestsPartition {
                 let Some((record, taken)) = waiting.pop() else {
                     return Ok(false);
                 };
-                read_record(&record, batch)?;
+                read_record(&record, self.item, batch)?;
                 // A client that is gone is not answered.
                 let _ = taken.send(());
                 record.len()
@@ -74,6 +101,7 @@ impl Partition<Frames> for RequestsPartition {
         if let Some(cause) = self.intake.take_failure() {
             return Err(cause);
         }
+        self.count_unsigned(events);
         batch.clear();
         batch.origin = Some(Arc::clone(&self.origin));
         // Asked first: a request is counted after it can be read.

@@ -1,16 +1,42 @@
 //! What a source accepts.
 
+use hyper::Method;
 use millstream_flow::error::Cause;
 
 use super::body::{Body, CheckItem};
+use super::signature::Signature;
 use crate::rules::ServerRules;
 use crate::url::UrlPath;
+
+/// The methods that a source may accept.
+const METHODS: [Method; 5] = [
+    Method::GET,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+];
+
+/// What an item of a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Item {
+    /// Its body, or a part of it: see [`Body`].
+    #[default]
+    Body,
+    /// The request itself: method, path, query, headers and body. See [`Received`](crate::Received).
+    Request,
+}
 
 /// What a source accepts.
 #[derive(Clone)]
 pub(super) struct Rules {
-    pub(super) path: UrlPath,
+    pub(super) paths: Vec<UrlPath>,
+    /// The path of health checks.
+    pub(super) health: Option<UrlPath>,
+    pub(super) methods: Vec<String>,
+    pub(super) item: Item,
     pub(super) body: Body,
+    pub(super) signature: Option<Signature>,
     /// Checks an item as its reader does.
     pub(super) check_item: Option<CheckItem>,
     pub(super) body_bytes_max: usize,
@@ -18,9 +44,40 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Refuses what no request can match.
+    /// The methods, as a header has them.
+    pub(super) fn allowed(&self) -> String {
+        self.methods.join(", ")
+    }
+
+    /// Refuses what no request can match, and items that requests do not have.
     pub(super) fn check(&self) -> Result<(), Cause> {
-        self.path.check()?;
+        if self.paths.is_empty() || self.methods.is_empty() {
+            return Err("a source of requests has a path and a method".into());
+        }
+        for path in self.paths.iter().chain(&self.health) {
+            path.check()?;
+        }
+        for name in &self.methods {
+            let Some(method) = METHODS.iter().find(|known| known.as_str() == name) else {
+                return Err(format!(
+                    "the methods of a source are GET, POST, PUT, PATCH and DELETE, not \"{name}\""
+                )
+                .into());
+            };
+            let has_body = *method != Method::GET && *method != Method::DELETE;
+            if self.item == Item::Body && !has_body {
+                return Err(format!(
+                    "a {name} may have no body: it is an item as a request (item=\"request\")"
+                )
+                .into());
+            }
+        }
+        if self.item == Item::Request && self.body == Body::Lines {
+            return Err("lines are items of their own: body=\"lines\" needs item=\"body\"".into());
+        }
+        if let Some(signature) = &self.signature {
+            signature.check()?;
+        }
         self.server.check()
     }
 }

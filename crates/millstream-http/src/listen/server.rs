@@ -6,16 +6,17 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
 use millstream_flow::error::Cause;
+use millstream_journal::clock::wall_ns;
 
-use super::body::items;
-use super::check::check;
+use super::body::{Items, items};
+use super::check::{Reading, check, is_health, path_of};
 use super::intake::{Intake, Store};
-use super::rules::Rules;
+use super::rules::{Item, Rules};
 use crate::address::Bound;
 use crate::connection::{HalfClosed, serve};
-use crate::places::Place;
-use crate::refusal::{Answer, Refusal, accepted};
-use crate::request_body::{read_body, refuse_body, refuse_head};
+use crate::places::{Place, Purpose};
+use crate::refusal::{Answer, Refusal, accepted, plain};
+use crate::request_body::{read_body, refuse_body, refuse_head, unpack};
 use crate::server::{Server, Stopped};
 use crate::stream::Socket;
 
@@ -63,32 +64,78 @@ async fn answer(shared: &Shared, place: &Place, request: Request<Incoming>) -> A
 }
 
 async fn outcome(shared: &Shared, place: &Place, request: &Parts, body: &mut Incoming) -> Answer {
-    let rules = &shared.rules;
-    let checked = match rules.server.check_page(request, "POST") {
-        Ok(Some(answer)) => return answer,
-        Ok(None) => check(rules, place, request),
-        Err(refusal) => Err(refusal),
-    };
-    let lines = match checked {
-        Ok(lines) => lines,
+    let reading = match look(shared, place, request) {
+        Ok(Look::Answered(answer)) => return answer,
+        Ok(Look::Reads(reading)) => reading,
         Err(refusal) => return refuse_head(refusal, &request.headers, body).await,
     };
-    match receive(shared, lines, body).await {
-        Ok(items) => accepted(items),
+    match receive(shared, place, request, reading, body).await {
+        Ok(answer) => answer,
         Err(refusal) => refuse_body(refusal, body).await,
     }
 }
 
-/// Reads the body and accepts its items. Returns their number.
-async fn receive(shared: &Shared, lines: bool, body: &mut Incoming) -> Result<usize, Refusal> {
+/// What follows from the head of a request.
+enum Look<'a> {
+    /// It has no body that counts, and is answered.
+    Answered(Answer),
+    Reads(Reading<'a>),
+}
+
+/// Looks at the head of a request.
+fn look<'a>(shared: &'a Shared, place: &Place, request: &Parts) -> Result<Look<'a>, Refusal> {
+    let rules = &shared.rules;
+    if let Some(answer) = rules.server.check_page(request, &rules.allowed())? {
+        return Ok(Look::Answered(answer));
+    }
+    if is_health(rules, request)? {
+        shared.intake.check_open()?;
+        return Ok(Look::Answered(plain("ok\n".to_owned())));
+    }
+    let path = path_of(rules, request);
+    if let (Some(signature), Ok(_)) = (&rules.signature, &path)
+        && let Some(challenge) = signature.challenge(request)
+    {
+        return challenge.map(plain).map(Look::Answered);
+    }
+    check(rules, path, place, request).map(Look::Reads)
+}
+
+/// Reads the body, and accepts its items if its signature is right.
+async fn receive(
+    shared: &Shared,
+    place: &Place,
+    request: &Parts,
+    reading: Reading<'_>,
+    body: &mut Incoming,
+) -> Result<Answer, Refusal> {
     let (rules, intake) = (&shared.rules, &shared.intake);
     let mut reserved = intake.budget.reserve();
     let limit = rules.server.timeout;
-    let bytes = read_body(body, rules.body_bytes_max, limit, &mut reserved).await?;
-    let items = items(rules.body, lines, &bytes, rules.check_item.as_ref());
+    let mut bytes = read_body(body, rules.body_bytes_max, limit, &mut reserved).await?;
+    if let Some(signature) = &rules.signature {
+        // That of what was sent: nothing of others is unpacked.
+        let verified = signature.verify(&request.headers, &bytes, wall_ns() / 1_000_000_000);
+        verified.inspect_err(|refusal| intake.count_unsigned(&refusal.line))?;
+        place.confirm(Purpose::Client)?;
+    }
+    if reading.gzip {
+        bytes = unpack(&bytes, rules.body_bytes_max, &mut reserved)?;
+    }
+    let challenge = rules.signature.as_ref();
+    if let Some(challenge) = challenge.and_then(|signature| signature.signed_challenge(&bytes)) {
+        return Ok(plain(challenge));
+    }
+    let check = rules.check_item.as_ref();
+    let items = match rules.item {
+        Item::Body => items(rules.body, reading.lines, &bytes, check),
+        Item::Request => {
+            Items::of_request(rules.body, request, reading.path.as_str(), &bytes, check)
+        }
+    };
     let items = items.map_err(|line| Refusal::new(StatusCode::BAD_REQUEST, line))?;
     drop((reserved, bytes));
     let count = items.count;
     intake.accept(items).await?;
-    Ok(count)
+    Ok(accepted(count))
 }

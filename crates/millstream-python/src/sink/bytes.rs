@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use super::OpenWriter;
 use super::encode::{EncodedWriter, Encoder, Otherwise};
+use super::post_encode::PostEncoder;
 use crate::error::usage;
 use crate::gil::unlocked;
 use crate::journal::sync_of;
@@ -73,6 +74,17 @@ impl ByteSink {
     /// A sink with an outbox, whose records are saved items unless there is an encoder.
     pub(super) fn of_outbox(outbox: Outbox, encode: Option<Py<PyAny>>) -> Self {
         Self::with(outbox, encode, Otherwise::Saved)
+    }
+
+    /// A sink that posts, with its outbox.
+    pub(super) fn of_post(outbox: Outbox, encoder: PostEncoder) -> Self {
+        ByteSink {
+            sink: Arc::new(outbox),
+            encoder: Encoder {
+                posted: Some(encoder),
+                ..Encoder::of_frames()
+            },
+        }
     }
 
     /// A feed for browsers.

@@ -12,6 +12,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
+use super::post_encode::PostEncoder;
 use crate::batch::PyBatch;
 use crate::error::cause;
 use crate::gil::{locked, unlocked};
@@ -34,6 +35,7 @@ pub(crate) struct EncodedWriter {
 pub(crate) struct Encoder {
     pub(crate) encode: Option<Arc<Py<PyAny>>>,
     pub(crate) otherwise: Otherwise,
+    pub(crate) posted: Option<PostEncoder>,
     #[cfg(feature = "kafka")]
     pub(crate) messages: Option<Arc<crate::kafka::KafkaEncoder>>,
 }
@@ -44,6 +46,7 @@ impl Encoder {
         Encoder {
             encode: None,
             otherwise: Otherwise::Refused,
+            posted: None,
             #[cfg(feature = "kafka")]
             messages: None,
         }
@@ -54,6 +57,9 @@ impl Encoder {
         #[cfg(feature = "kafka")]
         if let Some(messages) = &self.messages {
             return messages.append(item, frames);
+        }
+        if let Some(posted) = &self.posted {
+            return posted.append(item, frames);
         }
         let encode = self.encode.as_deref();
         if encode.is_some() || self.otherwise != Otherwise::Saved {

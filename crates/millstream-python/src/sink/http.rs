@@ -4,22 +4,34 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_flow::outbox::Outbox;
-use millstream_http::Batch;
+use millstream_http::{Batch, OAuth};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::bytes::ByteSink;
 use super::outbox::{Retry, limited};
+use super::post_encode::{Parts, PostEncoder};
 use crate::source::bound_call;
 
-/// A sink that posts to a URL; times in seconds. Records are what `encode` makes of the items.
+/// The most bytes of a delivery whose requests are parallel.
+const PARALLEL_BYTES: usize = 16 << 20;
+
+/// Client credentials: the URL of the token server, the client, its secret, whether both are in the body, further parameters.
+type Credentials = (String, String, String, bool, Vec<(String, String)>);
+
+/// A sink that posts to a URL; times in seconds. Bodies are what `encode` makes of the items. Without a URL `parts` has one for each item.
 #[pyfunction]
-#[pyo3(signature = (url, encode, *, body, headers, timeout, ca, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
+#[pyo3(signature = (url, encode, *, body, parts, checks_json, method, parallel, oauth, headers, timeout, ca, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_post(
-    url: &str,
+    url: Option<&str>,
     encode: Py<PyAny>,
     body: &str,
+    parts: Option<Parts>,
+    checks_json: bool,
+    method: &str,
+    parallel: usize,
+    oauth: Option<Credentials>,
     headers: Vec<(String, String)>,
     timeout: f64,
     ca: Option<PathBuf>,
@@ -33,7 +45,7 @@ pub(crate) fn http_post(
     let bodies = match body {
         "array" => Batch::Array,
         "lines" => Batch::Lines,
-        "each" => Batch::Each,
+        "each" => Batch::Requests,
         other => {
             let what = format!("body is \"array\", \"lines\" or \"each\", not \"{other}\"");
             return Err(PyValueError::new_err(what));
@@ -41,7 +53,15 @@ pub(crate) fn http_post(
     };
     let timeout = Duration::try_from_secs_f64(timeout)
         .map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let mut post = millstream_http::post(url).batch(bodies).timeout(timeout);
+    let mut post = url.map_or_else(millstream_http::post_requests, millstream_http::post);
+    post = post.batch(bodies).timeout(timeout);
+    post = post.method(method).parallel(parallel);
+    if let Some(credentials) = oauth {
+        post = post.oauth(oauth_of(credentials));
+    }
+    let is_json = headers.iter().all(|(name, value)| {
+        !name.eq_ignore_ascii_case("content-type") || millstream_http::is_json_type(value)
+    });
     for (name, value) in headers {
         post = post.header(&name, &value);
     }
@@ -52,8 +72,23 @@ pub(crate) fn http_post(
     if skip_refused {
         outbox = outbox.skip_refused();
     }
-    let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
-    Ok(ByteSink::of_outbox(outbox, Some(encode)))
+    let mut outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
+    if parallel > 1 {
+        outbox = outbox.batch_bytes(PARALLEL_BYTES);
+    }
+    let encoder = PostEncoder::new(encode, checks_json && is_json, parts);
+    Ok(ByteSink::of_post(outbox, encoder))
+}
+
+fn oauth_of((url, id, secret, in_body, parameters): Credentials) -> OAuth {
+    let mut oauth = OAuth::new(&url, &id, &secret);
+    if in_body {
+        oauth = oauth.in_body();
+    }
+    for (name, value) in parameters {
+        oauth = oauth.parameter(&name, &value);
+    }
+    oauth
 }
 
 /// A feed of a stream for browsers; `timeout` in seconds. Items are the text that `encode` makes of them.

@@ -15,9 +15,7 @@ use millstream_flow::source::{
     Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
 use millstream_flow::{Flow, Pipe, SourceExt, files, journals, tcp};
-use millstream_http::Body;
 use millstream_queue::flow as queues;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::decode::{Decode, DecodeStep};
@@ -76,6 +74,17 @@ impl ByteSource {
 }
 
 impl ByteSource {
+    /// A source of requests.
+    pub(super) fn of_http(
+        source: millstream_http::Listen,
+        decode: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        Ok(ByteSource {
+            kind: Kind::Http(source),
+            decode: Decode::read(decode)?,
+        })
+    }
+
     /// The topics of a source of Kafka, with what makes items of its frames.
     #[cfg(feature = "kafka")]
     pub(crate) fn kafka(source: millstream_kafka::ReadKafka, decode: Decode) -> Self {
@@ -414,59 +423,4 @@ pub(crate) fn bound_call(call: Py<PyAny>) -> impl Fn(&str) + Send + Sync + 'stat
             }
         });
     }
-}
-
-/// Listens on an address for POST requests; `timeout` in seconds.
-#[pyfunction]
-#[pyo3(signature = (address, *, path, body, token, origins, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
-#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
-pub(crate) fn http_listen(
-    address: &str,
-    path: &str,
-    body: &str,
-    token: Option<&str>,
-    origins: Vec<String>,
-    max_body: usize,
-    max_pending: u64,
-    max_connections: usize,
-    timeout: f64,
-    requests: Option<u64>,
-    decode: Option<&Bound<'_, PyAny>>,
-    on_bound: Option<Py<PyAny>>,
-) -> PyResult<ByteSource> {
-    let body = match body {
-        "json" => Body::Json,
-        "lines" => Body::Lines,
-        "bytes" => Body::Bytes,
-        other => {
-            let what = format!("body is \"json\", \"lines\" or \"bytes\", not \"{other}\"");
-            return Err(PyValueError::new_err(what));
-        }
-    };
-    let mut source = millstream_http::listen(address)
-        .path(path)
-        .body(body)
-        .max_body(max_body)
-        .max_pending(max_pending)
-        .max_connections(max_connections)
-        .timeout(
-            Duration::try_from_secs_f64(timeout)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?,
-        );
-    if let Some(token) = token {
-        source = source.token(token);
-    }
-    for origin in origins {
-        source = source.origin(&origin);
-    }
-    if let Some(count) = requests {
-        source = source.requests(count);
-    }
-    if let Some(call) = on_bound {
-        source = source.on_bound(bound_call(call));
-    }
-    Ok(ByteSource {
-        kind: Kind::Http(source),
-        decode: Decode::read(decode)?,
-    })
 }

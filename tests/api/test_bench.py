@@ -10,7 +10,7 @@ from typing import Any
 import millstream
 import pytest
 from millstream import _millstream
-from millstream_bench import adapter, recovery, wake
+from millstream_bench import adapter, http_post, recovery, wake
 from millstream_bench import flow as bench
 
 
@@ -26,6 +26,16 @@ def test_flows_and_plain_loops_are_measured() -> None:
 
 def test_two_workers_are_compared_with_one() -> None:
     assert bench.two_workers_ratio(list(range(1000))) > 0
+
+
+def test_parallel_requests_are_measured_and_checked() -> None:
+    rate, connections = http_post.measure(300, 8, 0.001)
+    assert rate > 0 and 1 <= connections <= 8
+    seen = http_post.Seen()
+    for key, number in ((b"a", 0), (b"b", 2), (b"b", 1)):
+        seen.add(key, {"key": 0, "n": number})
+    with pytest.raises(SystemExit, match="item 1 has come after 2; 1 items are missing; items share"):
+        seen.rate(4)
 
 
 def test_an_idle_flow_is_measured() -> None:

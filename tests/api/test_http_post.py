@@ -99,11 +99,11 @@ def test_bodies_headers_and_keys(tmp_path: Path) -> None:
         assert (headers["X-Of"], headers["Content-Type"]) == ("me", "application/json")
     with serving(200) as server:
         run(
-            ms.http.post(server.url, body="lines", encode=lambda item: item.upper()),
+            ms.http.post(server.url, body="lines", encode=lambda item: json.dumps(item.upper())),
             ["a"],
             tmp_path / "lines",
         )
-        assert [body for _, body, _ in server.requests] == [b"A\n"]
+        assert [body for _, body, _ in server.requests] == [b'"A"\n']
 
 
 def test_a_refusal_fails_the_flow_and_the_next_run_delivers(tmp_path: Path) -> None:

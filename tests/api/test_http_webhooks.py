@@ -169,9 +169,9 @@ def test_packed_bodies_are_unpacked_up_to_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_answered_with_413_and_takes_no_memory() -> None:
-    # 1 GiB of zeros in 1 MiB.
+    # 256 MiB of zeros in 256 KiB.
     pack = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = b"".join(pack.compress(bytes(1 << 20)) for _ in range(1 << 10)) + pack.flush()
+    bomb = b"".join(pack.compress(bytes(1 << 20)) for _ in range(1 << 8)) + pack.flush()
     out = ms.testing.collect()
     with listening(out, body="bytes", max_body=2 << 20) as running:
         before = peak_kib()
@@ -365,5 +365,5 @@ def test_a_wrong_option_is_an_error(mistake: Any, says: str) -> None:
 def test_a_source_that_no_request_can_match_does_not_start(options: Any, says: str) -> None:
     flow = ms.Flow("hooks")
     flow.source("in", ms.http.listen("127.0.0.1:0", **options)).sink("out", ms.testing.collect())
-    with pytest.raises(ms.FlowError, match=says):
+    with pytest.raises(OSError, match=says):
         ms.run(flow)

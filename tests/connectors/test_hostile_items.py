@@ -122,7 +122,8 @@ def test_what_cannot_be_decoded_is_a_dead_letter_byte_for_byte(
     assert len({letter.position for letter in letters}) == len(bad) or make is of_queue
 
 
-def test_what_cannot_be_decoded_is_not_accepted_by_http(tmp_path: Path) -> None:
+@pytest.mark.parametrize("item", ["body", "request"])
+def test_what_cannot_be_decoded_is_not_accepted_by_http(tmp_path: Path, item: Any) -> None:
     import urllib.error
     import urllib.request
 
@@ -141,7 +142,9 @@ def test_what_cannot_be_decoded_is_not_accepted_by_http(tmp_path: Path) -> None:
         threading.Thread(target=work, daemon=True).start()
 
     flow, out = ms.Flow("hostile"), ms.testing.collect()
-    source = ms.http.listen("127.0.0.1:0", body="bytes", decode=load, requests=len(items), on_bound=post)
+    decode = load if item == "body" else lambda request: load(request.body)
+    options: dict[str, Any] = {"item": item, "body": "bytes", "requests": len(items), "on_bound": post}
+    source = ms.http.listen("127.0.0.1:0", decode=decode, **options)
     flow.source("in", source).sink("out", out)
     ms.run(flow, state=tmp_path)
     assert out == items
@@ -228,6 +231,14 @@ def to_server(_: Path, server: Callable[[str], Any]) -> Made:
     return ms.http.post(f"http://127.0.0.1:{posted.server_port}/"), lambda: posted.items
 
 
+def to_server_in_parallel(_: Path, server: Callable[[str], Any]) -> Made:
+    posted = server("posted")
+    url = f"http://127.0.0.1:{posted.server_port}/"
+    # One key: their order is that of the items.
+    sink = ms.http.post(url, body="each", parallel=8, key=lambda _: "", encode=lambda item: f"[{dump(item)}]")
+    return sink, lambda: posted.items
+
+
 def to_function(_: Path, __: Any) -> Made:
     taken: list[Any] = []
 
@@ -254,6 +265,7 @@ SINKS = [
     to_kafka,
     to_kafka_at_least_once,
     to_server,
+    to_server_in_parallel,
     to_function,
 ]
 

@@ -175,7 +175,8 @@ class Signature:
 
         Args:
             secret: the secret of the endpoint, ``whsec_...``.
-            tolerance: how far the time of a signature may be from the clock, in seconds or as a timedelta.
+            tolerance: the largest difference between the time of a signature and the clock, in seconds or
+                as a timedelta.
 
         Returns:
             The signature.
@@ -193,7 +194,8 @@ class Signature:
 
         Args:
             secret: the signing secret of the app.
-            tolerance: how far the time of a signature may be from the clock, in seconds or as a timedelta.
+            tolerance: the largest difference between the time of a signature and the clock, in seconds or
+                as a timedelta.
 
         Returns:
             The signature.

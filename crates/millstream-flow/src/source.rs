@@ -277,8 +277,8 @@ impl Events<'_> {
     pub fn fault(&mut self, what: &str) {
         self.faults(1, Some(what));
     }
-    /// Counts `count` faults of the source; `what`, if it is given, is logged as a warning. For faults that anybody can cause,
-    /// as many as they like.
+    /// Counts `count` faults of the source; `what`, if it is given, is logged as a warning. For faults of which clients can cause
+    /// any number.
     pub fn faults(&mut self, count: u64, what: Option<&str>) {
         let step = &mut self.cx.metrics[self.node];
         step.faults += count;

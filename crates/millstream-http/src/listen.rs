@@ -30,9 +30,8 @@ use crate::lock;
 use crate::rules::{BODY_BYTES_LIMIT, BODY_BYTES_MAX, ServerRules};
 use crate::url::UrlPath;
 
-pub use body::Body;
+pub use body::{Body, Item};
 pub use received::Received;
-pub use rules::Item;
 pub use signature::{Digest, Hash, Signature};
 
 use intake::{Intake, Store};

@@ -4,6 +4,7 @@ mod by_key;
 mod bytes;
 mod encode;
 mod encode_step;
+mod frame;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -25,8 +26,8 @@ use pyo3::types::PyList;
 
 pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
-pub(crate) use encode::append_frame;
 pub(crate) use encode_step::{EncodeStep, parted};
+pub(crate) use frame::append_frame;
 pub(crate) use http::{http_feed, http_post};
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_write;

@@ -12,12 +12,21 @@ use millstream_flow::framing::Frames;
 use serde_json::value::RawValue;
 
 use super::received::{item_of, may_be_empty};
-use super::rules::Item;
 
 /// The version of records.
 const VERSION: u8 = 1;
 /// The most levels of a document. Parsers and encoders that the flow and its consumers use have limits of their own, this one or higher.
 const LEVELS_MAX: usize = 128;
+
+/// What an item of a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Item {
+    /// Its body, or a part of it: see [`Body`].
+    #[default]
+    Body,
+    /// The request itself: method, path, query, headers and body. See [`Received`](crate::Received).
+    Request,
+}
 
 /// How items are read from the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub(super) struct Reading<'a> {
     pub(super) gzip: bool,
 }
 
-/// Checks everything but the origin, the signature and the body. The path counts after the token: nothing is said of it before.
+/// Checks everything but the origin, the signature and the body. The path counts after the token: it is not checked before.
 pub(super) fn check<'a>(
     rules: &Rules,
     path: Result<&'a UrlPath, Refusal>,
@@ -28,7 +28,7 @@ pub(super) fn check<'a>(
     request: &Parts,
 ) -> Result<Reading<'a>, Refusal> {
     rules.server.check_bearer(&request.headers)?;
-    // Anybody can send a request whose signature is wrong.
+    // A request whose signature is wrong needs no secret.
     if rules.signature.is_none() {
         place.confirm(Purpose::Client)?;
     }

@@ -8,14 +8,13 @@ use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 use millstream_journal::Reader;
 
-use super::body::read_record;
+use super::body::{Item, read_record};
 use super::intake::{Intake, Store};
-use super::rules::Item;
 use crate::server::Server;
 
 /// The limit of a batch; the last request of a batch may exceed it.
 const BATCH_BYTES: usize = 64 << 10;
-/// After a line about a signature that is wrong there is none for so long: anybody can send such requests.
+/// After a line about a signature that is wrong there is none for so long: they need no secret.
 const QUIET_NS: u64 = 60_000_000_000;
 
 pub(super) struct RequestsPartition {

@@ -3,7 +3,7 @@
 use hyper::Method;
 use millstream_flow::error::Cause;
 
-use super::body::{Body, CheckItem};
+use super::body::{Body, CheckItem, Item};
 use super::signature::Signature;
 use crate::rules::ServerRules;
 use crate::url::UrlPath;
@@ -16,16 +16,6 @@ const METHODS: [Method; 5] = [
     Method::PATCH,
     Method::DELETE,
 ];
-
-/// What an item of a request is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Item {
-    /// Its body, or a part of it: see [`Body`].
-    #[default]
-    Body,
-    /// The request itself: method, path, query, headers and body. See [`Received`](crate::Received).
-    Request,
-}
 
 /// What a source accepts.
 #[derive(Clone)]

@@ -8,10 +8,10 @@ use hyper::{Request, StatusCode};
 use millstream_flow::error::Cause;
 use millstream_journal::clock::wall_ns;
 
-use super::body::{Items, items};
+use super::body::{Item, Items, items};
 use super::check::{Reading, check, is_health, path_of};
 use super::intake::{Intake, Store};
-use super::rules::{Item, Rules};
+use super::rules::Rules;
 use crate::address::Bound;
 use crate::connection::{HalfClosed, serve};
 use crate::places::{Place, Purpose};

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use crate::refusal::Refusal;
 use crate::url::parameter;
 
-/// How far the time of a signature may be from the clock.
+/// The largest difference between the time of a signature and the clock.
 const TOLERANCE: Duration = Duration::from_secs(300);
 const GITHUB: &str = "x-hub-signature-256";
 const STRIPE: &str = "stripe-signature";
@@ -120,7 +120,7 @@ impl Signature {
         self.secrets.push(secret.as_bytes().to_vec());
         self
     }
-    /// Sets how far the time of a signature may be from the clock, for Stripe and Slack. The default is 300 s.
+    /// Sets the largest difference between the time of a signature and the clock, for Stripe and Slack. The default is 300 s.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;

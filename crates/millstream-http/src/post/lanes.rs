@@ -81,7 +81,7 @@ impl Known {
         }
     }
 
-    /// The lanes of what is to be sent. A lane ends before a record that was refused: the later ones of its key wait for it.
+    /// The lanes of the records that are not sent yet. A lane ends before a record that was refused: the later ones of its key wait for it.
     fn lanes<R: Copy>(&self, records: &[(Option<&[u8]>, R)], first: u64) -> Vec<Lane<R>> {
         let mut lanes: Vec<Lane<R>> = Vec::new();
         // A lane without a place has a refused record.

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyMapping, PyString};
 
-use super::encode::append_frame;
+use super::frame::append_frame;
 use crate::show::type_name;
 
 /// Makes the records of a sink that posts.
@@ -61,7 +61,7 @@ impl PostEncoder {
         made.map_err(PyValueError::new_err)
     }
 
-    /// Refuses a body that is said to be JSON and is not.
+    /// Refuses a body that is no JSON, unless its content type is another one.
     fn check(&self, body: &[u8], headers: &[(String, String)]) -> PyResult<()> {
         let is_json = |value: &str| millstream_http::is_json_type(value);
         let mut kinds = headers

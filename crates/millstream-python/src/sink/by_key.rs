@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::OpenWriter;
-use super::encode::{AppendItem, Encoder, Otherwise, append_all, append_frame};
+use super::encode::{AppendItem, Encoder, Otherwise, append_all};
+use super::frame::append_frame;
 use crate::batch::PyBatch;
 use crate::gil::{locked, unlocked};
 use crate::key::{KeyPart, check_key};

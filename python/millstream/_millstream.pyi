@@ -479,6 +479,7 @@ def kafka_read(
     end_ms: int | None,
     group: str | None,
     settings: Sequence[tuple[str, str]],
+    token: Callable[[], object] | None,
     values: bool,
     decode: object,
     decode_key: object,
@@ -491,6 +492,7 @@ def kafka_write(
     encode: Callable[[Any], object] | None,
     exactly_once: bool,
     settings: Sequence[tuple[str, str]],
+    token: Callable[[], object] | None,
     max_bytes: int | None,
     max_age: float | None,
 ) -> ByteSink[Any]: ...

@@ -6,6 +6,7 @@ A release of Millstream has Kafka. A build from source has it with the feature `
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import overload
 
 from . import _millstream
@@ -40,6 +41,7 @@ __all__ = [
     "SchemaEncoder",
     "SchemaRegistryError",
     "SchemaRegistryUnavailable",
+    "Token",
     "avro",
     "encode_avro",
     "encode_json_schema",
@@ -50,6 +52,27 @@ __all__ = [
     "read",
     "write",
 ]
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token with which a client logs in by SASL/OAUTHBEARER. Its representation has no secret.
+
+    Args:
+        value: the token, for most services a JSON Web Token.
+        ends: when it ends, in seconds since 1970. The client asks for the next one after four fifths of the
+            time until then.
+        principal: the name of the user. Most brokers take it from the token.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.kafka.Token("eyJhbGciOi...", ends=1_900_000_000.0)
+        Token(ends=1900000000.0, principal='')
+    """
+
+    value: str = field(repr=False)
+    ends: float
+    principal: str = ""
 
 
 def _function(name: str) -> Any:
@@ -103,6 +126,7 @@ def read(
     values: Literal[False] = False,
     decode: None = None,
     settings: Settings | None = None,
+    token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSource[Message]: ...
 @overload
 def read(
@@ -115,6 +139,7 @@ def read(
     values: Literal[True],
     decode: None = None,
     settings: Settings | None = None,
+    token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSource[bytes | None]: ...
 @overload
 def read(
@@ -127,6 +152,7 @@ def read(
     *,
     decode: Decoder[U],
     settings: Settings | None = None,
+    token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSource[U]: ...
 @overload
 def read(
@@ -139,6 +165,7 @@ def read(
     *,
     decode: Decoder[U],
     settings: Settings | None = None,
+    token: Callable[[], Token] | None = None,
     decode_key: Decoder[W],
 ) -> _millstream.ByteSource[tuple[W | None, U | None]]: ...
 def read(
@@ -150,6 +177,7 @@ def read(
     values: bool = False,
     decode: type | Callable[[bytes], Any] | None = None,
     settings: Settings | None = None,
+    token: Callable[[], Token] | None = None,
     decode_key: type | Callable[[bytes], Any] | None = None,
 ) -> _millstream.ByteSource[Any]:
     """Reads topics; each partition of a topic is a partition of the source.
@@ -173,6 +201,8 @@ def read(
         decode: makes an item of a value: ``str``, ``bytes``, a subclass of :class:`millstream.Record`, or a
             function. Items are what it returns then; a tombstone is None.
         settings: settings of the client by librdkafka's names, for instance for TLS and passwords.
+        token: returns a :class:`Token` for a login by OAUTHBEARER. It is called when a client connects, on a
+            thread of its own, and again before each token ends; an error is logged, and it is called again.
         decode_key: makes an object of a key, as ``decode`` does of a value. Items are pairs of both then; the
             key of a message without one is None.
 
@@ -215,6 +245,7 @@ def read(
         end_ms=end_ms,
         group=group,
         settings=_settings(settings),
+        token=token,
         values=values,
         decode=decode,
         decode_key=decode_key,
@@ -244,6 +275,7 @@ def write(
     settings: Settings | None = None,
     max_bytes: int | None = None,
     max_age: float | timedelta | None = None,
+    token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSink[Message | Frame | None]: ...
 @overload
 def write(
@@ -255,6 +287,7 @@ def write(
     settings: Settings | None = None,
     max_bytes: int | None = None,
     max_age: float | timedelta | None = None,
+    token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSink[U]: ...
 def write(
     servers: str | Sequence[str],
@@ -265,6 +298,7 @@ def write(
     settings: Settings | None = None,
     max_bytes: int | None = None,
     max_age: float | timedelta | None = None,
+    token: Callable[[], Token] | None = None,
 ) -> _millstream.ByteSink[Any]:
     """Writes each item as a message to a topic.
 
@@ -290,6 +324,7 @@ def write(
         max_bytes: sources pause while more bytes wait in the outbox. None: 1 GiB.
         max_age: sources pause while an older message waits in the outbox: seconds or a timedelta. None: no
             limit.
+        token: returns a :class:`Token` for a login by OAUTHBEARER, as for :func:`read`.
 
     Returns:
         A sink of messages, bytes, ``str``, records or None, or of items for ``encode``.
@@ -309,6 +344,7 @@ def write(
         encode=for_topic(encode, topic, "value"),
         exactly_once=exactly_once,
         settings=_settings(settings),
+        token=token,
         max_bytes=max_bytes,
         max_age=age,
     )

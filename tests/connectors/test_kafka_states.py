@@ -66,12 +66,12 @@ class KafkaTopic(Connector):
 class KafkaRead(SourceConnector, KafkaTopic):
     title = "ms.kafka.read"
     states = {
-        "absent": Ends("{address}", "{thing}"),
+        "absent": Continues("{address}"),
         "away": Continues("{address}"),
         "login": Ends("{address}", "uthentication"),
         "unknown": Ends("{address}", "{thing}"),
         "slow": Continues("{address}"),
-        "rubbish": Ends("{address}", "{thing}"),
+        "rubbish": Continues("{address}"),
     }
 
     def flow(self) -> str:

@@ -9,6 +9,9 @@ run as a program, fetches it. The listeners of a broker:
 | `proxied` | plain, and advertised as the port of a proxy: traffic through it can be cut and stalled |
 | `tls` | TLS, with a certificate of an authority that is made for the broker |
 | `scram` | SASL/SCRAM-SHA-256 over TLS, for the user `alice` with the password `wonder` |
+| `oauth` | SASL/OAUTHBEARER, with tokens that are not signed |
+
+With `AUTHORIZER` as settings everything but the plain listeners needs rights.
 """
 
 import fcntl
@@ -30,7 +33,13 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millst
 # The newest of the last series with another controller, and the newest.
 VERSIONS = ("3.9.2", "4.4.0")
 USER, PASSWORD = "alice", "wonder"
+# Users need rights; the clients of the plain listeners have all.
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 READY_SECONDS = 60
+STARTS = 5
 
 
 def install(version: str) -> Path:
@@ -89,8 +98,8 @@ class Broker:
         self.folder, self.version = folder, version
         self.libs = install(version)
         self.authority = Authority(folder / "tls")
-        ports = [free_port() for _ in range(6)]
-        self._plain, self._controller, self._tls, self._scram, self._inner, self._proxy = ports
+        ports = [free_port() for _ in range(7)]
+        self._plain, self._controller, self._tls, self._scram, self._inner, self._proxy, self._oauth = ports
         self.process: subprocess.Popen[bytes] | None = None
         self.folder.mkdir(parents=True, exist_ok=True)
         self.properties = folder / "server.properties"
@@ -102,6 +111,7 @@ class Broker:
     proxied = property(lambda self: f"127.0.0.1:{self._proxy}")
     tls = property(lambda self: f"127.0.0.1:{self._tls}")
     scram = property(lambda self: f"127.0.0.1:{self._scram}")
+    oauth = property(lambda self: f"127.0.0.1:{self._oauth}")
 
     @property
     def ports_of_proxy(self) -> tuple[int, int]:
@@ -115,12 +125,16 @@ class Broker:
             "TLS": self._tls,
             "SCRAM": self._scram,
             "PROXIED": self._inner,
+            "OAUTH": self._oauth,
         }
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in at.items())
         advertised = {**at, "PROXIED": self._proxy}
         del advertised["CONTROLLER"]
         protocols = "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SCRAM:SASL_SSL,PROXIED:PLAINTEXT"
+        protocols += ",OAUTH:SASL_PLAINTEXT"
         login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        tokens = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        tokens += 'unsecuredLoginStringClaim_sub="broker";'
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -132,7 +146,10 @@ class Broker:
             "listener.security.protocol.map": protocols,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.key_store),
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+            "listener.name.oauth.oauthbearer.sasl.jaas.config": tokens,
+            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256",
             "listener.name.scram.scram-sha-256.sasl.jaas.config": login,
             "log.dirs": str(self.folder / "data"),
             "auto.create.topics.enable": "false",
@@ -174,11 +191,18 @@ class Broker:
 
     def start(self) -> "Broker":
         """Starts it and waits until it answers."""
-        assert self.process is None, "the broker runs"
-        with open(self.folder / "broker.log", "ab") as log:
-            command = self._java("kafka.Kafka", str(self.properties))
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        self.wait_ready()
+        for attempt in range(STARTS):
+            assert self.process is None, "the broker runs"
+            with open(self.folder / "broker.log", "wb") as log:
+                command = self._java("kafka.Kafka", str(self.properties))
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            try:
+                self.wait_ready()
+                break
+            except AssertionError as failed:
+                # A connection of another process has one of its ports for a moment.
+                if "Address already in use" not in str(failed) or attempt == STARTS - 1:
+                    raise
         return self
 
     def wait_ready(self) -> None:
@@ -246,6 +270,23 @@ class Broker:
                 return topic
             time.sleep(0.02)
         raise AssertionError(f"the topic {topic} has no leaders")
+
+    def log_of(self, topic: str, partition: int = 0) -> Path:
+        """The file with the messages of a partition."""
+        return self.folder / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+
+    def lose_end(self, topic: str, bytes_kept: int) -> None:
+        """Truncates the log of partition 0, as the election of a leader does that has less of it.
+
+        The broker is stopped.
+        """
+        assert not self.is_running
+        with open(self.log_of(topic), "r+b") as log:
+            log.truncate(bytes_kept)
+        for name in ("index", "timeindex", "snapshot"):
+            for path in self.log_of(topic).parent.glob(f"*.{name}"):
+                path.unlink()
+        (self.folder / "data" / ".kafka_cleanshutdown").unlink(missing_ok=True)
 
     def delete(self, topic: str) -> None:
         admin = self.admin()

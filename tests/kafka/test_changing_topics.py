@@ -176,7 +176,14 @@ def test_the_lag_is_none_at_the_end(broker: Broker) -> None:
     flow = ms.Flow("fast")
     flow.source("in", ms.kafka.read(broker.servers, topic)).sink("out", ms.testing.discard())
     running = flow.start()
-    none = {"source": "in", "partition": f"{topic}/0", "records": 0, "bytes": None, "seconds": 0.0}
+    none = {
+        "source": "in",
+        "partition": f"{topic}/0",
+        "records": 0,
+        "bytes": None,
+        "seconds": 0.0,
+        "withheld": 0,
+    }
     try:
         until(lambda: running.report().lags == [none])
         assert "lag of in: 0 records, 0.0 s (1 partitions)" in str(running.report())

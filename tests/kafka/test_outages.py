@@ -1,7 +1,13 @@
 """Brokers and links that go away: nothing is lost and nothing is written twice."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -9,7 +15,7 @@ from typing import Any
 
 import millstream as ms
 import pytest
-from broker import Broker
+from broker import Broker, free_port
 from clients import Judge, put, until
 from proxy import Proxy
 
@@ -132,3 +138,87 @@ def test_a_flow_stops_while_the_broker_is_away(own_broker: Callable[..., Broker]
     until(lambda: len(judge.values()) > before + 500)
     running.stop()
     assert is_gapless(judge.values())
+
+
+WAITING = """
+import os
+import millstream as ms
+
+flow = ms.Flow("waiting")
+source = ms.kafka.read(os.environ["SERVERS"], "waiting", decode=str, settings={"socket.timeout.ms": 2000})
+flow.source("in", source).sink("out", ms.files.write(os.environ["OUT"]))
+"""
+
+
+class Started:
+    """A flow as a process, with a page."""
+
+    def __init__(self, folder: Path, broker: Broker, processes: int) -> None:
+        self.out, self.log, self.port = folder / "out", folder / f"log-{time.monotonic_ns()}", free_port()
+        program = folder / "flow.py"
+        program.write_text(WAITING)
+        command = [sys.executable, "-m", "millstream", "run", str(program), "--state", str(folder / "state")]
+        command += ["--epoch", "50ms", "--http", f"127.0.0.1:{self.port}"]
+        command += ["--processes", str(processes)] if processes > 1 else []
+        environment = os.environ | {"SERVERS": broker.servers, "OUT": str(self.out)}
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, env=environment, stderr=log)
+
+    def written(self) -> list[int]:
+        found = self.out.parent.glob("out*")
+        return sorted(int(line) for path in found for line in path.read_text().splitlines())
+
+    def waits_for(self) -> str:
+        """What the page says the start waits for."""
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}/api/snapshot.json", timeout=10
+            ) as answer:
+                return str(json.load(answer).get("waiting") or "")
+        except OSError:
+            return ""
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(60) == 0, self.log.read_text()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_restart_waits_for_the_broker(
+    own_broker: Callable[..., Broker], tmp_path: Path, processes: int
+) -> None:
+    """The log and the page say for what; a request to stop ends the wait."""
+    broker = own_broker()
+    broker.create("waiting", partitions=2)
+    put(broker, "waiting", range(5))
+    started: list[Started] = []
+
+    def start() -> Started:
+        started.append(Started(tmp_path, broker, processes))
+        return started[-1]
+
+    try:
+        first = start()
+        until(lambda: first.written() == list(range(5)))
+        first.interrupt()
+        broker.kill()
+        stopped = start()
+        until(lambda: broker.servers in stopped.waits_for())
+        said = f"kafka {broker.servers}: no broker answers"
+        assert said in stopped.waits_for() and said in stopped.log.read_text()
+        stopped.interrupt()
+        again = start()
+        until(lambda: said in again.log.read_text())
+        broker.start()
+        put(broker, "waiting", range(5, 10), partition=1)
+        until(lambda: again.written() == list(range(10)))
+        again.interrupt()
+    finally:
+        for each in started:
+            each.kill()

@@ -40,6 +40,7 @@ mod copy;
 mod directories;
 mod division;
 pub mod durable;
+mod first_positions;
 mod fragments;
 pub mod json;
 pub(crate) mod local;

@@ -41,7 +41,7 @@ pub use connectors::{
 };
 pub use describe::{graph, overlap, stream};
 pub use operators::{calls, collect, keyed, lookups, verbs};
-pub use run::{control, metrics, poller, watch};
+pub use run::{control, metrics, poller, starting, watch};
 pub use testing::{rehearsal, replay};
 pub use time::{assign, join, window};
 

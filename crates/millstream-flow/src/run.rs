@@ -36,6 +36,7 @@ mod signals;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod start;
+pub mod starting;
 mod statuses;
 mod version;
 mod waiting;

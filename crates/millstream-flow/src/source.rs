@@ -13,6 +13,7 @@ use crate::input::Input;
 use crate::policy::{OnError, Policy};
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
+use crate::run::starting::Starting;
 use crate::step::Context;
 
 pub use crate::position::{Position, PositionError};
@@ -45,6 +46,27 @@ pub trait Source<B>: Send + Sync + 'static {
     fn partitions(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
+    /// Waits until the server of the source answers, so that its partitions can be asked for. Called once at the beginning of each run,
+    /// before all else, in each process. [`Starting`] takes the reason of a wait, for views of the start, and says when to give up.
+    ///
+    /// # Errors
+    /// The server refuses the client, or the wait was [stopped](Starting::wait).
+    fn await_server(&self, _starting: &Starting) -> Result<(), Cause> {
+        Ok(())
+    }
+    /// Returns where partitions begin that the flow has not read before, if another start might find other positions: the end of a topic, for
+    /// instance. They are committed before any input is read, and [`open`](Self::open) receives them. `new` returns the names of
+    /// those that this process reads; `resumes` if the flow has read other partitions of the source.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    fn first_positions(
+        &self,
+        _new: &NewPartitions<'_>,
+        _resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        Ok(Vec::new())
+    }
     /// Opens a partition, at its start or after `resume`: what [`Partition::position`] returned at the last commit. [`Io::place`]
     /// says for which worker.
     ///
@@ -74,6 +96,9 @@ pub trait Source<B>: Send + Sync + 'static {
         None
     }
 }
+
+/// Returns the names of the partitions that a process reads and that the flow has not read before.
+pub type NewPartitions<'a> = dyn Fn() -> Result<Vec<String>, Cause> + 'a;
 
 /// What the engine needs to know of a source to read it.
 #[derive(Clone, Default)]
@@ -134,6 +159,16 @@ macro_rules! forward_source {
             }
             fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
                 (**self).partitions(workers)
+            }
+            fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
+                (**self).await_server(starting)
+            }
+            fn first_positions(
+                &self,
+                new: &NewPartitions<'_>,
+                resumes: bool,
+            ) -> Result<Vec<(String, Position)>, Cause> {
+                (**self).first_positions(new, resumes)
             }
             fn open(
                 &self,

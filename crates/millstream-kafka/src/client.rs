@@ -6,8 +6,11 @@
 mod consumer;
 pub(crate) mod context;
 mod header_names;
+mod leader_epoch;
 pub(crate) mod producer;
+mod rights;
 pub(crate) mod settings;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 
@@ -20,11 +23,31 @@ pub(crate) use consumer::{connect, connect_for_questions};
 /// A topic and the number of a partition of it.
 pub(crate) type TopicPartition<'a> = (&'a str, i32);
 
+/// Where a partition ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The offset after the last message that may be read.
+    pub(crate) stable: i64,
+    /// The offset after the last message; later than that where a transaction is open.
+    pub(crate) high: i64,
+}
+
+/// The last record before a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastRecord {
+    /// The offset after it.
+    pub(crate) end: i64,
+    /// The leader epoch in which it was written.
+    pub(crate) epoch: i32,
+}
+
 /// What the brokers say of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topic {
     /// The number of its partitions.
     pub(crate) partitions: usize,
+    /// A partition that has no leader at present.
+    pub(crate) leaderless: Option<i32>,
     /// Its identity, which differs from that of any other topic that has or had its name; unknown with brokers before 2.8.
     pub(crate) id: Option<String>,
 }
@@ -44,13 +67,17 @@ pub(crate) trait Consumer: Send + Sync {
     fn commit(&self, offsets: &[(String, i32, i64)]) -> Result<(), Error>;
     /// Takes what the client reports on its own: logs, errors, statistics. Any thread may call this.
     fn serve(&self);
-    /// Returns the offset at which a partition that is fetched ends, as of the last statistics.
-    fn end_of(&self, of: TopicPartition<'_>) -> Option<i64>;
-    /// Begins to fetch a partition. `wake` is called when the queue is no longer empty.
+    /// Returns where a partition that is fetched ends, as of the last statistics.
+    fn end_of(&self, of: TopicPartition<'_>) -> Option<Ends>;
+    /// Returns the offset up to which a partition has the messages that it had when this record was its last; `None` if that is not
+    /// known in time.
+    fn kept_before(&self, of: TopicPartition<'_>, last: LastRecord) -> Result<Option<i64>, Error>;
+    /// Begins to fetch a partition: at `offset`, if its record before that is of the leader epoch `epoch`. `wake` is called when the
+    /// queue is no longer empty.
     fn open(
         self: Arc<Self>,
         of: TopicPartition<'_>,
-        offset: i64,
+        at: (i64, Option<i32>),
         wake: Wake,
     ) -> Result<Box<dyn Queue>, Error>;
 }
@@ -85,7 +112,7 @@ pub(crate) enum Polled {
 pub(crate) enum Trouble {
     /// The client tries again.
     Passing,
-    /// The offset does not exist.
+    /// The offset does not exist, or the partition has lost the messages before it.
     NoOffset,
     /// The topic or the partition does not exist.
     NoTopic,
@@ -105,6 +132,8 @@ pub(crate) enum Notice {
 /// A message in the memory of the client.
 pub(crate) struct Incoming<'a> {
     pub(crate) offset: i64,
+    /// The leader epoch in which it was written, if the broker says.
+    pub(crate) epoch: Option<i32>,
     pub(crate) time_ms: Option<i64>,
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) value: Option<&'a [u8]>,

@@ -14,11 +14,24 @@ pub enum Error {
         /// The last error of the client.
         reason: String,
     },
-    /// The brokers do not accept the client: a wrong password, an unknown certificate, a missing right.
+    /// The brokers do not accept the client: a wrong password, an unknown certificate.
     #[error("kafka {servers}: the broker refuses: {reason}")]
     Refused {
         /// The addresses.
         servers: String,
+        /// The reason that the broker reports.
+        reason: String,
+    },
+    /// The user of the client lacks a right.
+    #[error(
+        "kafka {servers}: the user lacks a right: {right} ({reason}). The guide lists the rights of each mode: docs/guide/kafka.md, \
+         Rights"
+    )]
+    NoRight {
+        /// The addresses.
+        servers: String,
+        /// The operation and the resource.
+        right: String,
         /// The reason that the broker reports.
         reason: String,
     },
@@ -29,6 +42,16 @@ pub enum Error {
         servers: String,
         /// The name of the topic.
         topic: String,
+    },
+    /// A partition has no leader: the brokers that have it do not run.
+    #[error("kafka {servers}: topic \"{topic}\", partition {partition}: it has no leader")]
+    NoLeader {
+        /// The addresses.
+        servers: String,
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
     },
     /// Messages were removed that the flow has not read.
     #[error(
@@ -60,6 +83,26 @@ pub enum Error {
         offset: i64,
         /// The offset after the last message.
         end: i64,
+    },
+    /// A partition has lost messages that the flow has read, and has others at their offsets.
+    #[error(
+        "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition has lost messages before \
+         that: the last one that the flow has read, of leader epoch {epoch}, is gone, and others were written since. {} After an \
+         election of a leader that did not have all messages (unclean.leader.election.enable), or a topic that was created anew, what \
+         the flow has made of the lost messages remains. Start the source again with --drop-state, with offsets of all partitions as start",
+        lost_from(*.kept)
+    )]
+    Truncated {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The position of the flow.
+        offset: i64,
+        /// The leader epoch of the last message that the flow has read.
+        epoch: i32,
+        /// The offset up to which the partition has the messages that the flow has read, if it is known.
+        kept: Option<i64>,
     },
     /// A partition that the flow has read is gone.
     #[error(
@@ -163,4 +206,14 @@ pub enum Error {
         /// The reason that the client reports.
         reason: String,
     },
+}
+
+/// What is known of the messages that a partition has lost.
+fn lost_from(kept: Option<i64>) -> String {
+    match kept {
+        Some(kept) => {
+            format!("It has other messages from offset {kept} on, which the flow has not read.")
+        }
+        None => "Where the others begin is not known.".to_owned(),
+    }
 }

@@ -34,6 +34,7 @@ mod sink;
 mod source;
 
 pub use client::settings::Settings;
+pub use client::tokens::Token;
 pub use error::Error;
 pub use message::{Headers, Message, Outgoing, View, value};
 pub use sink::{WriteKafka, write};

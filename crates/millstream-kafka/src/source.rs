@@ -9,23 +9,29 @@ mod progress;
 mod run;
 mod saved;
 mod topics;
+mod waiting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream_flow::error::Cause;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Beginning, Growing, Partition, Position, Recording, Resumable, Source, SourceSettings,
+    Beginning, Growing, NewPartitions, Partition, Position, Recording, Resumable, Source,
+    SourceSettings,
 };
+use millstream_flow::starting::Starting;
 use millstream_flow::{Frames, codec};
 
 use crate::client::settings::Settings;
+use crate::error::Error;
 use crate::message::Message;
+use bounds::Begin;
 use choices::Format;
 pub use choices::{End, Start};
 use partition::KafkaPartition;
 use progress::Progress;
 use run::{GroupCommits, Run};
+use saved::Saved;
 
 /// A source of the messages of topics. See [`read`].
 #[derive(Clone)]
@@ -38,15 +44,7 @@ pub struct ReadKafka {
     settings: Settings,
     format: Format,
     /// The run, while it is.
-    run: Arc<Mutex<Memory>>,
-}
-
-/// What the source remembers between the calls of the engine.
-#[derive(Default)]
-struct Memory {
-    run: Option<Arc<Run>>,
-    /// The flow resumes: partitions that it has no position for are new.
-    resumes: bool,
+    run: Arc<Mutex<Option<Arc<Run>>>>,
 }
 
 /// Reads topics. `servers` are the addresses of some brokers, separated by commas: `"kafka1:9092,kafka2:9092"`.
@@ -115,19 +113,25 @@ impl ReadKafka {
         codec::decode(self, Message::decode)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Memory> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Run>>> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what begins a run: it asks for the partitions.
+    fn begin(&self) -> impl FnOnce() -> Result<Arc<Run>, Error> + Send + 'static {
+        let (servers, topics) = (self.servers.clone(), self.topics.clone());
+        let (group, settings) = (self.group.clone(), self.settings.clone());
+        move || Run::begin(&servers, &topics, group.as_deref(), &settings)
     }
 
     /// The run; it is begun by the first call that needs it.
     fn current(&self) -> Result<Arc<Run>, Cause> {
-        let mut memory = self.lock();
-        if let Some(run) = &memory.run {
+        let mut current = self.lock();
+        if let Some(run) = &*current {
             return Ok(Arc::clone(run));
         }
-        let group = self.group.as_deref();
-        let run = Run::begin(&self.servers, &self.topics, group, &self.settings)?;
-        memory.run = Some(Arc::clone(&run));
+        let run = self.begin()()?;
+        *current = Some(Arc::clone(&run));
         Ok(run)
     }
 }
@@ -141,6 +145,38 @@ impl Source<Frames> for ReadKafka {
         Ok(self.current()?.names())
     }
 
+    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
+        *self.lock() = None;
+        let run = waiting::begin(starting, || self.begin())?;
+        *self.lock() = Some(run);
+        Ok(())
+    }
+
+    fn first_positions(
+        &self,
+        new: &NewPartitions<'_>,
+        resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        let start = match (&self.start, resumes) {
+            // Another start finds the same, or what was removed meanwhile.
+            (Start::Earliest, _) => return Ok(Vec::new()),
+            (_, true) => &Start::Earliest,
+            (start, false) => start,
+        };
+        let run = self.current()?;
+        let position = |name: &String| {
+            let (topic, number) = names::parse_name(name)?;
+            let offset = bounds::started(&run, (topic, number), start)?;
+            let saved = Saved {
+                offset,
+                last: None,
+                topic_id: run.topics.topic_id(topic),
+            };
+            Ok((name.clone(), saved.position()))
+        };
+        new()?.iter().map(position).collect()
+    }
+
     fn open(
         &self,
         partition: usize,
@@ -148,32 +184,31 @@ impl Source<Frames> for ReadKafka {
         io: &Io,
     ) -> Result<Box<dyn Partition<Frames>>, Cause> {
         let run = self.current()?;
-        let resumes = self.lock().resumes;
         let (topic, number, found) = run.partition(partition)?;
-        let from = match (resume, found) {
+        let begin: Begin = match (resume, found) {
             (Some(position), _) => bounds::resumed(&run, (&topic, number), position)?,
-            (None, Some(first)) => first,
-            (None, None) if resumes => bounds::started(&run, (&topic, number), &Start::Earliest)?,
-            (None, None) => bounds::started(&run, (&topic, number), &self.start)?,
+            (None, Some(first)) => first.into(),
+            (None, None) => bounds::started(&run, (&topic, number), &self.start)?.into(),
         };
         let end = bounds::end(&run, (&topic, number), self.end)?;
         let consumer = run.consumer_of(io.place())?;
         let weak = Arc::downgrade(&consumer);
-        let progress = Progress::new((&topic, number), weak, io.lag_gauge(), from);
+        let progress = Progress::new((&topic, number), weak, io.lag_gauge(), begin.offset);
         let progress = Arc::new(progress);
-        let queue = consumer.open((&topic, number), from, io.wake())?;
+        let at = (begin.offset, begin.last.map(|last| last.epoch));
+        let queue = consumer.open((&topic, number), at, io.wake())?;
         run.topics.watch(&progress);
         let opened = KafkaPartition::new(
             run.clone(),
             (topic, number),
             queue,
             progress,
-            (from, end),
+            (begin, end),
             self.format,
         );
-        let memory = Arc::clone(&self.run);
+        let current = Arc::clone(&self.run);
         run.opened(move || {
-            memory.lock().unwrap_or_else(PoisonError::into_inner).run = None;
+            *current.lock().unwrap_or_else(PoisonError::into_inner) = None;
         });
         Ok(Box::new(opened))
     }
@@ -191,7 +226,7 @@ impl Source<Frames> for ReadKafka {
         if self.end != End::Never {
             return None;
         }
-        if let Some(run) = &self.lock().run {
+        if let Some(run) = &*self.lock() {
             run.discovery.engine_takes_in();
         }
         Some(self)
@@ -200,18 +235,13 @@ impl Source<Frames> for ReadKafka {
 
 impl Growing for ReadKafka {
     fn found(&self, known: usize) -> Result<Vec<String>, Cause> {
-        let run = self.lock().run.clone();
+        let run = self.lock().clone();
         Ok(run.map_or_else(Vec::new, |run| run.found_names(known)))
     }
 }
 
 impl Resumable for ReadKafka {
     fn begin(&self, begin: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        {
-            let mut memory = self.lock();
-            memory.run = None;
-            memory.resumes = !begin.forget && !begin.committed.is_empty();
-        }
         let run = self.current()?;
         if begin.state_dir.is_some() {
             run.has_commits();

@@ -1,10 +1,12 @@
-//! A flow on several processes before they have met: it is shown from the beginning of its start, with the processes that are missing.
+//! A flow that starts: it is shown from the beginning, with the processes that are missing and the server for which a source waits.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use millstream_flow::Options;
 use millstream_flow::clock::{Clock, WallClock};
 use millstream_flow::cluster::{Cluster, Missing};
+use millstream_flow::starting::Starting;
 
 use crate::processes::Shown;
 use crate::snapshot::{Snapshot, State};
@@ -16,41 +18,51 @@ const NAMED_MAX: usize = 5;
 pub(crate) struct Expected {
     flow: String,
     run: String,
-    cluster: Arc<dyn Cluster>,
+    cluster: Option<Arc<dyn Cluster>>,
+    starting: Starting,
     started: Instant,
     clock: WallClock,
 }
 
 impl Expected {
-    pub(crate) fn new(flow: String, cluster: Arc<dyn Cluster>) -> Self {
+    pub(crate) fn new(flow: String, options: &Options) -> Self {
         let clock = WallClock::default();
         Expected {
             flow,
             run: format!("start-{:x}-{:x}", clock.time_ns(), std::process::id()),
-            cluster,
+            cluster: options.cluster.clone(),
+            starting: options.starting.clone(),
             started: crate::now(),
             clock,
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let missing = self.cluster.missing();
-        Snapshot {
+    /// The flow as it starts; `None` if it has one process and waits for nothing.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let cluster = self.cluster.as_ref();
+        let missing = cluster.map_or_else(Vec::new, |cluster| cluster.missing());
+        let server = self.starting.waits_for();
+        if cluster.is_none() && server.is_none() {
+            return None;
+        }
+        Some(Snapshot {
             flow: self.flow.clone(),
             run: self.run.clone(),
             time_ms: (self.clock.time_ns() / 1_000_000).max(0) as u64,
             seconds: self.started.elapsed().as_secs_f64(),
             state: State::Starting,
-            waiting: sentence(&missing),
+            waiting: server
+                .map(|server| format!("The start of the flow waits: {server}"))
+                .or_else(|| sentence(&missing)),
             missing: missing.iter().map(|one| one.process).collect(),
             ..Snapshot::default()
-        }
+        })
     }
 
     /// What is shown of the start: the metrics of this process, as in the run.
     pub(crate) fn shown(&self, snapshot: Snapshot) -> Shown {
         Shown {
-            process: Some(self.cluster.membership().process),
+            process: self.cluster.as_ref().map(|it| it.membership().process),
             ..Shown::alone(snapshot)
         }
     }

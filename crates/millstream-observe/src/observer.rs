@@ -122,7 +122,7 @@ impl Http {
 
 /// What is sampled.
 enum Subject {
-    /// A flow that waits for other processes.
+    /// A flow that starts.
     Expected(Expected),
     /// A run.
     Run(Box<Observed>),
@@ -132,9 +132,10 @@ impl Subject {
     fn take(&mut self, answers: &Answers) {
         match self {
             Subject::Expected(expected) => {
-                let mut snapshot = expected.snapshot();
-                answers.complete(&mut snapshot);
-                answers.set(expected.shown(snapshot));
+                if let Some(mut snapshot) = expected.snapshot() {
+                    answers.complete(&mut snapshot);
+                    answers.set(expected.shown(snapshot));
+                }
             }
             Subject::Run(run) => run.take(answers),
         }
@@ -219,16 +220,17 @@ impl Observer {
         }
     }
 
-    /// Starts a flow and shows it from the beginning of its start: while it waits for other processes the page names them.
+    /// Starts a flow and shows it from the beginning of its start: while it waits for other processes, or for the server of a
+    /// source, the page names them.
     ///
     /// # Errors
     /// The flow cannot start.
     pub fn start(&self, flow: &Flow, options: Options) -> Result<Running, FlowError> {
-        if let Some(cluster) = &options.cluster {
-            let expected = Expected::new(flow.name(), Arc::clone(cluster));
-            self.answers.set(expected.shown(expected.snapshot()));
-            *lock(&self.subject) = Some(Subject::Expected(expected));
+        let expected = Expected::new(flow.name(), &options);
+        if let Some(snapshot) = expected.snapshot() {
+            self.answers.set(expected.shown(snapshot));
         }
+        *lock(&self.subject) = Some(Subject::Expected(expected));
         let running = flow.start(self.options(options))?;
         self.watch(flow.describe(), running.watch());
         Ok(running)

@@ -13,6 +13,7 @@ use millstream_flow::checkpoint::Crash;
 use millstream_flow::clock::{Clock, now_ns};
 use millstream_flow::control::Control;
 use millstream_flow::key::Shards;
+use millstream_flow::starting::Starting;
 use millstream_flow::{Options, Recovery, Running};
 use pyo3::prelude::*;
 
@@ -137,6 +138,11 @@ pub(crate) fn run(
         let ended = logs::flushed(|| engine.run_here(options));
         return ended.map(Report::new).map_err(|error| to_python(py, error));
     }
+    let asked = stopper.clone().unbind();
+    let options = Options {
+        starting: Starting::default().until(move || Python::attach(|py| asked.get().was_asked(py))),
+        ..options
+    };
     let running = begin(py, &engine, options, observer)?;
     let stopper = stopper.get();
     stopper.watch(running.control());
@@ -330,6 +336,16 @@ impl Drop for Handle {
     }
 }
 
+/// Whether a handler of a signal raises, now or before; what it raises is kept in `raised`.
+fn raises(py: Python<'_>, raised: &Mutex<Option<PyErr>>) -> bool {
+    let now = py.check_signals().err();
+    let mut raised = raised.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = now {
+        raised.get_or_insert(error);
+    }
+    raised.is_some()
+}
+
 /// Starts `flow`, and returns the handle that stops it and waits for it.
 #[pyfunction]
 pub(crate) fn start(
@@ -341,9 +357,18 @@ pub(crate) fn start(
     observer: Option<&Bound<'_, Observer>>,
 ) -> PyResult<Handle> {
     let py = flow.py();
-    let options = options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?;
+    let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+    let noted = Arc::clone(&raised);
+    let options = Options {
+        starting: Starting::default().until(move || Python::attach(|py| raises(py, &noted))),
+        ..options(py, (workers, spin), Some(PUBLISH), clock, (recovery, None))?
+    };
     let engine = flow.get().engine.clone();
     let running = begin(py, &engine, options, observer)?;
+    if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        gil::unlocked(move || drop(running));
+        return Err(error);
+    }
     let (control, waited) = (running.control(), Arc::default());
     let name = running.watch().flow().to_owned();
     watch_failure(name, Arc::clone(&control), Arc::clone(&waited))?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Recovery;
 use super::division::{GONE, check_division, check_gathered, clear_stopped, deal, write_stopped};
+use super::first_positions::{first_positions, known_sources};
 use super::local::LocalPartitions;
 use super::opened::Opened;
 use super::record::{self, Commit, Division, SinkMark, SourceMark};
@@ -92,21 +93,8 @@ pub(crate) fn resume(
     if !options.fresh {
         local.check(&start.commit, membership.is_none(), &options.dir)?;
     }
-    let (division, dealt) = match (membership, &joined) {
-        (Some(membership), Some(joined)) => {
-            let place = (membership, workers);
-            let (division, dealt) = divide(parts, &start.commit, options, place, joined)?;
-            (Some(division), dealt)
-        }
-        _ => (None, HashMap::new()),
-    };
-    start.has_changes |= match (&division, &start.commit.division) {
-        (Some(now), Some(before)) => {
-            (&now.partitions, &now.read_by_first) != (&before.partitions, &before.read_by_first)
-        }
-        (now, before) => now.is_some() != before.is_some(),
-    };
-    start.commit.division = division;
+    let known = known_sources(&start.commit, options);
+    let dealt = start.divide(parts, options, (membership, workers), joined.as_ref())?;
     let recordings = begin(
         parts,
         &start.commit,
@@ -114,6 +102,18 @@ pub(crate) fn resume(
         membership,
         (all_workers, time_ns),
     )?;
+    let first = first_positions(
+        (parts.nodes, parts.sources),
+        (&start.commit, &local),
+        (&known, all_workers),
+        &|source, number| {
+            let of_all = dealt.get(source).and_then(|dealt| dealt.get(number));
+            let reads = |own: Membership| of_all.is_some_and(|it| it / workers == own.process);
+            membership.is_none_or(reads)
+        },
+    )?;
+    start.has_changes |= !first.is_empty();
+    start.commit.sources.extend(first);
     // A sink that has resumed has one state, whatever each worker had prepared.
     let sinks = parts.sinks.resume(parts.nodes, &start.commit)?;
     // The initial state of a sink that is new in the flow must be committed before the sink is written to.
@@ -311,6 +311,32 @@ impl Start {
         }
         self.has_changes |= options.fresh || !self.changes.is_empty();
         Ok(())
+    }
+
+    /// Divides the partitions of sources among the processes; returns the workers of those of each source.
+    fn divide(
+        &mut self,
+        parts: &FlowParts<'_>,
+        options: &Recovery,
+        (membership, workers): (Option<Membership>, usize),
+        joined: Option<&Joined>,
+    ) -> Result<HashMap<String, Vec<usize>>, FlowError> {
+        let (division, dealt) = match (membership, joined) {
+            (Some(membership), Some(joined)) => {
+                let place = (membership, workers);
+                let (division, dealt) = divide(parts, &self.commit, options, place, joined)?;
+                (Some(division), dealt)
+            }
+            _ => (None, HashMap::new()),
+        };
+        self.has_changes |= match (&division, &self.commit.division) {
+            (Some(now), Some(before)) => {
+                (&now.partitions, &now.read_by_first) != (&before.partitions, &before.read_by_first)
+            }
+            (now, before) => now.is_some() != before.is_some(),
+        };
+        self.commit.division = division;
+        Ok(dealt)
     }
 
     /// Sets the saved times back to the clock if the options say so, and warns of those far ahead of it if not.

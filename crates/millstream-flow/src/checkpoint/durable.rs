@@ -45,7 +45,10 @@ use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::control::lock;
 use crate::run::poller::Io;
-use crate::source::{Beginning, Partition, Position, Recording, Resumable, Source, SourceSettings};
+use crate::run::starting::Starting;
+use crate::source::{
+    Beginning, NewPartitions, Partition, Position, Recording, Resumable, Source, SourceSettings,
+};
 
 pub use crate::batch::{Kind, Raw};
 pub(crate) use directory::unescape;
@@ -90,6 +93,16 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions(workers)
+    }
+    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
+        self.source.await_server(starting)
+    }
+    fn first_positions(
+        &self,
+        new: &NewPartitions<'_>,
+        resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        self.source.first_positions(new, resumes)
     }
     fn open(
         &self,

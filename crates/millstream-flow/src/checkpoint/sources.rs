@@ -4,11 +4,18 @@ use std::sync::Arc;
 
 use crate::describe::node::NodeId;
 use crate::error::Cause;
-use crate::source::{Beginning, Recording, Source, SourceSettings};
+use crate::run::starting::Starting;
+use crate::source::{Beginning, NewPartitions, Position, Recording, Source, SourceSettings};
 
 /// A source of any type of batch.
 pub(crate) trait ErasedSource: Send + Sync {
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause>;
+    fn await_server(&self, starting: &Starting) -> Result<(), Cause>;
+    fn first_positions(
+        &self,
+        new: &NewPartitions<'_>,
+        resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause>;
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause>;
     fn is_same_partition(&self, name: &str, saved: &str) -> bool;
     /// What the engine needs to know of it.
@@ -21,6 +28,16 @@ struct Erased<B>(Arc<dyn Source<B>>);
 impl<B: 'static> ErasedSource for Erased<B> {
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.0.partitions(workers)
+    }
+    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
+        self.0.await_server(starting)
+    }
+    fn first_positions(
+        &self,
+        new: &NewPartitions<'_>,
+        resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        self.0.first_positions(new, resumes)
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         match self.0.resumable() {

@@ -28,6 +28,8 @@ pub struct Lag {
     pub bytes: Option<u64>,
     /// Their age: the time since the last record that was read was made, and zero if there are no more.
     pub age: Option<Duration>,
+    /// The number of records after those: they are written, and cannot be read before a transaction has ended.
+    pub withheld: Option<u64>,
 }
 
 /// Where a source reports the lag of a partition, from any thread. [`Io::lag_gauge`](crate::poller::Io::lag_gauge) returns it.
@@ -63,6 +65,7 @@ impl PartitionLag {
         json!({
             "source": self.source, "partition": self.partition, "records": self.lag.records,
             "bytes": self.lag.bytes, "seconds": self.lag.age.map(|age| age.as_secs_f64()),
+            "withheld": self.lag.withheld,
         })
     }
 }
@@ -82,7 +85,10 @@ pub(crate) fn summaries(lags: &[PartitionLag]) -> Vec<String> {
         let bytes = sum(|lag| lag.bytes).map(|bytes| format!("{bytes} bytes"));
         let age = own().filter_map(|lag| lag.lag.age).max();
         let age = age.map(|age| format!("{:.1} s", age.as_secs_f64()));
-        let parts: Vec<String> = [records, bytes, age].into_iter().flatten().collect();
+        let withheld = sum(|lag| lag.withheld).filter(|records| *records > 0);
+        let withheld = withheld.map(|records| format!("{records} records in open transactions"));
+        let parts = [records, bytes, age, withheld].into_iter().flatten();
+        let parts: Vec<String> = parts.collect();
         format!(
             "lag of {source}: {} ({} partitions)",
             parts.join(", "),

@@ -12,6 +12,7 @@ use crate::key::Shards;
 use crate::run::control::Wrapper;
 use crate::run::failures::Traceback;
 use crate::run::metrics::Report;
+use crate::run::starting::Starting;
 use crate::testing::rehearsal::Rehearsal;
 
 /// The largest number of worker threads of a flow.
@@ -87,6 +88,8 @@ pub struct Options {
     /// The shards into which keys are divided, the same in all processes; `None`: those of the state, or 256. A state keeps the
     /// number of its first run, and refuses another one.
     pub shards: Option<Shards>,
+    /// The start while it waits for the servers of sources: what ends the wait, and what it waits for.
+    pub starting: Starting,
 }
 
 impl Default for Options {
@@ -107,6 +110,7 @@ impl Default for Options {
             packets: None,
             cluster: None,
             shards: None,
+            starting: Starting::default(),
         }
     }
 }

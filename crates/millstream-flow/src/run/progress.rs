@@ -189,6 +189,13 @@ impl Progress {
         gauge
     }
 
+    /// Whether a partition of a source has a watermark.
+    pub(crate) fn has_begun(&self, source: &str) -> bool {
+        let watched = lock(&self.watermarks);
+        let mut of_source = watched.iter().filter(|gauge| gauge.source == source);
+        of_source.any(|gauge| gauge.at.load(Ordering::Relaxed) != BEFORE_ALL)
+    }
+
     /// Returns the watermarks that steps wait for, in no order.
     pub(crate) fn watermarks(&self) -> Vec<PartitionWatermark> {
         let watched = lock(&self.watermarks);

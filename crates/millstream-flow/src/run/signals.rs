@@ -27,6 +27,12 @@ impl Signals {
         Signals { noted, hooks }
     }
 
+    /// Returns a function that says whether a signal has come.
+    pub(super) fn notes(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let noted = Arc::clone(&self.noted);
+        move || noted.load(Ordering::Relaxed)
+    }
+
     /// Whether a signal has come.
     pub(super) fn noted(&self) -> bool {
         self.noted.load(Ordering::Relaxed)

@@ -29,13 +29,14 @@ use crate::run::progress::CommitTimer;
 use crate::run::remote::Others;
 use crate::run::running::{Links, Running};
 use crate::run::signals::Signals;
+use crate::run::starting::StartStopped;
 use crate::run::wire::Wire;
 use crate::run::worker::{Checkpoints, guarded};
 use crate::source::Beginning;
 
 /// Starts a flow on threads of its own, after `plan` has described it for these options.
 pub(crate) fn start(
-    options: Options,
+    mut options: Options,
     plan: impl FnOnce(&Options) -> Result<Plan, FlowError>,
 ) -> Result<Running, FlowError> {
     options.check_workers()?;
@@ -44,9 +45,12 @@ pub(crate) fn start(
     if options.cluster.is_some() {
         plan.check_codecs()?;
     }
-    // The wait for other processes may be long.
-    let signals = (options.signals && options.cluster.is_some()).then(Signals::hook);
+    // The wait for other processes and for servers may be long.
+    let signals = options.signals.then(Signals::hook);
     let stopping = || signals.as_ref().is_some_and(Signals::noted);
+    if let Some(signals) = &signals {
+        options.starting = options.starting.until(signals.notes());
+    }
     let (name, asked) = (plan.name.clone(), options.clone());
     let prepared = caught(beginning, || prepare(plan, options, &stopping));
     let (mut running, life) = match prepared.and_then(|prepared| prepared) {
@@ -57,10 +61,6 @@ pub(crate) fn start(
     let Some(life) = life else {
         return Ok(running);
     };
-    // Before the first item, so that an early signal is handled.
-    if running.options.signals && running.signals.is_none() {
-        running.signals = Some(Signals::hook());
-    }
     let threads = match running.links.take() {
         Some(links) => execute_linked(&running, links, life),
         None => execute(&running, life),
@@ -75,9 +75,28 @@ fn beginning() -> String {
     "start".to_owned()
 }
 
-/// Whether the wait for other processes was stopped.
+/// Whether the wait for other processes, or for the server of a source, was stopped.
 fn is_stop(error: &FlowError) -> bool {
-    matches!(error, FlowError::Cluster { cause, .. } if cause.is::<JoinStopped>())
+    match error {
+        FlowError::Cluster { cause, .. } => cause.is::<JoinStopped>(),
+        FlowError::Open { cause, .. } => cause.is::<StartStopped>(),
+        _ => false,
+    }
+}
+
+/// Waits until the servers of all sources answer. A rehearsal reads none of them.
+fn await_servers(plan: &Plan, options: &Options) -> Result<(), FlowError> {
+    if options.rehearsal.is_some() {
+        return Ok(());
+    }
+    for (node, source) in &plan.sources {
+        let this = &plan.nodes[*node];
+        let _called = in_step(&this.name);
+        let ready = source.await_server(&options.starting);
+        ready.map_err(|cause| open_error(this, cause))?;
+    }
+    options.starting.go();
+    Ok(())
 }
 
 /// Starts the workers of a run of one process.
@@ -295,6 +314,7 @@ fn begin_checkpoints(
         let resume = Arc::new(Resume::nothing(plan.codecs.clone()));
         return Ok(Begun::without(Some((resume, Mutex::new(conductor))), None));
     }
+    await_servers(plan, &running.options)?;
     let cluster = running.options.cluster.as_ref();
     let membership = cluster.map(|cluster| cluster.membership());
     plan.sinks.join(&plan.nodes, membership);

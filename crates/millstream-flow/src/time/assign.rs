@@ -5,10 +5,12 @@
 //! or ends its turn.
 
 mod clocks;
+mod silent;
 
 use std::sync::Arc;
 
 pub use clocks::EventClock;
+use silent::Silent;
 
 use crate::batch::{Batch, Data, timed};
 use crate::checkpoint::TimeMark;
@@ -54,6 +56,18 @@ pub struct PartitionTime {
 }
 
 impl PartitionTime {
+    fn new((partition, name): (usize, String), source: TimeSource, watermark: i64) -> Self {
+        PartitionTime {
+            partition,
+            name,
+            lateness: source.lateness(),
+            watermark,
+            heard: BEFORE_ALL,
+            sender: Sender::Live,
+            gauge: None,
+        }
+    }
+
     /// Publishes the watermark.
     fn publish(&mut self, source: &str, control: &Control) {
         let watch = || control.progress.watch_watermark(source, &self.name);
@@ -151,6 +165,7 @@ struct Assigner<O, A> {
     output: O,
     partitions: Vec<PartitionTime>,
     joined: Watermark,
+    silent: Silent,
     dead_letters: DeadLetterSinks,
     next: Box<dyn Push<O>>,
 }
@@ -171,15 +186,8 @@ impl<O, A> Assigner<O, A> {
                 .partitions
                 .binary_search_by_key(number, |known| known.partition);
             if let Err(at) = at {
-                let found = PartitionTime {
-                    partition: *number,
-                    name: saved_name(name, self.nth),
-                    lateness: self.source.lateness(),
-                    watermark: BEFORE_ALL,
-                    heard: BEFORE_ALL,
-                    sender: Sender::Live,
-                    gauge: None,
-                };
+                let name = saved_name(name, self.nth);
+                let found = PartitionTime::new((*number, name), self.source, BEFORE_ALL);
                 self.partitions.insert(at, found);
             }
         }
@@ -218,6 +226,13 @@ impl<O, A> Assigner<O, A> {
         let source = &cx.step.metrics[self.origin].name;
         for partition in &mut self.partitions {
             partition.publish(source, &cx.step.control);
+        }
+        if matches!(self.source, TimeSource::Event(EventTime { idle: None, .. })) {
+            let waits_for =
+                |it: &&PartitionTime| it.sender == Sender::Live && it.watermark == BEFORE_ALL;
+            let silent = self.partitions.iter().filter(waits_for);
+            let silent = silent.map(|it| (it.partition, it.name.as_str()));
+            self.silent.report(source, silent, &cx.step.control);
         }
         let mut joined = Watermark::join(self.partitions.iter().map(PartitionTime::mark));
         joined.at = joined.at.max(self.joined.at);
@@ -391,15 +406,8 @@ impl<B: Batch> Pipe<B> {
             drop(called);
             let partitions = segment.partitions().map(|(partition, name)| {
                 let name = saved_name(name, nth);
-                PartitionTime {
-                    partition,
-                    lateness: source.lateness(),
-                    watermark: segment.watermark(origin, &name),
-                    name,
-                    heard: BEFORE_ALL,
-                    sender: Sender::Live,
-                    gauge: None,
-                }
+                let watermark = segment.watermark(origin, &name);
+                PartitionTime::new((partition, name), source, watermark)
             });
             let partitions = partitions.collect();
             let next = after.build(segment)?;
@@ -416,6 +424,7 @@ impl<B: Batch> Pipe<B> {
                 output: O::default(),
                 partitions,
                 joined: Watermark::UNKNOWN,
+                silent: Silent::default(),
                 dead_letters,
                 next,
             });

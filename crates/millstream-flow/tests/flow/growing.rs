@@ -119,6 +119,7 @@ impl Partition<Vec<i64>> for Reading {
             records: Some((ITEMS - self.next) as u64),
             bytes: Some(8 * (ITEMS - self.next) as u64),
             age: Some(Duration::from_secs(self.partition as u64)),
+            ..Lag::default()
         });
         Ok(Next::Batch)
     }
@@ -211,7 +212,7 @@ fn a_report_has_the_lag_of_partitions() {
     let json = report.to_json();
     assert_eq!(
         json["lags"][3],
-        serde_json::json!({"source": "in", "partition": "p3", "records": 0, "bytes": 0, "seconds": 3.0})
+        serde_json::json!({"source": "in", "partition": "p3", "records": 0, "bytes": 0, "seconds": 3.0, "withheld": null})
     );
     let text = report.to_string();
     let line = "lag of in: 0 records, 0 bytes, 4.0 s (5 partitions)";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use millstream_flow::clock::now_ns;
 use millstream_flow::poller::Wake;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
@@ -13,21 +14,30 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::context::Context;
 use super::header_names::each_readable;
+use super::leader_epoch;
+use super::rights::{self, Resources};
 use super::settings::{Settings, without_secret};
-use super::{Consumer, Incoming, Notice, Polled, Queue, Topic, TopicPartition, Trouble};
+use super::tokens;
+use super::{
+    Consumer, Ends, Incoming, LastRecord, Notice, Polled, Queue, Topic, TopicPartition, Trouble,
+};
 use crate::error::Error;
 
 /// The number of events of the client that are served at once. An event that is served looks like an empty queue.
 const EVENTS: usize = 32;
 /// The number of events among which the identity of a topic is, after its metadata were asked for.
 const METADATA_EVENTS: usize = 10_000;
+/// The delay before a client that has not begun to fetch is asked to seek again.
+const SEEK_WAIT: Duration = Duration::from_millis(5);
 /// How long an error of a connection may be later than the error of the call that needed it.
 const REASON_WAIT: Duration = Duration::from_millis(50);
 
 /// A consumer, and what its calls need.
 struct Client {
     servers: String,
-    patience: Duration,
+    group: String,
+    settings: Settings,
+    config: ClientConfig,
     consumer: Arc<BaseConsumer<Context>>,
     /// Whether events wait in the main queue of the consumer.
     has_events: Arc<AtomicBool>,
@@ -40,11 +50,8 @@ pub(crate) fn connect(
     settings: &Settings,
     partitions: usize,
 ) -> Result<Arc<dyn Consumer>, Error> {
-    create(
-        servers,
-        settings.consumer(servers, group, partitions)?,
-        settings,
-    )
+    let config = settings.consumer(servers, group, partitions)?;
+    create((servers, group), config, settings)
 }
 
 /// Creates a consumer for questions about topics, which fetches nothing.
@@ -53,25 +60,43 @@ pub(crate) fn connect_for_questions(
     group: &str,
     settings: &Settings,
 ) -> Result<Arc<dyn Consumer>, Error> {
-    create(servers, settings.questions(servers, group)?, settings)
+    create(
+        (servers, group),
+        settings.questions(servers, group)?,
+        settings,
+    )
 }
 
 fn create(
-    servers: &str,
+    (servers, group): (&str, &str),
     config: ClientConfig,
     settings: &Settings,
 ) -> Result<Arc<dyn Consumer>, Error> {
-    let consumer: Result<BaseConsumer<Context>, _> = config.create_with_context(Context::default());
+    let consumer: Result<BaseConsumer<Context>, _> =
+        config.create_with_context(Context::with_tokens(settings.tokens()));
     let mut consumer = consumer.map_err(|error| setting(servers, error))?;
     let has_events = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&has_events);
     consumer.set_nonempty_callback(move || flag.store(true, Ordering::Release));
+    let consumer = Arc::new(consumer);
+    if settings.tokens().is_some() {
+        tokens::attend(&consumer, note_event);
+    }
     Ok(Arc::new(Client {
         servers: servers.to_owned(),
-        patience: settings.patience(),
-        consumer: Arc::new(consumer),
+        group: group.to_owned(),
+        settings: settings.clone(),
+        config,
+        consumer,
         has_events,
     }))
+}
+
+/// Serves an event of a client. Messages do not come by this queue.
+pub(super) fn note_event(consumer: &BaseConsumer<Context>, wait: Duration) {
+    if let Some(Err(error)) = consumer.poll(wait) {
+        consumer.context().note(&error);
+    }
 }
 
 /// Returns the error of a client that could not be created.
@@ -127,21 +152,52 @@ fn is_connection(error: &KafkaError) -> bool {
 }
 
 impl Client {
-    fn failed(&self, error: &KafkaError) -> Error {
+    /// Returns the error of a call about a topic.
+    fn failed(&self, topic: &str, error: &KafkaError) -> Error {
+        self.serve_after(error);
+        let code = error.rdkafka_error_code();
+        code.and_then(|code| self.denied(code, topic))
+            .unwrap_or_else(|| failed(&self.servers, self.consumer.context(), error))
+    }
+
+    /// Returns the error of a call about the group. Where its right is missing the call only times out: the client reports the reason as
+    /// an event.
+    fn group_failed(&self, topic: &str, error: &KafkaError) -> Error {
+        self.serve_after(error);
+        let noted = self.consumer.context().denied();
+        let of_group = noted.filter(|_| is_connection(error));
+        of_group
+            .and_then(|code| self.denied(code, topic))
+            .unwrap_or_else(|| self.failed(topic, error))
+    }
+
+    fn denied(&self, code: RDKafkaErrorCode, topic: &str) -> Option<Error> {
+        let resources = Resources {
+            topic,
+            group: &self.group,
+            ..Resources::default()
+        };
+        rights::missing(&self.servers, code, resources)
+    }
+
+    /// Serves the events that tell why a call has failed.
+    fn serve_after(&self, error: &KafkaError) {
         if is_connection(error) && self.consumer.context().last().is_none() {
-            self.consumer.poll(REASON_WAIT);
+            self.poll(REASON_WAIT);
         }
         self.has_events.store(true, Ordering::Release);
         self.serve();
-        failed(&self.servers, self.consumer.context(), error)
+    }
+
+    fn poll(&self, wait: Duration) {
+        note_event(&self.consumer, wait);
     }
 
     /// Serves the events of the client: logs, errors, statistics.
     fn serve(&self) {
         if self.has_events.swap(false, Ordering::AcqRel) {
             for _ in 0..EVENTS {
-                // They are reported to the context; messages do not come by this queue.
-                let _ = self.consumer.poll(Duration::ZERO);
+                self.poll(Duration::ZERO);
             }
         }
     }
@@ -150,7 +206,7 @@ impl Client {
     fn topic_id(&self, topic: &str) -> Option<String> {
         let mut id = None;
         for _ in 0..METADATA_EVENTS {
-            let _ = self.consumer.poll(Duration::ZERO);
+            self.poll(Duration::ZERO);
             id = self.consumer.context().take_topic_id(topic);
             if id.is_some() {
                 break;
@@ -166,6 +222,38 @@ impl Client {
         list
     }
 
+    /// Begins to fetch a partition at an offset, if the record before it is of this leader epoch.
+    fn assign(
+        &self,
+        consumer: &BaseConsumer<Context>,
+        of: TopicPartition<'_>,
+        (offset, epoch): (i64, Option<i32>),
+    ) -> Result<(), Error> {
+        let list = || {
+            let mut list = Self::list(of, Offset::Offset(offset));
+            if let Some(epoch) = epoch {
+                leader_epoch::set(&mut list, of, epoch);
+            }
+            list
+        };
+        let assigned = consumer.incremental_assign(&list());
+        assigned.map_err(|error| self.failed(of.0, &error))?;
+        let deadline = now_ns() + self.settings.patience().as_nanos() as u64;
+        // The client compares epochs where it seeks only, and seeks only once it has begun.
+        while epoch.is_some() {
+            let sought = consumer.seek_partitions(list(), self.settings.patience());
+            let sought = sought.and_then(|list| Self::only(&list));
+            match sought {
+                Ok(_) => break,
+                Err(KafkaError::OffsetFetch(RDKafkaErrorCode::State)) if now_ns() < deadline => {
+                    note_event(consumer, SEEK_WAIT);
+                }
+                Err(error) => return Err(self.failed(of.0, &error)),
+            }
+        }
+        Ok(())
+    }
+
     fn only(list: &TopicPartitionList) -> Result<Option<i64>, KafkaError> {
         for element in list.elements() {
             element.error()?;
@@ -179,8 +267,10 @@ impl Client {
 
 impl Consumer for Client {
     fn topic(&self, topic: &str) -> Result<Topic, Error> {
-        let metadata = self.consumer.fetch_metadata(Some(topic), self.patience);
-        let metadata = metadata.map_err(|error| self.failed(&error))?;
+        let metadata = self
+            .consumer
+            .fetch_metadata(Some(topic), self.settings.patience());
+        let metadata = metadata.map_err(|error| self.failed(topic, &error))?;
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let missing = || Error::NoTopic {
             servers: self.servers.clone(),
@@ -192,18 +282,17 @@ impl Consumer for Client {
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
                 return Err(missing());
             }
-            Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
-                return Err(Error::Refused {
-                    servers: self.servers.clone(),
-                    reason: format!("no right to read the topic \"{topic}\""),
-                });
-            }
-            Some(code) => return Err(self.failed(&KafkaError::MetadataFetch(code))),
+            Some(code) => return Err(self.failed(topic, &KafkaError::MetadataFetch(code))),
         }
         match found.partitions().len() {
             0 => Err(missing()),
             count => Ok(Topic {
                 partitions: count,
+                leaderless: found
+                    .partitions()
+                    .iter()
+                    .find(|partition| partition.leader() < 0)
+                    .map(|partition| partition.id()),
                 id: self.topic_id(topic),
             }),
         }
@@ -212,22 +301,26 @@ impl Consumer for Client {
     fn bounds(&self, (topic, partition): TopicPartition<'_>) -> Result<(i64, i64), Error> {
         let bounds = self
             .consumer
-            .fetch_watermarks(topic, partition, self.patience);
-        bounds.map_err(|error| self.failed(&error))
+            .fetch_watermarks(topic, partition, self.settings.patience());
+        bounds.map_err(|error| self.failed(topic, &error))
     }
 
     fn offset_at(&self, of: TopicPartition<'_>, time_ms: i64) -> Result<Option<i64>, Error> {
         let times = Self::list(of, Offset::Offset(time_ms));
-        let found = self.consumer.offsets_for_times(times, self.patience);
+        let found = self
+            .consumer
+            .offsets_for_times(times, self.settings.patience());
         let found = found.and_then(|list| Self::only(&list));
-        found.map_err(|error| self.failed(&error))
+        found.map_err(|error| self.failed(of.0, &error))
     }
 
     fn group_offset(&self, of: TopicPartition<'_>) -> Result<Option<i64>, Error> {
         let asked = Self::list(of, Offset::Invalid);
-        let found = self.consumer.committed_offsets(asked, self.patience);
+        let found = self
+            .consumer
+            .committed_offsets(asked, self.settings.patience());
         let found = found.and_then(|list| Self::only(&list));
-        found.map_err(|error| self.failed(&error))
+        found.map_err(|error| self.group_failed(of.0, &error))
     }
 
     fn commit(&self, offsets: &[(String, i32, i64)]) -> Result<(), Error> {
@@ -235,22 +328,42 @@ impl Consumer for Client {
         for (topic, partition, offset) in offsets {
             let _ = list.add_partition_offset(topic, *partition, Offset::Offset(*offset));
         }
+        let topic = offsets.first().map_or("", |(topic, ..)| topic);
         let committed = self.consumer.commit(&list, CommitMode::Sync);
-        committed.map_err(|error| self.failed(&error))
+        committed.map_err(|error| self.group_failed(topic, &error))
     }
 
     fn serve(&self) {
         Client::serve(self);
     }
 
-    fn end_of(&self, (topic, partition): TopicPartition<'_>) -> Option<i64> {
-        self.consumer.context().stable_end_of(topic, partition)
+    fn end_of(&self, (topic, partition): TopicPartition<'_>) -> Option<Ends> {
+        self.consumer.context().ends_of(topic, partition)
+    }
+
+    fn kept_before(&self, of: TopicPartition<'_>, last: LastRecord) -> Result<Option<i64>, Error> {
+        // A client that may begin elsewhere begins where the epoch ends, and fetches the message there.
+        let mut config = self.config.clone();
+        config.set("auto.offset.reset", "earliest");
+        config.set("isolation.level", "read_uncommitted");
+        config.set("queued.min.messages", "1");
+        let reader: Result<BaseConsumer<Context>, _> =
+            config.create_with_context(Context::with_tokens(self.settings.tokens()));
+        let reader = reader.map_err(|error| setting(&self.servers, error))?;
+        self.assign(&reader, of, (last.end, Some(last.epoch)))?;
+        let deadline = now_ns() + self.settings.patience().as_nanos() as u64;
+        while now_ns() < deadline {
+            if let Some(Ok(message)) = reader.poll(REASON_WAIT) {
+                return Ok(Some(message.offset()).filter(|first| *first < last.end));
+            }
+        }
+        Ok(None)
     }
 
     fn open(
         self: Arc<Self>,
         (topic, partition): TopicPartition<'_>,
-        offset: i64,
+        (offset, epoch): (i64, Option<i32>),
         wake: Wake,
     ) -> Result<Box<dyn Queue>, Error> {
         let queue = self.consumer.split_partition_queue(topic, partition);
@@ -259,9 +372,7 @@ impl Consumer for Client {
             reason: format!("there is no queue for topic \"{topic}\", partition {partition}"),
         })?;
         queue.set_nonempty_callback(move || wake.wake());
-        let list = Self::list((topic, partition), Offset::Offset(offset));
-        let assigned = self.consumer.incremental_assign(&list);
-        assigned.map_err(|error| self.failed(&error))?;
+        self.assign(&self.consumer, (topic, partition), (offset, epoch))?;
         Ok(Box::new(Fetched {
             topic: topic.to_owned(),
             partition,
@@ -293,7 +404,8 @@ impl Queue for Fetched {
             }
             Some(Err(KafkaError::PartitionEOF(_))) => Polled::AtEnd,
             Some(Err(error)) => {
-                Polled::Failed(trouble(&error), self.client.failed(&error).to_string())
+                let said = self.client.failed(&self.topic, &error).to_string();
+                Polled::Failed(trouble(&error), said)
             }
         }
     }
@@ -313,7 +425,7 @@ impl Queue for Fetched {
             false => CommitMode::Async,
         };
         let begun = self.client.consumer.commit(&list, mode);
-        begun.map_err(|error| self.client.failed(&error))
+        begun.map_err(|error| self.client.group_failed(&self.topic, &error))
     }
 
     fn notices(&self) -> Vec<Notice> {
@@ -328,6 +440,7 @@ fn pass(message: &BorrowedMessage<'_>, take: &mut dyn FnMut(&Incoming<'_>)) {
     };
     take(&Incoming {
         offset: message.offset(),
+        epoch: leader_epoch::of_message(message),
         time_ms: message.timestamp().to_millis(),
         key: message.key(),
         value: message.payload(),
@@ -340,7 +453,9 @@ fn trouble(error: &KafkaError) -> Trouble {
         return Trouble::Lasting;
     };
     match code {
-        RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => Trouble::NoOffset,
+        RDKafkaErrorCode::AutoOffsetReset
+        | RDKafkaErrorCode::OffsetOutOfRange
+        | RDKafkaErrorCode::LogTruncation => Trouble::NoOffset,
         RDKafkaErrorCode::UnknownTopicOrPartition
         | RDKafkaErrorCode::UnknownTopic
         | RDKafkaErrorCode::UnknownPartition => Trouble::NoTopic,

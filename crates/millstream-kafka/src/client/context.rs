@@ -1,22 +1,32 @@
 //! What the client reports on its own: logs, errors of connections, statistics.
 
 use std::collections::{HashMap, VecDeque};
+use std::error::Error as StdError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::statistics::Statistics;
 
-use super::Notice;
+use super::rights::is_denial;
+use super::tokens::Tokens;
+use super::{Ends, Notice};
 
 /// The largest number of notices that wait to be read.
 const NOTICES_MAX: usize = 64;
 
+/// What the client reports when the function that makes tokens has failed.
+const NO_TOKEN: &str = "Failed to acquire SASL OAUTHBEARER token";
+
 /// The context of a client.
 #[derive(Default)]
-pub(crate) struct Context(Mutex<Reports>);
+pub(crate) struct Context {
+    reports: Mutex<Reports>,
+    tokens: Option<Tokens>,
+}
 
 #[derive(Default)]
 struct Reports {
@@ -25,15 +35,25 @@ struct Reports {
     last: Option<Notice>,
     /// The offset of the last end of each partition that the client has reported.
     ends: HashMap<String, HashMap<i32, i64>>,
-    /// The offset after the last message of each partition that may be read, as of the last statistics.
-    stable_ends: HashMap<String, HashMap<i32, i64>>,
+    /// Where each partition ends, as of the last statistics.
+    log_ends: HashMap<String, HashMap<i32, Ends>>,
+    /// The last refusal because of a missing right that was no answer to a call.
+    denied: Option<RDKafkaErrorCode>,
     /// The identity of each topic whose metadata was asked for.
     topic_ids: HashMap<String, String>,
 }
 
 impl Context {
     fn lock(&self) -> MutexGuard<'_, Reports> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The context of a client that logs in with tokens.
+    pub(crate) fn with_tokens(tokens: Option<Tokens>) -> Self {
+        Context {
+            tokens,
+            ..Context::default()
+        }
     }
 
     /// Takes the notices since the last call.
@@ -46,6 +66,19 @@ impl Context {
         self.lock().last.clone()
     }
 
+    /// Notes an event of the client that is no message.
+    pub(crate) fn note(&self, error: &KafkaError) {
+        let denied = error.rdkafka_error_code().filter(|code| is_denial(*code));
+        if denied.is_some() {
+            self.lock().denied = denied;
+        }
+    }
+
+    /// Returns the last refusal because of a missing right that was noted. The client reports it once.
+    pub(crate) fn denied(&self) -> Option<RDKafkaErrorCode> {
+        self.lock().denied
+    }
+
     /// Returns the offset at which the client has last reported the end of a partition.
     pub(crate) fn end_of(&self, topic: &str, partition: i32) -> Option<i64> {
         self.lock().ends.get(topic)?.get(&partition).copied()
@@ -53,10 +86,10 @@ impl Context {
 }
 
 impl Context {
-    /// Returns the offset at which a partition ends, as of the last statistics.
-    pub(crate) fn stable_end_of(&self, topic: &str, partition: i32) -> Option<i64> {
+    /// Returns where a partition ends, as of the last statistics.
+    pub(crate) fn ends_of(&self, topic: &str, partition: i32) -> Option<Ends> {
         let reports = self.lock();
-        reports.stable_ends.get(topic)?.get(&partition).copied()
+        reports.log_ends.get(topic)?.get(&partition).copied()
     }
 
     /// Takes the identity of a topic, if the client has reported it since the last call.
@@ -74,6 +107,20 @@ fn parse_topic_id(text: &str) -> Option<(&str, &str)> {
 }
 
 impl ClientContext for Context {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
+        match &self.tokens {
+            Some(tokens) => tokens
+                .make()
+                .map_err(|cause| -> Box<dyn StdError> { cause }),
+            None => Err(
+                "OAUTHBEARER needs a function that makes tokens: token= (Settings::with_token)"
+                    .into(),
+            ),
+        }
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         match level {
             RDKafkaLogLevel::Emerg
@@ -98,13 +145,14 @@ impl ClientContext for Context {
         let mut reports = self.lock();
         for (name, topic) in &statistics.topics {
             for (number, partition) in &topic.partitions {
-                let end = match partition.ls_offset {
+                let stable = match partition.ls_offset {
                     0.. => partition.ls_offset,
                     _ => partition.hi_offset,
                 };
-                if *number >= 0 && end >= 0 {
-                    let ends = reports.stable_ends.entry(name.clone()).or_default();
-                    ends.insert(*number, end);
+                if *number >= 0 && stable >= 0 {
+                    let high = partition.hi_offset.max(stable);
+                    let ends = reports.log_ends.entry(name.clone()).or_default();
+                    ends.insert(*number, Ends { stable, high });
                 }
                 if *number >= 0 && partition.eof_offset >= 0 {
                     let ends = reports.ends.entry(name.clone()).or_default();
@@ -129,6 +177,8 @@ impl ClientContext for Context {
                     | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
             )
         );
+        // The client asks the function again.
+        let refused = refused && !reason.contains(NO_TOKEN);
         let notice = match refused {
             true => Notice::Refused(reason.to_owned()),
             false => Notice::Passing(reason.to_owned()),

@@ -1,10 +1,11 @@
 //! The producer of librdkafka.
 
-use std::sync::{Mutex, PoisonError};
+use std::error::Error as StdError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::clock::now_ns;
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -14,15 +15,20 @@ use rdkafka::statistics::Statistics;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::Notice;
-use super::consumer::{failed, setting};
+use super::consumer::{failed, note_event, setting};
 use super::context::Context;
 use super::header_names::each_readable;
+use super::rights::{self, Resources};
 use super::settings::Settings;
+use super::tokens;
 use crate::error::Error;
 use crate::message::{Parts, View};
 
 /// For how long the producer waits for events at once.
 const TICK: Duration = Duration::from_millis(1);
+
+/// What the client says of a transaction whose offsets are refused.
+const OF_OFFSETS: &str = "Failed to commit offsets to transaction";
 
 /// Why a message was not taken, or a transaction failed.
 #[derive(Debug)]
@@ -78,6 +84,11 @@ struct Deliveries {
 }
 
 impl ClientContext for Deliveries {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
+        self.context.generate_oauth_token(config)
+    }
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         self.context.log(level, facility, text);
     }
@@ -143,7 +154,18 @@ fn refused(
     bytes: usize,
     code: Option<RDKafkaErrorCode>,
 ) -> Failure {
-    let reason = code.map_or_else(|| "unknown error".to_owned(), |code| code.to_string());
+    let resources = Resources {
+        topic,
+        writes: true,
+        ..Resources::default()
+    };
+    let reason = match code {
+        Some(code) => match rights::named(code, resources) {
+            Some(right) => format!("the user lacks a right: {right} ({code})"),
+            None => code.to_string(),
+        },
+        None => "unknown error".to_owned(),
+    };
     let key = match key {
         Some(key) => format!("key {:?}", String::from_utf8_lossy(key)),
         None => "no key".to_owned(),
@@ -183,7 +205,7 @@ fn refused(
 /// A producer of librdkafka.
 struct Client {
     servers: String,
-    producer: BaseProducer<Deliveries>,
+    producer: Arc<BaseProducer<Deliveries>>,
 }
 
 /// A producer with a transactional id, and a consumer that reads the stored numbers.
@@ -196,7 +218,7 @@ struct Transactions {
     /// After this time the broker ends a transaction by itself.
     timeout_ns: u64,
     begun_ns: Mutex<u64>,
-    progress: BaseConsumer<Context>,
+    progress: Arc<BaseConsumer<Context>>,
 }
 
 /// Creates a producer that repeats attempts without end.
@@ -209,7 +231,7 @@ pub(crate) fn connect(
     if settings.get("message.timeout.ms").is_none() {
         config.set("message.timeout.ms", "0");
     }
-    Ok(Box::new(Client::new(servers, &config, topic)?))
+    Ok(Box::new(Client::new(servers, (&config, settings), topic)?))
 }
 
 /// Creates a producer with a transactional id, which stores its number under partition 0 of `topic` for the group of the
@@ -224,13 +246,18 @@ pub(crate) fn connect_transactional(
     config.set("transactional.id", id);
     let timeout = settings.get("transaction.timeout.ms").unwrap_or("60000");
     let timeout_ms: u64 = timeout.parse().unwrap_or(60_000);
-    let client = Client::new(servers, &config, topic)?;
+    let client = Client::new(servers, (&config, settings), topic)?;
     let mut reading = settings.connection(servers);
     reading
         .set("group.id", id)
         .set("isolation.level", "read_committed");
     let progress: Result<BaseConsumer<Context>, _> =
-        reading.create_with_context(Context::default());
+        reading.create_with_context(Context::with_tokens(settings.tokens()));
+    let progress = progress.map_err(|error| setting(servers, error))?;
+    let progress = Arc::new(progress);
+    if settings.tokens().is_some() {
+        tokens::attend(&progress, note_event);
+    }
     Ok(Box::new(Transactions {
         client,
         id: id.to_owned(),
@@ -238,25 +265,46 @@ pub(crate) fn connect_transactional(
         patience: settings.patience(),
         timeout_ns: timeout_ms.saturating_mul(1_000_000),
         begun_ns: Mutex::new(0),
-        progress: progress.map_err(|error| setting(servers, error))?,
+        progress,
     }))
 }
 
 impl Client {
-    fn new(servers: &str, config: &rdkafka::ClientConfig, topic: &str) -> Result<Self, Error> {
+    fn new(
+        servers: &str,
+        (config, settings): (&rdkafka::ClientConfig, &Settings),
+        topic: &str,
+    ) -> Result<Self, Error> {
         let deliveries = Deliveries {
+            context: Context::with_tokens(settings.tokens()),
             topic: topic.to_owned(),
             ..Deliveries::default()
         };
-        let producer = config.create_with_context(deliveries);
+        let producer: Result<BaseProducer<Deliveries>, _> = config.create_with_context(deliveries);
+        let producer = producer.map_err(|error| setting(servers, error))?;
+        let producer = Arc::new(producer);
+        if settings.tokens().is_some() {
+            tokens::attend(&producer, |producer, wait| producer.poll(wait));
+        }
         Ok(Client {
             servers: servers.to_owned(),
-            producer: producer.map_err(|error| setting(servers, error))?,
+            producer,
         })
     }
 
     fn deliveries(&self) -> &Deliveries {
         self.producer.context()
+    }
+
+    /// Returns the failure of a right that is missing, if the broker refuses with this code.
+    fn denied(&self, code: RDKafkaErrorCode, id: &str) -> Option<Failure> {
+        let resources = Resources {
+            topic: &self.deliveries().topic,
+            writes: true,
+            group: id,
+            transactional_id: id,
+        };
+        rights::missing(&self.servers, code, resources).map(Failure::Lasting)
     }
 }
 
@@ -297,6 +345,11 @@ impl Producer for Client {
     }
 
     fn take_failure(&self) -> Option<Failure> {
+        // Messages fail because the producer has, or wait: its own error says more.
+        let fatal = self.producer.client().fatal_error();
+        if let Some(denied) = fatal.and_then(|(code, _)| self.denied(code, "")) {
+            return Some(denied);
+        }
         let first = self.deliveries().first.lock();
         first.unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -343,13 +396,12 @@ impl Transactions {
             return self.by_connection(error);
         };
         let (code, reason) = (transaction.code(), transaction.string());
+        if let Some(denied) = self.client.denied(code, &self.id) {
+            return denied;
+        }
         match code {
             code if is_fenced(code) => self.fenced(reason),
-            RDKafkaErrorCode::TransactionalIdAuthorizationFailed
-            | RDKafkaErrorCode::TopicAuthorizationFailed
-            | RDKafkaErrorCode::GroupAuthorizationFailed
-            | RDKafkaErrorCode::ClusterAuthorizationFailed
-            | RDKafkaErrorCode::InvalidTransactionTimeout => {
+            RDKafkaErrorCode::InvalidTransactionTimeout => {
                 Failure::Lasting(Error::Refused { servers, reason })
             }
             RDKafkaErrorCode::OperationTimedOut => self.by_connection(error),
@@ -367,6 +419,37 @@ impl Transactions {
             true => Failure::Passing(error),
             false => Failure::Lasting(error),
         }
+    }
+
+    /// Returns the failure to store the number: that is an offset of the topic, for which a client needs the rights of a reader.
+    fn offset_failure(&self, error: &KafkaError) -> Failure {
+        let resources = Resources {
+            topic: &self.topic,
+            ..Resources::default()
+        };
+        // A transaction that has failed before fails here once more, with the words of its first failure.
+        let own = match error {
+            KafkaError::Transaction(own) if own.string().contains(OF_OFFSETS) => Some(own.code()),
+            _ => None,
+        };
+        let of_topic = own.filter(|code| *code == RDKafkaErrorCode::TopicAuthorizationFailed);
+        let denied =
+            of_topic.and_then(|code| rights::missing(&self.client.servers, code, resources));
+        denied.map_or_else(|| self.failure(error), Failure::Lasting)
+    }
+
+    /// Returns the failure of a call about the stored number. Where the right to the group is missing the call only times out: the client
+    /// reports the reason as an event.
+    fn progress_failure(&self, error: &KafkaError) -> Failure {
+        let context = self.progress.context();
+        context.note(error);
+        for _ in 0..EVENTS_MAX {
+            note_event(&self.progress, Duration::ZERO);
+        }
+        let denied = context.denied();
+        denied
+            .and_then(|code| self.client.denied(code, &self.id))
+            .unwrap_or_else(|| self.failure(error))
     }
 
     fn by_connection(&self, error: &KafkaError) -> Failure {
@@ -400,7 +483,8 @@ impl Producer for Transactions {
         // Messages fail because the producer has: its own error says more.
         match self.client.producer.client().fatal_error() {
             Some((code, reason)) if is_fenced(code) => Some(self.fenced(reason)),
-            _ => Some(failure),
+            Some((code, _)) => Some(self.client.denied(code, &self.id).unwrap_or(failure)),
+            None => Some(failure),
         }
     }
     fn take_refused(&self) -> Vec<Vec<u8>> {
@@ -420,6 +504,11 @@ impl TransactionalProducer for Transactions {
             .progress
             .fetch_metadata(Some(&self.topic), self.patience);
         let metadata = metadata.map_err(|error| self.failure(&error))?;
+        let errors = metadata.topics().iter().filter_map(|topic| topic.error());
+        let mut codes = errors.map(RDKafkaErrorCode::from);
+        if let Some(denied) = codes.find_map(|code| self.client.denied(code, &self.id)) {
+            return Err(denied);
+        }
         let found = metadata
             .topics()
             .iter()
@@ -450,7 +539,7 @@ impl TransactionalProducer for Transactions {
         let producer = &self.client.producer;
         let offsets = self.offsets(Offset::Offset(number));
         let sent = producer.send_offsets_to_transaction(&offsets, &group, self.patience);
-        sent.map_err(|error| self.failure(&error))?;
+        sent.map_err(|error| self.offset_failure(&error))?;
         let committed = producer.commit_transaction(self.patience);
         committed.map_err(|error| self.failure(&error))
     }
@@ -458,9 +547,10 @@ impl TransactionalProducer for Transactions {
     fn stored(&self) -> Result<Option<i64>, Failure> {
         let asked = self.offsets(Offset::Invalid);
         let found = self.progress.committed_offsets(asked, self.patience);
-        let found = found.map_err(|error| self.failure(&error))?;
+        let found = found.map_err(|error| self.progress_failure(&error))?;
         for element in found.elements() {
-            element.error().map_err(|error| self.failure(&error))?;
+            let known = element.error();
+            known.map_err(|error| self.progress_failure(&error))?;
             if let Offset::Offset(number) = element.offset() {
                 return Ok(Some(number));
             }

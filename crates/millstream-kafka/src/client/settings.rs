@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use millstream_flow::error::Cause;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
+use super::tokens::{Token, Tokens};
 use crate::error::Error;
 
 /// The interval at which a source looks for changes of its topics, unless the settings have another
@@ -59,12 +61,15 @@ const QUEUED_KIB: usize = 65_536;
 /// assert_eq!(settings.get("security.protocol"), Some("ssl"));
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Settings(BTreeMap<String, String>);
+pub struct Settings {
+    values: BTreeMap<String, String>,
+    tokens: Option<Tokens>,
+}
 
 /// Shows the names only: values may be secrets.
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
@@ -102,14 +107,43 @@ impl Settings {
     /// Sets the value of a name.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.0.insert(name.into(), value.into());
+        self.values.insert(name.into(), value.into());
         self
     }
 
     /// Returns the value of a name, if the user has set it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// Logs in by SASL/OAUTHBEARER with the tokens that `make` returns: it is called when a client connects, and again before each token ends.
+    /// An error of it is logged, and it is called again after 10 seconds. Sets `sasl.mechanism`.
+    ///
+    /// ```
+    /// use millstream_kafka::{Settings, Token};
+    ///
+    /// # fn ask_for_token() -> std::io::Result<(String, i64)> { Ok((String::new(), 0)) }
+    /// let settings = Settings::default()
+    ///     .with("security.protocol", "sasl_ssl")
+    ///     .with_token(|| {
+    ///         let (value, ends_ms) = ask_for_token()?;
+    ///         Ok(Token::new(value, ends_ms))
+    ///     });
+    /// assert_eq!(settings.get("sasl.mechanism"), Some("OAUTHBEARER"));
+    /// ```
+    #[must_use]
+    pub fn with_token(
+        mut self,
+        make: impl Fn() -> Result<Token, Cause> + Send + Sync + 'static,
+    ) -> Self {
+        self.tokens = Some(Tokens::new(make));
+        self.with("sasl.mechanism", "OAUTHBEARER")
+    }
+
+    /// What makes the tokens, if the user has it.
+    pub(crate) fn tokens(&self) -> Option<Tokens> {
+        self.tokens.clone()
     }
 
     /// How long a call waits for a broker.
@@ -177,7 +211,7 @@ impl Settings {
             "broker.",
             "client.",
         ];
-        for (name, value) in &self.0 {
+        for (name, value) in &self.values {
             if parts.iter().any(|part| name.starts_with(part)) {
                 config.set(name, value);
             }
@@ -202,7 +236,7 @@ impl Settings {
         for (name, value) in defaults.iter().copied().flatten() {
             config.set(*name, *value);
         }
-        for (name, value) in &self.0 {
+        for (name, value) in &self.values {
             if let Some((_, needed)) = fixed.iter().find(|(fixed, _)| fixed == name) {
                 return Err(Error::Setting {
                     name: name.clone(),
@@ -222,11 +256,11 @@ impl Settings {
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Settings {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter();
-        Settings(
-            pairs
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        let values = pairs.map(|(name, value)| (name.into(), value.into()));
+        Settings {
+            values: values.collect(),
+            tokens: None,
+        }
     }
 }
 

@@ -5,17 +5,35 @@ use millstream_flow::source::Position;
 
 use super::choices::{End, Start};
 use super::run::Run;
-use super::saved;
-use crate::client::TopicPartition;
+use super::saved::{self, Saved};
+use crate::client::{LastRecord, TopicPartition};
 use crate::error::Error;
 
-/// Returns the offset of a saved position, if its message can still be read.
+/// Where the reading of a partition begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Begin {
+    pub(super) offset: i64,
+    /// The last record before it that the flow has read, if its leader epoch is known.
+    pub(super) last: Option<LastRecord>,
+}
+
+impl From<i64> for Begin {
+    fn from(offset: i64) -> Self {
+        Begin { offset, last: None }
+    }
+}
+
+/// Returns where a saved position continues, if its message can still be read.
 pub(super) fn resumed(
     run: &Run,
     of: TopicPartition<'_>,
     position: &Position,
-) -> Result<i64, Cause> {
-    let (offset, topic_id) = saved::offset(position)?;
+) -> Result<Begin, Cause> {
+    let Saved {
+        offset,
+        last,
+        topic_id,
+    } = saved::read(position)?;
     run.topics.check_id(of.0, topic_id)?;
     let (first, end) = run.topics.control.bounds(of)?;
     let (topic, partition) = (of.0.to_owned(), of.1);
@@ -35,7 +53,14 @@ pub(super) fn resumed(
             end,
         }));
     }
-    Ok(offset)
+    // After the last record are ends of transactions. The client compares the epoch of a record with the offset after it.
+    Ok(match last {
+        Some(last) if last.end >= first => Begin {
+            offset: last.end,
+            last: Some(last),
+        },
+        _ => Begin::from(offset),
+    })
 }
 
 /// Returns the offset at which a partition begins that has no position.

@@ -10,11 +10,12 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 
+use super::bounds::Begin;
 use super::choices::Format;
 use super::progress::Progress;
 use super::run::Run;
-use super::saved;
-use crate::client::{Incoming, Notice, Polled, Queue, Trouble};
+use super::saved::Saved;
+use crate::client::{Incoming, LastRecord, Notice, Polled, Queue, Trouble};
 use crate::error::Error;
 use crate::message::{Parts, put_value};
 
@@ -35,6 +36,8 @@ pub(super) struct KafkaPartition {
     format: Format,
     /// The offset of the next message.
     next: i64,
+    /// The last message that was read, if its leader epoch is known.
+    last: Option<LastRecord>,
     /// Where the run began, and where the reading ends.
     began: i64,
     end: Option<i64>,
@@ -52,7 +55,7 @@ impl KafkaPartition {
         (topic, number): (String, i32),
         queue: Box<dyn Queue>,
         progress: Arc<Progress>,
-        (next, end): (i64, Option<i64>),
+        (begin, end): (Begin, Option<i64>),
         format: Format,
     ) -> Self {
         let name = format!("topic \"{topic}\", partition {number}, offset");
@@ -64,11 +67,12 @@ impl KafkaPartition {
             progress,
             queue: Some(queue),
             format,
-            next,
-            began: next,
+            next: begin.offset,
+            last: begin.last,
+            began: begin.offset,
             end,
             reported_end: None,
-            committed: (next, 0),
+            committed: (begin.offset, 0),
             is_cut_off: false,
         }
     }
@@ -102,19 +106,26 @@ impl KafkaPartition {
         let Some(queue) = &mut self.queue else {
             return Ok(Polled::Empty);
         };
-        let (mut next, mut failure, mut time_ms) = (self.next, None, None);
+        let (mut next, mut last, mut failure, mut time_ms) = (self.next, self.last, None, None);
         let (end, format, number) = (self.end, self.format, self.number);
         let topic = self.topic.as_str();
         let polled = queue.poll(&mut |message| {
-            next = next.max(message.offset + 1);
-            time_ms = message.time_ms;
-            if end.is_none_or(|end| message.offset < end) {
+            // What follows the end is read by another run.
+            if let Some(end) = end.filter(|end| message.offset >= *end) {
+                next = next.max(end);
+            } else {
+                next = next.max(message.offset + 1);
+                time_ms = message.time_ms;
+                last = message.epoch.map(|epoch| LastRecord {
+                    end: message.offset + 1,
+                    epoch,
+                });
                 let put = |out: &mut Vec<u8>| put(message, (topic, number), format, out);
                 failure = batch.append(put).err();
                 batch.numbers.push(message.offset as u64);
             }
         });
-        self.next = next;
+        (self.next, self.last) = (next, last);
         self.progress.advance(next, time_ms);
         match failure {
             Some(error) => Err(error.into()),
@@ -133,23 +144,7 @@ impl KafkaPartition {
             Trouble::Passing => events.fault(&format!(
                 "topic \"{topic}\", partition {partition}: {reason}; the client tries again"
             )),
-            Trouble::NoOffset => {
-                let (first, end) = self.run.topics.control.bounds((&topic, partition))?;
-                return Err(Box::new(match offset > end {
-                    true => Error::Shrunk {
-                        topic,
-                        partition,
-                        offset,
-                        end,
-                    },
-                    false => Error::Lost {
-                        topic,
-                        partition,
-                        offset,
-                        first,
-                    },
-                }));
-            }
+            Trouble::NoOffset => return Err(self.lost()?.into()),
             Trouble::NoTopic | Trouble::Lasting => {
                 return Err(Box::new(Error::Read {
                     topic,
@@ -160,6 +155,34 @@ impl KafkaPartition {
             }
         }
         Ok(())
+    }
+
+    /// Returns why the client has no message for the position.
+    fn lost(&self) -> Result<Error, Error> {
+        let (topic, partition, offset) = (self.topic.clone(), self.number, self.next);
+        let control = &self.run.topics.control;
+        let (first, end) = control.bounds((&topic, partition))?;
+        Ok(match self.last {
+            _ if offset > end => Error::Shrunk {
+                topic,
+                partition,
+                offset,
+                end,
+            },
+            Some(last) if offset >= first => Error::Truncated {
+                kept: control.kept_before((&topic, partition), last)?,
+                topic,
+                partition,
+                offset,
+                epoch: last.epoch,
+            },
+            _ => Error::Lost {
+                topic,
+                partition,
+                offset,
+                first,
+            },
+        })
     }
 
     /// Passes on what the client has reported.
@@ -256,10 +279,12 @@ impl Partition<Frames> for KafkaPartition {
     }
 
     fn position(&self) -> Result<Position, Cause> {
-        Ok(saved::position(
-            self.next,
-            self.run.topics.topic_id(&self.topic),
-        ))
+        let saved = Saved {
+            offset: self.next,
+            last: self.last,
+            topic_id: self.run.topics.topic_id(&self.topic),
+        };
+        Ok(saved.position())
     }
 }
 

@@ -80,6 +80,21 @@ impl Run {
         Ok(run)
     }
 
+    /// The addresses of brokers.
+    pub(super) fn servers(&self) -> &str {
+        &self.servers
+    }
+
+    /// Returns the error of a partition that had no leader when the run began.
+    pub(super) fn leaderless(&self) -> Option<Error> {
+        let (topic, partition) = self.topics.leaderless()?;
+        Some(Error::NoLeader {
+            servers: self.servers.clone(),
+            topic: topic.to_owned(),
+            partition,
+        })
+    }
+
     /// The names of the partitions.
     pub(super) fn names(&self) -> Vec<String> {
         let partitions = self.partitions.iter();
@@ -194,7 +209,7 @@ impl Recording for GroupCommits {
         let mut offsets = Vec::new();
         for (name, position) in positions {
             let (topic, partition) = parse_name(name)?;
-            offsets.push((topic.to_owned(), partition, saved::offset(position)?.0));
+            offsets.push((topic.to_owned(), partition, saved::read(position)?.offset));
         }
         if offsets.is_empty() {
             return Ok(());

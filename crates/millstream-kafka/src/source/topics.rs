@@ -42,6 +42,12 @@ impl Topics {
         Some(self.known.get(name)?.partitions)
     }
 
+    /// Returns a partition that had no leader at the start of the run.
+    pub(super) fn leaderless(&self) -> Option<(&str, i32)> {
+        let mut known = self.known.iter();
+        known.find_map(|(name, topic)| Some((name.as_str(), topic.leaderless?)))
+    }
+
     /// Returns the identity of a topic, if it is known.
     pub(super) fn topic_id(&self, name: &str) -> Option<&str> {
         self.known.get(name)?.id.as_deref()

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_kafka::{Settings, write};
+use millstream_kafka::write;
 use pyo3::prelude::*;
 
 use super::bytes::ByteSink;
-use crate::kafka::KafkaEncoder;
+use crate::kafka::{KafkaEncoder, login};
 
 /// Writes items to a topic.
 #[pyfunction]
-#[pyo3(signature = (servers, topic, *, key, encode, exactly_once, settings, max_bytes, max_age))]
+#[pyo3(signature = (servers, topic, *, key, encode, exactly_once, settings, token, max_bytes, max_age))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn kafka_write(
     servers: &str,
@@ -20,10 +20,11 @@ pub(crate) fn kafka_write(
     encode: Option<Py<PyAny>>,
     exactly_once: bool,
     settings: Vec<(String, String)>,
+    token: Option<Py<PyAny>>,
     max_bytes: Option<u64>,
     max_age: Option<f64>,
 ) -> PyResult<ByteSink> {
-    let mut sink = write(servers, topic).settings(Settings::from_iter(settings));
+    let mut sink = write(servers, topic).settings(login(settings, token));
     if !exactly_once {
         sink = sink.at_least_once();
     }

@@ -137,6 +137,7 @@ impl SourceIo {
             records,
             bytes,
             age,
+            ..Lag::default()
         });
         Ok(())
     }

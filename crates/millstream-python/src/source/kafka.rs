@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use millstream_kafka::{End, Settings, Start, read};
+use millstream_kafka::{End, Start, read};
 use pyo3::prelude::*;
 
 use super::bytes::ByteSource;
 use super::decode::Decode;
+use crate::kafka::login;
 
 /// Reads topics. Of `start` and `start_ms` and `offsets` one is given; the same for `end`.
 #[pyfunction]
-#[pyo3(signature = (servers, topics, *, start, start_ms, offsets, end, end_ms, group, settings, values, decode, decode_key))]
+#[pyo3(signature = (servers, topics, *, start, start_ms, offsets, end, end_ms, group, settings, token, values, decode, decode_key))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn kafka_read(
     servers: &str,
@@ -22,6 +23,7 @@ pub(crate) fn kafka_read(
     end_ms: Option<i64>,
     group: Option<&str>,
     settings: Vec<(String, String)>,
+    token: Option<Py<PyAny>>,
     values: bool,
     decode: Option<&Bound<'_, PyAny>>,
     decode_key: Option<&Bound<'_, PyAny>>,
@@ -38,7 +40,7 @@ pub(crate) fn kafka_read(
         (Some(_), _) => End::Latest,
         (None, None) => End::Never,
     };
-    let settings = Settings::from_iter(settings);
+    let settings = login(settings, token);
     let mut source = read(servers, topics)
         .start(start)
         .end(end)

@@ -247,6 +247,7 @@ impl Partition<Frames> for QueuePartition {
             records: numbers.get("items").copied(),
             bytes: numbers.get("bytes").copied(),
             age: age_ms.map(Duration::from_millis),
+            ..Lag::default()
         })
     }
     fn position(&self) -> Result<Position, Cause> {

@@ -22,6 +22,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,15 @@ def free_port() -> int:
         return int(chosen.getsockname()[1])
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports that differ: each is held until all are chosen."""
+    with ExitStack() as held:
+        chosen = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in chosen:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in chosen]
+
+
 class Authority:
     """A certificate authority, and the key store of a broker at 127.0.0.1."""
 
@@ -98,7 +108,7 @@ class Broker:
         self.folder, self.version = folder, version
         self.libs = install(version)
         self.authority = Authority(folder / "tls")
-        ports = [free_port() for _ in range(7)]
+        ports = free_ports(7)
         self._plain, self._controller, self._tls, self._scram, self._inner, self._proxy, self._oauth = ports
         self.process: subprocess.Popen[bytes] | None = None
         self.folder.mkdir(parents=True, exist_ok=True)

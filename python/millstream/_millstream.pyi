@@ -528,7 +528,6 @@ def http_post(
     headers: list[tuple[str, str]],
     timeout: float,
     ca: str | PathLike[str] | None,
-    skip_refused: bool,
     retry: tuple[float, float, float, int | None],
     max_bytes: int,
     max_age: float | None,

@@ -300,7 +300,6 @@ def post(
     headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
     timeout: Seconds = 30.0,
     ca: str | PathLike[str] | None = None,
-    skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
@@ -321,7 +320,6 @@ def post(
     headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
     timeout: Seconds = 30.0,
     ca: str | PathLike[str] | None = None,
-    skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
@@ -341,7 +339,6 @@ def post(
     headers: Mapping[str, str] | Callable[[Any], Mapping[str, str]] | None = None,
     timeout: Seconds = 30.0,
     ca: str | PathLike[str] | None = None,
-    skip_refused: bool = False,
     retry: Backoff | None = None,
     max_bytes: int | str = "1GiB",
     max_age: Seconds | str | None = None,
@@ -374,8 +371,6 @@ def post(
         headers: further headers, or with ``body="each"`` a function that makes the headers of an item.
         timeout: the seconds that a request may take, from the connect to the end of the answer.
         ca: a file of certificates in PEM that are trusted for ``https://``, instead of Mozilla's list.
-        skip_refused: whether items that the server refuses are skipped with a warning in the log, instead of
-            failing the flow, as with ``on_error="skip"`` of the sink.
         retry: the delays between attempts. A ``Retry-After`` in seconds is the least.
         max_bytes: sources pause while more output waits.
         max_age: sources pause while older output waits.
@@ -436,7 +431,6 @@ def post(
         headers=sent + list(fixed.items()),
         timeout=nanos("timeout", timeout, 1) / 1e9,
         ca=ca,
-        skip_refused=skip_refused,
         retry=(retry.first, retry.most, retry.factor, retry.tries),
         max_bytes=_size(max_bytes),
         max_age=_age(max_age),

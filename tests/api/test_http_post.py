@@ -72,9 +72,9 @@ def serving(*statuses: int, of: type[S] = Server) -> Iterator[S]:
             thread.join()
 
 
-def run(sink: Any, items: list[Any], state: Path | None = None) -> ms.Report:
+def run(sink: Any, items: list[Any], state: Path | None = None, on_error: Any = "fail") -> ms.Report:
     flow = ms.Flow("posts")
-    flow.source("in", ms.testing.items(items)).sink("out", sink)
+    flow.source("in", ms.testing.items(items)).sink("out", sink, on_error=on_error)
     return ms.run(flow, state=state)
 
 
@@ -116,7 +116,7 @@ def test_a_refusal_fails_the_flow_and_the_next_run_delivers(tmp_path: Path) -> N
 
 def test_refused_items_can_be_skipped(tmp_path: Path) -> None:
     with serving(200, 422, 200) as server:
-        run(ms.http.post(server.url, body="each", skip_refused=True), [1, 2, 3], tmp_path)
+        run(ms.http.post(server.url, body="each"), [1, 2, 3], tmp_path, "skip")
         assert [body for _, body, _ in server.requests] == [b"1", b"2", b"3"]
 
 
@@ -137,7 +137,7 @@ def test_one_refused_item_of_many_holds_up_only_itself(
 ) -> None:
     state = tmp_path if durable else None
     with serving(of=Picky) as server:
-        report = run(ms.http.post(server.url, skip_refused=True), list(range(100)), state)
+        report = run(ms.http.post(server.url), list(range(100)), state, "skip")
         assert server.taken() == [n for n in range(100) if n != 13]
         # At most 100 records are halved, seven times; the first deliveries may have few.
         assert len([body for _, body, _ in server.requests if b"13" in body]) <= 8
@@ -153,10 +153,10 @@ def test_one_refused_item_of_many_holds_up_only_itself(
 def test_what_is_not_about_the_items_is_never_skipped(tmp_path: Path, status: int) -> None:
     with serving(status) as server:
         with pytest.raises(ms.FlowError, match=f"the answer is {status}"):
-            run(ms.http.post(server.url, skip_refused=True), [1, 2, 3], tmp_path)
+            run(ms.http.post(server.url), [1, 2, 3], tmp_path, "skip")
         assert len(server.requests) == 1
     with serving(200) as server:
-        run(ms.http.post(server.url, skip_refused=True), [1, 2, 3], tmp_path)
+        run(ms.http.post(server.url), [1, 2, 3], tmp_path, "skip")
         assert server.accepted() == [1, 2, 3]
 
 

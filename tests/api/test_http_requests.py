@@ -165,10 +165,8 @@ class Flaky(Server):
 def test_outages_and_refused_items_repeat_no_item_that_was_taken(tmp_path: Path, durable: bool) -> None:
     items = [{"key": f"k{n % 5}", "n": n} for n in range(200)]
     with serving(Flaky) as server:
-        sink = ms.http.post(
-            server.url, body="each", parallel=8, key=lambda item: item["key"], retry=QUICK, skip_refused=True
-        )
-        report = run(sink, items, tmp_path if durable else None)
+        sink = ms.http.post(server.url, body="each", parallel=8, key=lambda item: item["key"], retry=QUICK)
+        report = run(sink, items, tmp_path if durable else None, on_error="skip")
         expected = [n for n in range(200) if n % 20 != 13]
         assert sorted(n for taken in server.taken.values() for n in taken) == expected
         for key in range(5):

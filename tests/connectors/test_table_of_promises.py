@@ -25,6 +25,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "ms.sqlite.write": lambda: ms.sqlite.write("shop.db", "t"),
     "ms.objects.read": lambda: ms.objects.read("s3://bucket/t", "lines"),
     "ms.objects.write": lambda: ms.objects.write("s3://bucket/t", "lines"),
+    "ms.objects.iceberg": lambda: ms.objects.iceberg("shop.t"),
     "ms.http.listen": lambda: ms.http.listen("127.0.0.1:0"),
     "ms.http.post": lambda: ms.http.post("http://localhost:1/"),
 }
@@ -34,7 +35,9 @@ COUNTED = {
     "ms.postgres.changes": "tests/postgres/test_changes_kills.py",
     "ms.postgres.write": "tests/postgres/test_write_kills.py",
     "ms.sqlite": "tests/process/test_sqlite_kills.py",
-    "ms.objects": "tests/objects/test_object_kills.py",
+    "ms.objects.iceberg": "tests/objects/test_iceberg.py",
+    "ms.objects.read": "tests/objects/test_object_kills.py",
+    "ms.objects.write": "tests/objects/test_object_kills.py",
     "ms.http.listen": "tests/process/test_http_kills.py",
     "ms.http.post": "tests/process/test_http_post_kills.py",
 }

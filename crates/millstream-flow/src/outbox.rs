@@ -59,8 +59,8 @@ mod settings;
 mod sink;
 
 pub use backoff::Backoff;
-pub use destination::{Connector, DeliveryError, Destination, OutboxIdentity, connector};
 pub(crate) use destination::too_large;
+pub use destination::{Connector, DeliveryError, Destination, OutboxIdentity, connector};
 pub(crate) use forwarder::undelivered;
 pub use settings::outbox_dir;
 pub use sink::Outbox;

@@ -5,6 +5,7 @@
 //! step finds everything that another worker sent before it could see the flag, and everything sent later comes
 //! with a wake-up.
 
+mod awaited;
 pub(crate) mod build;
 pub(crate) mod chain;
 pub(crate) mod context;
@@ -29,7 +30,6 @@ pub mod poller;
 pub(crate) mod progress;
 pub(crate) mod remote;
 mod reports;
-mod awaited;
 mod running;
 pub(crate) mod segment;
 mod signals;
@@ -44,9 +44,9 @@ pub mod watch;
 mod wire;
 mod worker;
 
+pub use awaited::Ending;
 pub use control::Wrapper;
 pub use failures::Traceback;
 pub use options::{OnMetrics, Options, Packets, WORKERS_MAX};
-pub use awaited::Ending;
 pub use running::Running;
 pub(crate) use start::{run_here, start};

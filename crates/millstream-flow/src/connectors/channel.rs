@@ -242,7 +242,9 @@ impl<T: Data> Writer<Vec<T>> for SendingWriter<T> {
             self.has_dropped = !is_sent;
         }
         if self.has_dropped && left > 0 {
-            tracing::warn!("a channel: stopped with {left} items that were not received: they are dropped");
+            tracing::warn!(
+                "a channel: stopped with {left} items that were not received: they are dropped"
+            );
         }
         Ok(())
     }

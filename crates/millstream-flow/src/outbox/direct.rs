@@ -33,7 +33,7 @@ impl Direct {
     pub(super) fn new(
         sink: &str,
         link: Link,
-            progress: Arc<Progress>,
+        progress: Arc<Progress>,
         control: &Arc<Control>,
     ) -> Self {
         Direct {

@@ -56,7 +56,12 @@ fn items_pass_through_channels_that_are_full_most_of_the_time() {
             let expected = (0..2000).map(|n| n * 10);
             match workers {
                 1 => assert!(seen.into_iter().eq(expected)),
-                _ => assert!(seen.into_iter().collect::<BTreeSet<_>>().into_iter().eq(expected)),
+                _ => assert!(
+                    seen.into_iter()
+                        .collect::<BTreeSet<_>>()
+                        .into_iter()
+                        .eq(expected)
+                ),
             }
         });
     }
@@ -67,10 +72,14 @@ fn a_channel_is_read_by_one_run() {
     let (numbers, source) = mpsc::channel::<i64>(1);
     drop(numbers);
     let flow = Flow::new("once");
-    flow.source("in", channel::source(source)).sink("out", Collected::new().sink());
+    flow.source("in", channel::source(source))
+        .sink("out", Collected::new().sink());
     flow.run(Options::default()).unwrap();
     let error = flow.run(Options::default()).unwrap_err().to_string();
-    assert!(error.contains("source \"in\" (channel): an earlier run has taken this channel"), "{error}");
+    assert!(
+        error.contains("source \"in\" (channel): an earlier run has taken this channel"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -78,11 +87,15 @@ fn a_receiver_that_is_dropped_fails_the_flow() {
     on_one_thread(async {
         let (sink, out) = mpsc::channel(1);
         let flow = Flow::new("gone");
-        flow.source("in", items(0..100_i64)).sink("out", channel::sink(sink));
+        flow.source("in", items(0..100_i64))
+            .sink("out", channel::sink(sink));
         let running = flow.start(Options::default()).unwrap();
         drop(out);
         let error = running.await.unwrap_err().to_string();
-        assert_eq!(error, "step \"out\": the receiver of the channel was dropped");
+        assert_eq!(
+            error,
+            "step \"out\": the receiver of the channel was dropped"
+        );
     });
 }
 
@@ -92,7 +105,8 @@ fn a_flow_whose_items_are_not_received_is_stopped() {
         let (numbers, source) = mpsc::channel(100);
         let (sink, mut out) = mpsc::channel(1);
         let flow = Flow::new("stopped");
-        flow.source("in", channel::source(source)).sink("out", channel::sink(sink));
+        flow.source("in", channel::source(source))
+            .sink("out", channel::sink(sink));
         let running = flow.start(Options::default()).unwrap();
         for n in 0..10_i64 {
             numbers.send(n).await.unwrap();
@@ -111,7 +125,8 @@ fn a_future_that_is_dropped_stops_its_flow() {
     on_one_thread(async {
         let (numbers, source) = mpsc::channel(1);
         let flow = Flow::new("dropped");
-        flow.source("in", channel::source(source)).sink("out", Collected::<i64>::new().sink());
+        flow.source("in", channel::source(source))
+            .sink("out", Collected::<i64>::new().sink());
         let running = flow.start(Options::default()).unwrap();
         let waited = timeout(Duration::from_millis(20), running.into_future());
         assert!(waited.await.is_err());
@@ -136,7 +151,8 @@ fn a_stream_waits_for_timers_of_the_runtime_in_which_it_was_made() {
     on_one_thread(async {
         let (flow, seen) = (Flow::new("ticks"), Collected::new());
         let ticks = Ticks(interval(Duration::from_millis(2)), 0);
-        flow.source("in", channel::stream(ticks)).sink("out", seen.sink());
+        flow.source("in", channel::stream(ticks))
+            .sink("out", seen.sink());
         flow.start(Options::workers(2)).unwrap().await.unwrap();
         assert_eq!(seen.take(), [1, 2, 3, 4, 5]);
     });

@@ -287,9 +287,13 @@ fn an_item_that_cannot_be_encoded_is_handled_by_the_policy_of_the_sink() {
             true => OnError::dead_letter(dead.sink()),
             false => OnError::Fail,
         };
-        flow.source("in", items([65_i64, 1000, 67, -1]))
-            .try_sink("out", on_error, codec::encode(files::write(&path), byte));
-        let error = "step \"out.encode\", item 1000: out of range integral type conversion attempted";
+        flow.source("in", items([65_i64, 1000, 67, -1])).try_sink(
+            "out",
+            on_error,
+            codec::encode(files::write(&path), byte),
+        );
+        let error =
+            "step \"out.encode\", item 1000: out of range integral type conversion attempted";
         if !is_skipped {
             assert_eq!(failure(&flow, workers), error);
             continue;
@@ -298,7 +302,10 @@ fn an_item_that_cannot_be_encoded_is_handled_by_the_policy_of_the_sink() {
         assert_eq!(std::fs::read(&path).unwrap(), b"A\nC\n");
         let letters = dead.take();
         assert_eq!(letters[0].error, error);
-        let dead: Vec<_> = letters.iter().map(|letter| letter.item.as_deref()).collect();
+        let dead: Vec<_> = letters
+            .iter()
+            .map(|letter| letter.item.as_deref())
+            .collect();
         assert_eq!(dead, [Some("1000"), Some("-1")]);
     }
 }

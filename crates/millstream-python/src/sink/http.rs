@@ -21,7 +21,7 @@ type Credentials = (String, String, String, bool, Vec<(String, String)>);
 
 /// A sink that posts to a URL; times in seconds. Bodies are what `encode` makes of the items. Without a URL `parts` has one for each item.
 #[pyfunction]
-#[pyo3(signature = (url, encode, *, body, parts, checks_json, method, parallel, oauth, headers, timeout, ca, skip_refused, retry, max_bytes, max_age, batch, wait_at_end))]
+#[pyo3(signature = (url, encode, *, body, parts, checks_json, method, parallel, oauth, headers, timeout, ca, retry, max_bytes, max_age, batch, wait_at_end))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_post(
     url: Option<&str>,
@@ -35,7 +35,6 @@ pub(crate) fn http_post(
     headers: Vec<(String, String)>,
     timeout: f64,
     ca: Option<PathBuf>,
-    skip_refused: bool,
     retry: Retry,
     max_bytes: u64,
     max_age: Option<f64>,
@@ -68,11 +67,14 @@ pub(crate) fn http_post(
     if let Some(ca) = ca {
         post = post.ca(ca);
     }
-    let mut outbox = Outbox::new(post);
-    if skip_refused {
-        outbox = outbox.skip_refused();
-    }
-    let mut outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
+    let mut outbox = limited(
+        Outbox::new(post),
+        retry,
+        max_bytes,
+        max_age,
+        batch,
+        wait_at_end,
+    )?;
     if parallel > 1 {
         outbox = outbox.batch_bytes(PARALLEL_BYTES);
     }

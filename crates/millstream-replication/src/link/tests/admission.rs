@@ -90,7 +90,9 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 (options.once, options.name) = (true, format!("copy-{number}"));
                 options.sync = Sync::Never;
                 let followed = follow(&options, &AtomicBool::new(false));
-                journal.remove_cursor(&format!("follower.copy-{number}")).unwrap();
+                journal
+                    .remove_cursor(&format!("follower.copy-{number}"))
+                    .unwrap();
                 let next = followed.unwrap()[0].next;
                 let copied = Journal::open(&copy, Options::default()).unwrap();
                 assert_eq!(copied.next().unwrap(), next);

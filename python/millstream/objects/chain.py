@@ -52,9 +52,10 @@ class Chain:
         (1000, None)
         """
         start = f"{self.directory}/{self.stem}"
-        digits = name.removeprefix(start).partition(".")[0]
+        rest = name.removeprefix(start)
+        digits = rest.partition(".")[0]
         is_number = len(digits) == DIGITS and digits.isascii() and digits.isdigit()
-        return int(digits) if name.startswith(start) and is_number else None
+        return int(digits) if name.startswith(start) and is_number and "/" not in rest else None
 
     def newest(self) -> Found | None:
         """The last object of the chain.

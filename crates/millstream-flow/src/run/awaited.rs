@@ -29,7 +29,7 @@ impl IntoFuture for Running {
         let name = "millstream-wait".to_owned();
         let waiting = std::thread::Builder::new().name(name);
         // Without a thread the flow is dropped here, which stops it; the future is an error then.
-        let _ = waiting.spawn(move || ended.send(self.wait()));
+        let _ = waiting.spawn(move || drop(ended.send(self.wait())));
         Ending { control, outcome }
     }
 }

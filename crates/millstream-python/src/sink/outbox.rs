@@ -132,7 +132,7 @@ impl Destination for PyDestination {
             })?;
             let name = intern!(py, "write");
             let written = self.connection.call_method1(py, name, (batch, first, last));
-            let left_out = written.and_then(|written| written.extract(py).map_err(PyErr::from));
+            let left_out = written.and_then(|written| written.extract(py));
             left_out.map_err(|error| delivery_error(py, error))
         })?;
         Ok(())

@@ -130,14 +130,13 @@ impl<'a> Session<'a> {
                 continue;
             };
             self.acknowledged(member, offer.next)?;
-            while is_new {
-                let first = progress.opened.journal.first()?;
-                if first <= offer.next {
-                    break;
-                }
+            let journal = &progress.opened.journal;
+            let mut first = journal.first()?;
+            while is_new && first > offer.next {
                 offer.next = first;
                 progress.sent.store(first, Ordering::Relaxed);
                 self.acknowledged(member, first)?;
+                first = journal.first()?;
             }
         }
         Ok(())

@@ -501,7 +501,7 @@ def queue_read(
 ) -> ByteSource[Any]: ...
 def outbox_sink(
     address: str,
-    connect: Callable[[str, str, str], object],
+    connect: Callable[[str, str, str, bool], object],
     *,
     remembers: bool,
     encode: Callable[[Any], object] | None,

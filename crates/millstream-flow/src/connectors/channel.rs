@@ -57,7 +57,7 @@ pub struct Streamed<T> {
 
 /// Makes a source of the receiving end of a channel. It ends when all senders are dropped, and can be run once.
 ///
-/// A full channel is the back-pressure: senders wait while the flow is behind. Items are not recorded: after a crash those that were received and
+/// A full channel is the back-pressure: senders wait for the flow. Items are not recorded: after a crash those that were received and
 /// not committed are lost. What must not be lost is appended to a [journal](crate::journals), which the flow reads.
 ///
 /// See the [module](self) for an example.

@@ -59,18 +59,13 @@ fn converse(
         members: offers,
     };
     let mut out = Vec::new();
-    match follow.purpose {
-        Purpose::Probe => {
-            asked.welcome(&welcome, &mut out);
-            return Ok(stream.write(&out)?);
-        }
-        Purpose::Names => {
-            asked.welcome(&welcome, &mut out);
+    if matches!(follow.purpose, Purpose::Probe | Purpose::Names) {
+        asked.welcome(&welcome, &mut out);
+        if follow.purpose == Purpose::Names {
             let named = leader.served.iter().filter(|served| !served.is_companion);
             message::write_names(named.map(|served| served.name.as_str()), &mut out);
-            return Ok(stream.write(&out)?);
         }
-        Purpose::Records | Purpose::Mirror => {}
+        return Ok(stream.write(&out)?);
     }
     let mut session = Session {
         leader,
@@ -84,14 +79,11 @@ fn converse(
         watch: Watch::default(),
         answered_ns: Arc::default(),
     };
-    let outcome = session
-        .enter(found, follow, &mut welcome)
-        .map_err(|error| refuse(stream, credential, error));
-    let outcome = outcome
-        .and_then(|()| {
-            asked.welcome(&welcome, &mut out);
-            Ok(stream.write(&out)?)
-        })
+    let entered = session.enter(found, follow, &mut welcome);
+    asked.welcome(&welcome, &mut out);
+    let outcome = entered
+        .map_err(|error| refuse(stream, credential, error))
+        .and_then(|()| Ok(stream.write(&out)?))
         .and_then(|()| {
             for (served, start) in session.starts() {
                 info!(

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_journal::{Journal, Options, Retention, Sync};
+use millstream_journal::{Error, Journal, Options, Retention, Sync};
 
 use super::super::connector::Connector;
 use super::super::error::ReplicationError;
 use super::super::message::{Follow, Member, Purpose};
 use super::super::{FollowOptions, follow};
-use super::authentication::{journals, with_leader};
+use super::authentication::{Raised, journals, with_leader};
 use crate::{Followers, Standing};
 
 #[test]
@@ -83,6 +83,7 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 writing.prune(&keep).unwrap();
             }
         });
+        let _ending = Raised(&stop);
         with_leader(&journals, None, |address| {
             for number in 0..60 {
                 let copy = folder.join(format!("copy {number}"));
@@ -90,14 +91,16 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 (options.once, options.name) = (true, format!("copy-{number}"));
                 options.sync = Sync::Never;
                 let followed = follow(&options, &AtomicBool::new(false));
-                journal
-                    .remove_cursor(&format!("follower.copy-{number}"))
-                    .unwrap();
+                // The leader has it open until it has noticed the end.
+                let cursor = format!("follower.copy-{number}");
+                while let Err(error) = journal.remove_cursor(&cursor) {
+                    assert!(matches!(error, Error::CursorInUse { .. }), "{error}");
+                    std::thread::yield_now();
+                }
                 let next = followed.unwrap()[0].next;
                 let copied = Journal::open(&copy, Options::default()).unwrap();
                 assert_eq!(copied.next().unwrap(), next);
             }
         });
-        stop.store(true, Ordering::Relaxed);
     });
 }

@@ -40,6 +40,15 @@ pub(super) fn journals() -> Journals {
     }
 }
 
+/// Raises a flag when it is dropped: a thread that waits for it ends when a test fails, too.
+pub(super) struct Raised<'a>(pub &'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Do something with the address of a leader that has this secret.
 pub(super) fn with_leader<T>(
     journals: &Journals,
@@ -52,8 +61,9 @@ pub(super) fn with_leader<T>(
     let (ready, address) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let leader = scope.spawn(|| serve(&options, &stop, |address| ready.send(address).unwrap()));
+        let ending = Raised(&stop);
         let done = act(address.recv().unwrap());
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         leader.join().unwrap().unwrap();
         done
     })

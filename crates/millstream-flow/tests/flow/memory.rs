@@ -1,4 +1,4 @@
-//! A million keys that are created and removed: memory is that of the present keys.
+//! 300,000 keys that are created and removed: memory is that of the present keys.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use millstream_flow::{
 
 use crate::support::finish;
 
-const KEYS: u64 = 1_000_000;
+const KEYS: u64 = 300_000;
 /// Each wave has other keys, and begins this much later.
 const WAVE_NS: i64 = 1_000_000_000;
 
@@ -32,7 +32,7 @@ fn resident_bytes() -> u64 {
     resident.parse::<u64>().expect("a number") * 4096
 }
 
-/// Waves of a million keys, each of which ends before the next begins; returns the resident bytes after each.
+/// Waves of keys, each of which ends before the next begins; returns the resident bytes after each.
 fn waves(waves: u64, step: fn(&Stream<Timed<u64>>)) -> Vec<u64> {
     let flow = Flow::new("waves");
     let source = generator::from_fn(move |n| (n < waves * KEYS).then_some(n));

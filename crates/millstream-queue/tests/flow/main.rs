@@ -161,7 +161,7 @@ fn without_recovery_all_is_confirmed_once_it_is_done() {
     for workers in [1, 2, 3] {
         let folder = tempfile::tempdir().unwrap();
         fan_out(folder.path());
-        let counts = fill(folder.path(), 40_000);
+        let counts = fill(folder.path(), 5000);
         counting(folder.path())
             .run(Options::workers(workers))
             .unwrap();

@@ -744,7 +744,7 @@ fn random_clients_see_what_the_model_says() {
     };
     let seeds = match number("QUEUE_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("QUEUE_SIM_RUNS").unwrap_or(200),
+        None => 0..number("QUEUE_SIM_RUNS").unwrap_or(100),
     };
     for seed in seeds {
         let mut run = Run::new(seed);

@@ -7,8 +7,6 @@ it from OSError: so the status decides.
 
 from __future__ import annotations
 
-import asyncio
-
 from ._errors import FlowError, Refused, RetryLater, show
 
 TYPE_CHECKING = False
@@ -22,11 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Refusals", "Refusing", "verdict"]
 
-# In Python 3.10 asyncio has a TimeoutError of its own.
-RETRIED = (OSError, asyncio.TimeoutError, RetryLater)
+RETRIED = (OSError, RetryLater)
 
 # The errors of connections that are no OSError, by the module of their class.
 CONNECTION_ERRORS = {
+    # In Python 3.10 it has one of its own.
+    "asyncio": ("TimeoutError",),
     "aiohttp": ("ClientConnectionError", "ClientPayloadError"),
     "httpx": ("TransportError",),
     "httpcore": ("NetworkError", "TimeoutException", "ProtocolError"),
@@ -119,7 +118,7 @@ class Refusals:
         >>> refusals.made(int, ["1", "x"], 7)
         [(7, '1', 1)]
         >>> refusals.taken()
-        [(8, "ValueError: invalid literal for int() with base 10: 'x'. The item is 'x'")]
+        [(8, "nats://broker: ValueError: invalid literal for int() with base 10: 'x'. The item is 'x'")]
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class Refusals:
         text = f"{why}. The item is {show(item)}"
         if not self.skips:
             raise self.error(f"{self.place}: record {number} is refused: {text}")
-        self.found.append((number, text))
+        self.found.append((number, f"{self.place}: {text}"))
 
     def made(self, make: Callable[[Any], Any], batch: list[Any], first: int) -> list[tuple[int, Any, Any]]:
         """The number, the item and what ``make`` makes of it, without the items on which it fails."""

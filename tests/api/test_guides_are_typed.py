@@ -12,35 +12,35 @@ from documents import GUIDE, ROOT, blocks
 
 TIMEOUT = 240
 
-# Guides whose blocks import `desk`: which guide begins with the blocks of `desk.py`, and how many they are.
-DESKS = {
-    "services.md": ("services.md", 2),
-    "systems.md": ("services.md", 2),
-    "testing-services.md": ("services.md", 2),
-    "when-a-machine-is-lost.md": ("when-a-machine-is-lost.md", 1),
-}
+# The guides that define `desk`, which other blocks import, and in how many of their first blocks.
+DESKS = {"services.md": 2, "when-a-machine-is-lost.md": 1}
 DOCUMENTS = sorted([*GUIDE.glob("*.md"), ROOT / "README.md"])
-# A queue client without types of its own. Everything else has types.
-MYPY = "[mypy]\nstrict = True\npython_version = 3.10\n[mypy-pymemcache.*]\nignore_missing_imports = True\n"
+# Clients without types of their own. Everything else has types.
+MYPY = """
+[mypy]
+strict = True
+python_version = 3.10
+[mypy-pymemcache.*,aws_msk_iam_sasl_signer.*,pyarrow.*]
+ignore_missing_imports = True
+"""
 PYRIGHT = {"typeCheckingMode": "standard", "pythonVersion": "3.10"}
 
 
-def programs(document: Path) -> dict[str, str]:
-    """The files that a reader of the document has: by their names, what is in them."""
-    found = blocks(document, "python")
-    definer, count = DESKS.get(document.name, ("", 0))
-    own = count if definer == document.name else 0
-    made = {f"block_{number}.py": block for number, block in enumerate(found) if number >= own}
-    if definer:
-        made["desk.py"] = "".join(blocks(GUIDE / definer, "python")[:count])
+def programs(definer: str) -> dict[str, str]:
+    """The files of readers who have this `desk`, or need none: by their names, what is in them."""
+    count = DESKS[definer]
+    made = {"desk.py": "".join(blocks(GUIDE / definer, "python")[:count])}
+    others = [document for document in DOCUMENTS if document.name not in DESKS]
+    for document in [GUIDE / definer, *(others if definer == "services.md" else [])]:
+        begin = count if document.name == definer else 0
+        for number, block in enumerate(blocks(document, "python")[begin:], begin):
+            made[f"{document.stem.replace('-', '_')}_{number}.py"] = block
     return made
 
 
-@pytest.fixture(
-    params=[document for document in DOCUMENTS if blocks(document, "python")], ids=lambda d: d.stem
-)
+@pytest.fixture(params=DESKS)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with the programs of a document, and what configures the checkers."""
+    """A folder with the programs, which one run checks together, and what configures the checkers."""
     for name, program in programs(request.param).items():
         (tmp_path / name).write_text(program)
     (tmp_path / "mypy.ini").write_text(MYPY)

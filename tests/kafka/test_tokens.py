@@ -11,6 +11,7 @@ import millstream as ms
 import pytest
 from broker import Broker
 from clients import Judge, put, until
+from documents import GUIDE, blocks
 
 SETTINGS: dict[str, Any] = {"security.protocol": "sasl_plaintext", "socket.timeout.ms": 20_000}
 
@@ -96,3 +97,18 @@ def test_no_error_has_the_token(broker: Broker, caplog: pytest.LogCaptureFixture
     with pytest.raises((ms.FlowError, OSError), match="refuses: .*uthentication") as failed:
         ms.run(flow)
     assert secret not in str(failed.value) + caplog.text + repr(ended())
+
+
+def test_the_guides_function_makes_tokens_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are signed without a request to AWS."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sesame")
+    (program,) = [block for block in blocks(GUIDE / "kafka.md", "python") if "MSKAuthTokenProvider" in block]
+    made: dict[str, Any] = {}
+    exec(program, made)
+    token = made["token"]()
+    # A signed URL in base64, as the broker expects it.
+    url = base64.urlsafe_b64decode(token.value + "==").decode()
+    assert url.startswith("https://kafka.eu-central-1.amazonaws.com/?Action=kafka-cluster%3AConnect")
+    assert "X-Amz-Signature=" in url and "sesame" not in url + repr(token)
+    assert 60 < token.ends - time.time() < 3600

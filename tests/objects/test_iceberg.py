@@ -234,7 +234,7 @@ import millstream as ms
 
 end = int(os.environ["END"])
 flow = ms.Flow("numbers")
-source = ms.generate(lambda: range(end), rate=2_000 if end > 1 << 40 else None, batch_size=50)
+source = ms.generate(lambda: range(end), rate=400 if end > 1 << 40 else None, batch_size=50)
 numbers = flow.source("in", source)
 options = {"retry": ms.Backoff(first=0.02, most=0.2), "batch": 500, "batch_age": 0.2}
 table = ms.objects.iceberg("shop.rows", properties=eval(os.environ["PROPERTIES"]), **options)

@@ -135,7 +135,11 @@ def test_a_value_that_cannot_be_converted(database: Database, tmp_path: Path, va
 def test_a_skipped_row_is_in_the_log(orders: Database, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "millstream")
     deliver([(1, "a", "many")], ms.postgres.write(orders.dsn, "orders"), on_error="skip")
-    assert 'record 0 is refused and skipped: column "count": ' in caplog.text and "'many'" in caplog.text
+    assert (
+        "record 0 is refused and skipped: PostgreSQL at" in caplog.text
+        and ', table "public.orders": column "count": ' in caplog.text
+        and "'many'" in caplog.text
+    )
 
 
 REFUSED: dict[str, tuple[Callable[[Database], ms.OutboxSink[Any]], str]] = {

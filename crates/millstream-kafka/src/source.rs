@@ -147,8 +147,12 @@ impl Source<Frames> for ReadKafka {
 
     fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
         *self.lock() = None;
-        let run = waiting::begin(starting, || self.begin())?;
-        *self.lock() = Some(run);
+        match waiting::begin(starting, || self.begin()) {
+            Ok(run) => *self.lock() = Some(run),
+            // What no wait mends is reported where the run begins, as that of other sources.
+            Err(cause) if cause.is::<Error>() => {}
+            Err(cause) => return Err(cause),
+        }
         Ok(())
     }
 

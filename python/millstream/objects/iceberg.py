@@ -7,7 +7,6 @@ another writer overtakes is made anew after the position was read again.
 
 from __future__ import annotations
 
-import logging
 from time import sleep
 from typing import Any
 
@@ -15,7 +14,6 @@ from .._backoff import Backoff
 from .._errors import FlowUsageError, RetryLater
 from .._outbox import OutboxSink, sink
 from .errors import ObjectError
-from .formats import Parquet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["iceberg"]
 
-log = logging.getLogger("millstream.flow.sink")
 OUTBOX, LAST = "millstream.outbox", "millstream.last"
 """The properties of a snapshot."""
 ATTEMPTS = Backoff(first=0.05, most=2.0, tries=20)
@@ -155,6 +152,9 @@ class _Table:
                 if type(error).__name__ != "CommitFailedException":
                     raise self.failure(error) from error
                 # It has had no effect: another writer was faster.
+                import logging
+
+                log = logging.getLogger("millstream.flow.sink")
                 log.debug("%s: attempt %d: %s", self.name, attempt, error)
                 if ATTEMPTS.gives_up(attempt):
                     raise RetryLater(
@@ -171,6 +171,8 @@ class _Table:
         Raises:
             CommitFailedException: there is a newer one; nothing is committed.
         """
+        from .formats import Parquet
+
         self.table.refresh()
         found = self.read_position()
         if found != self.known:

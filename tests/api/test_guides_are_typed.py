@@ -27,7 +27,7 @@ PYRIGHT = {"typeCheckingMode": "standard", "pythonVersion": "3.10"}
 
 
 def programs(definer: str) -> dict[str, str]:
-    """The files of readers who have this `desk`, or need none: by their names, what is in them."""
+    """The files of a reader with this `desk`, or without one: by their names, what is in them."""
     count = DESKS[definer]
     made = {"desk.py": "".join(blocks(GUIDE / definer, "python")[:count])}
     others = [document for document in DOCUMENTS if document.name not in DESKS]

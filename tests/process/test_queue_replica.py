@@ -177,7 +177,7 @@ def test_the_guide_runs_as_it_stands(
     millstream_bin: Path, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     script = "set -e\ntrap 'kill -9 $(jobs -p) 2> /dev/null || :' EXIT\n" + "".join(blocks(DOCUMENT, "sh"))
-    for port in ("22133", "22134", "7760", "7761"):
+    for port in ("22133", "22134", "22135", "22136", "7760", "7761", "7762", "7763"):
         script = script.replace(port, str(free_port()))
     path = f"{millstream_bin.parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path}

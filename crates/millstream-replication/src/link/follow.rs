@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::FollowerTls;
 use super::connector::Connector;
 use super::copy::Copy;
-use super::error::ReplicationError;
+use super::error::{Reason, ReplicationError};
 use super::frames::Frame;
 use super::frames::Kind;
 use super::handshake::expect;
@@ -241,6 +241,20 @@ impl Follower<'_> {
         for member in &mut self.members {
             member.held.clear();
             member.pruned = None;
+        }
+        if matches!(
+            &ended,
+            Err(ReplicationError::Refused {
+                reason: Reason::Pruned,
+                ..
+            })
+        ) {
+            // The leader has pruned the record with which a new copy was to begin.
+            let removed = self.members.iter_mut();
+            let removed = removed.map(|member| member.copy.remove_unused());
+            if removed.collect::<Result<Vec<_>, _>>()?.contains(&true) {
+                return Ok(ConnectionEnd::Truncated);
+            }
         }
         match (&self.options.mirror, ended) {
             (Some(mirror), Err(error)) if mirror::differs(&error) => {

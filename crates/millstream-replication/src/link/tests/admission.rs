@@ -81,7 +81,7 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
             while !stop.load(Ordering::Relaxed) {
                 writer.append(&[7; 40 << 10]).unwrap();
                 writing.prune(&keep).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::park_timeout(Duration::from_millis(1));
             }
         });
         let _ending = Raised(&stop);

@@ -58,6 +58,10 @@ def load(text: bytes) -> Any:
     return value
 
 
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""Made once: ``json.dumps`` makes one for each value."""
+
+
 def dump(item: object) -> str:
     """Writes a value as a JSON document.
 
@@ -75,4 +79,4 @@ def dump(item: object) -> str:
         >>> dump({"name": "Käse", "n": [1, None]})
         '{"name":"Käse","n":[1,null]}'
     """
-    return json.dumps(item, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _encoder.encode(item)

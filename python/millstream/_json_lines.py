@@ -8,6 +8,7 @@ from typing import Any, overload
 from . import _millstream
 from ._errors import FlowUsageError
 from ._file_options import MAX_FRAME, paths_of, poll, positive
+from ._json import dump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -207,15 +208,8 @@ def write_json_lines(
         ...     path.read_text()
         '{"name":"tea","price":3}\\n'
     """
-    encode = _dumps if encode is None else encode
+    encode = dump if encode is None else encode
     return _millstream.file_write(path, framing="lines", encode=encode, compression=compression)
-
-
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _dumps(item: object) -> str:
-    return _encoder.encode(item)
 
 
 def _decoder(type: Any) -> Callable[[bytes], Any]:

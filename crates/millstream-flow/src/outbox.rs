@@ -59,8 +59,9 @@ mod settings;
 mod sink;
 
 pub use backoff::Backoff;
-pub(crate) use destination::too_large;
-pub use destination::{Connector, DeliveryError, Destination, OutboxIdentity, connector};
+pub use destination::{
+    Connector, DeliveryError, Destination, OutboxIdentity, connector, too_large,
+};
 pub(crate) use forwarder::undelivered;
 pub use settings::outbox_dir;
 pub use sink::Outbox;

@@ -46,27 +46,6 @@ pub trait Source<B>: Send + Sync + 'static {
     fn partitions(&self, _workers: usize) -> Result<Vec<String>, Cause> {
         Ok(vec!["0".to_owned()])
     }
-    /// Waits until the server of the source answers, so that its partitions can be asked for. Called once at the beginning of each run,
-    /// before all else, in each process. [`Starting`] takes the reason of a wait, for views of the start, and says when to give up.
-    ///
-    /// # Errors
-    /// The server refuses the client, or the wait was [stopped](Starting::wait).
-    fn await_server(&self, _starting: &Starting) -> Result<(), Cause> {
-        Ok(())
-    }
-    /// Returns where partitions begin that the flow has not read before, if another start might find other positions: the end of a topic, for
-    /// instance. They are committed before any input is read, and [`open`](Self::open) receives them. `new` returns the names of
-    /// those that this process reads; `resumes` if the flow has read other partitions of the source.
-    ///
-    /// # Errors
-    /// The server does not answer.
-    fn first_positions(
-        &self,
-        _new: &NewPartitions<'_>,
-        _resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        Ok(Vec::new())
-    }
     /// Opens a partition, at its start or after `resume`: what [`Partition::position`] returned at the last commit. [`Io::place`]
     /// says for which worker.
     ///
@@ -82,7 +61,7 @@ pub trait Source<B>: Send + Sync + 'static {
     fn settings(&self) -> SourceSettings {
         SourceSettings::default()
     }
-    /// What the source keeps across runs, apart from the positions of its partitions.
+    /// What the source does when a run begins, and keeps across runs apart from the positions of its partitions.
     fn resumable(&self) -> Option<&dyn Resumable> {
         None
     }
@@ -119,8 +98,30 @@ pub struct SourceSettings {
     pub in_one_process: bool,
 }
 
-/// A source that keeps more across runs than the positions of its partitions: a list of files, a cursor, recorded input.
+/// A source that has more to do when a run begins than to open its partitions: it waits for a server, or keeps more across runs than the
+/// positions of its partitions, such as a list of files, a cursor, recorded input.
 pub trait Resumable: Send + Sync {
+    /// Waits until the server of the source answers, so that its partitions can be asked for. Called once at the beginning of each run,
+    /// before all else, in each process. [`Starting`] takes the reason of a wait, for views of the start, and says when to give up.
+    ///
+    /// # Errors
+    /// The server refuses the client, or the wait was [stopped](Starting::wait).
+    fn await_server(&self, _starting: &Starting) -> Result<(), Cause> {
+        Ok(())
+    }
+    /// Returns where partitions begin that the flow has not read before, if another start might find other positions: the end of a topic, for
+    /// instance. They are committed before any input is read, and [`open`](Source::open) receives them. `new` returns the names of
+    /// those that this process reads; `resumes` if the flow has read other partitions of the source.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    fn first_positions(
+        &self,
+        _new: &NewPartitions<'_>,
+        _resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        Ok(Vec::new())
+    }
     /// Begins a run, before any partition is open. A source that needs to know of commits returns a [`Recording`]. If a flow was
     /// killed after its last commit, before the source was notified, the run notifies it now.
     ///
@@ -159,16 +160,6 @@ macro_rules! forward_source {
             }
             fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
                 (**self).partitions(workers)
-            }
-            fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-                (**self).await_server(starting)
-            }
-            fn first_positions(
-                &self,
-                new: &NewPartitions<'_>,
-                resumes: bool,
-            ) -> Result<Vec<(String, Position)>, Cause> {
-                (**self).first_positions(new, resumes)
             }
             fn open(
                 &self,

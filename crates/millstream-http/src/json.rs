@@ -23,7 +23,12 @@ pub fn check_json(text: &[u8]) -> Result<(), String> {
 pub fn is_json_type(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     let essence = essence.trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json") || is_json_lines(&essence)
+    is_json_document(&essence) || is_json_lines(&essence)
+}
+
+/// Whether a content type, in lower case and without parameters, is one of a JSON document.
+pub(crate) fn is_json_document(essence: &str) -> bool {
+    essence == "application/json" || essence.ends_with("+json")
 }
 
 /// Whether a content type, in lower case and without parameters, is one of lines of JSON.

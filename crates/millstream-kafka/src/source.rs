@@ -145,42 +145,6 @@ impl Source<Frames> for ReadKafka {
         Ok(self.current()?.names())
     }
 
-    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        *self.lock() = None;
-        match waiting::begin(starting, || self.begin()) {
-            Ok(run) => *self.lock() = Some(run),
-            // What no wait mends is reported where the run begins, as that of other sources.
-            Err(cause) if cause.is::<Error>() => {}
-            Err(cause) => return Err(cause),
-        }
-        Ok(())
-    }
-
-    fn first_positions(
-        &self,
-        new: &NewPartitions<'_>,
-        resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        let start = match (&self.start, resumes) {
-            // Another start finds the same, or what was removed meanwhile.
-            (Start::Earliest, _) => return Ok(Vec::new()),
-            (_, true) => &Start::Earliest,
-            (start, false) => start,
-        };
-        let run = self.current()?;
-        let position = |name: &String| {
-            let (topic, number) = names::parse_name(name)?;
-            let offset = bounds::started(&run, (topic, number), start)?;
-            let saved = Saved {
-                offset,
-                last: None,
-                topic_id: run.topics.topic_id(topic),
-            };
-            Ok((name.clone(), saved.position()))
-        };
-        new()?.iter().map(position).collect()
-    }
-
     fn open(
         &self,
         partition: usize,
@@ -245,6 +209,42 @@ impl Growing for ReadKafka {
 }
 
 impl Resumable for ReadKafka {
+    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
+        *self.lock() = None;
+        match waiting::begin(starting, || self.begin()) {
+            Ok(run) => *self.lock() = Some(run),
+            // What no wait mends is reported where the run begins, as that of other sources.
+            Err(cause) if cause.is::<Error>() => {}
+            Err(cause) => return Err(cause),
+        }
+        Ok(())
+    }
+
+    fn first_positions(
+        &self,
+        new: &NewPartitions<'_>,
+        resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        let start = match (&self.start, resumes) {
+            // Another start finds the same, or what was removed meanwhile.
+            (Start::Earliest, _) => return Ok(Vec::new()),
+            (_, true) => &Start::Earliest,
+            (start, false) => start,
+        };
+        let run = self.current()?;
+        let position = |name: &String| {
+            let (topic, number) = names::parse_name(name)?;
+            let offset = bounds::started(&run, (topic, number), start)?;
+            let saved = Saved {
+                offset,
+                last: None,
+                topic_id: run.topics.topic_id(topic),
+            };
+            Ok((name.clone(), saved.position()))
+        };
+        new()?.iter().map(position).collect()
+    }
+
     fn begin(&self, begin: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         let run = self.current()?;
         if begin.state_dir.is_some() {

@@ -10,6 +10,7 @@ from io import BytesIO
 from typing import Protocol
 
 from .._errors import FlowUsageError, show
+from .._json import dump
 from .client import Reference, RegistryClient, Schema
 from .errors import SchemaRegistryError
 
@@ -238,7 +239,7 @@ class JsonSchema:
 
         def encode(item: Any) -> bytes:
             check(item, "item")
-            return json.dumps(item, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+            return dump(item).encode()
 
         return encode
 

@@ -12,8 +12,7 @@ from .. import _millstream
 from .._adapter.undecoded import Undecoded
 from .._errors import FlowUsageError, show
 from .._file_options import MAX_FRAME
-from .._json import load
-from .._json_lines import _dumps
+from .._json import dump, load
 from .errors import ObjectError, RowError
 from .store import Found, Prefix, Reader
 
@@ -155,7 +154,7 @@ class JsonLines(Lines):
     kind = ".jsonl"
 
     def encode(self, item: Any) -> bytes:
-        return _dumps(item).encode()
+        return dump(item).encode()
 
     def decode(self, line: bytes) -> Any:
         return load(line)

@@ -64,6 +64,8 @@ use refill::Refill;
 pub struct Durable<S> {
     source: S,
     keep: Retain,
+    /// What the source itself does when a run begins.
+    resumable: fn(&S) -> Option<&dyn Resumable>,
     /// The recorder of the current run.
     recorder: Mutex<Weak<Recorder>>,
 }
@@ -71,10 +73,14 @@ pub struct Durable<S> {
 impl<S> Durable<S> {
     /// Records the input of `source`.
     #[must_use]
-    pub fn new(source: S) -> Self {
+    pub fn new<B>(source: S) -> Self
+    where
+        S: Source<B>,
+    {
         Durable {
             source,
             keep: Retain::default(),
+            resumable: S::resumable,
             recorder: Mutex::default(),
         }
     }
@@ -93,16 +99,6 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions(workers)
-    }
-    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        self.source.await_server(starting)
-    }
-    fn first_positions(
-        &self,
-        new: &NewPartitions<'_>,
-        resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        self.source.first_positions(new, resumes)
     }
     fn open(
         &self,
@@ -137,6 +133,19 @@ impl<S: Source<B>, B: Raw> Source<B> for Durable<S> {
 }
 
 impl<S: Send + Sync + 'static> Resumable for Durable<S> {
+    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
+        (self.resumable)(&self.source).map_or(Ok(()), |it| it.await_server(starting))
+    }
+    fn first_positions(
+        &self,
+        new: &NewPartitions<'_>,
+        resumes: bool,
+    ) -> Result<Vec<(String, Position)>, Cause> {
+        match (self.resumable)(&self.source) {
+            Some(resumable) => resumable.first_positions(new, resumes),
+            None => Ok(Vec::new()),
+        }
+    }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         let recorder = Arc::new(Recorder::begin(run, self.keep, (run.partitions)()?)?);
         *lock(&self.recorder) = Arc::downgrade(&recorder);

@@ -30,14 +30,20 @@ impl<B: 'static> ErasedSource for Erased<B> {
         self.0.partitions(workers)
     }
     fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        self.0.await_server(starting)
+        match self.0.resumable() {
+            Some(resumable) => resumable.await_server(starting),
+            None => Ok(()),
+        }
     }
     fn first_positions(
         &self,
         new: &NewPartitions<'_>,
         resumes: bool,
     ) -> Result<Vec<(String, Position)>, Cause> {
-        self.0.first_positions(new, resumes)
+        match self.0.resumable() {
+            Some(resumable) => resumable.first_positions(new, resumes),
+            None => Ok(Vec::new()),
+        }
     }
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         match self.0.resumable() {

@@ -10,9 +10,8 @@ use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::poller::Io;
-use crate::run::starting::Starting;
 use crate::source::{
-    Growing, NewPartitions, Partition, Position, Resumable, Source, SourceSettings,
+    Growing, Partition, Position, Resumable, Source, SourceSettings,
 };
 
 /// A source with a largest number of items in a batch. See
@@ -40,16 +39,6 @@ impl<B, S: Source<B>> Source<B> for Batched<S> {
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions(workers)
-    }
-    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        self.source.await_server(starting)
-    }
-    fn first_positions(
-        &self,
-        new: &NewPartitions<'_>,
-        resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        self.source.first_positions(new, resumes)
     }
     fn open(
         &self,

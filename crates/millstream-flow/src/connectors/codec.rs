@@ -17,10 +17,9 @@ use crate::policy::OnError;
 use crate::run::control::Control;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
-use crate::run::starting::Starting;
 use crate::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
 use crate::source::{
-    Events, Growing, NewPartitions, Next, Partition, Position, Resumable, Source, SourceSettings,
+    Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
 
 /// A source of items: a source of frames with a decoder. [`decode`] creates it.
@@ -81,16 +80,6 @@ where
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions(workers)
-    }
-    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        self.source.await_server(starting)
-    }
-    fn first_positions(
-        &self,
-        new: &NewPartitions<'_>,
-        resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        self.source.first_positions(new, resumes)
     }
     fn open(
         &self,

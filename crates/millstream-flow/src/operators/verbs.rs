@@ -369,7 +369,7 @@ fn append<T, R: Encoding>(
     let outcome = encoded
         .and_then(|()| Ok(appended?))
         .and_then(|()| match bytes > most {
-            true => Err(too_large(bytes, most, address)),
+            true => Err(too_large(bytes, most, address).into()),
             false => Ok(()),
         });
     if outcome.is_err() {

@@ -263,13 +263,14 @@ pub(super) fn check_sizes(
     let most = limit.unwrap_or(usize::MAX);
     match batch.iter().map(<[u8]>::len).find(|bytes| *bytes > most) {
         None => Ok(()),
-        Some(bytes) => Err(too_large(bytes, most, address)),
+        Some(bytes) => Err(too_large(bytes, most, address).into()),
     }
 }
 
-/// The error of a record that is larger than the `most` bytes that the destination `address` takes.
-pub(crate) fn too_large(bytes: usize, most: usize, address: &str) -> Cause {
-    format!("a record of {bytes} bytes is too large for {address}, which takes {most}").into()
+/// Returns the text of the error of a record that is larger than the `most` bytes that the destination `address` takes.
+#[must_use]
+pub fn too_large(bytes: usize, most: usize, address: &str) -> String {
+    format!("a record of {bytes} bytes is too large for {address}, which takes {most}")
 }
 
 #[cfg(test)]

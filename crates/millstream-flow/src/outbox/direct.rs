@@ -11,7 +11,6 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
-use crate::outbox::refusals::log_skipped;
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::{Control, lock};
 use crate::sink::Writer;
@@ -80,8 +79,7 @@ impl Direct {
                     return self.deliver_part(&second);
                 }
                 Err(DeliveryError::Refused(cause)) if self.link.skips_refused() => {
-                    log_skipped(&self.sink, &self.link.address(), self.next, &cause);
-                    self.progress.refused();
+                    self.progress.refused(self.next, &cause);
                     skips = true;
                     continue;
                 }
@@ -133,12 +131,8 @@ impl Direct {
         if position <= Position::Next(last) {
             left_out = self.link.write(batch, self.next, last)?;
         }
-        for (number, cause) in &left_out {
-            log_skipped(&self.sink, &self.link.address(), *number, cause);
-            self.progress.refused();
-        }
         self.next = last + 1;
-        self.progress.delivered(records as usize - left_out.len());
+        self.progress.delivered(records as usize, &left_out);
         let failures = self.link.succeeded();
         if failures > 0 {
             let sink = self.sink.as_str();

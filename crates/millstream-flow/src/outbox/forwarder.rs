@@ -17,7 +17,7 @@ use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
-use crate::outbox::refusals::{Parts as Divided, log_skipped};
+use crate::outbox::refusals::Parts as Divided;
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::Control;
 
@@ -241,7 +241,7 @@ impl Forwarder {
             self.parts.link.skip(last)?;
         } else {
             match self.parts.link.write(&self.batch, self.first, last) {
-                Ok(left_out) => self.count_delivered(records, &left_out),
+                Ok(left_out) => self.parts.progress.delivered(records, &left_out),
                 Err(error) => return self.divide(error),
             }
         }
@@ -249,16 +249,6 @@ impl Forwarder {
         let bytes = self.batch.iter().map(<[u8]>::len).sum();
         self.acknowledge(last + 1, records, bytes)
             .map_err(DeliveryError::Fatal)
-    }
-
-    /// Counts a batch that is delivered but for the records that are refused.
-    fn count_delivered(&self, records: usize, left_out: &[(u64, Cause)]) {
-        let parts = &self.parts;
-        for (number, cause) in left_out {
-            log_skipped(&parts.sink, &parts.address, *number, cause);
-            parts.progress.refused();
-        }
-        parts.progress.delivered(records - left_out.len());
     }
 
     /// Halves a batch of which the destination refuses some record. One that is alone is skipped, or is the failure.
@@ -271,8 +261,7 @@ impl Forwarder {
             if !self.parts.link.skips_refused() {
                 return Err(DeliveryError::Refused(cause));
             }
-            log_skipped(&self.parts.sink, &self.parts.address, self.first, &cause);
-            self.parts.progress.refused();
+            self.parts.progress.refused(self.first, &cause);
             self.divided.skips_next = true;
             return Ok(());
         }

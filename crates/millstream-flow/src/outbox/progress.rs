@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millstream_journal::clock::wall_ns;
 
+use crate::error::Cause;
 use crate::outbox::settings::Settings;
 use crate::run::control::{Control, lock};
 use crate::run::metrics::OutboxMetrics;
@@ -106,17 +107,28 @@ impl Progress {
         self.hold_back(&mut state);
     }
 
-    /// Counts a delivery that has succeeded.
-    pub(super) fn delivered(&self, records: usize) {
+    /// Counts a delivery of so many records that has succeeded but for those that were left out as refused.
+    pub(super) fn delivered(&self, records: usize, left_out: &[(u64, Cause)]) {
+        for (number, cause) in left_out {
+            self.refused(*number, cause);
+        }
         let mut state = lock(&self.state);
-        state.metrics.delivered_records += records as u64;
+        state.metrics.delivered_records += (records - left_out.len()) as u64;
         state.metrics.deliveries += 1;
         state.delivered_ns = Some(wall_ns());
     }
 
-    /// Counts a record that the destination has refused and the flow skips.
-    pub(super) fn refused(&self) {
-        lock(&self.state).metrics.refused_records += 1;
+    /// Counts and logs a record that the destination has refused and the flow skips.
+    pub(super) fn refused(&self, number: u64, cause: &Cause) {
+        let mut state = lock(&self.state);
+        state.metrics.refused_records += 1;
+        let metrics = &state.metrics;
+        let (sink, address) = (metrics.sink.clone(), metrics.address.clone());
+        drop(state);
+        tracing::warn!(
+            sink = sink.as_str(),
+            "sink \"{sink}\" ({address}): record {number} is refused and skipped: {cause}"
+        );
     }
 
     /// Counts an attempt that has failed.

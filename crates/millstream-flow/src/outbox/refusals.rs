@@ -2,16 +2,6 @@
 //!
 //! Invariant: the ends of the parts that wait are in descending order, the next part last. A part is never read beyond its end.
 
-use crate::error::Cause;
-
-/// Reports a record that is skipped.
-pub(super) fn log_skipped(sink: &str, address: &str, number: u64, cause: &Cause) {
-    tracing::warn!(
-        sink,
-        "sink \"{sink}\" ({address}): record {number} is refused and skipped: {cause}"
-    );
-}
-
 /// The parts of a batch of which some record is refused.
 #[derive(Debug, Default)]
 pub(super) struct Parts {

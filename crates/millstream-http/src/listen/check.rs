@@ -5,7 +5,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 
 use super::body::Body;
 use super::rules::Rules;
-use crate::json::is_json_lines;
+use crate::json::{is_json_document, is_json_lines};
 use crate::places::{Place, Purpose};
 use crate::refusal::Refusal;
 use crate::request_body::{check_length, content_type, is_gzip};
@@ -67,10 +67,9 @@ fn check_type(body: Body, headers: &HeaderMap) -> Result<bool, Refusal> {
     let Some(essence) = content_type(headers) else {
         return Ok(false);
     };
-    let is_json = essence == "application/json" || essence.ends_with("+json");
     let expected = match body {
         Body::Json if is_json_lines(&essence) => return Ok(true),
-        Body::Json if is_json => return Ok(false),
+        Body::Json if is_json_document(&essence) => return Ok(false),
         Body::Form if essence == "application/x-www-form-urlencoded" => return Ok(false),
         Body::Text if essence.starts_with("text/") => return check_charset(headers),
         Body::Lines | Body::Bytes => return Ok(false),

@@ -3,6 +3,7 @@
 //! Without a policy a sink encodes in its writer, which saves an object for each item.
 
 use millstream_flow::framing::Frames;
+use millstream_flow::outbox::too_large;
 use millstream_flow::step::{Context, Step};
 use millstream_flow::stream::Making;
 use millstream_flow::{Failure, FlowError};
@@ -80,10 +81,8 @@ impl Encoding {
         let frame = frames.get(0);
         match &self.limit {
             Some((limit, address)) if frame.len() > *limit => {
-                let bytes = frame.len();
-                Err(PyValueError::new_err(format!(
-                    "a record of {bytes} bytes is too large for {address}, which takes {limit}"
-                )))
+                let text = too_large(frame.len(), *limit, address);
+                Err(PyValueError::new_err(text))
             }
             _ => Ok(PyBytes::new(py, frame).into_any()),
         }

@@ -12,9 +12,8 @@ use millstream_flow::framing::Frames;
 use millstream_flow::metrics::Lag;
 use millstream_flow::poller::Io;
 use millstream_flow::source::{
-    Events, Growing, NewPartitions, Next, Partition, Position, Resumable, Source, SourceSettings,
+    Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
-use millstream_flow::starting::Starting;
 use millstream_flow::{Flow, Pipe, SourceExt, files, journals, tcp};
 use millstream_queue::flow as queues;
 use pyo3::prelude::*;
@@ -179,16 +178,6 @@ impl<B: Batch, S: Source<B>> Source<B> for Unlocked<S> {
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.0.partitions(workers)
-    }
-    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        self.0.await_server(starting)
-    }
-    fn first_positions(
-        &self,
-        new: &NewPartitions<'_>,
-        resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        self.0.first_positions(new, resumes)
     }
     fn open(
         &self,

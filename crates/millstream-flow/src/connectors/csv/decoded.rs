@@ -8,9 +8,8 @@ use crate::error::Cause;
 use crate::policy::OnError;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
-use crate::run::starting::Starting;
 use crate::source::{
-    Events, NewPartitions, Next, Partition, Position, Resumable, Source, SourceSettings,
+    Events, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
 
 /// A source of items: a source of rows with a decoder. [`ReadCsv::decode`](super::ReadCsv::decode) creates it.
@@ -55,16 +54,6 @@ where
     }
     fn partitions(&self, workers: usize) -> Result<Vec<String>, Cause> {
         self.source.partitions(workers)
-    }
-    fn await_server(&self, starting: &Starting) -> Result<(), Cause> {
-        self.source.await_server(starting)
-    }
-    fn first_positions(
-        &self,
-        new: &NewPartitions<'_>,
-        resumes: bool,
-    ) -> Result<Vec<(String, Position)>, Cause> {
-        self.source.first_positions(new, resumes)
     }
     fn open(
         &self,

@@ -140,7 +140,7 @@ fn compare(
         terms,
     };
     let next = member.next;
-    if member.is_new() {
+    if member.lineage.is_none() && member.last.is_none() && next == 0 {
         return Ok(offer(first, terms));
     }
     if clash(&terms, &member.terms) {

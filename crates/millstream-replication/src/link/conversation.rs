@@ -54,18 +54,20 @@ fn converse(
     let credential = asked.credential.as_ref();
     let admitted = find(leader, follow).and_then(|found| Ok((admit(&found, follow)?, found)));
     let (offers, found) = admitted.map_err(|error| refuse(stream, credential, error))?;
-    let mut welcome = Welcome {
+    let welcome = Welcome {
         heartbeat_ms: leader.heartbeat.as_millis() as u32,
         members: offers,
     };
     let mut out = Vec::new();
-    if matches!(follow.purpose, Purpose::Probe | Purpose::Names) {
-        asked.welcome(&welcome, &mut out);
-        if follow.purpose == Purpose::Names {
+    asked.welcome(&welcome, &mut out);
+    match follow.purpose {
+        Purpose::Probe => return Ok(stream.write(&out)?),
+        Purpose::Names => {
             let named = leader.served.iter().filter(|served| !served.is_companion);
             message::write_names(named.map(|served| served.name.as_str()), &mut out);
+            return Ok(stream.write(&out)?);
         }
-        return Ok(stream.write(&out)?);
+        Purpose::Records | Purpose::Mirror => {}
     }
     let mut session = Session {
         leader,
@@ -79,10 +81,10 @@ fn converse(
         watch: Watch::default(),
         answered_ns: Arc::default(),
     };
-    let entered = session.enter(found, follow, &mut welcome);
-    asked.welcome(&welcome, &mut out);
-    let outcome = entered
-        .map_err(|error| refuse(stream, credential, error))
+    let outcome = session
+        .enter(found, follow, &welcome)
+        .map_err(|error| refuse(stream, credential, error));
+    let outcome = outcome
         .and_then(|()| Ok(stream.write(&out)?))
         .and_then(|()| {
             for (served, start) in session.starts() {

@@ -94,13 +94,6 @@ pub(super) struct Member {
     pub terms: Vec<Term>,
 }
 
-impl Member {
-    /// Whether there is no copy yet, or one in which nothing ever was.
-    pub fn is_new(&self) -> bool {
-        self.lineage.is_none() && self.last.is_none() && self.next == 0
-    }
-}
-
 /// The answer of a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Welcome {

@@ -16,7 +16,7 @@ use super::handshake::write_refused;
 use super::incoming::Incoming;
 use super::leader::Leader;
 use super::membership::Presence;
-use super::message::{self, Follow, Member, Welcome};
+use super::message::{self, Follow, Welcome};
 use super::served::{OpenJournal, Served};
 use super::watch::Watch;
 
@@ -92,13 +92,12 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Session<'a> {
     /// Register the follower's name in each of its journals, and set its cursor to the position that it states: after a restart, or when its
-    /// copy was deleted and begun anew. The cursor keeps the records from there on. Until it was set, those that a new copy was offered may
-    /// have been pruned: it begins at the first record that is left then.
+    /// copy was deleted and begun anew.
     pub fn enter(
         &mut self,
         found: Vec<&'a Served>,
         follow: &Follow,
-        welcome: &mut Welcome,
+        welcome: &Welcome,
     ) -> Result<(), ReplicationError> {
         let members = follow.members.iter().zip(&welcome.members);
         for (served, (member, offer)) in found.into_iter().zip(members) {
@@ -124,19 +123,9 @@ impl<'a> Session<'a> {
             }
             self.members.push(SessionMember { served, progress });
         }
-        let asked = follow.members.iter().map(Member::is_new);
-        for ((member, offer), is_new) in self.members.iter().zip(&mut welcome.members).zip(asked) {
-            let (Some(offer), Some(progress)) = (offer, &member.progress) else {
-                continue;
-            };
-            self.acknowledged(member, offer.next)?;
-            let journal = &progress.opened.journal;
-            let mut first = journal.first()?;
-            while is_new && first > offer.next {
-                offer.next = first;
-                progress.sent.store(first, Ordering::Relaxed);
-                self.acknowledged(member, first)?;
-                first = journal.first()?;
+        for (member, offer) in self.members.iter().zip(&welcome.members) {
+            if let Some(offer) = offer {
+                self.acknowledged(member, offer.next)?;
             }
         }
         Ok(())

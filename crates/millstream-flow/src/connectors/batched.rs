@@ -10,9 +10,7 @@ use crate::batch::Kind;
 use crate::error::Cause;
 use crate::framing::Frames;
 use crate::run::poller::Io;
-use crate::source::{
-    Growing, Partition, Position, Resumable, Source, SourceSettings,
-};
+use crate::source::{Growing, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source with a largest number of items in a batch. See
 /// [`SourceExt::batch_size`](crate::SourceExt::batch_size).

@@ -8,9 +8,7 @@ use crate::error::Cause;
 use crate::policy::OnError;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
-use crate::source::{
-    Events, Next, Partition, Position, Resumable, Source, SourceSettings,
-};
+use crate::source::{Events, Next, Partition, Position, Resumable, Source, SourceSettings};
 
 /// A source of items: a source of rows with a decoder. [`ReadCsv::decode`](super::ReadCsv::decode) creates it.
 pub struct DecodedRows<S, F> {

@@ -53,8 +53,12 @@ machine:
 	tests/setup
 
 # What lints, tests, documentation and programs of tests are built of, in the profile `dev`: the same crates with the same features, so
-# that cargo compiles each crate once. The package in .venv is then that of the tests; `make package` puts the release back.
+# that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv is then that of the tests; `make
+# package` puts the release back.
 ALL := $(shell cat tests/built_together.txt)
+WITH_CLIPPY := lint check test soak code interfaces described api rust tested tests-of-api kills worlds models versions packets pythons
+$(WITH_CLIPPY): export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+$(WITH_CLIPPY): export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 NEXTEST := $(BIN)/cargo-nextest nextest run
 tested:
 	.ci/phase "package for tests" $(BIN)/maturin develop --features tested
@@ -77,7 +81,6 @@ PYTEST := $(BIN)/pytest -n 8 --dist load --maxschedchunk 2 --durations 30
 ALONE  := tests/process/test_queue_awake.py
 
 rust:
-	.ci/phase "compile the tests of Rust" $(NEXTEST) --no-run $(ALL)
 	.ci/phase "tests of Rust" $(NEXTEST) $(ALL)
 
 lint: $(READY) code prose interfaces  ## check format, lints, types, prose, and the documentation and public API of the crates
@@ -85,7 +88,7 @@ lint: $(READY) code prose interfaces  ## check format, lints, types, prose, and 
 code:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	.ci/phase "clippy" cargo clippy $(ALL) --all-targets -- -D warnings
+	.ci/phase "compile, with clippy" cargo build $(ALL) --all-targets
 	$(BIN)/ruff check $(PYSRC)
 	$(BIN)/ruff format --check $(PYSRC)
 	.ci/phase "mypy" $(BIN)/mypy --strict python/millstream crates/millstream-bench/python/millstream_bench
@@ -96,9 +99,11 @@ prose:
 interfaces: described
 	$(BIN)/python tests/public_api.py $(TARGET)/doc
 
-# JSON of the documentation, of which the snapshots of the API are made; rustdoc's own lints run as for pages.
+# JSON of the documentation, of which the snapshots of the API are made; rustdoc's own lints run as for pages. `cargo doc` would check
+# every dependency for it, doctests link those that are built.
 described:
-	.ci/phase "rustdoc" env RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings --cfg=rustdoc_json" cargo doc --no-deps $(ALL)
+	.ci/phase "rustdoc" env RUSTDOC="$(CURDIR)/tests/rustdoc-json" RUSTDOCFLAGS="-D warnings" DOC="$(abspath $(TARGET))/doc" \
+		cargo test --doc --quiet $(ALL)
 
 api: $(READY) described  ## renew the snapshots of the public API, crates/*/api.txt
 	$(BIN)/python tests/public_api.py $(TARGET)/doc --write
@@ -110,6 +115,7 @@ TAKEOVERS := tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
 KILLS     := $(filter-out $(TAKEOVERS),$(shell grep -lE 'MILLSTREAM_KILLS|\bKILLS\b' tests/*/test_*.py))
 kills: setup tested  ## kill processes of journals, queues, flows and services, hundreds of times
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} $(NEXTEST) $(ALL) --no-capture -E 'test(kills_under_load)'
+	MILLSTREAM_ALL_BITS=yes $(NEXTEST) $(ALL) -E 'test(bits::)'
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(KILLS)
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(TAKEOVERS)
 

@@ -13,218 +13,238 @@
 [('to', 2), ('be', 2), ('or', 1), ('not', 1)]
 """
 
-from . import files, http, journals, kafka, objects, postgres, queues, service, sqlite, tcp, testing, windows
-from ._adapter import At, Dedupe, SourceFunction, report_lag, source
-from ._agg import Aggregate, count, distinct, first, last, mean, quantile, top
-
-# Names of builtins, which a star import leaves alone: they are not in `__all__`.
-from ._agg import max as max
-from ._agg import min as min
-from ._agg import sum as sum
-from ._backoff import Backoff
-from ._clocks import Clock
-from ._cluster import Cluster
-from ._errors import (
-    DeadLetter,
-    FlowError,
-    FlowUsageError,
-    FutureTimeError,
-    MemberLostError,
-    Refused,
-    RetryLater,
-    ServiceError,
-    SimulatedCrash,
-    StepError,
-    dead_letter,
-)
-from ._io import Sink, Source, generate, stdout
-from ._journal_errors import (
-    JournalBusyError,
-    JournalClosedError,
-    JournalDamageError,
-    JournalError,
-    JournalExistsError,
-    JournalForkedError,
-    JournalFullError,
-    JournalIOError,
-    JournalNotFoundError,
-    JournalPermissionError,
-    JournalPoisonedError,
-    JournalReadOnlyError,
-    JournalSupersededError,
-    JournalUsageError,
-    JournalVersionError,
-    NotAJournalError,
-    RecordLostError,
-    RecordNotFollowedError,
-    RecordNotYetError,
-    RecordPrunedError,
-    RecordTooLargeError,
-)
-from ._journal_store import Journal
-from ._millstream import (
-    Counter,
-    Gauge,
-    ItemOrigin,
-    JournalCursor,
-    JournalReader,
-    JournalRecord,
-    KeyContext,
-    OpenItem,
-    Report,
-    SourceIo,
-)
-from ._outbox import OutboxIdentity, OutboxSink, sink
-from ._queue_errors import (
-    QueueDamageError,
-    QueueError,
-    QueueFullError,
-    QueueIOError,
-    QueueItemReturnedError,
-    QueueItemTooLargeError,
-    QueuesBusyError,
-    QueuesClosedError,
-    QueuesForkedError,
-    QueueUsageError,
-)
-from ._queue_store import Queue, Queues
-from ._record import Record
-from ._replica import Replica
-from ._run import run
-from ._servers import Login
-from ._streams.flow import Flow
-from ._streams.streams import KeyedStream, LateStream, Stream, Windows
-from ._user_metrics import counter, gauge
-from .service import ask, call, publisher, serve
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from . import clickhouse as clickhouse
-    from . import mqtt as mqtt
-    from . import nats as nats
-    from . import rabbitmq as rabbitmq
-    from . import redis as redis
+    __version__: str
+    from . import (
+        clickhouse as clickhouse,
+        files as files,
+        http as http,
+        journals as journals,
+        kafka as kafka,
+        mqtt as mqtt,
+        nats as nats,
+        objects as objects,
+        postgres as postgres,
+        queues as queues,
+        rabbitmq as rabbitmq,
+        redis as redis,
+        service as service,
+        sqlite as sqlite,
+        tcp as tcp,
+        testing as testing,
+        windows as windows,
+    )
+    from ._adapter import (
+        At as At,
+        Dedupe as Dedupe,
+        SourceFunction as SourceFunction,
+        report_lag as report_lag,
+        source as source,
+    )
+    from ._agg import (
+        Aggregate as Aggregate,
+        count as count,
+        distinct as distinct,
+        first as first,
+        last as last,
+        max as max,
+        mean as mean,
+        min as min,
+        quantile as quantile,
+        sum as sum,
+        top as top,
+    )
+    from ._backoff import (
+        Backoff as Backoff,
+    )
+    from ._clocks import (
+        Clock as Clock,
+    )
+    from ._cluster import (
+        Cluster as Cluster,
+    )
+    from ._errors import (
+        DeadLetter as DeadLetter,
+        FlowError as FlowError,
+        FlowUsageError as FlowUsageError,
+        FutureTimeError as FutureTimeError,
+        MemberLostError as MemberLostError,
+        Refused as Refused,
+        RetryLater as RetryLater,
+        ServiceError as ServiceError,
+        SimulatedCrash as SimulatedCrash,
+        StepError as StepError,
+        dead_letter as dead_letter,
+    )
+    from ._io import (
+        Sink as Sink,
+        Source as Source,
+        generate as generate,
+        stdout as stdout,
+    )
+    from ._journal_errors import (
+        JournalBusyError as JournalBusyError,
+        JournalClosedError as JournalClosedError,
+        JournalDamageError as JournalDamageError,
+        JournalError as JournalError,
+        JournalExistsError as JournalExistsError,
+        JournalForkedError as JournalForkedError,
+        JournalFullError as JournalFullError,
+        JournalIOError as JournalIOError,
+        JournalNotFoundError as JournalNotFoundError,
+        JournalPermissionError as JournalPermissionError,
+        JournalPoisonedError as JournalPoisonedError,
+        JournalReadOnlyError as JournalReadOnlyError,
+        JournalSupersededError as JournalSupersededError,
+        JournalUsageError as JournalUsageError,
+        JournalVersionError as JournalVersionError,
+        NotAJournalError as NotAJournalError,
+        RecordLostError as RecordLostError,
+        RecordNotFollowedError as RecordNotFollowedError,
+        RecordNotYetError as RecordNotYetError,
+        RecordPrunedError as RecordPrunedError,
+        RecordTooLargeError as RecordTooLargeError,
+    )
+    from ._journal_store import (
+        Journal as Journal,
+    )
+    from ._millstream import (
+        Counter as Counter,
+        Gauge as Gauge,
+        ItemOrigin as ItemOrigin,
+        JournalCursor as JournalCursor,
+        JournalReader as JournalReader,
+        JournalRecord as JournalRecord,
+        KeyContext as KeyContext,
+        OpenItem as OpenItem,
+        Report as Report,
+        SourceIo as SourceIo,
+    )
+    from ._outbox import (
+        OutboxIdentity as OutboxIdentity,
+        OutboxSink as OutboxSink,
+        sink as sink,
+    )
+    from ._queue_errors import (
+        QueueDamageError as QueueDamageError,
+        QueueError as QueueError,
+        QueueFullError as QueueFullError,
+        QueueIOError as QueueIOError,
+        QueueItemReturnedError as QueueItemReturnedError,
+        QueueItemTooLargeError as QueueItemTooLargeError,
+        QueuesBusyError as QueuesBusyError,
+        QueuesClosedError as QueuesClosedError,
+        QueuesForkedError as QueuesForkedError,
+        QueueUsageError as QueueUsageError,
+    )
+    from ._queue_store import (
+        Queue as Queue,
+        Queues as Queues,
+    )
+    from ._record import (
+        Record as Record,
+    )
+    from ._replica import (
+        Replica as Replica,
+    )
+    from ._run import (
+        run as run,
+    )
+    from ._servers import (
+        Login as Login,
+    )
+    from ._streams.flow import (
+        Flow as Flow,
+    )
+    from ._streams.streams import (
+        KeyedStream as KeyedStream,
+        LateStream as LateStream,
+        Stream as Stream,
+        Windows as Windows,
+    )
+    from ._user_metrics import (
+        counter as counter,
+        gauge as gauge,
+    )
+    from .service import (
+        ask as ask,
+        call as call,
+        publisher as publisher,
+        serve as serve,
+    )
 
-__all__ = [
-    "Aggregate",
-    "At",
-    "Backoff",
-    "Clock",
-    "Cluster",
-    "Counter",
-    "DeadLetter",
-    "Dedupe",
-    "Flow",
-    "FlowError",
-    "FlowUsageError",
-    "FutureTimeError",
-    "Gauge",
-    "ItemOrigin",
-    "Journal",
-    "JournalBusyError",
-    "JournalClosedError",
-    "JournalCursor",
-    "JournalDamageError",
-    "JournalError",
-    "JournalExistsError",
-    "JournalForkedError",
-    "JournalFullError",
-    "JournalIOError",
-    "JournalNotFoundError",
-    "JournalPermissionError",
-    "JournalPoisonedError",
-    "JournalReadOnlyError",
-    "JournalSupersededError",
-    "JournalReader",
-    "JournalRecord",
-    "JournalUsageError",
-    "JournalVersionError",
-    "KeyContext",
-    "KeyedStream",
-    "LateStream",
-    "Login",
-    "MemberLostError",
-    "NotAJournalError",
-    "OpenItem",
-    "OutboxIdentity",
-    "OutboxSink",
-    "Queue",
-    "QueueDamageError",
-    "QueueError",
-    "QueueFullError",
-    "QueueIOError",
-    "QueueItemReturnedError",
-    "QueueItemTooLargeError",
-    "QueueUsageError",
-    "Queues",
-    "QueuesBusyError",
-    "QueuesClosedError",
-    "QueuesForkedError",
-    "Record",
-    "RecordLostError",
-    "RecordNotFollowedError",
-    "RecordNotYetError",
-    "RecordPrunedError",
-    "RecordTooLargeError",
-    "Replica",
-    "Report",
-    "Refused",
-    "RetryLater",
-    "ServiceError",
-    "SimulatedCrash",
-    "Sink",
-    "Source",
-    "SourceFunction",
-    "SourceIo",
-    "StepError",
-    "Stream",
-    "Windows",
-    "ask",
-    "call",
-    "clickhouse",
-    "count",
-    "counter",
-    "dead_letter",
-    "distinct",
-    "files",
-    "first",
-    "gauge",
-    "generate",
-    "http",
-    "journals",
-    "kafka",
-    "last",
-    "mean",
-    "mqtt",
-    "nats",
-    "objects",
-    "postgres",
-    "publisher",
-    "quantile",
-    "queues",
-    "rabbitmq",
-    "redis",
-    "report_lag",
-    "run",
-    "serve",
-    "service",
-    "sink",
-    "source",
-    "sqlite",
-    "stdout",
-    "tcp",
-    "testing",
-    "top",
-    "windows",
-]
+_MODULES = """
+    clickhouse files http journals kafka mqtt nats objects postgres queues rabbitmq redis service sqlite tcp
+    testing windows
+"""
+"""Modules that a program names without a module: `ms.kafka`."""
 
-_WITH_A_CLIENT = ("clickhouse", "mqtt", "nats", "rabbitmq", "redis")
-"""Connectors whose modules need asyncio: each is imported when a program names it."""
+_NAMES = {
+    "_adapter": "At Dedupe SourceFunction report_lag source",
+    "_agg": """
+        Aggregate count distinct first last mean quantile top max min sum
+    """,
+    "_backoff": "Backoff",
+    "_clocks": "Clock",
+    "_cluster": "Cluster",
+    "_errors": """
+        DeadLetter FlowError FlowUsageError FutureTimeError MemberLostError Refused RetryLater
+        ServiceError SimulatedCrash StepError dead_letter
+    """,
+    "_io": "Sink Source generate stdout",
+    "_journal_errors": """
+        JournalBusyError JournalClosedError JournalDamageError JournalError JournalExistsError
+        JournalForkedError JournalFullError JournalIOError JournalNotFoundError JournalPermissionError
+        JournalPoisonedError JournalReadOnlyError JournalSupersededError JournalUsageError
+        JournalVersionError NotAJournalError RecordLostError RecordNotFollowedError RecordNotYetError
+        RecordPrunedError RecordTooLargeError
+    """,
+    "_journal_store": "Journal",
+    "_millstream": """
+        Counter Gauge ItemOrigin JournalCursor JournalReader JournalRecord KeyContext OpenItem Report
+        SourceIo
+    """,
+    "_outbox": "OutboxIdentity OutboxSink sink",
+    "_queue_errors": """
+        QueueDamageError QueueError QueueFullError QueueIOError QueueItemReturnedError
+        QueueItemTooLargeError QueuesBusyError QueuesClosedError QueuesForkedError QueueUsageError
+    """,
+    "_queue_store": "Queue Queues",
+    "_record": "Record",
+    "_replica": "Replica",
+    "_run": "run",
+    "_servers": "Login",
+    "_streams.flow": "Flow",
+    "_streams.streams": "KeyedStream LateStream Stream Windows",
+    "_user_metrics": "counter gauge",
+    "service": "ask call publisher serve",
+}
+"""The other public names, by the module that defines each. A module is loaded when a program first names one
+of its names: an import of millstream costs what is used of it."""
+
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
+_LOADED = {*_HOME, *_MODULES.split()}
+
+# A star import leaves builtins alone.
+__all__ = sorted(_LOADED - {"max", "min", "sum"})
 
 
 def __getattr__(name: str) -> object:
-    if name in _WITH_A_CLIENT:
-        from importlib import import_module
+    if name == "__version__":
+        from importlib.metadata import version
 
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return version("millstream")
+    if name not in _LOADED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = _HOME.get(name)
+    module = import_module(f"{__name__}.{home or name}")
+    found: object = getattr(module, name) if home else module
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LOADED})

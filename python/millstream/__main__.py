@@ -5,11 +5,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import contextmanager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["main"]
 
@@ -39,30 +34,28 @@ def verb(arguments: list[str]) -> int:
         from ._service_command import service
 
         return service(arguments[1:])
+    return native(arguments)
+
+
+def native(arguments: list[str]) -> int:
+    """Runs a verb of the native program."""
     import os
 
     from ._millstream import cli_main
 
     # Processes that the program starts run in this interpreter too.
     os.environ.setdefault("MILLSTREAM_PYTHON", sys.executable)
-
-    with native_signals():
-        code: int = cli_main(["millstream", *arguments])
-    return code
-
-
-@contextmanager
-def native_signals() -> Iterator[None]:
-    """Leaves Ctrl-C to the native program: Python would raise KeyboardInterrupt after its orderly end."""
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Ctrl-C is the native program's: Python would raise KeyboardInterrupt after its orderly end.
+    is_ours = before is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        yield
+        code: int = cli_main(["millstream", *arguments])
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
+    return code
 
 
 if __name__ == "__main__":

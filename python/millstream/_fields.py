@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import getattr_static
 from itertools import islice
 from operator import attrgetter, itemgetter
 
@@ -60,4 +59,6 @@ def _fields(item: Any) -> list[Any]:
     if isinstance(item, Mapping):
         return list(item)
     public = [name for name in dir(item) if not name.startswith("_")]
+    from inspect import getattr_static
+
     return [name for name in public if not callable(getattr_static(item, name, None))]

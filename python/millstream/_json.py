@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"the number {digits[:40]} is too large")
     return number
+
+
+_decoder = json.JSONDecoder(parse_constant=_refuse)
+_careful = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_exponent = re.compile(rb"\d[eE]\+?0*[1-9]\d\d").search
+_many_digits = re.compile(rb"\d{300}").search
 
 
 def load(text: bytes) -> Any:
@@ -47,7 +54,10 @@ def load(text: bytes) -> Any:
         ValueError: the number 1e999 is too large
     """
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        # Only such a number may be out of range; to call a function for each takes longer.
+        is_large = _exponent(text) or (len(text) >= 300 and _many_digits(text))
+        decoder = _careful if is_large else _decoder
+        value = decoder.decode(text.decode(json.detect_encoding(text)))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if b"\\u" in text:

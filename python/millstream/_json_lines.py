@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, overload
 
 from . import _millstream
 from ._errors import FlowUsageError
 from ._file_options import MAX_FRAME, paths_of, poll, positive
-from ._json import dump
+from ._json import dump, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def json_lines(
         path: the file, or several, each of which is a partition.
         type: the type of the values: a dataclass, a ``TypedDict``, a ``msgspec.Struct`` or another type that
             ``msgspec.json.decode`` takes; it needs the package ``msgspec``. None: values are as
-            ``json.loads`` of the standard library returns them.
+            ``json.loads`` of the standard library returns them; NaN and numbers out of range are no JSON.
         max_line: the longest line in bytes; a longer one ends the flow.
         compression: of the files, as for :func:`frames`.
         local: whether each process reads what its own machine has, as for :func:`millstream.files.lines`.
@@ -214,7 +213,7 @@ def write_json_lines(
 
 def _decoder(type: Any) -> Callable[[bytes], Any]:
     if type is None:
-        return json.loads
+        return load
     try:
         import msgspec
     except ImportError:

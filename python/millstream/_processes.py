@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 
 from ._command_errors import INTERRUPTED, LOST, report_error
@@ -202,6 +201,8 @@ def print_reports(members: list[Member]) -> None:
 
 def socket_folder() -> str:
     """A private directory whose sockets have paths that are short enough."""
+    import tempfile
+
     folder = tempfile.mkdtemp(prefix="millstream-")
     if len(os.fsencode(folder)) > PATH_BYTES_MAX:
         os.rmdir(folder)

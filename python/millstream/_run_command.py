@@ -10,7 +10,6 @@ raised, its traceback is printed above that line, without our frames.
 
 from __future__ import annotations
 
-import json
 import sys
 
 from ._command_errors import UsageError, describe, print_traceback, report_error
@@ -109,6 +108,8 @@ def run_process(options: Any, link: Link | None, report: Callable[[str, int], in
     finally:
         set_ready(options.ready_file, False)
     if options.metrics:
+        import json
+
         reports = [json.loads(ended.to_json()), *ended.others]
         if link is not None:
             link.send(reports=reports)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import NamedTuple
@@ -52,6 +51,8 @@ def differences(a: list[Effect], b: list[Effect]) -> tuple[list[str], int]:
         if calls_a == calls_b:
             continue
         lines_a, lines_b = ("---\n".join(calls).splitlines(keepends=True) for calls in (calls_a, calls_b))
+        import difflib
+
         _, _, *lines = difflib.unified_diff(lines_a, lines_b, n=9)
         place = (one or other or a[0]).place()
         shown.append(f"@@ {place} @@\n" + "".join(line for line in lines if not line.startswith("@@")))

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import enum
 import inspect
@@ -144,6 +143,8 @@ def plain(value: object) -> object:
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if isinstance(value, bytes):
+        import base64
+
         return base64.b64encode(value).decode()
     if isinstance(value, (set, frozenset)):
         return list(value)

@@ -6,8 +6,6 @@ runs on the thread that calls, so that a debugger stops in its steps.
 
 from __future__ import annotations
 
-import tempfile
-
 from . import _millstream, _shown
 from ._errors import FlowUsageError, SimulatedCrash, show
 from ._run import Saving, run_saving
@@ -201,6 +199,8 @@ def one_trial(
     crash: Callable[[int], tuple[str, int] | None],
 ) -> tuple[Found, int]:
     """Runs until the end; the n-th run crashes as ``crash(n)`` says. Returns the number of crashes, too."""
+    import tempfile
+
     outputs: Outputs = {}
     rehearsal = _millstream.Rehearsal(scripts, lambda name: outputs.setdefault(name, []), None)
     crashes = 0

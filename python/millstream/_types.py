@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 elif sys.version_info >= (3, 13):
     from typing import Any, TypeVar
 else:
-    from typing import Any
-    from typing import TypeVar as _TypeVar
+    from typing import Any, TypeVar as _TypeVar
 
     def TypeVar(name, *, default, **kinds):
         """Defaults are known to `typing` from Python 3.13 on."""

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     Settings: TypeAlias = Mapping[str, str | int | float | bool]
 
 try:
-    from ._millstream import KafkaMessage as Message
-    from ._millstream import kafka_message_time as message_time
+    from ._millstream import KafkaMessage as Message, kafka_message_time as message_time
 except ImportError:  # a build without the feature
     pass
 

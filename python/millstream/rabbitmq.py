@@ -272,8 +272,7 @@ class _Publisher(Refusing):
             await answer(self.channel.get_queue(self.routing_key), f'queue "{self.routing_key}": ')
 
     def message(self, item: Any) -> tuple[str, Any]:
-        from aio_pika import DeliveryMode
-        from aio_pika import Message as Outgoing
+        from aio_pika import DeliveryMode, Message as Outgoing
 
         made = item if self.encode is None else self.encode(item)
         made = (

@@ -8,8 +8,6 @@ import contextvars
 import datetime
 import logging
 import socketserver
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -432,11 +430,6 @@ def test_wrong_items_end_the_flow_in_spite_of_retries(
 
     with pytest.raises(ms.FlowError, match=message):
         run(wrong)
-
-
-def test_asyncio_is_imported_when_a_flow_needs_it() -> None:
-    code = "import millstream, sys; sys.exit('asyncio' in sys.modules or 'logging' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_wrong_functions_and_options() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import millstream
 import pytest
 from millstream import _millstream
-from millstream_bench import adapter, http_post, recovery, wake
-from millstream_bench import flow as bench
+from millstream_bench import adapter, flow as bench, http_post, recovery, wake
 
 
 def test_flows_and_plain_loops_are_measured() -> None:

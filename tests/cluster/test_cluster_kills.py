@@ -1,6 +1,6 @@
 """Processes of a flow are killed with -9 at random moments: output equals that of an unbroken run.
 
-``make kills`` kills more often (``MILLSTREAM_KILLS``, default 5 for each flow), and each flow with 1 to 4
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3 for each flow), and each flow with 1 to 4
 processes of 1 and 2 workers. A failure prints the seed.
 """
 
@@ -17,7 +17,7 @@ import pytest
 from shapes import SHAPES, Shape, command
 from supervised import Supervised, children
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "5"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 LAYOUTS = {"words": [(2, 1)], "market": [(3, 1)], "windows": [(2, 2)], "joins": [(4, 1)]}
 """The numbers of processes and of workers of each."""

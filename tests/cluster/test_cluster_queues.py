@@ -14,7 +14,7 @@ from shapes import command
 from supervised import Supervised, children, wait_for
 
 ITEMS = 3000
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "2"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 FLOW = """

@@ -52,7 +52,9 @@ def test_another_secret_is_refused(start: Start, shape: Shape, tmp_path: Path) -
 def test_another_flow_is_refused(start: Start, shape: Shape, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(shape.flow.read_text().replace('name="each"', 'name="every"'))
-    first, stranger = start(0), start(1, "--meet-within", "2s", flow=other)
+    first = start(0)
+    first.said("waiting for")
+    stranger = start(1, "--meet-within", "10s", flow=other)
     assert "another version" in stranger.end(75)
     first.said("another version")
     # Of one version with another graph, which depends on the environment.

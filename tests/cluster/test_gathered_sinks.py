@@ -14,7 +14,7 @@ from millstream.__main__ import main
 from shapes import Shape, command
 from supervised import Supervised, children, wait_for
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "2"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 

@@ -95,8 +95,9 @@ def ended(*processes: Supervised) -> None:
 def test_another_version_is_refused_on_both_sides(
     machines: Machines, change: dict[str, Any], words: str
 ) -> None:
-    first = machines.start(0, machines.install(0), "--meet-within", "28s")
-    second = machines.start(1, machines.install(1, **change), "--meet-within", "18s")
+    first = machines.start(0, machines.install(0), "--meet-within", "40s")
+    first.said("waiting for")
+    second = machines.start(1, machines.install(1, **change), "--meet-within", "10s")
     text = second.end(75)
     for said in (text, first.end(75)):
         assert words in said and "another version" in said and "install one version" in said, said
@@ -135,7 +136,8 @@ def test_an_upgrade_of_one_machine_after_the_other_waits_for_the_last(machines: 
 
 def test_a_name_of_the_version_stands_for_the_sources(machines: Machines) -> None:
     first = machines.start(0, machines.install(0, version="7"))
-    second = machines.start(1, machines.install(1, step="v2", rate=2, version="8"), "--meet-within", "18s")
+    first.said("waiting for")
+    second = machines.start(1, machines.install(1, step="v2", rate=2, version="8"), "--meet-within", "10s")
     assert "version is 8 there, and 7 in process 0" in second.end(75)
     second = machines.start(1, machines.install(1, step="v2", rate=2, version="7"))
     first.end(0)

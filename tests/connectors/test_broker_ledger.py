@@ -21,7 +21,7 @@ import pytest
 import servers
 from brokers import Broker, ClickHouse, Mqtt, Nats, RabbitMq, Redis, wait
 
-COUNT, KILLS = 3000, 4
+COUNT, KILLS = 1500, 2
 READ = """
 import millstream as ms
 

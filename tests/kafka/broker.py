@@ -16,13 +16,14 @@ With `AUTHORIZER` as settings everything but the plain listeners needs rights.
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,20 @@ READY_SECONDS = 60
 STARTS = 5
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """What other runs of tests wait for."""
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def install(version: str) -> Path:
     """The folder with the Java archives of this version, which is filled the first time."""
     libs = CACHE / f"kafka-{version}" / "libs"
     complete = libs.parent / "complete"
     libs.mkdir(parents=True, exist_ok=True)
-    with open(libs.parent / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(libs.parent):
         if not complete.exists():
             build = libs.parent / "build"
             shutil.rmtree(build, ignore_errors=True)
@@ -184,18 +192,28 @@ class Broker:
         return ["java", *quick, *log, "-cp", f"{self.libs}/*", main, *arguments]
 
     def _format(self) -> None:
-        identity = str(uuid.UUID(int=uuid.uuid4().int)).replace("-", "")[:22]
+        """A copy of the directory that Kafka's own tool formatted once, with an identity of its own."""
+        formatted, data = self.libs.parent / "formatted", self.folder / "data"
+        with locked(self.libs.parent):
+            if not formatted.exists():
+                self._storage_tool_formats()
+                shutil.copytree(data, formatted.with_suffix(".new"))
+                formatted.with_suffix(".new").rename(formatted)
+        shutil.copytree(formatted, data, dirs_exist_ok=True)
+        identity, meta = uuid.uuid4().hex[:22], data / "meta.properties"
+        meta.write_text(re.sub("(?m)^cluster.id=.*$", f"cluster.id={identity}", meta.read_text()))
+
+    def _storage_tool_formats(self) -> None:
         user = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
-        arguments = [
-            "format",
+        options = [
             "--cluster-id",
-            identity,
+            uuid.uuid4().hex[:22],
             "--config",
             str(self.properties),
             "--add-scram",
             user,
         ]
-        command = self._java("kafka.tools.StorageTool", *arguments, heap="128m")
+        command = self._java("kafka.tools.StorageTool", "format", *options, heap="128m")
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 

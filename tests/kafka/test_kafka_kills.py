@@ -1,6 +1,6 @@
 """Flows from topic to topic are killed with -9, inside transactions too.
 
-``make kills`` kills more often (``MILLSTREAM_KILLS``, default 6 here). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3 here). A failure prints the seed.
 """
 
 import os
@@ -17,7 +17,7 @@ import pytest
 from broker import Broker
 from clients import Judge, put
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "6"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 # Counts by key: a message that is lost, or counted twice, shows in all later numbers of its key.

@@ -57,6 +57,8 @@ def test_json_schema(registry: Registry) -> None:
     registry.add("orders-json", {"type": "object"}, "JSON", number=8)
     decode = ms.kafka.json_schema(registry.url)
     assert decode(framed(8, b'{"a": 1}')) == {"a": 1}
+    with pytest.raises(ValueError, match="NaN is no JSON"):
+        decode(framed(8, b'{"a": NaN}'))
     with pytest.raises(ms.kafka.SchemaRegistryError, match="no schema with the id 9"):
         decode(framed(9, b"{}"))
     with pytest.raises(ms.kafka.SchemaRegistryError, match="id 7 is AVRO, not JSON"):

@@ -246,7 +246,7 @@ def test_clients_that_abuse_the_server_do_not_disturb_the_flow(tmp_path: Path) -
 
 
 def test_the_demo_has_a_page() -> None:
-    command = [sys.executable, "-m", "millstream", "demo", "--http", "127.0.0.1:0", "--rate", "20000"]
+    command = [sys.executable, "-m", "millstream", "demo", "--http", "127.0.0.1:0", "--rate", "5000"]
     demo = subprocess.Popen(
         [*command, "--seconds", "3", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

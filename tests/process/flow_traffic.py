@@ -18,7 +18,7 @@ import millstream as ms
 
 PATIENCE = 120.0
 """Seconds after which a flow that makes no progress hangs."""
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
 """How often each test kills."""
 KILLING = 60.0 + 6 * KILLS
 """Seconds for which one test kills at most; how often it could is in its figures."""

@@ -1,7 +1,7 @@
 """Flows fed over TCP, killed with -9 under load: all that was recorded is in the output once, in order.
 
 The recorded input is the judge: what the system had taken from the sender and the flow had not read is lost
-with the flow, as documented. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4
+with the flow, as documented. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3
 here). A failure prints the seed.
 """
 

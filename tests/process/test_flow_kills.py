@@ -1,6 +1,6 @@
 """Flows that are killed with -9 at random moments resume: output equals that of an uninterrupted run.
 
-``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3 here). A failure prints the seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 WORD_COUNT = """

@@ -95,7 +95,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "close":
             self.close_connection = True
             return
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        size = int(self.headers["Content-Length"])
+        body = self.rfile.read(size)
+        if len(body) < size:
+            return  # The flow was killed while it sent.
         if fault in ("429", "500"):
             self.answer(int(fault))
             return

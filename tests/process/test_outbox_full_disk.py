@@ -85,7 +85,7 @@ def test_a_full_disk_loses_and_repeats_nothing(kind: str, workers: int, sync: st
             table.recover()
             # A disk that is full from the beginning.
             room.leave(0)
-            run(0.02, kill_after_s=3.0)
+            run(0.02, kill_after_s=60.0)
         room.free()
         run(0.0)
         assert ended["done"] == 1 and ended["full"] > 1, ended

@@ -1,6 +1,6 @@
 """Durable sources with positions of any type, killed with -9 at random: each item is in the output once.
 
-``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A failure prints the seed.
+``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3 here). A failure prints the seed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 queue is that of an unbroken run, with one worker and with two.
 
 At the end the counts of each word must be there once and in order, the input empty, and nothing be left
-staged. `make kills` kills more often (`MILLSTREAM_KILLS`, default 4 here). A failure prints the seed.
+staged. `make kills` kills more often (`MILLSTREAM_KILLS`, default 3 here). A failure prints the seed.
 """
 
 from __future__ import annotations

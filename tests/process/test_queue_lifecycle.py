@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from queue_ledger import until
 from queue_server import QueueServer, Serve
 from queue_traffic import check
 
@@ -215,7 +216,8 @@ def test_a_signal_under_load_loses_nothing(number: signal.Signals, serve: Serve,
     log = tmp_path / "acknowledged"
     command = [sys.executable, "-I", str(TRAFFIC), "produce", str(server.port), "work", str(log), "p"]
     producers = [subprocess.Popen([*command[:-1], f"p{n}"], stderr=subprocess.PIPE) for n in range(3)]
-    time.sleep(0.5 + random.Random(SEED).random() / 2)
+    until(lambda: log.exists() and log.stat().st_size > 0, "an acknowledgement")
+    time.sleep(random.Random(SEED).random() / 2)
     server.signal(number)
     assert server.wait(timeout=5) == 0
     for producer in producers:

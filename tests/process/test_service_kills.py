@@ -1,6 +1,6 @@
 """Services that are killed with -9 at random moments under load have the outputs of an uninterrupted run.
 
-The publisher runs meanwhile. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4 here). A
+The publisher runs meanwhile. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3 here). A
 failure prints the seed.
 """
 
@@ -19,7 +19,7 @@ import millstream as ms
 import pytest
 from service_ledger import LEDGER, TIMEOUT, Entries, calls, differences, expected_calls, publish
 
-KILLS = int(os.environ.get("MILLSTREAM_KILLS", "4"))
+KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
 

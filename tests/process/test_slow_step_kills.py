@@ -1,7 +1,7 @@
 """A flow with a slow step is killed with -9 each second: every life commits, and the output is exact.
 
 The file is one read of its source and takes its step many seconds. A flow that could commit only between two
-reads would begin anew in each life. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 4 here).
+reads would begin anew in each life. ``make kills`` kills more often (``MILLSTREAM_KILLS``, default 3 here).
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from concurrent.futures import CancelledError
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import CancelledError, TimeoutError as FutureTimeout
 
 from .loop import event_loop
 

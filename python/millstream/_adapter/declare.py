@@ -9,8 +9,7 @@ from functools import partial
 from typing import Generic, ParamSpec
 
 from .._backoff import Backoff
-from .._durable import durable as recorded
-from .._durable import retention_of
+from .._durable import durable as recorded, retention_of
 from .._errors import FlowUsageError, show
 from .._io import Source
 from .._types import T_co
@@ -220,7 +219,7 @@ class SourceFunction(Source[T_co], Generic[P, T_co]):
         copy._context = copy_context()
         return copy
 
-    def _add(self, name: str, add: Callable[[AnySource[T_co]], Stream[T_co]]) -> Stream[T_co]:
+    def _add_to_flow(self, name: str, add: Callable[[AnySource[T_co]], Stream[T_co]]) -> Stream[T_co]:
         """Adds this source to a flow, as ``Flow.source`` does; ``add`` adds it to the engine's."""
         source, options = self._for_flow(), self._options
         stream = add(recorded(source, options.keep) if options.durable else source)

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Protocol
 
 from .._errors import FlowUsageError, show
-from .._json import dump
+from .._json import dump, load
 from .client import Reference, RegistryClient, Schema
 from .errors import SchemaRegistryError
 
@@ -224,11 +224,11 @@ class JsonSchema:
 
     def reader(self, client: RegistryClient, schema: Schema) -> Read:
         if not self.validate:
-            return json.loads
+            return load
         check = self.check(client, schema)
 
         def decode(body: bytes) -> Any:
-            item = json.loads(body)
+            item = load(body)
             check(item, "value")
             return item
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from weakref import ref
 
 from .. import _millstream
-from .._adapter import SourceFunction
 from .._errors import FlowUsageError
 from .._programs import describes
 from .._version import describing_module
@@ -100,7 +99,9 @@ class Flow(Verbs):
         def add(source: AnySource[U]) -> Stream[U]:
             return Stream(self._flow.source(name, source, on_error, batch_size))
 
-        return source._add(name, add) if isinstance(source, SourceFunction) else add(source)
+        # A generator's source; its module is not loaded for others.
+        add_with_its_steps = getattr(source, "_add_to_flow", None)
+        return add(source) if add_with_its_steps is None else add_with_its_steps(name, add)
 
     def start(
         self,

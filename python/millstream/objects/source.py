@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .._adapter import At, SourceFunction
-from .._adapter import source as generator_source
+from .._adapter import At, SourceFunction, source as generator_source
 from .._backoff import Backoff
 from .._durations import nanos
 from .._errors import FlowUsageError

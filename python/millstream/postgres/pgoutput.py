@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from struct import Struct
-from struct import error as StructError
+from struct import Struct, error as StructError
 from typing import TypeAlias
 
 from .._rows import UNCHANGED, Unchanged

@@ -13,8 +13,15 @@ from millstream import Flow, Source, _millstream, run
 from millstream._run import Saving
 from millstream.testing import discard
 
-from .flow import chosen as chosen_keys
-from .flow import join_of, readings_of, seconds, stateful_of, window_count_of, window_fold_of
+from .flow import (
+    chosen as chosen_keys,
+    join_of,
+    readings_of,
+    seconds,
+    stateful_of,
+    window_count_of,
+    window_fold_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

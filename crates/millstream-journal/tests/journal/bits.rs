@@ -1,4 +1,4 @@
-//! Every bit of every word that leads to a record, flipped one by one in a synced and closed journal: each way to read then finds what was
+//! Bits of every word that leads to a record, flipped one by one in a synced and closed journal: each way to read then finds what was
 //! appended, or an error.
 
 use std::fs;
@@ -271,8 +271,13 @@ fn outcomes(
     found
 }
 
-/// Flip each bit, and compare. Returns how many flips were reported, and how many did no harm.
+/// Flip two bits of each byte, or all with `MILLSTREAM_ALL_BITS`, each alone, and compare. Returns how many flips were reported, and how many
+/// did no harm.
 fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> (u64, u64) {
+    let every = match std::env::var_os("MILLSTREAM_ALL_BITS") {
+        Some(_) => 1,
+        None => 4,
+    };
     let (mut reported, mut harmless) = (0, 0);
     for read_only in [true, false] {
         patient.heal();
@@ -288,7 +293,7 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
             if is_control && !with_control {
                 continue;
             }
-            for bit in 0..8 {
+            for bit in (at % every..8).step_by(every) {
                 if !read_only {
                     patient.heal();
                 }
@@ -328,20 +333,14 @@ fn flip_all(patient: &Patient, first: u64, records: u64, with_control: bool) -> 
 fn no_flipped_bit_of_a_closed_journal_is_silent() {
     let patient = Patient::new(RECORDS, false);
     let (reported, harmless) = flip_all(&patient, 0, RECORDS, true);
-    assert!(
-        reported > 2_000 && harmless > 1_000,
-        "{reported} {harmless}"
-    );
+    assert!(reported > 500 && harmless > 250, "{reported} {harmless}");
 }
 
 #[test]
 fn no_flipped_bit_of_a_copied_journal_is_silent() {
     let patient = Patient::new(RECORDS, false);
     let (reported, harmless) = flip_all(&patient, 0, RECORDS, false);
-    assert!(
-        reported > 2_000 && harmless > 1_000,
-        "{reported} {harmless}"
-    );
+    assert!(reported > 500 && harmless > 250, "{reported} {harmless}");
 }
 
 #[test]

@@ -744,11 +744,11 @@ fn random_clients_see_what_the_model_says() {
     };
     let seeds = match number("QUEUE_SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("QUEUE_SIM_RUNS").unwrap_or(100),
+        None => 0..number("QUEUE_SIM_RUNS").unwrap_or(40),
     };
     for seed in seeds {
         let mut run = Run::new(seed);
-        for _ in 0..if seed % 100 == 99 { STEPS_LONG } else { STEPS } {
+        for _ in 0..if seed % 40 == 39 { STEPS_LONG } else { STEPS } {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
             if let Err(cause) = outcome {
                 let tail = run.told.len().saturating_sub(40);

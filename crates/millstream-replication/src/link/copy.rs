@@ -29,8 +29,6 @@ pub(super) struct Copy {
     adopt: bool,
     own: u64,
     open: Option<Open>,
-    /// Whether it was created here, and no record was ever in it.
-    is_unused: bool,
 }
 
 struct Open {
@@ -65,7 +63,6 @@ impl Copy {
             adopt,
             own: Identity::new(None, &Host::real()).own,
             open: None,
-            is_unused: false,
         };
         let options = Options {
             create: false,
@@ -165,10 +162,7 @@ impl Copy {
                         source: ErrorKind::Interrupted.into(),
                     });
                 }
-                journal => {
-                    self.take(journal?)?;
-                    self.is_unused = true;
-                }
+                journal => self.take(journal?)?,
             }
         }
         let Some(open) = &mut self.open else {
@@ -218,21 +212,12 @@ impl Copy {
             return Err(ReplicationError::protocol(what));
         }
         open.next = sequence + 1;
-        self.is_unused = false;
         Ok(())
     }
 
-    /// Removes a copy in which no record ever was, so that it begins at another one; returns whether it is such a copy.
-    pub fn remove_unused(&mut self) -> Result<bool, ReplicationError> {
-        if !self.is_unused {
-            return Ok(false);
-        }
-        (self.open, self.is_unused) = (None, false);
-        std::fs::remove_dir_all(&self.dir).map_err(|source| ReplicationError::Connection {
-            verb: format!("cannot remove the empty copy {}", self.dir.display()),
-            source,
-        })?;
-        Ok(true)
+    /// Whether there is nothing on the disk yet.
+    pub fn is_new(&self) -> bool {
+        self.open.is_none()
     }
 
     /// Prune the records before `first`, which the leader does not have any more.

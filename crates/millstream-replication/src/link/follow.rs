@@ -18,7 +18,7 @@ use super::frames::Frame;
 use super::frames::Kind;
 use super::handshake::expect;
 use super::incoming::Incoming;
-use super::message::{self, Follow, MEMBERS_MAX, Purpose, RECORDS_MAX, Records, Welcome};
+use super::message::{self, Follow, MEMBERS_MAX, Offer, Purpose, RECORDS_MAX, Records, Welcome};
 use super::mirror::{self, Mirror};
 use super::rejoin::RejoinOptions;
 use super::{DEAD_AFTER, STOP_CHECK};
@@ -158,6 +158,16 @@ pub fn follow(
 }
 
 /// Checks the number of journals of a set.
+fn has_pruned(error: &ReplicationError) -> bool {
+    matches!(
+        error,
+        ReplicationError::Refused {
+            reason: Reason::Pruned,
+            ..
+        }
+    )
+}
+
 fn check_count(count: usize) -> Result<(), ReplicationError> {
     match count {
         1..=MEMBERS_MAX => Ok(()),
@@ -187,6 +197,8 @@ struct Member {
     goal: u64,
     /// The leader's first record, if it was pruned since.
     pruned: Option<u64>,
+    /// With what a copy begins that is not there yet.
+    offered: Option<Offer>,
 }
 
 impl Member {
@@ -199,6 +211,7 @@ impl Member {
             held: Vec::new(),
             goal: 0,
             pruned: None,
+            offered: None,
         })
     }
 
@@ -238,23 +251,15 @@ impl Follower<'_> {
         let ended = self.converse(&stream);
         stream.close();
         // What was held comes again.
+        let mut was_new = false;
         for member in &mut self.members {
             member.held.clear();
             member.pruned = None;
+            was_new |= member.offered.take().is_some();
         }
-        if matches!(
-            &ended,
-            Err(ReplicationError::Refused {
-                reason: Reason::Pruned,
-                ..
-            })
-        ) {
-            // The leader has pruned the record with which a new copy was to begin.
-            let removed = self.members.iter_mut();
-            let removed = removed.map(|member| member.copy.remove_unused());
-            if removed.collect::<Result<Vec<_>, _>>()?.contains(&true) {
-                return Ok(ConnectionEnd::Truncated);
-            }
+        if was_new && ended.as_ref().is_err_and(has_pruned) {
+            // The record with which a new copy was to begin: it begins with another one.
+            return Ok(ConnectionEnd::Truncated);
         }
         match (&self.options.mirror, ended) {
             (Some(mirror), Err(error)) if mirror::differs(&error) => {
@@ -337,8 +342,12 @@ impl Follower<'_> {
                 info!("{connector} has no '{}' yet", member.name);
                 continue;
             };
-            member.copy.begin(offer)?;
             member.goal = offer.end;
+            if member.copy.is_new() && offer.end > offer.next {
+                member.offered = Some(offer.clone());
+            } else {
+                member.copy.begin(offer)?;
+            }
             let name = match member.name.as_str() {
                 "" => String::new(),
                 name => format!("/{name}"),
@@ -363,6 +372,9 @@ impl Follower<'_> {
                 let Some(frame) = with.incoming.frames.next_frame()? else {
                     break;
                 };
+                if frame.kind != Kind::Refused {
+                    self.make_copies()?;
+                }
                 if frame.kind == Kind::End {
                     self.release()?;
                     self.acknowledge(with, true)?;
@@ -385,6 +397,17 @@ impl Follower<'_> {
             }
             with.incoming.check_alive(with.heartbeat * DEAD_AFTER)?;
         }
+    }
+
+    /// Makes the new copies, once the leader sends: it has then not pruned the records with which they begin, and no reader ever sees a copy
+    /// that begins with another one.
+    fn make_copies(&mut self) -> Result<(), ReplicationError> {
+        for member in &mut self.members {
+            if let Some(offer) = member.offered.take() {
+                member.copy.begin(&offer)?;
+            }
+        }
+        Ok(())
     }
 
     /// Append records of the first journal, and hold those of the others for [`release`](Self::release). Returns the number of bytes held.
@@ -458,6 +481,9 @@ impl Follower<'_> {
         let again = silent >= with.heartbeat;
         with.out.clear();
         for (index, member) in self.members.iter_mut().enumerate() {
+            if member.offered.is_some() {
+                continue;
+            }
             let news = member.copy.acknowledge(now)?;
             if news.is_some() || (again && member.goal > 0) || (again && index == 0) {
                 message::write_ack(index, member.copy.acknowledged(), &mut with.out);

@@ -8,7 +8,7 @@ const PATIENCE: u64 = 300;
 #[test]
 fn no_crash_loses_or_reorders_an_item() {
     let mut total = Tally::default();
-    for seed in 1..=100 {
+    for seed in 1..=50 {
         let tally = world(seed, Kind::Sound);
         assert_eq!(
             tally.failure, None,
@@ -17,8 +17,8 @@ fn no_crash_loses_or_reorders_an_item() {
         total.add(&tally);
     }
     // The worlds are as eventful as they are meant to be.
-    assert!(total.kills > 100 && total.images > 1_000 && total.relapses > 200);
-    assert!(total.acknowledged > 10_000 && total.repeated > 10);
+    assert!(total.kills > 50 && total.images > 500 && total.relapses > 100);
+    assert!(total.acknowledged > 5_000 && total.repeated > 5);
 }
 
 #[test]

@@ -91,6 +91,18 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 let mut options = FollowOptions::new("127.0.0.1", address.port(), &copy);
                 (options.once, options.name) = (true, format!("copy-{number}"));
                 options.sync = Sync::Never;
+                // Who reads the copy from its first moment on sees all of it: it is never removed and made again.
+                let reading = scope.spawn({
+                    let copy = copy.clone();
+                    move || {
+                        loop {
+                            if let Ok(journal) = Journal::open(&copy, Options::read_only()) {
+                                return journal;
+                            }
+                            std::thread::yield_now();
+                        }
+                    }
+                });
                 let followed = follow(&options, &AtomicBool::new(false));
                 // The leader has it open until it has noticed the end.
                 let cursor = format!("follower.copy-{number}");
@@ -101,6 +113,7 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 let next = followed.unwrap()[0].next;
                 let copied = Journal::open(&copy, Options::default()).unwrap();
                 assert_eq!(copied.next().unwrap(), next);
+                assert_eq!(reading.join().unwrap().next().unwrap(), next);
             }
         });
     });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import islice
 from time import monotonic
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from ._millstream import DurableSource
     from ._types import U
 
-__all__ = ["Sink", "Source", "generate", "stdout"]
+__all__ = ["ReaderEnded", "Sink", "Source", "generate", "stdout"]
+
+BY_SIGPIPE = 141
+"""The exit code of a program that has written to a pipe which nobody reads, as shells count."""
 
 
 class Source(Generic[T_co]):
@@ -283,12 +287,29 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
     return _Generator(make, rate, max(1, batch_size))
 
 
+class ReaderEnded(SystemExit):
+    """Who read standard output has ended, as ``head`` does: the program ends without a word, too."""
+
+    def __init__(self) -> None:
+        super().__init__(BY_SIGPIPE)
+        # Python would fail to flush what is left at the end of the program.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
 class _Lines:
     def write_batch(self, items: list[Any]) -> None:
-        sys.stdout.write("".join([f"{item}\n" for item in items]))
+        try:
+            sys.stdout.write("".join([f"{item}\n" for item in items]))
+        except BrokenPipeError:
+            raise ReaderEnded from None
 
     def flush(self) -> None:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise ReaderEnded from None
 
     close = flush
 
@@ -300,6 +321,9 @@ class _Stdout(Sink[object]):
 
 def stdout() -> Sink[object]:
     """Writes ``str`` of each item to ``sys.stdout``, one line an item.
+
+    When who reads it has ended, as ``millstream run FILE.py | head`` does, the run ends without a message,
+    with the exit code 141 that shells give to SIGPIPE.
 
     Returns:
         A sink.

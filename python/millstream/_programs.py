@@ -6,17 +6,50 @@ Objects of its classes that are saved under one of the names are found under the
 from __future__ import annotations
 
 import sys
+from weakref import WeakSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["DESCRIBING", "PROGRAMS", "describes", "is_module_too"]
+    from ._streams.flow import Flow
+
+__all__ = ["DESCRIBING", "PROGRAMS", "describes", "is_described", "is_module_too", "is_used"]
 
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file may have been run."""
 DESCRIBING: dict[str, None] = {}
 """The modules in which flows were described. What a program has saved is of one of them."""
+UNUSED: WeakSet[Flow] = WeakSet()
+"""Flows with a source that this program has neither run nor shown."""
+
+
+def is_described(flow: Flow, module: str) -> None:
+    """Notes that a flow has a source. A program that ends without having run it says so."""
+    if module == "__main__" and not hasattr(sys, "ps1") and "ipykernel" not in sys.modules:
+        if not UNUSED:
+            import atexit
+
+            atexit.register(tell_of_unused)
+        UNUSED.add(flow)
+
+
+def is_used(flow: Flow) -> None:
+    """Notes that a flow is run, or shown."""
+    UNUSED.discard(flow)
+
+
+def tell_of_unused() -> None:
+    """Names the flows that were never run, unless the program has failed."""
+    if hasattr(sys, "last_type"):
+        return
+    for flow in UNUSED:
+        print(
+            f'millstream: flow "{flow.name}" was described and never run: call ms.run(flow), or run the file '
+            "with millstream run",
+            file=sys.stderr,
+        )
+    UNUSED.clear()
 
 
 def describes(module: str) -> None:

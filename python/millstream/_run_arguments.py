@@ -72,7 +72,7 @@ def parse(arguments: list[str]) -> Any:
     options, more = parser.parse_known_args(own)
     options.arguments = [*more, *of_factory]
     if more and ":" not in options.file:
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        parser.error(f"unrecognized arguments: {' '.join(more)}{meant(more[0], parser.format_usage())}")
     check_replay(options)
     for name in ("drop_state", "fresh", "reset_clock", "replica", "commit_on_replica"):
         if getattr(options, name) and options.state is None:
@@ -84,6 +84,15 @@ def parse(arguments: list[str]) -> Any:
     options.replica = replica(options)
     check_profile(options)
     return options
+
+
+def meant(option: str, usage: str) -> str:
+    """What is said of an unknown option: the known one that it resembles."""
+    import re
+    from difflib import get_close_matches
+
+    near = get_close_matches(option.partition("=")[0], re.findall(r"--[a-z-]+", usage), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ import sys
 
 from ._command_errors import UsageError, describe, print_traceback, report_error
 from ._flow_file import divided, load
+from ._io import BY_SIGPIPE, ReaderEnded
 from ._ready_file import set_ready
 from ._run_arguments import before_dashes, parse, split
 
@@ -102,6 +103,8 @@ def run_process(options: Any, link: Link | None, report: Callable[[str, int], in
 
             return replay_file(flow, options)
         ended = run_flow(flow, options, link)
+    except ReaderEnded:
+        return BY_SIGPIPE
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         print_traceback(error)
         return report(*describe(error, f'flow "{flow.name}"'))

@@ -161,12 +161,15 @@ def test_what_can_be_a_time() -> None:
         assert out == [(given, expected)]
 
 
+IN_SECONDS = "s is out of range: a time is in seconds since 1970, so divide milliseconds by 1000"
 BAD_TIMES = {
     "yesterday": "TypeError: a time is a number of seconds or a datetime, not 'yesterday'",
     float("nan"): "ValueError: nan is no time",
-    1e300: "ValueError: 1e+300 is no time",
-    10**30: f"ValueError: {10**30} s is out of range",
-    datetime(2024, 1, 1): "ValueError: datetime.datetime(2024, 1, 1, 0, 0) has no time zone",
+    1e300: f"ValueError: 1e+300 {IN_SECONDS}",
+    1732812345123: f"ValueError: 1732812345123 {IN_SECONDS}",
+    10**30: f"ValueError: {10**30} {IN_SECONDS}",
+    datetime(2024, 1, 1): "ValueError: datetime.datetime(2024, 1, 1, 0, 0) has no time zone: say which, as "
+    "replace(tzinfo=timezone.utc) does",
 }
 
 

@@ -66,7 +66,7 @@ impl Moments {
         match offset {
             Some(offset) => Ok(clock - offset),
             None => Err(PyValueError::new_err(format!(
-                "{} has no time zone",
+                "{} has no time zone: say which, as replace(tzinfo=timezone.utc) does",
                 show(time)
             ))),
         }

@@ -32,14 +32,13 @@ pub(crate) fn to_nanos(time: &Bound<'_, PyAny>) -> PyResult<i64> {
 /// As `to_nanos`, for many times one after the other.
 pub(crate) fn to_nanos_with(moments: &mut Moments, time: &Bound<'_, PyAny>) -> PyResult<i64> {
     if let Ok(seconds) = time.cast::<PyFloat>() {
-        return from_seconds(seconds.value())
-            .ok_or_else(|| PyValueError::new_err(format!("{} is no time", show(time))));
+        return from_seconds(seconds.value()).ok_or_else(|| no_time(time));
     }
     if time.is_instance_of::<PyInt>() {
         let seconds = time.extract::<i64>().ok();
         return seconds
             .and_then(|seconds| seconds.checked_mul(1_000_000_000))
-            .ok_or_else(|| PyValueError::new_err(format!("{} s is out of range", show(time))));
+            .ok_or_else(|| no_time(time));
     }
     if let Ok(datetime) = time.cast::<PyDateTime>() {
         return from_micros(moments.micros_since_1970(datetime)?).ok_or_else(|| {
@@ -53,6 +52,18 @@ pub(crate) fn to_nanos_with(moments: &mut Moments, time: &Bound<'_, PyAny>) -> P
         "a time is a number of seconds or a datetime, not {}",
         show(time)
     )))
+}
+
+/// The error of a number that is no time. Most such numbers are milliseconds.
+fn no_time(time: &Bound<'_, PyAny>) -> PyErr {
+    let message = match time.extract::<f64>() {
+        Ok(number) if number.is_nan() => format!("{} is no time", show(time)),
+        _ => format!(
+            "{} s is out of range: a time is in seconds since 1970, so divide milliseconds by 1000",
+            show(time)
+        ),
+    };
+    PyValueError::new_err(message)
 }
 
 fn from_seconds(seconds: f64) -> Option<i64> {

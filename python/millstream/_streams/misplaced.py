@@ -33,6 +33,24 @@ WAYS = {
 KINDS: dict[str, type] = {}
 """The classes that have verbs, by their names."""
 
+ELSEWHERE = {
+    "agg": "aggregate",
+    "apply": "map",
+    "concat": "merge",
+    "foreach": "map",
+    "group_by": "key_by",
+    "groupby": "key_by",
+    "keyby": "key_by",
+    "output": "sink",
+    "print": "debug",
+    "select": "map",
+    "to": "sink",
+    "union": "merge",
+    "where": "filter",
+    "write": "sink",
+}
+"""Verbs of other systems, and ours for the same."""
+
 BEFORE_KEYS = {"event_clock", "event_time", "processing_time"}
 """Verbs that are too late once there are keys."""
 
@@ -59,7 +77,25 @@ def hint(kind: str, verb: str) -> str | None:
             return f"{verb} is a verb of {home}: {way}"
     if callable(getattr(KINDS.get("Flow"), verb, None)):
         return f"{verb} is a verb of Flow"
-    return None
+    return near(kind, verb)
+
+
+def near(kind: str, verb: str) -> str | None:
+    """The verb that was meant: one of another system, or one with another spelling.
+
+    >>> near("Stream", "groupBy")
+    'did you mean key_by?'
+    >>> near("Stream", "flatmap")
+    'did you mean flat_map?'
+    """
+    from difflib import get_close_matches
+
+    ours = ELSEWHERE.get(verb.lower(), "")
+    known = [name for name in dir(KINDS.get(kind)) if not name.startswith("_")]
+    meant = [ours] if ours in known else get_close_matches(verb.lower(), known, n=1, cutoff=0.75)
+    if meant:
+        return f"did you mean {meant[0]}?"
+    return hint(kind, ours) if ours else None
 
 
 def verbs_are_found(cls: type[C]) -> type[C]:

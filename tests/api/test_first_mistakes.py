@@ -1,0 +1,97 @@
+"""What a new user writes first by mistake: each gets what is wrong, where, and the remedy."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import millstream as ms
+import pytest
+
+
+def stream(items: list[Any] | None = None) -> Any:
+    return ms.Flow("f").source("in", ms.testing.items(items or [1]))
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "list": (
+        lambda: ms.Flow("f").source("in", [1, 2]),  # type: ignore[arg-type]
+        'flow "f": source "in": a list is no source: ms.testing.items(list) makes one of it',
+    ),
+    "print": (lambda: stream().sink("out", print), 'sink "out": print is no sink: ms.stdout()'),
+    "function": (
+        lambda: stream().sink("out", lambda item: item),
+        'sink "out": a function is no sink: @ms.sink',
+    ),
+    "groupby": (lambda: stream().groupby(str), "has no attribute 'groupby': did you mean key_by?"),
+    "flatmap": (lambda: stream().flatmap(str), "did you mean flat_map?"),
+    "reduce": (lambda: stream().reduce(max), "reduce is a verb of KeyedStream: call key_by first"),
+    "keyed": (lambda: stream().key_by(str).groupby(str), "key_by is a verb of Stream: call values"),
+    "keys": (lambda: stream().key_by(str).union(), "did you mean merge?"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_remedy_is_named(name: str) -> None:
+    make, said = MISTAKES[name]
+    with pytest.raises((ms.FlowUsageError, AttributeError), match=re.escape(said)):
+        make()
+
+
+def test_what_a_message_advises_works() -> None:
+    flow, out = ms.Flow("f"), ms.testing.collect()
+    flow.source("in", ms.testing.items([1, 2])).map(str).sink("out", out)
+    ms.run(flow)
+    assert out == ["1", "2"]
+
+
+DESCRIBED = """
+import millstream as ms
+flow = ms.Flow("orders")
+flow.source("in", ms.testing.items(range(100_000))).sink("out", ms.stdout())
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "is_said"),
+    [
+        ("", True),
+        ("ms.run(flow)", False),
+        ("flow.start().wait()", False),
+        ("flow.describe()", False),
+        ("raise ValueError", False),
+    ],
+)
+def test_a_flow_that_is_never_run_is_named(more: str, is_said: bool, tmp_path: Path) -> None:
+    path = tmp_path / "orders.py"
+    path.write_text(DESCRIBED + more)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert ('flow "orders" was described and never run: call ms.run(flow)' in done.stderr) == is_said
+    # The advice.
+    done = subprocess.run([sys.executable, "-m", "millstream", "run", path], capture_output=True, text=True)
+    assert "never run" not in done.stderr
+
+
+def test_a_mistyped_option(tmp_path: Path) -> None:
+    path = tmp_path / "orders.py"
+    path.write_text(DESCRIBED)
+    command = [sys.executable, "-m", "millstream", "run", path, "--wrokers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "did you mean --workers?" in done.stderr
+
+
+@pytest.mark.parametrize("more", ["", "ms.run(flow)"])
+def test_a_run_ends_quietly_with_the_reader_of_its_output(more: str, tmp_path: Path) -> None:
+    path = tmp_path / "orders.py"
+    path.write_text(DESCRIBED + more)
+    command = [sys.executable, path] if more else [sys.executable, "-m", "millstream", "run", path]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None and running.stderr is not None
+    assert running.stdout.readline() == b"0\n"
+    running.stdout.close()
+    assert running.stderr.read() == b""
+    assert running.wait() == 141

@@ -288,7 +288,7 @@ def generate(make: Callable[[], Iterable[U]], rate: float | None = None, batch_s
 
 
 class ReaderEnded(SystemExit):
-    """Who read standard output has ended, as ``head`` does: the program ends without a word, too."""
+    """The reader of standard output has ended, as ``head`` does: the program ends without a message, too."""
 
     def __init__(self) -> None:
         super().__init__(BY_SIGPIPE)
@@ -322,7 +322,7 @@ class _Stdout(Sink[object]):
 def stdout() -> Sink[object]:
     """Writes ``str`` of each item to ``sys.stdout``, one line an item.
 
-    When who reads it has ended, as ``millstream run FILE.py | head`` does, the run ends without a message,
+    When its reader has ended, as in ``millstream run FILE.py | head``, the run ends without a message,
     with the exit code 141 that shells give to SIGPIPE.
 
     Returns:

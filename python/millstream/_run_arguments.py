@@ -87,7 +87,7 @@ def parse(arguments: list[str]) -> Any:
 
 
 def meant(option: str, usage: str) -> str:
-    """What is said of an unknown option: the known one that it resembles."""
+    """The part of the error of an unknown option that names the known one which it resembles."""
     import re
     from difflib import get_close_matches
 

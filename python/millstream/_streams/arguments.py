@@ -39,7 +39,7 @@ def reading(verb: str, f: object) -> Callable[[Any], Any]:
 
 
 def not_a_function(name: str, sink: object) -> None:
-    """Raises when a sink is a function, as of somebody who looks for a sink that calls it."""
+    """Raises when a function, which a sink would be expected to call, is given in its place."""
     if sink is print:
         raise FlowUsageError(f'sink "{name}": print is no sink: ms.stdout() prints each item')
     if isinstance(sink, (FunctionType, BuiltinFunctionType)):

@@ -91,7 +91,7 @@ fn a_new_copy_begins_although_the_leader_prunes_while_it_is_admitted() {
                 let mut options = FollowOptions::new("127.0.0.1", address.port(), &copy);
                 (options.once, options.name) = (true, format!("copy-{number}"));
                 options.sync = Sync::Never;
-                // Who reads the copy from its first moment on sees all of it: it is never removed and made again.
+                // A reader that opens the copy in its first moment sees all of it: it is never removed and made again.
                 let reading = scope.spawn({
                     let copy = copy.clone();
                     move || {

@@ -109,7 +109,7 @@ fn kill(dir: &Path, remembers: bool, seed: u64) -> usize {
     for kills in 0..1000 {
         let mut child = start(dir, 1 + random.below(3), remembers);
         // Longer from kill to kill, so that it ends on a slow machine too.
-        let life = 20 + random.below(20 + 4 * kills);
+        let life = 20 + random.below(20 + 40 * kills);
         for _ in 0..life {
             if child.try_wait().expect("it is there").is_some() {
                 break;

@@ -38,7 +38,7 @@ PLACES = {
     ("Flow", "aggregate"): "aggregate is a verb of Windows: call source, key_by and window first",
     ("Flow", "run"): "call ms.run(flow)",
 }
-NOWHERE = [("Stream", "mapp"), ("KeyedStream", "_step_"), ("Windows", "__fspath__"), ("Flow", "colour")]
+NOWHERE = [("Stream", "colour"), ("KeyedStream", "_step_"), ("Windows", "__fspath__"), ("Flow", "colour")]
 
 
 def objects() -> dict[str, object]:

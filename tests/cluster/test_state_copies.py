@@ -21,7 +21,7 @@ def copied(state: Path, to: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, capture_output=True, text=True, timeout=TIMEOUT)
 
 
-@pytest.mark.parametrize(("name", "processes"), zip(SHAPES, [3, 2, 1, 2], strict=True))
+@pytest.mark.parametrize(("name", "processes"), list(zip(SHAPES, [3, 2, 1, 2], strict=True)))
 def test_copies_of_a_running_flow_end_with_its_output(name: str, processes: int, tmp_path: Path) -> None:
     shape = Shape(name, tmp_path, seed=processes, count=1500)
     state, out, ready = tmp_path / "state", tmp_path / "out" / "out.txt", tmp_path / "ready"

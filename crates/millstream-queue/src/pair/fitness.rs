@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use millstream_journal::{Journal, Options};
+use millstream_journal::{Error as Fault, Journal, Options};
 use millstream_replication::arbiter::LeaseRecord;
 
 use crate::error::Cause;
@@ -33,11 +33,11 @@ pub(super) struct Copy {
 impl Copy {
     /// The one of the queues in a directory; `None` where there are no changes yet.
     pub fn of(dir: &Path) -> Result<Option<Self>, Cause> {
-        let changes = dir.join(CHANGES);
-        if !changes.exists() {
-            return Ok(None);
-        }
-        let journal = Journal::open(changes, Options::read_only())?;
+        // Also while the connection to the leader is making it.
+        let journal = match Journal::open(dir.join(CHANGES), Options::read_only()) {
+            Err(Fault::NotFound { .. }) => return Ok(None),
+            opened => opened?,
+        };
         let leadership = journal.leadership()?;
         Ok(Some(Copy {
             own: journal.identity()?.own,

@@ -56,7 +56,7 @@ machine:
 # that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv is then that of the tests; `make
 # package` puts the release back.
 ALL := $(shell cat tests/built_together.txt)
-WITH_CLIPPY := lint check test soak code interfaces described api rust tested tests-of-api kills worlds models versions packets pythons
+WITH_CLIPPY := code described rust tested test tests-of-api kills worlds models versions packets
 $(WITH_CLIPPY): export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 $(WITH_CLIPPY): export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 NEXTEST := $(BIN)/cargo-nextest nextest run

@@ -1,7 +1,7 @@
 """The public API of the published crates as text, one item a line: ``crates/CRATE/api.txt``.
 
-``make docs`` lets rustdoc write its JSON beside the pages (``tests/rustdoc-json``); this makes the text from
-it.
+``make lint`` lets rustdoc write its JSON in the place of doctests (``tests/rustdoc-json``); this makes the
+text from it.
 
     python tests/public_api.py target/doc          compares; exits 1 and prints the difference
     python tests/public_api.py target/doc --write  renews the files

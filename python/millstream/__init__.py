@@ -178,7 +178,7 @@ _MODULES = """
     clickhouse files http journals kafka mqtt nats objects postgres queues rabbitmq redis service sqlite tcp
     testing windows
 """
-"""Modules that a program names without a module: `ms.kafka`."""
+"""Public modules, such as `ms.kafka`."""
 
 _NAMES = {
     "_adapter": "At Dedupe SourceFunction report_lag source",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = [
+    "BY_SIGPIPE",
     "INTERRUPTED",
     "LOST",
     "UsageError",
@@ -24,6 +25,8 @@ __all__ = [
 
 LOST = 75
 """The exit code when another process of a flow was lost: a start again resumes it (EX_TEMPFAIL)."""
+BY_SIGPIPE = 141
+"""The exit code of a program that has written to a pipe which nobody reads, as shells count."""
 INTERRUPTED = 130
 """The exit code of a process that Ctrl-C has ended, as shells count."""
 OURS = os.path.dirname(os.path.abspath(__file__))

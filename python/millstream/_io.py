@@ -8,6 +8,7 @@ from itertools import islice
 from time import monotonic
 from typing import Generic
 
+from ._command_errors import BY_SIGPIPE
 from ._types import T_co, T_contra
 
 TYPE_CHECKING = False
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from ._types import U
 
 __all__ = ["ReaderEnded", "Sink", "Source", "generate", "stdout"]
-
-BY_SIGPIPE = 141
-"""The exit code of a program that has written to a pipe which nobody reads, as shells count."""
 
 
 class Source(Generic[T_co]):

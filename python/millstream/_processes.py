@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 
-from ._command_errors import INTERRUPTED, LOST, report_error
+from ._command_errors import BY_SIGPIPE, INTERRUPTED, LOST, report_error
 from ._member import Member
 from ._process_reports import merged
 from ._ready_file import set_ready
@@ -127,6 +127,8 @@ class Supervisor:
             if first is None:
                 print_reports(members)
             return 0
+        if first.code == BY_SIGPIPE:
+            return BY_SIGPIPE
         if not first.is_death:
             return report_error(first.describe(), first.code or 1)
         return self.after_death(first, time.monotonic() - began)

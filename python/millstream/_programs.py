@@ -5,6 +5,7 @@ Objects of its classes that are saved under one of the names are found under the
 
 from __future__ import annotations
 
+import atexit
 import sys
 from weakref import WeakSet
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from ._streams.flow import Flow
 
-__all__ = ["DESCRIBING", "PROGRAMS", "describes", "is_described", "is_module_too", "is_used"]
+__all__ = ["DESCRIBING", "PROGRAMS", "describes", "expect_run", "is_module_too", "was_used"]
 
 PROGRAMS = ("__main__", "__millstream__", "__mp_main__")
 """The names under which the file may have been run."""
@@ -24,21 +25,18 @@ UNUSED: WeakSet[Flow] = WeakSet()
 """Flows with a source that this program has neither run nor shown."""
 
 
-def is_described(flow: Flow, module: str) -> None:
-    """Notes that a flow has a source. A program that ends without having run it says so."""
+def expect_run(flow: Flow, module: str) -> None:
+    """Notes that a flow has a source: a program that ends without having run it says so."""
     if module == "__main__" and not hasattr(sys, "ps1") and "ipykernel" not in sys.modules:
-        if not UNUSED:
-            import atexit
-
-            atexit.register(tell_of_unused)
         UNUSED.add(flow)
 
 
-def is_used(flow: Flow) -> None:
+def was_used(flow: Flow) -> None:
     """Notes that a flow is run, or shown."""
     UNUSED.discard(flow)
 
 
+@atexit.register
 def tell_of_unused() -> None:
     """Names the flows that were never run, unless the program has failed."""
     if hasattr(sys, "last_type"):
@@ -49,7 +47,6 @@ def tell_of_unused() -> None:
             "with millstream run",
             file=sys.stderr,
         )
-    UNUSED.clear()
 
 
 def describes(module: str) -> None:

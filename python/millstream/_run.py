@@ -11,7 +11,7 @@ from ._cluster import Cluster
 from ._command_errors import INTERRUPTED, LOST
 from ._errors import FlowUsageError, MemberLostError
 from ._observed import observed
-from ._programs import is_used
+from ._programs import was_used
 from ._replica import Replica
 from ._run_options import Saving, checked
 from ._streams.flow import Flow
@@ -146,7 +146,7 @@ def run_saving(
     ``on_start`` is called when the flow runs: all processes have met, and the changes of the state that the
     options ask for are committed.
     """
-    is_used(flow)
+    was_used(flow)
     if cluster is not None:
         flow._flow.version(version_of(flow))
     stopper = _millstream.Stopper(on_start)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import sys
 
-from ._command_errors import UsageError, describe, print_traceback, report_error
+from ._command_errors import BY_SIGPIPE, UsageError, describe, print_traceback, report_error
 from ._flow_file import divided, load
-from ._io import BY_SIGPIPE, ReaderEnded
+from ._io import ReaderEnded
 from ._ready_file import set_ready
 from ._run_arguments import before_dashes, parse, split
 

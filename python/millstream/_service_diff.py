@@ -44,6 +44,8 @@ def merged(a: list[Effect], b: list[Effect]) -> Iterator[tuple[Effect | None, Ef
 
 def differences(a: list[Effect], b: list[Effect]) -> tuple[list[str], int]:
     """The text for each call whose outputs differ, and how many calls there are."""
+    import difflib
+
     shown, count = [], 0
     for one, other in merged(a, b):
         count += 1
@@ -51,8 +53,6 @@ def differences(a: list[Effect], b: list[Effect]) -> tuple[list[str], int]:
         if calls_a == calls_b:
             continue
         lines_a, lines_b = ("---\n".join(calls).splitlines(keepends=True) for calls in (calls_a, calls_b))
-        import difflib
-
         _, _, *lines = difflib.unified_diff(lines_a, lines_b, n=9)
         place = (one or other or a[0]).place()
         shown.append(f"@@ {place} @@\n" + "".join(line for line in lines if not line.startswith("@@")))

@@ -20,12 +20,16 @@ def stream(items: list[Any] | None = None) -> Any:
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "list": (
         lambda: ms.Flow("f").source("in", [1, 2]),  # type: ignore[arg-type]
-        'flow "f": source "in": a list is no source: ms.testing.items(list) makes one of it',
+        "[1, 2] is no source: ms.testing.items makes one of a list",
     ),
-    "print": (lambda: stream().sink("out", print), 'sink "out": print is no sink: ms.stdout()'),
-    "function": (
-        lambda: stream().sink("out", lambda item: item),
-        'sink "out": a function is no sink: @ms.sink',
+    "text": (
+        lambda: ms.Flow("f").source("in", "orders.csv"),  # type: ignore[arg-type]
+        "'orders.csv' is no source: it has no method open",
+    ),
+    "print": (
+        lambda: stream().sink("out", print),
+        "<built-in function print> is no sink: ms.stdout() prints each item, @ms.sink makes a sink of a "
+        "function that delivers",
     ),
     "groupby": (lambda: stream().groupby(str), "has no attribute 'groupby': did you mean key_by?"),
     "flatmap": (lambda: stream().flatmap(str), "did you mean flat_map?"),
@@ -42,11 +46,20 @@ def test_the_remedy_is_named(name: str) -> None:
         make()
 
 
-def test_what_a_message_advises_works() -> None:
-    flow, out = ms.Flow("f"), ms.testing.collect()
-    flow.source("in", ms.testing.items([1, 2])).map(str).sink("out", out)
-    ms.run(flow)
-    assert out == ["1", "2"]
+def test_what_the_messages_advise_works(capsys: pytest.CaptureFixture[str]) -> None:
+    delivered: list[int] = []
+
+    @ms.sink
+    def deliver(batch: list[int], first: int, last: int) -> None:
+        delivered.extend(batch)
+
+    for source in (ms.testing.items([1, 2]), ms.generate(lambda: [1, 2])):
+        flow = ms.Flow("f")
+        items = flow.source("in", source)
+        items.sink("out", ms.stdout())
+        items.sink("delivered", deliver)
+        ms.run(flow)
+    assert capsys.readouterr().out == "1\n2\n1\n2\n" and delivered == [1, 2, 1, 2]
 
 
 DESCRIBED = """
@@ -84,14 +97,15 @@ def test_a_mistyped_option(tmp_path: Path) -> None:
     assert done.returncode == 2 and "did you mean --workers?" in done.stderr
 
 
-@pytest.mark.parametrize("more", ["", "ms.run(flow)"])
-def test_a_run_ends_quietly_with_the_reader_of_its_output(more: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [None, [], ["--workers", "2"], ["--processes", "2"]])
+def test_a_run_ends_quietly_with_the_reader_of_its_output(options: list[str] | None, tmp_path: Path) -> None:
     path = tmp_path / "orders.py"
-    path.write_text(DESCRIBED + more)
-    command = [sys.executable, path] if more else [sys.executable, "-m", "millstream", "run", path]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    path.write_text(DESCRIBED if options is not None else DESCRIBED + "ms.run(flow)")
+    run = [] if options is None else ["-m", "millstream", "run", *options]
+    command = [sys.executable, *run, str(path)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None and running.stderr is not None
-    assert running.stdout.readline() == b"0\n"
+    assert running.stdout.readline() == "0\n"
     running.stdout.close()
-    assert running.stderr.read() == b""
-    assert running.wait() == 141
+    said = [line for line in running.stderr if "has joined the run" not in line]
+    assert running.wait() == 141 and said == []

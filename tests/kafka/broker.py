@@ -193,12 +193,14 @@ class Broker:
 
     def _format(self) -> None:
         """A copy of the directory that Kafka's own tool formatted once, with an identity of its own."""
-        formatted, data = self.libs.parent / "formatted", self.folder / "data"
+        formatted, data = self.libs.parent / f"formatted-{USER}-{PASSWORD}", self.folder / "data"
         with locked(self.libs.parent):
             if not formatted.exists():
                 self._storage_tool_formats()
-                shutil.copytree(data, formatted.with_suffix(".new"))
-                formatted.with_suffix(".new").rename(formatted)
+                new = formatted.with_suffix(".new")
+                shutil.rmtree(new, ignore_errors=True)
+                shutil.copytree(data, new)
+                new.rename(formatted)
         shutil.copytree(formatted, data, dirs_exist_ok=True)
         identity, meta = uuid.uuid4().hex[:22], data / "meta.properties"
         meta.write_text(re.sub("(?m)^cluster.id=.*$", f"cluster.id={identity}", meta.read_text()))

@@ -70,11 +70,15 @@ impl AnySink {
         if sink.getattr("open").is_ok_and(|open| open.is_callable()) {
             return Ok(AnySink::Object(Arc::new(sink.clone().unbind())));
         }
-        let lacks = match sink.hasattr("write")? {
-            true => "decorate its class with ms.sink",
-            false => "it has no method open",
+        let remedy = match (sink.hasattr("write")?, sink.is_callable()) {
+            (true, _) => "decorate its class with ms.sink",
+            (false, true) => {
+                "ms.stdout() prints each item, @ms.sink makes a sink of a function that delivers, and map calls a \
+                 function for each item"
+            }
+            (false, false) => "it has no method open",
         };
-        let message = format!("{} is no sink: {lacks}", show(sink));
+        let message = format!("{} is no sink: {remedy}", show(sink));
         Err(usage(sink.py(), &message))
     }
 

@@ -20,6 +20,7 @@ use millstream_flow::durable::Retain;
 use millstream_flow::{Flow, Pipe};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use bytes::Unlocked;
 pub(crate) use bytes::{
@@ -106,8 +107,12 @@ fn with_undecoded(
 }
 
 fn no_source(source: &Bound<'_, PyAny>) -> PyErr {
-    usage(
-        source.py(),
-        &format!("{} is no source: it has no method open", show(source)),
-    )
+    let remedy = match source.is_instance_of::<PyString>() || source.try_iter().is_err() {
+        true => "it has no method open",
+        false => {
+            "ms.testing.items makes one of a list, ms.generate of a function that returns an iterable"
+        }
+    };
+    let message = format!("{} is no source: {remedy}", show(source));
+    usage(source.py(), &message)
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, FunctionType
-
 from .._durations import nanos
 from .._errors import FlowUsageError
 from .._fields import field
@@ -36,17 +34,6 @@ def reading(verb: str, f: object) -> Callable[[Any], Any]:
         raise FlowUsageError(f"{verb} takes a function or the name of a field, not {f!r}")
     callable_or_raise(verb, f)
     return f
-
-
-def not_a_function(name: str, sink: object) -> None:
-    """Raises when a function, which a sink would be expected to call, is given in its place."""
-    if sink is print:
-        raise FlowUsageError(f'sink "{name}": print is no sink: ms.stdout() prints each item')
-    if isinstance(sink, (FunctionType, BuiltinFunctionType)):
-        raise FlowUsageError(
-            f'sink "{name}": a function is no sink: @ms.sink makes one of a function that delivers, and map '
-            "calls a function for each item"
-        )
 
 
 def same_times(one: bool, other: bool) -> None:

@@ -6,7 +6,7 @@ from weakref import ref
 
 from .. import _millstream
 from .._errors import FlowUsageError
-from .._programs import describes, is_described, is_used
+from .._programs import describes, expect_run, was_used
 from .._version import describing_module
 from .misplaced import Verbs, verbs_are_found
 from .streams import Stream
@@ -96,13 +96,7 @@ class Flow(Verbs):
         if not name:
             raise FlowUsageError(f'flow "{self.name}": a source needs a name')
 
-        if isinstance(source, (list, tuple, range)):
-            what = type(source).__name__
-            raise FlowUsageError(
-                f'flow "{self.name}": source "{name}": a {what} is no source: ms.testing.items({what}) makes '
-                "one of it"
-            )
-        is_described(self, self._module)
+        expect_run(self, self._module)
 
         def add(source: AnySource[U]) -> Stream[U]:
             return Stream(self._flow.source(name, source, on_error, batch_size))
@@ -167,7 +161,7 @@ class Flow(Verbs):
         saving = checked(workers, state, epoch, sync, drop_state, fresh, reset_clock)
         observer = observed(http, http_token, http_open)
         try:
-            is_used(self)
+            was_used(self)
             native = _millstream.start(self._flow, workers, spin, clock, saving, observer)
         except BaseException:
             if observer is not None:
@@ -201,7 +195,7 @@ class Flow(Verbs):
               sink      out (collected in a list) from true
             <BLANKLINE>
         """
-        is_used(self)
+        was_used(self)
         return self._flow.describe(format)
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, overload
 from .. import _kernels, _millstream
 from .._errors import FlowUsageError
 from .._types import T_co
-from .arguments import callable_or_raise, calling, collecting, not_a_function, reading, same_times
+from .arguments import callable_or_raise, calling, collecting, reading, same_times
 from .base import PlainBase
 from .lookups import debug, enrich
 
@@ -577,5 +577,4 @@ class PlainVerbs(PlainBase[T_co]):
         """
         if not name:
             raise FlowUsageError("a sink needs a name")
-        not_a_function(name, sink)
         self._pipe.sink(name, sink, gather, on_error)

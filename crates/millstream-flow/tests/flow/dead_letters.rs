@@ -42,7 +42,6 @@ fn sorted(path: &Path) -> Vec<String> {
 
 #[test]
 fn dead_letters_of_steps_are_written_once() {
-    let numbers = [1, 3, 2];
     let folder = tempfile::tempdir().expect("a folder");
     let (one, other) = (folder.path().join("one"), folder.path().join("other"));
     let flow = Flow::new("letters");
@@ -61,7 +60,7 @@ fn dead_letters_of_steps_are_written_once() {
         )
         .values()
         .sink("sums", Collected::new().sink());
-    let mut workers = numbers.into_iter().cycle();
+    let mut workers = [1, 3, 2].into_iter().cycle();
     let state = folder.path().join("state");
     let crashes = crash_everywhere(&flow, &state, 1, || workers.next().unwrap_or(1));
     assert!(crashes > 20, "{crashes} crashes");

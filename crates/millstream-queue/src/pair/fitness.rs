@@ -113,3 +113,19 @@ pub(super) fn note_beat(dir: &Path, beat: u64) -> std::io::Result<File> {
     file.write_all_at(format!("{beat:020}\n").as_bytes(), 0)?;
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_being_made_is_none_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Copy::of(folder.path()).unwrap().is_none());
+        std::fs::create_dir(folder.path().join(CHANGES)).unwrap();
+        assert!(Copy::of(folder.path()).unwrap().is_none());
+        let journal = Journal::open(folder.path().join(CHANGES), Options::default()).unwrap();
+        let own = Copy::of(folder.path()).unwrap().unwrap().own;
+        assert_eq!(own, journal.identity().unwrap().own);
+    }
+}

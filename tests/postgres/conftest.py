@@ -25,7 +25,7 @@ def database(server: Server) -> Iterator[Database]:
 
 @pytest.fixture
 def mortal() -> Iterator[Server]:
-    """A server that the test may kill."""
+    """A server of this test alone, which may kill it."""
     server = Server()
     try:
         server.start()

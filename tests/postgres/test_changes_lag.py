@@ -10,12 +10,14 @@ import millstream as ms
 import pytest
 from flow_traffic import PATIENCE
 from millstream.postgres import session
-from postgres_server import Database
+from postgres_server import Server
 
 
 def test_the_lag_grows_while_the_flow_is_busy(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mortal: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The log is that of the whole server, which therefore has no other writers here."""
+    database = mortal.create_database()
     monkeypatch.setattr(session, "WATCH_SECONDS", 0.1)
     monkeypatch.setattr(session, "REPORT_SECONDS", 0.05)
     database.execute("CREATE TABLE items (id int PRIMARY KEY, text text)")

@@ -24,8 +24,8 @@ export PATH := $(PATH):/usr/sbin:/sbin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UNPUBLISHED := millstream-bench millstream-python millstream-sim
 .DEFAULT_GOAL := help
-.PHONY: help build program package demo setup machine tested check test rust lint code prose interfaces described api soak kills \
-	worlds models versions fuzz packets pythons tests-of-api miri bench wheel crates docs clean
+.PHONY: help build program package demo setup machine tested check test rust lint code prose interfaces described api soak variations \
+	kills worlds models versions fuzz packets pythons tests-of-api miri bench wheel crates docs clean
 
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ machine:
 # that cargo compiles each crate once, and Clippy is the compiler that does it. The package in .venv is then that of the tests; `make
 # package` puts the release back.
 ALL := $(shell cat tests/built_together.txt)
-WITH_CLIPPY := code described rust tested test tests-of-api kills worlds models versions packets
+WITH_CLIPPY := code described rust tested test tests-of-api variations kills worlds models versions packets
 $(WITH_CLIPPY): export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 $(WITH_CLIPPY): export CLIPPY_ARGS := -Dwarnings__CLIPPY_HACKERY__
 NEXTEST := $(BIN)/cargo-nextest nextest run
@@ -109,14 +109,17 @@ api: $(READY) described  ## renew the snapshots of the public API, crates/*/api.
 	$(BIN)/python tests/public_api.py $(TARGET)/doc --write
 
 # Hours. What finds something prints the seed that repeats it. Each part can be run alone.
-soak: kills worlds models versions fuzz packets pythons  ## run for hours: kills, simulated worlds, random flows, upgrades, fuzzing
+soak: variations kills worlds models versions fuzz packets pythons  ## run for hours: kills, simulated worlds, random flows, upgrades, fuzzing
+
+variations: setup tested  ## the cases of tests that `make test` leaves out
+	$(PYTEST) -m soak tests
 
 TAKEOVERS := tests/process/test_machine_lost.py tests/cluster/test_takeovers.py
 KILLS     := $(filter-out $(TAKEOVERS),$(shell grep -lE 'MILLSTREAM_KILLS|\bKILLS\b' tests/*/test_*.py))
 kills: setup tested  ## kill processes of journals, queues, flows and services, hundreds of times
 	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-1000} $(NEXTEST) $(ALL) --no-capture -E 'test(kills_under_load)'
 	MILLSTREAM_ALL_BITS=yes $(NEXTEST) $(ALL) -E 'test(bits::)'
-	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(KILLS)
+	MILLSTREAM_KILLS=$${MILLSTREAM_KILLS:-200} $(BIN)/pytest -m '' -s -o faulthandler_timeout=7200 $(KILLS)
 	MILLSTREAM_TAKEOVERS=$${MILLSTREAM_TAKEOVERS:-100} $(BIN)/pytest -s -o faulthandler_timeout=7200 $(TAKEOVERS)
 
 SIM := cargo run $(ALL) --quiet --bin millstream-sim --

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from shapes import SHAPES, Shape, command
+from soak import variations
 from supervised import Supervised, children
 
 KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
@@ -29,7 +30,9 @@ A_LIFE = 4
 """How often processes of one supervisor are killed, before it is killed: its pauses grow."""
 
 
-@pytest.mark.parametrize(("name", "processes", "workers"), CASES)
+@pytest.mark.parametrize(
+    ("name", "processes", "workers"), variations(CASES, lambda case: case[0] in ("market", "joins"))
+)
 def test_killed_processes_lose_and_repeat_nothing(
     name: str, processes: int, workers: int, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from namespaces import Machine, two_machines
 from shapes import Shape, command
+from soak import variations
 from supervised import Supervised, wait_for
 
 
@@ -30,7 +31,7 @@ CUTS: dict[str, Callable[[Machine, Machine], None]] = {
 }
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", variations(CUTS, lambda cut: cut in ("both ways", "reset")))
 def test_a_partition_ends_the_run_and_it_starts_again(
     cut: str, machines: tuple[Machine, Machine], tmp_path: Path
 ) -> None:

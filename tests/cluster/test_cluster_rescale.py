@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from millstream.__main__ import main
 from shapes import SHAPES, Shape, command
+from soak import variations
 from supervised import Supervised, wait_for
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", variations(SHAPES, lambda name: name in ("windows", "joins")))
 def test_the_output_survives_a_change_of_the_number_of_processes(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,13 +15,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "connector" not in metafunc.fixturenames:
         return
     needs_wait = "waiting" in metafunc.fixturenames
-    cases = [
-        pytest.param(made, state, expected, id=f"{made.__name__}-{state}")
-        for made in metafunc.module.CONNECTORS
-        for state, expected in made.states.items()
-        # A flow that ends at once cannot be interrupted before it ends.
-        if not isinstance(expected, Missing) and (isinstance(expected, Continues) or not needs_wait)
-    ]
+    cases = []
+    for made in metafunc.module.CONNECTORS:
+        states = [
+            (state, expected)
+            for state, expected in made.states.items()
+            # A flow that ends at once cannot be interrupted before it ends.
+            if not isinstance(expected, Missing) and (isinstance(expected, Continues) or not needs_wait)
+        ]
+        # It recovers from each state; `make test` interrupts and kills it in one.
+        often = "slow" if "slow" in made.states else states[-1][0] if states else ""
+        for state, expected in states:
+            marks = pytest.mark.soak if needs_wait and state != often else []
+            cases.append(pytest.param(made, state, expected, id=f"{made.__name__}-{state}", marks=marks))
     names = ["connector", "state", "waiting" if needs_wait else "expected"]
     metafunc.parametrize(names, cases, indirect=["connector"])
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from itertools import product
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,7 @@ import pytest
 from flow_traffic import PATIENCE
 from postgres_server import Database
 from servers import pause
+from soak import variations
 from tcp_link import Link
 from writing import RETRY, Writing
 
@@ -155,8 +157,10 @@ def test_a_copy_of_a_state_directory_that_is_behind(tmp_path: Path, database: Da
 SITUATIONS = ("delivers", "stalled", "refuses connections", "waits for a lock")
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("situation", SITUATIONS)
+ENDS = list(product(SITUATIONS, [signal.SIGINT, signal.SIGTERM]))
+
+
+@pytest.mark.parametrize(("situation", "sent"), variations(ENDS, lambda end: ENDS.index(end) % 4 in (0, 3)))
 def test_a_signal_ends_the_run(
     tmp_path: Path, database: Database, link: Link, situation: str, sent: signal.Signals
 ) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from outbox_table import SINKS, Table
 from small_disk import small_disk
+from soak import variations
 from test_flow_full_disk import MIB, Room
 
 ROUNDS = int(os.environ.get("MILLSTREAM_KILLS", "0")) // 5 or 4
@@ -42,9 +43,10 @@ flow.source("in", source).map(paced).sink("table", table)
 ).replace("TEXT,", f"{TEXT},")
 
 
-@pytest.mark.parametrize(
-    ("kind", "workers", "sync"), [("tmpfs", 1, "never"), ("ext4", 2, "always"), ("xfs", 1, "never")]
-)
+DISKS = [("tmpfs", 1, "never"), ("ext4", 2, "always"), ("xfs", 1, "never")]
+
+
+@pytest.mark.parametrize(("kind", "workers", "sync"), variations(DISKS, lambda case: case[0] == "tmpfs"))
 def test_a_full_disk_loses_and_repeats_nothing(kind: str, workers: int, sync: str, tmp_path: Path) -> None:
     print(f"seed {SEED}")
     chance, ended = random.Random(SEED), Counter[str]()

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from flow_traffic import PATIENCE
 from outbox_table import NUMBERS, Table
+from soak import variations
 
 ENDLESS = 1 << 41
 
@@ -71,8 +72,12 @@ SITUATIONS = {
 }
 
 
-@pytest.mark.parametrize(("sent", "workers"), [(signal.SIGINT, 1), (signal.SIGTERM, 3)])
-@pytest.mark.parametrize("situation", SITUATIONS)
+ENDS = [(name, *how) for name in SITUATIONS for how in ((signal.SIGINT, 1), (signal.SIGTERM, 3))]
+
+
+@pytest.mark.parametrize(
+    ("situation", "sent", "workers"), variations(ENDS, lambda end: ENDS.index(end) % 4 in (0, 3))
+)
 def test_a_signal_ends_the_run(tmp_path: Path, situation: str, sent: signal.Signals, workers: int) -> None:
     kind, verb, word, options, end = SITUATIONS[situation]
     runs = Runs(tmp_path, kind, workers, options)

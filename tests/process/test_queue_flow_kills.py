@@ -19,6 +19,7 @@ from pathlib import Path
 import millstream as ms
 import pytest
 from flow_traffic import KILLS, PATIENCE, Killed, journal_length
+from soak import variations
 
 SEED = int(os.environ.get("MILLSTREAM_SEED", "0")) or random.randrange(1 << 31)
 
@@ -58,7 +59,9 @@ def fill(place: Path, chance: random.Random, items: int) -> Counter[str]:
     return Counter({word: 2 * count for word, count in Counter(word.lower() for word in words).items()})
 
 
-@pytest.mark.parametrize(("workers", "sync"), [(1, "never"), (2, "always")])
+@pytest.mark.parametrize(
+    ("workers", "sync"), variations([(1, "never"), (2, "always")], lambda case: case[0] == 2)
+)
 def test_a_flow_from_queue_to_queue_loses_and_repeats_nothing(
     tmp_path: Path, workers: int, sync: str
 ) -> None:

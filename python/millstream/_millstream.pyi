@@ -37,11 +37,12 @@ __all__ = [
     "Observer", "OneOffs", "OpenItem", "Outlet", "Pipe", "Queue", "Queues", "Record", "Recorder",
     "Rehearsal", "Report", "Script", "Service", "SourceIo", "Stopper", "Trial", "VirtualClock", "When",
     "cli_main", "compress", "csv_directory", "csv_read", "directory_read", "file_read", "file_write",
-    "file_write_by_key", "http_feed", "http_listen", "http_post", "http_received", "journal_append",
-    "journal_read", "kafka_message_time", "kafka_read", "kafka_write", "key_hash", "measure_lock_waits",
-    "outbox_sink", "queue_read", "queue_write", "run", "saved_states", "service_ask", "service_export",
-    "service_has_input", "service_history", "service_latency", "service_test", "service_variants",
-    "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to", "user_counter", "user_gauge",
+    "file_write_by_key", "http_feed", "http_listen", "http_post", "http_received", "http_replies",
+    "http_reply", "journal_append", "journal_read", "kafka_message_time", "kafka_read", "kafka_write",
+    "key_hash", "measure_lock_waits", "outbox_sink", "queue_read", "queue_write", "run", "saved_states",
+    "service_ask", "service_export", "service_has_input", "service_history", "service_latency",
+    "service_test", "service_variants", "shown_state", "start", "tcp_connect", "tcp_listen", "tcp_send_to",
+    "user_counter", "user_gauge",
 ]
 # fmt: on
 
@@ -345,6 +346,7 @@ def http_listen(
     item: str,
     body: str,
     signature: object,
+    reply: float | None,
     token: str | None,
     origins: Sequence[str],
     max_body: int,
@@ -355,7 +357,9 @@ def http_listen(
     decode: object,
     on_bound: Callable[[str], object] | None,
 ) -> ByteSource[Any]: ...
-def http_received(item: bytes) -> tuple[str, str, str, list[tuple[str, bytes]], bytes]: ...
+def http_received(item: bytes) -> tuple[str, str, str, str, list[tuple[str, bytes]], bytes]: ...
+def http_replies(source: ByteSource[Any], encode: Callable[[Any], bytes]) -> ByteSink[Any]: ...
+def http_reply(request: str, status: int, headers: list[tuple[str, str]], body: bytes) -> bytes: ...
 def tcp_connect(address: str, *, framing: str, max_frame: int, decode: object) -> ByteSource[Any]: ...
 
 class _HasFileno(Protocol):

@@ -11,12 +11,12 @@ from ._errors import FlowUsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, Literal
 
     from ._durations import Seconds
 
-__all__ = ["Request", "Signature", "decoder"]
+__all__ = ["Reply", "Request", "Signature", "decoder", "encode_reply"]
 
 MAX_FIELDS = 10_000
 
@@ -32,6 +32,8 @@ class Request:
         headers: the headers, with names in lower case. Those of equal names are joined with ``", "``. The
             headers of a login are missing: ``authorization``, ``proxy-authorization`` and ``cookie``.
         body: the body, as ``body=`` of the source says. None for a GET or DELETE without one.
+        id: that of no other request of the source. It is recorded with the request: after a crash the same
+            request has the same one.
 
     Example:
         >>> import millstream as ms
@@ -45,6 +47,27 @@ class Request:
     query: dict[str, list[str]]
     headers: dict[str, str]
     body: Any
+    id: str = ""
+
+    def reply(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+        """The answer to this request, for the sink :func:`millstream.http.reply`.
+
+        Args:
+            body: the body. Bytes are sent as they are, with the content type ``application/octet-stream``, a
+                text as ``text/plain``, any other value as JSON. None: there is none.
+            status: the status, from 200 to 599.
+            headers: the headers. A content type here replaces that of the body.
+
+        Returns:
+            The reply.
+
+        Example:
+            >>> import millstream as ms
+            >>> request = ms.http.Request("POST", "/orders", {}, {}, {"n": 1}, id="1b-1")
+            >>> request.reply({"n": 2}, status=201)
+            Reply(request='1b-1', body={'n': 2}, status=201, headers={})
+        """
+        return Reply(self.id, body, status, dict(headers or {}))
 
     @classmethod
     def of_item(cls, item: bytes) -> Request:
@@ -65,12 +88,56 @@ class Request:
             Traceback (most recent call last):
             ValueError: it is no request of a source with item="request"
         """
-        method, path, query, fields, body = _millstream.http_received(item)
+        id, method, path, query, fields, body = _millstream.http_received(item)
         headers: dict[str, str] = {}
         for name, raw in fields:
             value = raw.decode("latin-1")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        return cls(method, path, _pairs(query, "query"), headers, body)
+        return cls(method, path, _pairs(query, "query"), headers, body, id)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer of a flow to a request: see :meth:`Request.reply`.
+
+    Args:
+        request: the ``id`` of the request.
+        body: the body: bytes, a text, a JSON value, or None.
+        status: the status, from 200 to 599.
+        headers: the headers.
+
+    Example:
+        >>> import millstream as ms
+        >>> ms.http.Reply("1b-1", "ordered").status
+        200
+    """
+
+    request: str
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def encode_reply(reply: object) -> bytes:
+    """The item of a reply.
+
+    Raises:
+        TypeError: it is no reply, or its body has no form in JSON.
+        ValueError: no client could read it.
+    """
+    if not isinstance(reply, Reply):
+        raise TypeError(f"an item of ms.http.reply is made by Request.reply, not {reply!r:.200}")
+    body, kind = reply.body, None
+    if isinstance(body, str):
+        body, kind = body.encode(), "text/plain; charset=utf-8"
+    elif isinstance(body, (bytes, bytearray, memoryview)):
+        body, kind = bytes(body), "application/octet-stream"
+    elif body is not None:
+        body, kind = _json.dump(body).encode(), "application/json"
+    headers = list(reply.headers.items())
+    if kind is not None and not any(name.lower() == "content-type" for name, _ in headers):
+        headers.insert(0, ("content-type", kind))
+    return _millstream.http_reply(reply.request, reply.status, headers, body or b"")
 
 
 def _pairs(text: str, what: str) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
 """HTTP as a source and as sinks of flows; the guide is ``docs/guide/http.md``.
 
 ``listen``: a request is acknowledged with 200 after it is recorded in the state directory of the flow. No
-acknowledged item is lost, and each has its effect once. ``post`` delivers batches with an idempotency key.
-``feed`` sends a stream to browsers, over WebSockets and as server-sent events.
+acknowledged item is lost, and each has its effect once. ``reply`` answers requests. ``post`` delivers batches
+with an idempotency key. ``feed`` sends a stream to browsers, over WebSockets and as server-sent events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ._durations import nanos
 from ._errors import FlowUsageError
 from ._oauth import OAuth
 from ._outbox import _age, _records, _size
-from ._webhooks import Request, Signature, decoder
+from ._webhooks import Reply, Request, Signature, decoder, encode_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._durations import Seconds
     from ._types import Decoder, Frame, U
 
-__all__ = ["OAuth", "Request", "Signature", "feed", "listen", "post"]
+__all__ = ["OAuth", "Reply", "Request", "Signature", "feed", "listen", "post", "reply"]
 
 MAX_BODY = 1 << 20
 MAX_PENDING = 64 << 20
@@ -151,6 +151,7 @@ def listen(
     health: str | None = None,
     token: str | None = None,
     signature: Signature | None = None,
+    reply: Seconds | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -171,6 +172,7 @@ def listen(
     health: str | None = None,
     token: str | None = None,
     signature: Signature | None = None,
+    reply: Seconds | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -190,6 +192,7 @@ def listen(
     health: str | None = None,
     token: str | None = None,
     signature: Signature | None = None,
+    reply: Seconds | None = None,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     max_pending: int = MAX_PENDING,
@@ -225,6 +228,9 @@ def listen(
             503 at its end, without a token.
         signature: how the sender signs its requests; 401 without a right signature, before anything is
             recorded.
+        reply: with ``item="request"``, for how long a request that is accepted waits for the reply of the
+            flow, from the sink :func:`reply`, in seconds or as a timedelta: then the answer is 202. None:
+            the answer is 200 when the request is accepted.
         token: requests need the header ``Authorization: Bearer TOKEN``; 401 without one, 403 with another.
         origins: the origins of the pages that may post, such as ``"https://example.org"``; ``"*"`` is every
             page. Browsers send it; the requests of other programs have no origin, and need none.
@@ -244,8 +250,8 @@ def listen(
         A source of JSON values, of bytes, texts, forms or requests, or of what ``decode`` makes of them.
 
     Raises:
-        FlowUsageError: ``origins`` or ``methods`` is a text, ``signature`` is no signature, or ``decode`` is
-            a class with ``item="request"``.
+        FlowUsageError: ``origins`` or ``methods`` is a text, ``signature`` is no signature, ``reply`` is no
+            time or without ``item="request"``, or ``decode`` is a class with ``item="request"``.
         ValueError: ``item``, ``body`` or ``timeout`` is none of the allowed values.
 
     Example:
@@ -266,6 +272,8 @@ def listen(
             raise FlowUsageError(f"{name} is a list of texts")
     if signature is not None and not isinstance(signature, Signature):
         raise FlowUsageError("signature is made by a method of ms.http.Signature, such as github")
+    if reply is not None and item != "request":
+        raise FlowUsageError('a reply is to a request: reply needs item="request"')
     return _millstream.http_listen(
         address,
         paths=[path] if isinstance(path, str) else list(path),
@@ -274,6 +282,7 @@ def listen(
         item=item,
         body=body,
         signature=signature,
+        reply=None if reply is None else nanos("reply", reply, 1) / 1e9,
         token=token,
         origins=list(origins),
         max_body=max_body,
@@ -284,6 +293,44 @@ def listen(
         decode=decoder(item, body, decode),
         on_bound=on_bound,
     )
+
+
+def reply(source: _millstream.ByteSource[Any]) -> _millstream.ByteSink[Reply]:
+    """Answers the requests of a source of the same flow, which has ``item="request"`` and a time ``reply``.
+
+    In a run with a state directory a reply is sent after the commit of its epoch: what it says is not rolled
+    back by a crash. Without one it is sent at once. The first reply to a request counts; one to a request
+    that is no longer there, or that an earlier run has accepted, is dropped.
+
+    Args:
+        source: the source, made by :func:`listen`.
+
+    Returns:
+        A sink of :class:`millstream.http.Reply`.
+
+    Raises:
+        FlowUsageError: it is no source of :func:`listen`, or it has no ``reply``.
+
+    Example:
+        >>> import threading, urllib.request
+        >>> import millstream as ms
+        >>> answers = []
+        >>> def ask(address: str) -> None:
+        ...     send = lambda: urllib.request.urlopen(f"http://{address}/", b"to be ", 60).read()
+        ...     threading.Thread(target=lambda: answers.append(send())).start()
+        >>> asked = ms.http.listen(
+        ...     "127.0.0.1:0", item="request", body="bytes", reply=60, requests=1, on_bound=ask
+        ... )
+        >>> flow = ms.Flow("double")
+        >>> doubled = flow.source("asked", asked).map(lambda request: request.reply(2 * request.body))
+        >>> doubled.sink("answers", ms.http.reply(asked))
+        >>> _ = ms.run(flow)
+        >>> answers
+        [b'to be to be ']
+    """
+    if not isinstance(source, _millstream.ByteSource):
+        raise FlowUsageError(f"a reply is to a source of ms.http.listen, not to {source!r}")
+    return _millstream.http_replies(source, encode_reply)
 
 
 @overload

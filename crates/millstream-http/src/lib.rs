@@ -62,7 +62,7 @@ pub use feed::{Feed, feed};
 #[cfg(feature = "gateway")]
 pub use gateway::{Gateway, GatewayServer, gateway};
 pub use json::{check_json, is_json_type};
-pub use listen::{Body, Digest, Hash, Item, Listen, Received, Signature, listen};
+pub use listen::{Body, Digest, Hash, Item, Listen, Received, Replies, Reply, Signature, listen};
 pub use post::{Batch, OAuth, Post, PostRequest, post, post_requests};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,10 +8,13 @@
 
 mod body;
 mod check;
+mod desk;
 mod intake;
 mod partition;
 mod received;
 mod recorded;
+mod replies;
+mod reply;
 mod rules;
 mod server;
 mod signature;
@@ -32,8 +35,11 @@ use crate::url::UrlPath;
 
 pub use body::{Body, Item};
 pub use received::Received;
+pub use replies::Replies;
+pub use reply::Reply;
 pub use signature::{Digest, Hash, Signature};
 
+use desk::Desk;
 use intake::{Intake, Store};
 use partition::RequestsPartition;
 use recorded::RecordedRequests;
@@ -56,6 +62,7 @@ pub struct Listen {
     on_bound: Option<OnBound>,
     /// The recorded requests of the current run, if it has a state directory.
     recorded: Arc<Mutex<Weak<RecordedRequests>>>,
+    desk: Arc<Desk>,
 }
 
 /// Listens on `address`, `host:port` or `unix:PATH`, and accepts POST requests for the path `/`, whose bodies are JSON. It is endless
@@ -74,6 +81,7 @@ pub fn listen(address: &str) -> Listen {
             methods: vec!["POST".to_owned()],
             item: Item::Body,
             signature: None,
+            reply: None,
             body: Body::Json,
             check_item: None,
             body_bytes_max: BODY_BYTES_MAX,
@@ -83,6 +91,7 @@ pub fn listen(address: &str) -> Listen {
         requests: None,
         on_bound: None,
         recorded: Arc::default(),
+        desk: Arc::default(),
     }
 }
 
@@ -123,6 +132,67 @@ impl Listen {
     pub fn signature(mut self, signature: Signature) -> Self {
         self.rules.signature = Some(signature);
         self
+    }
+    /// Answers a request with the reply of the flow, of the sink [`replies`](Self::replies), and waits for it up to `limit` after the
+    /// request is accepted: then the answer is 202. It needs [`Item::Request`].
+    #[must_use]
+    pub fn reply(mut self, limit: Duration) -> Self {
+        self.rules.reply = Some(limit);
+        self
+    }
+    /// The sink of the replies to the requests of this source, for [`Reply::encode`]. In a run with a state directory they are sent after
+    /// the commit of their epoch. The first reply to a request counts.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::net::TcpStream;
+    /// use std::time::Duration;
+    ///
+    /// use millstream_flow::{Flow, Options, codec};
+    /// use millstream_http::{Body, Item, Received, Reply, listen};
+    ///
+    /// let (answered, answer) = std::sync::mpsc::channel();
+    /// let requests = listen("127.0.0.1:0")
+    ///     .item(Item::Request)
+    ///     .body(Body::Bytes)
+    ///     .reply(Duration::from_secs(60))
+    ///     .requests(1)
+    ///     .on_bound(move |address| {
+    ///         let (address, answered) = (address.to_owned(), answered.clone());
+    ///         std::thread::spawn(move || {
+    ///             let mut client = TcpStream::connect(address).unwrap();
+    ///             write!(client, "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\nto ").unwrap();
+    ///             let mut text = String::new();
+    ///             client.read_to_string(&mut text).unwrap();
+    ///             answered.send(text).unwrap();
+    ///         });
+    ///     });
+    /// let replies = codec::encode(requests.replies()?, Reply::encode);
+    /// let flow = Flow::new("echo");
+    /// let echo = |item: &[u8]| {
+    ///     let request = Received::read(item)?;
+    ///     let body = request.body.repeat(2);
+    ///     Ok::<_, String>(Reply { request: request.id.to_owned(), status: 200, headers: vec![], body })
+    /// };
+    /// flow.source("requests", codec::decode(requests, echo)).sink("replies", replies);
+    /// flow.run(Options::default())?;
+    /// assert!(answer.recv()?.ends_with("to to "));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The source waits for no replies.
+    pub fn replies(&self) -> Result<Replies, Cause> {
+        if self.rules.reply.is_none() {
+            let why =
+                "the source answers requests itself: give it a time to wait for replies (reply)";
+            return Err(why.into());
+        }
+        Ok(Replies {
+            address: self.address.clone(),
+            desk: Arc::clone(&self.desk),
+            committing: Arc::default(),
+        })
     }
     /// Sets how items are read from a body. The default is [`Body::Json`].
     #[must_use]
@@ -224,13 +294,15 @@ impl Source<Frames> for Listen {
         )?;
         let bound = Bound::bind(&self.address)?;
         let address = bound.address()?;
-        let server = server::start(bound, self.rules.clone(), Arc::clone(&intake))?;
+        let (desk, held) = (Arc::clone(&self.desk), self.desk.hold());
+        let server = server::start(bound, self.rules.clone(), Arc::clone(&intake), desk)?;
+        self.desk.serve(server);
         if let Some(call) = &self.on_bound {
             call(&address);
         }
         Ok(Box::new(RequestsPartition::new(
             intake,
-            server,
+            held,
             first,
             self.rules.item,
         )?))
@@ -242,6 +314,7 @@ impl Source<Frames> for Listen {
 
 impl Resumable for Listen {
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
+        self.desk.begin(run.state_dir.is_some());
         let Some(state_dir) = run.state_dir else {
             *lock(&self.recorded) = Weak::new();
             tracing::info!(

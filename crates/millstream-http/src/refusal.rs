@@ -75,6 +75,13 @@ pub(crate) fn accepted(items: usize) -> Answer {
     json(format!("{{\"items\": {items}}}\n"))
 }
 
+/// The answer to a request that is accepted, and to which the flow has not replied.
+pub(crate) fn unanswered(items: usize) -> Answer {
+    let mut answer = accepted(items);
+    *answer.status_mut() = StatusCode::ACCEPTED;
+    answer
+}
+
 /// An answer of JSON.
 pub(crate) fn json(body: String) -> Answer {
     text(StatusCode::OK, "application/json", body)

@@ -108,8 +108,8 @@ mod _millstream {
     use crate::sink::kafka_write;
     #[pymodule_export]
     use crate::sink::{
-        ByteSink, KeyedSink, file_write, file_write_by_key, http_feed, http_post, journal_append,
-        outbox_sink, queue_write, tcp_send_to,
+        ByteSink, KeyedSink, file_write, file_write_by_key, http_feed, http_post, http_replies,
+        http_reply, journal_append, outbox_sink, queue_write, tcp_send_to,
     };
     #[cfg(feature = "kafka")]
     #[pymodule_export]

@@ -28,7 +28,7 @@ pub(crate) use by_key::{KeyedSink, file_write_by_key};
 pub(crate) use bytes::{ByteSink, file_write, journal_append, queue_write, tcp_send_to};
 pub(crate) use encode_step::{EncodeStep, parted};
 pub(crate) use frame::append_frame;
-pub(crate) use http::{http_feed, http_post};
+pub(crate) use http::{http_feed, http_post, http_replies, http_reply};
 #[cfg(feature = "kafka")]
 pub(crate) use kafka::kafka_write;
 pub(crate) use list::ListSink;

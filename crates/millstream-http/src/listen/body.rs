@@ -60,7 +60,7 @@ impl Items {
     pub(super) fn of_request(
         kind: Body,
         request: &Parts,
-        path: &str,
+        (id, path): (&str, &str),
         body: &[u8],
         check: Option<&CheckItem>,
     ) -> Result<Self, String> {
@@ -70,7 +70,7 @@ impl Items {
             Body::Text | Body::Form => check_text(body)?,
             Body::Bytes | Body::Lines => {}
         }
-        let item = item_of(request, path, body)?;
+        let item = item_of(request, (id, path), body)?;
         check.map_or(Ok(()), |check| check(&item))?;
         let mut items = Items::new(Item::Request, item.len());
         items.push(&item);

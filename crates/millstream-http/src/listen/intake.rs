@@ -1,5 +1,7 @@
 //! What the server and the flow share: the requests that the flow has not read, and their limits.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -40,6 +42,8 @@ pub(super) struct Intake {
     failure: Mutex<Option<Cause>>,
     /// The number of requests without a right signature that the flow has not counted, and why the last one was refused.
     unsigned: Mutex<(u64, String)>,
+    /// What the ids of this run have in common, and the number of the last one.
+    ids: (u64, AtomicU64),
 }
 
 impl Intake {
@@ -64,6 +68,7 @@ impl Intake {
             closed: AtomicBool::new(false),
             failure: Mutex::default(),
             unsigned: Mutex::default(),
+            ids: (RandomState::new().build_hasher().finish(), 0.into()),
         }))
     }
 
@@ -96,6 +101,12 @@ impl Intake {
             true => Err(ended()),
             false => Ok(()),
         }
+    }
+
+    /// An id that no other request of this source has.
+    pub(super) fn next_id(&self) -> String {
+        let number = self.ids.1.fetch_add(1, Ordering::SeqCst) + 1;
+        format!("{:016x}-{number}", self.ids.0)
     }
 
     /// Counts a request that was refused because of its signature.

@@ -9,8 +9,8 @@ use millstream_flow::source::{Events, Next, Partition, Position};
 use millstream_journal::Reader;
 
 use super::body::{Item, read_record};
+use super::desk::Held;
 use super::intake::{Intake, Store};
-use crate::server::Server;
 
 /// The limit of a batch; the last request of a batch may exceed it.
 const BATCH_BYTES: usize = 64 << 10;
@@ -20,7 +20,7 @@ const QUIET_NS: u64 = 60_000_000_000;
 pub(super) struct RequestsPartition {
     intake: Arc<Intake>,
     /// Dropped after the intake is closed.
-    server: Server,
+    _held: Held,
     reader: Option<Reader>,
     /// The number of the next request.
     next: u64,
@@ -33,7 +33,7 @@ pub(super) struct RequestsPartition {
 impl RequestsPartition {
     pub(super) fn new(
         intake: Arc<Intake>,
-        server: Server,
+        held: Held,
         first: u64,
         item: Item,
     ) -> Result<Self, Cause> {
@@ -43,7 +43,7 @@ impl RequestsPartition {
         };
         Ok(RequestsPartition {
             intake,
-            server,
+            _held: held,
             reader,
             next: first,
             origin: Arc::new(Origin::records("request")),
@@ -124,8 +124,8 @@ impl Partition<Frames> for RequestsPartition {
 
 impl Drop for RequestsPartition {
     fn drop(&mut self) {
-        // Requests that arrive now are refused; those that are recorded are acknowledged, and processed by the next run.
+        // Requests that arrive now are refused; those that are recorded are acknowledged, and processed by the next run. The server is
+        // stopped when the last reply is sent too.
         self.intake.close();
-        self.server.stop();
     }
 }

@@ -1,7 +1,7 @@
 //! A request as an item: its method, path, query, headers and body.
 //!
 //! ```text
-//! item: "\0received", u8 version (1), method, path, query, u32 LE count, count times: name, value, then the body
+//! item: "\0received", u8 version (2), id, method, path, query, u32 LE count, count times: name, value, then the body
 //! ```
 //!
 //! The [parts](crate::parts) are bytes.
@@ -13,11 +13,13 @@ use hyper::http::request::Parts;
 use crate::parts::{length, put, take, take_length, take_text};
 
 /// The begin of an item.
-const MAGIC: &[u8] = b"\0received\x01";
+const MAGIC: &[u8] = b"\0received\x02";
 
 /// A request that a source has received, for [`Item::Request`](crate::Item::Request).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received<'a> {
+    /// Its id: that of no other request of the source. It is recorded with the request.
+    pub id: &'a str,
     /// Its method.
     pub method: &'a str,
     /// Its path, as the source has it.
@@ -43,6 +45,7 @@ impl<'a> Received<'a> {
 
     fn parse(item: &'a [u8]) -> Option<Self> {
         let mut rest = item.strip_prefix(MAGIC)?;
+        let id = take_text(&mut rest)?;
         let method = take_text(&mut rest)?;
         let path = take_text(&mut rest)?;
         let query = take_text(&mut rest)?;
@@ -51,6 +54,7 @@ impl<'a> Received<'a> {
             headers.push((take_text(&mut rest)?, take(&mut rest)?));
         }
         Some(Received {
+            id,
             method,
             path,
             query,
@@ -66,11 +70,16 @@ pub(super) fn may_be_empty(method: &Method) -> bool {
 }
 
 /// Makes the item of a request for `path`, as the source has it, with this body.
-pub(super) fn item_of(request: &Parts, path: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn item_of(
+    request: &Parts,
+    (id, path): (&str, &str),
+    body: &[u8],
+) -> Result<Vec<u8>, String> {
     let secret = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE];
     let headers = request.headers.iter();
     let headers: Vec<_> = headers.filter(|(name, _)| !secret.contains(name)).collect();
     let mut item = MAGIC.to_vec();
+    put(&mut item, id.as_bytes())?;
     put(&mut item, request.method.as_str().as_bytes())?;
     put(&mut item, path.as_bytes())?;
     put(
@@ -102,10 +111,11 @@ mod tests {
             .body(())
             .unwrap();
         let (parts, ()) = request.into_parts();
-        let item = item_of(&parts, "/a b", b"\0body").unwrap();
+        let item = item_of(&parts, ("1b-1", "/a b"), b"\0body").unwrap();
         assert!(!item.windows(6).any(|window| window == b"hidden"));
         let received = Received::read(&item).unwrap();
-        assert_eq!((received.method, received.path), ("PUT", "/a b"));
+        assert_eq!((received.id, received.method), ("1b-1", "PUT"));
+        assert_eq!(received.path, "/a b");
         assert_eq!(received.query, "c=d&c=%ff");
         assert_eq!(received.headers, [("x-of", &b"one"[..]), ("x-of", b"\xff")]);
         assert_eq!(received.body, b"\0body");

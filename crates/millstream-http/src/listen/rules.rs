@@ -1,5 +1,7 @@
 //! What a source accepts.
 
+use std::time::Duration;
+
 use hyper::Method;
 use millstream_flow::error::Cause;
 
@@ -27,6 +29,8 @@ pub(super) struct Rules {
     pub(super) item: Item,
     pub(super) body: Body,
     pub(super) signature: Option<Signature>,
+    /// How long a request waits for the reply of the flow.
+    pub(super) reply: Option<Duration>,
     /// Checks an item as its reader does.
     pub(super) check_item: Option<CheckItem>,
     pub(super) body_bytes_max: usize,
@@ -64,6 +68,9 @@ impl Rules {
         }
         if self.item == Item::Request && self.body == Body::Lines {
             return Err("lines are items of their own: body=\"lines\" needs item=\"body\"".into());
+        }
+        if self.item == Item::Body && self.reply.is_some() {
+            return Err("a reply is to a request: it needs item=\"request\"".into());
         }
         if let Some(signature) = &self.signature {
             signature.check()?;

@@ -10,12 +10,13 @@ use millstream_journal::clock::wall_ns;
 
 use super::body::{Item, Items, items};
 use super::check::{Reading, check, is_health, path_of};
+use super::desk::Desk;
 use super::intake::{Intake, Store};
 use super::rules::Rules;
 use crate::address::Bound;
 use crate::connection::{HalfClosed, serve};
 use crate::places::{Place, Purpose};
-use crate::refusal::{Answer, Refusal, accepted, plain};
+use crate::refusal::{Answer, Refusal, accepted, plain, unanswered};
 use crate::request_body::{read_body, refuse_body, refuse_head, unpack};
 use crate::server::{Server, Stopped};
 use crate::stream::Socket;
@@ -27,10 +28,16 @@ const NAME: &str = "http listen";
 struct Shared {
     rules: Rules,
     intake: Arc<Intake>,
+    desk: Arc<Desk>,
 }
 
 /// Starts the server of a source.
-pub(super) fn start(bound: Bound, rules: Rules, intake: Arc<Intake>) -> Result<Server, Cause> {
+pub(super) fn start(
+    bound: Bound,
+    rules: Rules,
+    intake: Arc<Intake>,
+    desk: Arc<Desk>,
+) -> Result<Server, Cause> {
     let limits = rules.server.limits();
     let syncing = Arc::clone(&intake);
     let background = async move {
@@ -38,7 +45,11 @@ pub(super) fn start(bound: Bound, rules: Rules, intake: Arc<Intake>) -> Result<S
             Arc::clone(recorded).keep_synced().await;
         }
     };
-    let shared = Arc::new(Shared { rules, intake });
+    let shared = Arc::new(Shared {
+        rules,
+        intake,
+        desk,
+    });
     Server::start(
         NAME,
         bound,
@@ -127,15 +138,24 @@ async fn receive(
         return Ok(plain(challenge));
     }
     let check = rules.check_item.as_ref();
+    let id = intake.next_id();
     let items = match rules.item {
         Item::Body => items(rules.body, reading.lines, &bytes, check),
         Item::Request => {
-            Items::of_request(rules.body, request, reading.path.as_str(), &bytes, check)
+            let known = (id.as_str(), reading.path.as_str());
+            Items::of_request(rules.body, request, known, &bytes, check)
         }
     };
     let items = items.map_err(|line| Refusal::new(StatusCode::BAD_REQUEST, line))?;
     drop((reserved, bytes));
     let count = items.count;
+    let waiting = rules.reply.map(|limit| (shared.desk.wait(&id), limit));
     intake.accept(items).await?;
-    Ok(accepted(count))
+    let Some((waiting, limit)) = waiting else {
+        return Ok(accepted(count));
+    };
+    let reply = waiting.reply(limit).await;
+    // An item that is no reply is refused by the sink.
+    let answer = reply.and_then(|reply| reply.answer().ok());
+    Ok(answer.unwrap_or_else(|| unanswered(count)))
 }

@@ -14,7 +14,7 @@ use millstream_queue::flow as queues;
 use pyo3::prelude::*;
 
 use super::OpenWriter;
-use super::encode::{EncodedWriter, Encoder, Otherwise};
+use super::encode::{EncodedWriter, Encoder, Otherwise, Unlocked};
 use super::post_encode::PostEncoder;
 use crate::error::usage;
 use crate::gil::unlocked;
@@ -92,6 +92,11 @@ impl ByteSink {
         Self::with(feed, Some(encode), Otherwise::Refused)
     }
 
+    /// Replies to the requests of a source.
+    pub(super) fn of_replies(replies: millstream_http::Replies, encode: Py<PyAny>) -> Self {
+        Self::with(replies, Some(encode), Otherwise::Refused)
+    }
+
     /// The same sink for frames, and the encoder that makes them.
     pub(super) fn parted(&self) -> (Encoder, Self) {
         let frames = ByteSink {
@@ -123,7 +128,7 @@ impl ByteSink {
     ) -> Result<OpenWriter, Cause> {
         Ok(Box::new(EncodedWriter {
             name: name.to_owned(),
-            inner: unlocked(|| self.sink.open(worker, control))?,
+            inner: Unlocked(Some(unlocked(|| self.sink.open(worker, control))?)),
             encoder: self.encoder.clone(),
             frames: Frames::default(),
             control: Arc::clone(control),

@@ -22,7 +22,7 @@ use crate::show::show;
 /// A byte sink with the encoder before it.
 pub(crate) struct EncodedWriter {
     pub(crate) name: String,
-    pub(crate) inner: Box<dyn Writer<Frames>>,
+    pub(crate) inner: Unlocked,
     pub(crate) encoder: Encoder,
     pub(crate) frames: Frames,
     pub(crate) control: Arc<Control>,
@@ -150,15 +150,53 @@ impl Writer<PyBatch> for EncodedWriter {
     fn write_batch(&mut self, batch: &mut PyBatch) -> Result<(), Cause> {
         self.frames.clear();
         append_all(self, batch)?;
-        unlocked(|| self.inner.write_batch(&mut self.frames))
+        self.inner.write_batch(&mut self.frames)
     }
     fn flush(&mut self) -> Result<(), Cause> {
-        unlocked(|| self.inner.flush())
+        self.inner.flush()
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
-        unlocked(|| self.inner.prepare(epoch))
+        self.inner.prepare(epoch)
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
-        unlocked(|| self.inner.close())
+        self.inner.close()
+    }
+}
+
+/// A writer that works without the interpreter lock, until it is dropped.
+pub(crate) struct Unlocked(pub(super) Option<Box<dyn Writer<Frames>>>);
+
+impl Unlocked {
+    fn call<T>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Writer<Frames>) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
+        match self.0.as_deref_mut() {
+            Some(writer) => unlocked(|| work(writer)),
+            None => Err("the writer is closed".into()),
+        }
+    }
+}
+
+impl Writer<Frames> for Unlocked {
+    fn write_batch(&mut self, batch: &mut Frames) -> Result<(), Cause> {
+        self.call(|writer| writer.write_batch(batch))
+    }
+    fn flush(&mut self) -> Result<(), Cause> {
+        self.call(|writer| writer.flush())
+    }
+    fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        self.call(|writer| writer.prepare(epoch))
+    }
+    fn close(&mut self) -> Result<Option<Token>, Cause> {
+        self.call(|writer| writer.close())
+    }
+}
+
+impl Drop for Unlocked {
+    fn drop(&mut self) {
+        // Its threads may wait for the lock, and it waits for them.
+        let writer = self.0.take();
+        unlocked(move || drop(writer));
     }
 }

@@ -4,14 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_flow::outbox::Outbox;
-use millstream_http::{Batch, OAuth};
+use millstream_http::{Batch, OAuth, Reply};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::bytes::ByteSink;
 use super::outbox::{Retry, limited};
 use super::post_encode::{Parts, PostEncoder};
-use crate::source::bound_call;
+use crate::error::usage;
+use crate::source::{ByteSource, bound_call};
 
 /// The most bytes of a delivery whose requests are parallel.
 const PARALLEL_BYTES: usize = 16 << 20;
@@ -125,4 +127,35 @@ pub(crate) fn http_feed(
         feed = feed.on_bound(bound_call(call));
     }
     Ok(ByteSink::of_feed(feed, encode))
+}
+
+/// The sink of the replies to the requests of `source`, which `encode` makes of the items.
+#[pyfunction]
+pub(crate) fn http_replies(
+    source: &Bound<'_, ByteSource>,
+    encode: Py<PyAny>,
+) -> PyResult<ByteSink> {
+    let replies = source.get().replies();
+    let replies = replies.map_err(|why| usage(source.py(), &why.to_string()))?;
+    Ok(ByteSink::of_replies(replies, encode))
+}
+
+/// The item of a reply.
+#[pyfunction]
+pub(crate) fn http_reply<'py>(
+    py: Python<'py>,
+    request: String,
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let reply = Reply {
+        request,
+        status,
+        headers,
+        body: body.to_vec(),
+    };
+    let mut item = Vec::new();
+    reply.encode(&mut item).map_err(PyValueError::new_err)?;
+    Ok(PyBytes::new(py, &item))
 }

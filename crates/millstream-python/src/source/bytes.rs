@@ -33,7 +33,7 @@ enum Kind {
     Queues(queues::ReadQueues),
     #[cfg(feature = "kafka")]
     Kafka(Box<millstream_kafka::ReadKafka>),
-    Http(millstream_http::Listen),
+    Http(Box<millstream_http::Listen>),
 }
 
 /// A source of bytes.
@@ -80,9 +80,17 @@ impl ByteSource {
         decode: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         Ok(ByteSource {
-            kind: Kind::Http(source),
+            kind: Kind::Http(Box::new(source)),
             decode: Decode::read(decode)?,
         })
+    }
+
+    /// The sink of the replies to the requests of this source.
+    pub(crate) fn replies(&self) -> Result<millstream_http::Replies, Cause> {
+        match &self.kind {
+            Kind::Http(source) => source.replies(),
+            _ => Err(format!("{} is no source of requests", self.describe()).into()),
+        }
     }
 
     /// The topics of a source of Kafka, with what makes items of its frames.

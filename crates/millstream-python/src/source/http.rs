@@ -61,8 +61,9 @@ impl SignatureParts {
     }
 }
 
-/// A request in an item: method, path, query, headers with bytes, body.
+/// A request in an item: id, method, path, query, headers with bytes, body.
 type Parts<'py> = (
+    String,
     String,
     String,
     String,
@@ -76,6 +77,7 @@ pub(crate) fn http_received<'py>(py: Python<'py>, item: &[u8]) -> PyResult<Parts
     let received = Received::read(item).map_err(PyValueError::new_err)?;
     let headers = received.headers.iter();
     Ok((
+        received.id.to_owned(),
         received.method.to_owned(),
         received.path.to_owned(),
         received.query.to_owned(),
@@ -111,7 +113,7 @@ fn item_of(item: &str) -> PyResult<Item> {
 
 /// Listens on an address for requests; `timeout` in seconds.
 #[pyfunction]
-#[pyo3(signature = (address, *, paths, methods, health, item, body, signature, token, origins, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
+#[pyo3(signature = (address, *, paths, methods, health, item, body, signature, reply, token, origins, max_body, max_pending, max_connections, timeout, requests, decode, on_bound))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 pub(crate) fn http_listen(
     address: &str,
@@ -121,6 +123,7 @@ pub(crate) fn http_listen(
     item: &str,
     body: &str,
     signature: Option<SignatureParts>,
+    reply: Option<f64>,
     token: Option<&str>,
     origins: Vec<String>,
     max_body: usize,
@@ -148,6 +151,11 @@ pub(crate) fn http_listen(
     }
     if let Some(parts) = signature {
         source = source.signature(parts.signature()?);
+    }
+    if let Some(limit) = reply {
+        let limit = Duration::try_from_secs_f64(limit)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        source = source.reply(limit);
     }
     if let Some(token) = token {
         source = source.token(token);

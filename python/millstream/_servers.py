@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 
 from ._errors import FlowError, FlowUsageError
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
         batch_age: Seconds | None
         wait_at_end: Seconds
 
+
+UNTRUSTED = re.compile(
+    "certificate verify failed"
+    "|alert (unknown ca|(bad|unsupported) certificate|certificate (required|expired|revoked|unknown))",
+    re.IGNORECASE,
+)
+"""Errors of TLS after which another attempt fails too: one side does not accept a certificate."""
 
 TLS = ("ca", "certificate", "key")
 """The parts of a login for TLS."""
@@ -187,8 +195,7 @@ class Server:
         """The exception for an error: FlowError for what a person must change, ConnectionError for what
         another attempt may pass."""
         text = self.text(error)
-        # Of the library of TLS: another attempt finds the same certificate.
-        is_final = is_final or "certificate verify failed" in text.lower()
+        is_final = is_final or UNTRUSTED.search(text)
         return FlowError(text) if is_final else ConnectionError(text)
 
     def lost(self, what: str) -> Exception:

@@ -176,6 +176,14 @@ class _Link:
 
         client.on_connect = on_connect
         prepare(client)
+        then: Any = client.on_disconnect
+
+        def on_disconnect(*about: Any) -> None:
+            # A broker that refuses a certificate, or TLS, ends the connection without an answer.
+            answered.set()
+            then(*about)
+
+        client.on_disconnect = on_disconnect
         properties = _properties("CONNECT")
         properties.SessionExpiryInterval = 0 if session is None else FOREVER
         try:
@@ -185,6 +193,8 @@ class _Link:
             client.loop_start()
             if not answered.wait(TIMEOUT):
                 raise TimeoutError("no answer")
+            if not answers:
+                raise ConnectionError("the broker has ended the connection without an answer")
         except (OSError, ValueError) as error:
             client.loop_stop()
             raise self.server.error(error) from None

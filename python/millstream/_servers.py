@@ -162,11 +162,17 @@ class Server:
     def at(cls, url: str, login: Login | None, *schemes: str) -> Server:
         """The server at a URL, which may have a user and a password.
 
+        Raises:
+            FlowUsageError: the URL has another scheme, or a port that is none.
+
         >>> server = Server.at("nats://me:se%40cret@broker:4222?x=1", None, "nats", "tls")
         >>> server.address, server.url, server.login.password
         ('nats://broker:4222', 'nats://broker:4222?x=1', 'se@cret')
+        >>> Server.at("nats://broker:x", None, "nats", "tls")
+        Traceback (most recent call last):
+        millstream._errors.FlowUsageError: nats://broker:x has no such port
         """
-        from urllib.parse import unquote
+        from urllib.parse import unquote, urlsplit
 
         scheme, colon, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
         if not colon or scheme not in schemes:
@@ -175,7 +181,12 @@ class Server:
         user, _, password = (unquote(part) for part in at.partition(":"))
         login = login or Login()
         login = replace(login, user=login.user or user or None, password=login.password or password or None)
-        return cls(f"{scheme}://{place.partition('?')[0]}", f"{scheme}://{place}", login)
+        address = f"{scheme}://{place.partition('?')[0]}"
+        try:
+            _ = urlsplit(address).port
+        except ValueError:
+            raise FlowUsageError(f"{address} has no such port") from None
+        return cls(address, f"{scheme}://{place}", login)
 
     def text(self, error: object) -> str:
         """An error on one line after the address, without secrets.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 
 from ._errors import FlowError, FlowUsageError
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
         batch_age: Seconds | None
         wait_at_end: Seconds
 
+
+UNTRUSTED = re.compile(
+    "certificate verify failed"
+    "|alert (unknown ca|(bad|unsupported) certificate|certificate (required|expired|revoked|unknown))",
+    re.IGNORECASE,
+)
+"""Errors of TLS after which another attempt fails too: one side does not accept a certificate."""
 
 TLS = ("ca", "certificate", "key")
 """The parts of a login for TLS."""
@@ -154,11 +162,17 @@ class Server:
     def at(cls, url: str, login: Login | None, *schemes: str) -> Server:
         """The server at a URL, which may have a user and a password.
 
+        Raises:
+            FlowUsageError: the URL has another scheme, or a port that is none.
+
         >>> server = Server.at("nats://me:se%40cret@broker:4222?x=1", None, "nats", "tls")
         >>> server.address, server.url, server.login.password
         ('nats://broker:4222', 'nats://broker:4222?x=1', 'se@cret')
+        >>> Server.at("nats://broker:x", None, "nats", "tls")
+        Traceback (most recent call last):
+        millstream._errors.FlowUsageError: nats://broker:x has no such port
         """
-        from urllib.parse import unquote
+        from urllib.parse import unquote, urlsplit
 
         scheme, colon, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
         if not colon or scheme not in schemes:
@@ -167,7 +181,12 @@ class Server:
         user, _, password = (unquote(part) for part in at.partition(":"))
         login = login or Login()
         login = replace(login, user=login.user or user or None, password=login.password or password or None)
-        return cls(f"{scheme}://{place.partition('?')[0]}", f"{scheme}://{place}", login)
+        address = f"{scheme}://{place.partition('?')[0]}"
+        try:
+            _ = urlsplit(address).port
+        except ValueError:
+            raise FlowUsageError(f"{address} has no such port") from None
+        return cls(address, f"{scheme}://{place}", login)
 
     def text(self, error: object) -> str:
         """An error on one line after the address, without secrets.
@@ -187,8 +206,7 @@ class Server:
         """The exception for an error: FlowError for what a person must change, ConnectionError for what
         another attempt may pass."""
         text = self.text(error)
-        # Of the library of TLS: another attempt finds the same certificate.
-        is_final = is_final or "certificate verify failed" in text.lower()
+        is_final = is_final or UNTRUSTED.search(text)
         return FlowError(text) if is_final else ConnectionError(text)
 
     def lost(self, what: str) -> Exception:

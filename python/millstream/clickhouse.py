@@ -49,22 +49,23 @@ def write(
     engine ``ReplacingMergeTree`` that is ordered by it has each item once, when it is read with ``FINAL``.
 
     Args:
-        url: the address of the HTTP interface, ``http://HOST:8123`` or ``https://``; its query may have
-            settings, such as ``?database=shop``.
+        url: the address of the HTTP interface, ``http://HOST:PORT`` or ``https://``; the ports are 8123 and
+            8443 by default. Its query may have settings, such as ``?database=shop``.
         table: the table, such as ``"orders"`` or ``"shop.orders"``. It must exist.
         encode: makes a row of an item: a mapping from columns to values of JSON. None: items are that
             already. A column that is missing has its default.
         id_column: a column of the type ``String``. None: there is none.
         timeout: how long an answer is waited for, in seconds.
-        login: user and password, certificates.
+        login: user and password, certificates. None: the user ``default`` without a password.
         outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch`` (10,000
-            by default), ``batch_age`` and ``wait_at_end``. ClickHouse asks for few and large inserts.
+            rows by default), ``batch_bytes`` (16 MiB by default), ``batch_age`` and ``wait_at_end``.
+            ClickHouse asks for few and large inserts.
 
     Returns:
         The sink.
 
     Raises:
-        FlowUsageError: an option has a wrong value.
+        FlowUsageError: an option has a wrong value, or a certificate cannot be read.
 
     Example:
         >>> import millstream as ms
@@ -81,21 +82,17 @@ def write(
     headers = {names[part]: value for part, value in given.items() if part in names}
     if not all(value.isascii() and value.isprintable() for value in headers.values()):
         raise FlowUsageError("ms.clickhouse.write: user and password have printable ASCII characters only")
-    try:
-        port = urlsplit(server.url).port
-    except ValueError:
-        raise FlowUsageError(f"ms.clickhouse.write: {server.address} has no such port") from None
     made: OutboxOptions = {"batch": 10_000, "batch_bytes": "16MiB", **outbox}
     seconds = nanos("timeout", timeout, 1) / 1e9
     make = destination(f"clickhouse {table}", _Table, made)
-    return make(server, port, headers, context, table, encode, id_column, seconds)
+    return make(server, headers, context, table, encode, id_column, seconds)
 
 
 class _Table(Refusing):
     """The destination of ``write``."""
 
     def __init__(
-        self, server: Server, port: int | None, headers: Any, context: Any,
+        self, server: Server, headers: Any, context: Any,
         table: str, encode: Any, id_column: str | None, timeout: float,
     ) -> None:  # fmt: skip
         self.server, self.headers, self.encode = server, headers, encode
@@ -105,7 +102,7 @@ class _Table(Refusing):
         self.query = {"query": f"INSERT INTO {quoted} FORMAT JSONEachRow", "wait_end_of_query": "1"}
         self.path = f"{parts.path or '/'}?{parts.query}{'&' if parts.query else ''}{urlencode(self.query)}"
         secure, plain = http.client.HTTPSConnection, http.client.HTTPConnection
-        host = parts.hostname or "localhost"
+        host, port = parts.hostname or "localhost", parts.port
         self.connection: http.client.HTTPConnection = (
             secure(host, port or 8443, timeout=timeout, context=context)
             if parts.scheme == "https"

@@ -606,7 +606,7 @@ def write_csv(
         path: the file.
         fields: the names and order of the fields: the file begins with them as its header, and rows may be
             dicts. A dict without a field has an empty one; a dict with another key is an error. None: rows
-            are sequences.
+            are sequences of at least one value. A value is written as ``str`` makes text of it.
         delimiter: the character between fields.
         quote: the character around fields that contain delimiters, quotes or line ends.
         compression: of the file, as for :func:`write`.
@@ -717,22 +717,26 @@ class _Echo:
 
 def _csv_rows(fields: Sequence[str] | None, delimiter: str, quote: str) -> tuple[Callable[[Row], str], bytes]:
     """The function that makes a line of a row, and the line of the header."""
-    from csv import writer
+    from csv import QUOTE_ALL, QUOTE_MINIMAL, writer
 
     names = None if fields is None else _header(fields)
     if isinstance(names, bool):
         raise FlowUsageError(f"fields are the names of the fields, each once, not {fields!r}")
     known = {*names} if names is not None else set()
 
-    def line(row: Sequence[object]) -> str:
+    def line(row: Sequence[object], quoting: Literal[0, 1] = QUOTE_MINIMAL) -> str:
         # A writer of its own, because several workers write; with this line end both CR and LF are quoted.
-        made = writer(_Echo(), delimiter=delimiter, quotechar=quote, lineterminator="\r\n").writerow(row)
-        text: str = made
-        return text[:-2] + "\n"
+        ways: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote, "quoting": quoting}
+        text: str = writer(_Echo(), lineterminator="\r\n", **ways).writerow(row)
+        # At the beginning of a file this character is a mark, which readers drop, unless it is quoted.
+        is_mark = text.startswith("\ufeff")
+        return line(row, QUOTE_ALL) if is_mark else text[:-2] + "\n"
 
     def encode(row: Row) -> str:
-        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
+        if isinstance(row, (str, bytes, set, frozenset)) or not hasattr(row, "__len__"):
             raise TypeError(f"a row is a dict or a sequence, not {type(row).__name__}")
+        if not len(row) and names is None:
+            raise ValueError("a row has at least one field: readers skip an empty line")
         if hasattr(row, "keys"):
             if names is None:
                 raise TypeError("a row that is a dict needs fields=, the names in the order of the file")

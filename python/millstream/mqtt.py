@@ -77,14 +77,16 @@ def read(
             default.
         topics: a topic filter, such as ``"sensors/#"``, or several.
         session: the id of the client, which names its session at the broker. Each flow has its own.
-        login: user and password, certificates.
-        retry: the delays between attempts to connect. None: ``Backoff()``, without end.
+        login: user and password, certificates. None: there is none.
+        retry: the delays between attempts to connect. None: ``Backoff()``, 0.1 s, doubled up to 30 s, without
+            end.
 
     Returns:
         A durable source of :class:`Message`, with one partition.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or paho-mqtt is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or paho-mqtt
+            is missing.
 
     Example:
         >>> import millstream as ms
@@ -114,14 +116,15 @@ def write(
         topic: the topic, or a function that returns that of an item.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
-            ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
+        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
+            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or paho-mqtt is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or paho-mqtt
+            is missing.
 
     Example:
         >>> import millstream as ms
@@ -142,11 +145,8 @@ class _Link:
         library("paho.mqtt.client", "paho-mqtt", "mqtt")
         self.server = Server.at(url, login, "mqtt", "mqtts")
         given = parts_of(self.server.login, name, "user", "password", *TLS)
-        try:
-            parts = urlsplit(self.server.url)
-            self.port = parts.port or (8883 if parts.scheme == "mqtts" else 1883)
-        except ValueError:
-            raise FlowUsageError(f"{name}: {self.server.address} has no such port") from None
+        parts = urlsplit(self.server.url)
+        self.port = parts.port or (8883 if parts.scheme == "mqtts" else 1883)
         self.host = parts.hostname or "localhost"
         self.user, self.password = given.get("user"), given.get("password")
         self.is_secure, self.context = parts.scheme == "mqtts", context_of(self.server.login)
@@ -176,6 +176,14 @@ class _Link:
 
         client.on_connect = on_connect
         prepare(client)
+        then: Any = client.on_disconnect
+
+        def on_disconnect(*about: Any) -> None:
+            # A broker that refuses a certificate, or TLS, ends the connection without an answer.
+            answered.set()
+            then(*about)
+
+        client.on_disconnect = on_disconnect
         properties = _properties("CONNECT")
         properties.SessionExpiryInterval = 0 if session is None else FOREVER
         try:
@@ -185,6 +193,8 @@ class _Link:
             client.loop_start()
             if not answered.wait(TIMEOUT):
                 raise TimeoutError("no answer")
+            if not answers:
+                raise ConnectionError("the broker has ended the connection without an answer")
         except (OSError, ValueError) as error:
             client.loop_stop()
             raise self.server.error(error) from None

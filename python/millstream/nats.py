@@ -73,7 +73,8 @@ def read(
     committed, and one that is delivered again is dropped by its number.
 
     Args:
-        url: the address of the server: ``nats://``, ``tls://``, ``ws://`` or ``wss://``.
+        url: the address of the server: ``nats://HOST:PORT``, ``tls://``, ``ws://`` or ``wss://``; the port
+            of the first two is 4222 by default.
         stream: the name of the stream. It must exist.
         consumer: the name of the consumer. Each flow has its own.
         subject: the subjects that a new consumer reads, such as ``"orders.*"``. None: all of the stream.
@@ -81,14 +82,16 @@ def read(
         pending: how many messages a new consumer delivers without an acknowledgement, and so in an epoch.
         ack_wait: after how many seconds a new consumer delivers a message again that is not acknowledged, as
             those that a killed flow had.
-        login: user and password, token, credentials, certificates.
-        retry: the delays between attempts to connect. None: ``Backoff()``, without end.
+        login: user and password, token, credentials, certificates. None: there is none.
+        retry: the delays between attempts to connect. None: ``Backoff()``, 0.1 s, doubled up to 30 s, without
+            end.
 
     Returns:
         A source of :class:`Message`, with one partition.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or nats-py is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or nats-py
+            is missing.
 
     Example:
         >>> import millstream as ms
@@ -126,19 +129,22 @@ def write(
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already. Of the
             headers of a message those of JetStream (``Nats-``) are not written.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
-            ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
+        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
+            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or nats-py is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or nats-py
+            is missing.
 
     Example:
         >>> import millstream as ms
         >>> ms.nats.write("nats://localhost:4222", "invoices", encode=str)
         <sink nats invoices>
+        >>> ms.nats.write("nats://localhost:4222", lambda item: f"orders.{item['country']}", encode=str)
+        <sink nats by item>
     """
     named("nats.write", subject="by item" if callable(subject) else subject)
     link, to = _Link(url, login, "ms.nats.write"), "by item" if callable(subject) else subject

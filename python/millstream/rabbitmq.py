@@ -75,19 +75,22 @@ def read(
     least once, and once with ``unique_ids``.
 
     Args:
-        url: the address of the broker, ``amqp://HOST:PORT/VHOST`` or ``amqps://``.
+        url: the address of the broker, ``amqp://HOST:PORT/VHOST`` or ``amqps://``; the ports are 5672 and
+            5671 by default, the virtual host is ``/``.
         queue: the name of the queue.
         unique_ids: whether publishers set a ``message_id`` that no other message has: one that is delivered
             again is dropped by it.
         pending: how many messages the broker delivers without an acknowledgement, and so in an epoch.
-        login: user and password, certificates.
-        retry: the delays between attempts to connect. None: ``Backoff()``, without end.
+        login: user and password, certificates. Without a user it is ``guest``, with the password ``guest``.
+        retry: the delays between attempts to connect. None: ``Backoff()``, 0.1 s, doubled up to 30 s, without
+            end.
 
     Returns:
         A source of :class:`Message`, with one partition.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or aio-pika is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or aio-pika
+            is missing.
 
     Example:
         >>> import millstream as ms
@@ -128,14 +131,15 @@ def write(
         exchange: the exchange, which must exist. ``""``: the default exchange.
         encode: makes a :class:`Message`, bytes or text of an item. None: items are that already.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
-            ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
+        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
+            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or aio-pika is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or aio-pika
+            is missing.
 
     Example:
         >>> import millstream as ms

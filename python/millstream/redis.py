@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ._adapter.deliveries import Delivered, delivered_by
 from ._delivery_errors import Refusals, Refusing
 from ._errors import FlowUsageError
-from ._servers import TLS, Login, Server, chosen, destination, library, named, parts_of
+from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,19 +81,22 @@ def read(
     committed, and one that is delivered again is dropped by its id.
 
     Args:
-        url: the address of the server: ``redis://HOST:PORT/DATABASE``, ``rediss://`` or ``unix://``.
+        url: the address of the server: ``redis://HOST:PORT/DATABASE``, ``rediss://`` or ``unix://PATH``; the
+            port is 6379 and the database 0 by default.
         stream: the key of the stream.
         group: the consumer group. Other consumers of it get other entries.
         consumer: the name of the consumer. Each flow of the group has its own.
         start: where a new group begins: ``"earliest"`` or ``"latest"``.
-        login: user and password, certificates.
-        retry: the delays between attempts to connect. None: ``Backoff()``, without end.
+        login: user and password, certificates. None: there is none.
+        retry: the delays between attempts to connect. None: ``Backoff()``, 0.1 s, doubled up to 30 s, without
+            end.
 
     Returns:
         A source of :class:`Entry`, with one partition.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or the client is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or the package ``redis``
+            is missing.
 
     Example:
         >>> import millstream as ms
@@ -126,16 +129,17 @@ def write(
         stream: the key of the stream.
         encode: makes the fields of an item: a mapping from names to bytes, text or numbers, or an
             :class:`Entry`, whose id is not used. None: items are that already.
-        max_entries: the length to which the stream is trimmed, about. None: it grows.
+        max_entries: the number of entries to which the stream is trimmed, about. None: it grows.
         login: as for :func:`read`.
-        outbox: options of :func:`millstream.sink`: ``retry``, ``max_bytes``, ``max_age``, ``batch``,
-            ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
+        outbox: options of :func:`millstream.sink`, with its defaults: ``retry``, ``max_bytes``, ``max_age``,
+            ``batch``, ``batch_bytes``, ``batch_age`` and ``wait_at_end``.
 
     Returns:
         The sink.
 
     Raises:
-        FlowUsageError: an option has a wrong value, or the client is missing.
+        FlowUsageError: an option has a wrong value, a certificate cannot be read, or the package ``redis``
+            is missing.
 
     Example:
         >>> import millstream as ms
@@ -163,6 +167,8 @@ class _Link:
         self.options = {names.get(part, part): value for part, value in given.items()}
         if any(part in given for part in TLS) and not url.startswith("rediss:"):
             raise FlowUsageError(f"{name}: a login with certificates needs an address rediss://")
+        # The client reads the files when it connects: a wrong one is an error before the flow runs.
+        context_of(self.server.login)
 
     def client(self, module: Any) -> Any:
         """A client that does not repeat calls by itself."""

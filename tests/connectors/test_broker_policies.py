@@ -227,7 +227,14 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "needs an address rediss://",
     ),
     (lambda: ms.mqtt.read("mqtt://localhost:x", "t", "s"), "has no such port"),
+    (lambda: ms.nats.read("nats://localhost:x", "s", "c"), "nats://localhost:x has no such port"),
+    (lambda: ms.rabbitmq.read("amqp://localhost:99999/", "q"), "has no such port"),
+    (lambda: ms.redis.read("redis://me:a@localhost:x/1", "s", "g"), "redis://localhost:x/1 has no such port"),
     (lambda: ms.mqtt.read("mqtt://localhost", [], "s"), "topics has filters"),
+    (
+        lambda: ms.redis.write("rediss://localhost", "s", login=ms.Login(ca="no.pem")),
+        "cannot be read .no.pem",
+    ),
     (
         lambda: ms.mqtt.read("mqtts://localhost", "t", "s", login=ms.Login(ca="no.pem")),
         "cannot be read .no.pem",

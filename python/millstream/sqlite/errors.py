@@ -8,4 +8,10 @@ __all__ = ["SqliteError"]
 
 
 class SqliteError(FlowError):
-    """SQLite refuses what a sink asks for. The text names file, table and, if there is one, the row."""
+    """SQLite refuses what a sink asks for. The text names file, table and, if there is one, the row.
+
+    Example:
+        >>> import millstream as ms
+        >>> issubclass(ms.sqlite.SqliteError, ms.FlowError)
+        True
+    """

@@ -53,11 +53,13 @@ def write(
         truncate: a function that returns whether an item empties the table.
         timeout: how long a lock of another connection is waited for before the attempt is repeated, in
             seconds.
-        retry: as in :func:`millstream.sink`.
-        max_bytes: as in :func:`millstream.sink`.
-        max_age: as in :func:`millstream.sink`.
+        retry: the delays after failed attempts. None: ``Backoff()``, 0.1 s, doubled up to 30 s, without end.
+        max_bytes: sources pause while more output waits: a number of bytes, or text such as ``"1GiB"``.
+        max_age: sources pause while older output waits: seconds, a timedelta, or text such as ``"1h"``. None:
+            there is no such limit.
         batch: the largest number of rows in a transaction.
-        wait_at_end: as in :func:`millstream.sink`.
+        wait_at_end: how long a flow whose sources have ended waits for a database that is locked or full, in
+            seconds.
 
     Returns:
         The sink.
@@ -66,9 +68,19 @@ def write(
         FlowUsageError: an option has a wrong value.
 
     Example:
+        >>> import sqlite3
         >>> import millstream as ms
-        >>> ms.sqlite.write("shop.db", "orders", key="id", delete=lambda row: row["out"])
-        <sink sqlite table orders>
+        >>> from tempfile import TemporaryDirectory
+        >>> flow = ms.Flow("orders")
+        >>> orders = flow.source("in", ms.testing.items([{"id": 1, "item": "tea"}, {"id": 1, "item": "ink"}]))
+        >>> with TemporaryDirectory() as folder:
+        ...     db = sqlite3.connect(f"{folder}/shop.db")
+        ...     _ = db.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")
+        ...     orders.sink("table", ms.sqlite.write(f"{folder}/shop.db", "orders", key="id"))
+        ...     _ = ms.run(flow, state=f"{folder}/state")
+        ...     db.execute("SELECT * FROM orders").fetchall()
+        ...     db.close()
+        [(1, 'ink')]
     """
     options = TableOptions(
         os.path.abspath(path),

@@ -350,7 +350,6 @@ def test_a_record_of_csv_that_is_no_row_holds_up_no_other(tmp_path: Path, source
     assert report.step("in.decode")["skipped"] == len(RECORDS) - len(rows)
 
 
-@pytest.mark.xfail(strict=True, reason="a dead letter has fields as text, and neither bytes nor position")
 @pytest.mark.parametrize("source", [csv_file, csv_directory])
 def test_a_record_of_csv_that_is_no_row_is_a_dead_letter_byte_for_byte(tmp_path: Path, source: Any) -> None:
     letters = ms.testing.collect()

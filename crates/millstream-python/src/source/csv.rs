@@ -14,14 +14,14 @@ use millstream_flow::stream::Making;
 use millstream_flow::{Failure, Flow, FlowError, Pipe, SourceExt};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use super::bytes::Unlocked;
 use super::reading::{Reading, compression};
 use crate::batch::PyBatch;
 use crate::error::{cause, usage};
 use crate::gil::locked;
-use crate::policy::{ErrorHandler, OnErrorOption};
+use crate::policy::{ErrorHandler, OnErrorOption, Read};
 
 #[derive(Clone)]
 enum Kind {
@@ -188,12 +188,15 @@ impl RowsStep {
         error: PyErr,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let texts = (0..row.len()).filter_map(|index| row.get(index));
-        let fields = PyList::new(py, texts.map(String::from_utf8_lossy));
-        let fields =
-            fields.map_err(|error| Failure::new(self.policy.step.clone(), cause(error)))?;
-        self.policy
-            .handle(None, Some(fields.as_any()), error, cx, py)
+        let original = row.original();
+        let (record, position) =
+            original.map_err(|error| Failure::new(self.policy.step.clone(), error))?;
+        let record = PyBytes::new(py, &record);
+        let read = Read {
+            item: record.as_any(),
+            position: &position,
+        };
+        self.policy.handle_read(None, read, error, cx, py)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::rows::{Row, Rows};
 use crate::batch::Data;
-use crate::error::Cause;
+use crate::error::{Cause, shorten};
 use crate::policy::OnError;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
@@ -99,7 +99,11 @@ where
                     .and_then(|()| (self.decode)(row).map_err(Into::into));
                 match made {
                     Ok(item) => batch.push(item),
-                    Err(error) => events.poison(None, error)?,
+                    Err(error) => {
+                        let (record, place) = row.original()?;
+                        let text = shorten(&String::from_utf8_lossy(&record));
+                        events.poison(Some(format!("{place}: {text:?}")), error)?;
+                    }
                 }
             }
             self.rows = rows;

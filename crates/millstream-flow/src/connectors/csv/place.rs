@@ -1,5 +1,5 @@
-//! Finds the line and column of a field for an error. It reads the file again, so that successful parsing does
-//! not have to count lines.
+//! Finds the line and column of a field for an error, and the bytes of a record. It reads the file again, so that successful parsing
+//! does not have to count lines and keep what it has read.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -34,6 +34,25 @@ pub(super) fn quote_error(file: &CsvPath, offset: u64, what: &str) -> String {
         Ok((line, column)) => format!("{shown}, line {line}, column {column}: {what}"),
         Err(_) => format!("{shown}, offset {offset}: {what}"),
     }
+}
+
+/// Returns the record at `offset` as it was read, without the end of its line, and its place.
+pub(super) fn record(csv: &CsvPath, offset: u64) -> std::io::Result<(Vec<u8>, String)> {
+    let mut file = Contents::open(&csv.path, csv.compression, offset)?;
+    let (mut record, mut more) = (Vec::new(), SCAN_BYTES_MAX);
+    loop {
+        let read = Read::by_ref(&mut file)
+            .take(more)
+            .read_to_end(&mut record)?;
+        let (_, _, end) = scan(&record, csv.dialect);
+        if end < record.len() || read == 0 {
+            record.truncate(end);
+            break;
+        }
+        more *= 2;
+    }
+    let (line, _) = locate(csv, offset, |_, _| Some(0))?;
+    Ok((record, format!("{}, line {line}", csv.path.display())))
 }
 
 /// Returns the line and column, from 1, of the byte that `choose` selects from the starts of the fields and an

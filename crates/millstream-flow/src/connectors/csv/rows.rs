@@ -168,6 +168,17 @@ impl<'a> Row<'a> {
     pub fn offset(&self) -> u64 {
         self.offset
     }
+    /// Returns the bytes of the row as they are in the file, without the end of the line, and its place: path and line. It reads the file
+    /// again.
+    ///
+    /// # Errors
+    /// The file cannot be read any more.
+    pub fn original(&self) -> Result<(Vec<u8>, String), Cause> {
+        let file = self.rows.file.as_ref().ok_or("the rows are of no file")?;
+        let path = file.about.path.display();
+        let record = place::record(&file.about, self.offset);
+        record.map_err(|error| format!("{path}: {error}").into())
+    }
     /// Checks that the number of fields is the number of names.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     __version__: str
     from . import (
         clickhouse as clickhouse,
+        errors as errors,
         files as files,
         http as http,
         journals as journals,
@@ -175,8 +176,8 @@ if TYPE_CHECKING:
     )
 
 _MODULES = """
-    clickhouse files http journals kafka mqtt nats objects postgres queues rabbitmq redis service sqlite tcp
-    testing windows
+    clickhouse errors files http journals kafka mqtt nats objects postgres queues rabbitmq redis service
+    sqlite tcp testing windows
 """
 """Public modules, such as `ms.kafka`."""
 

@@ -31,6 +31,23 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "<built-in function print> is no sink: ms.stdout() prints each item, @ms.sink makes a sink of a "
         "function that delivers",
     ),
+    "no name": (
+        lambda: stream().sink(ms.stdout()),
+        'a sink has a name, which comes first: sink("NAME", ...)',
+    ),
+    "name last": (
+        lambda: stream().sink(ms.stdout(), "out"),
+        'a sink has a name, which comes first: sink("NAME", ...)',
+    ),
+    "no name of a keyed one": (
+        lambda: stream().key_by(str).sink(ms.stdout()),
+        'a sink has a name, which comes first: sink("NAME", ...)',
+    ),
+    "no name of a source": (
+        lambda: ms.Flow("f").source(ms.testing.items([1])),  # type: ignore[arg-type]
+        'a source has a name, which comes first: source("NAME", ...)',
+    ),
+    "name alone": (lambda: stream().sink("out"), 'sink("out") has a name and no sink: sink("out", SINK)'),
     "groupby": (lambda: stream().groupby(str), "has no attribute 'groupby': did you mean key_by?"),
     "flatmap": (lambda: stream().flatmap(str), "did you mean flat_map?"),
     "reduce": (lambda: stream().reduce(max), "reduce is a verb of KeyedStream: call key_by first"),

@@ -66,6 +66,13 @@ def test_all_names_are_there_and_listed() -> None:
         ms.Flwo  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_all_errors_are_in_one_module() -> None:
+    modules = [ms, *(getattr(ms, name) for name in ms._MODULES.split() if name != "errors")]
+    public = {getattr(module, name) for module in modules for name in module.__all__}
+    errors = {found for found in public if isinstance(found, type) and issubclass(found, Exception)}
+    assert errors == {getattr(ms.errors, name) for name in ms.errors.__all__}
+
+
 def test_the_package_has_the_version_of_the_program() -> None:
     said = subprocess.check_output([sys.executable, "-m", "millstream", "--version"], text=True)
     assert said.split() == ["millstream", ms.__version__]

@@ -9,6 +9,7 @@ from .._errors import FlowUsageError
 from .._programs import describes, expect_run, was_used
 from .._version import describing_module
 from .misplaced import Verbs, verbs_are_found
+from .named import MISSING, check_name
 from .streams import Stream
 
 TYPE_CHECKING = False
@@ -62,7 +63,11 @@ class Flow(Verbs):
         return self._flow.name
 
     def source(
-        self, name: str, source: AnySource[U], on_error: OnError = "fail", batch_size: int | None = None
+        self,
+        name: str,
+        source: AnySource[U] = MISSING,
+        on_error: OnError = "fail",
+        batch_size: int | None = None,
     ) -> Stream[U]:
         """Adds a source.
 
@@ -93,9 +98,7 @@ class Flow(Verbs):
             >>> max(out), sum(out)
             (2, 9)
         """
-        if not name:
-            raise FlowUsageError(f'flow "{self.name}": a source needs a name')
-
+        check_name("source", name, source)
         expect_run(self, self._module)
 
         def add(source: AnySource[U]) -> Stream[U]:

@@ -10,6 +10,7 @@ from .._types import K_co, V_co
 from .arguments import callable_or_raise, calling, collecting, same_times
 from .base import KeyedBase
 from .lookups import debug, enrich
+from .named import MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -542,7 +543,11 @@ class KeyedVerbs(KeyedBase[K_co, V_co]):
         )
 
     def sink(
-        self, name: str, sink: AnySink[tuple[K_co, V_co]], gather: bool = False, on_error: OnError = "fail"
+        self,
+        name: str,
+        sink: AnySink[tuple[K_co, V_co]] = MISSING,
+        gather: bool = False,
+        on_error: OnError = "fail",
     ) -> None:
         """Ends the stream in a sink, which receives pairs of key and value.
 

@@ -10,6 +10,7 @@ from .._types import T_co
 from .arguments import callable_or_raise, calling, collecting, reading, same_times
 from .base import PlainBase
 from .lookups import debug, enrich
+from .named import MISSING, check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -547,7 +548,9 @@ class PlainVerbs(PlainBase[T_co]):
         """
         return self._new_stream(debug(self._pipe, label, to), self._timed)
 
-    def sink(self, name: str, sink: AnySink[T_co], gather: bool = False, on_error: OnError = "fail") -> None:
+    def sink(
+        self, name: str, sink: AnySink[T_co] = MISSING, gather: bool = False, on_error: OnError = "fail"
+    ) -> None:
         """Ends the stream in a sink. A stream may have several sinks.
 
         Args:
@@ -575,6 +578,5 @@ class PlainVerbs(PlainBase[T_co]):
             >>> out
             [1, 2]
         """
-        if not name:
-            raise FlowUsageError("a sink needs a name")
+        check_name("sink", name, sink)
         self._pipe.sink(name, sink, gather, on_error)

@@ -213,6 +213,8 @@ def sink(
             timedelta, so that it has the items of several epochs; at the end of a run, and while sources
             pause, none waits. None: committed items are delivered as soon as possible.
         wait_at_end: how long a flow whose sources have ended waits for a destination that fails, in seconds.
+            Without a state directory this, ``max_bytes``, ``max_age`` and ``batch_age`` have no effect: a
+            worker waits for each delivery, as often as ``retry`` says.
 
     Returns:
         The sink for a function. For a class, a function with the same arguments that returns the sink.

@@ -35,5 +35,5 @@ def check_name(kind: str, name: object, given: object) -> None:
     elif isinstance(name, str):
         raise FlowUsageError(f'{kind}("{name}") has a name and no {kind}: {kind}("{name}", {kind.upper()})')
     else:
-        # Name and thing in the other order are told apart by their types.
+        # Also a name that comes second: the types of both say so.
         raise FlowUsageError(f'a {kind} has a name, which comes first: {kind}("NAME", ...)')

@@ -1,9 +1,11 @@
 """Partitions that lose their end and grow again, and positions that must not be lost."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,12 @@ def written(folder: Path, out: Path) -> list[str]:
     return [line for path in folder.glob(f"{out.name}*") for line in lines(path)]
 
 
+def page(running: Any, name: str) -> str:
+    with urllib.request.urlopen(f"http://{running.address}/{name}", timeout=60) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 def test_a_transaction_that_is_open_shows_in_the_lag(broker: Broker) -> None:
     topic = broker.create("open", partitions=2)
     flow = ms.Flow("open")
@@ -192,10 +200,16 @@ def test_a_transaction_that_is_open_shows_in_the_lag(broker: Broker) -> None:
         producer.flush()
         put(broker, topic, range(9), partition=1)
         put(broker, topic, range(3), partition=0)
-        running = flow.start()
+        running = flow.start(http="127.0.0.1:0")
         try:
             until(lambda: withheld() == {f"{topic}/0": 0, f"{topic}/1": 10})
             assert "10 records in open transactions" in str(running.report())
+            labels = f'flow="open",source="in",partition="{topic}/1"'
+            sample = f"millstream_source_withheld_records{{{labels}}} 10\n"
+            until(lambda: sample in page(running, "metrics"))
+            until(
+                lambda: json.loads(page(running, "api/snapshot.json"))["sources"][0]["withheld_records"] == 10
+            )
         except BaseException:
             running.stop()
             raise

@@ -228,6 +228,9 @@ pub static METRICS: &[Metric] = &[
     metric("millstream_source_lag_bytes", Kind::Gauge, PARTITION, "Bytes of a partition that were not read", |all, put| {
         each_partition(all, put, |partition| partition.lag_bytes.map(|lag| lag as f64), |source| source.lag_bytes.map(|lag| lag as f64));
     }),
+    metric("millstream_source_withheld_records", Kind::Gauge, PARTITION, "Records of a partition in open transactions, which cannot be read yet", |all, put| {
+        each_partition(all, put, |partition| partition.withheld_records.map(|records| records as f64), |source| source.withheld_records.map(|records| records as f64));
+    }),
     metric("millstream_source_lag_seconds", Kind::Gauge, PARTITION, "Age of the input of a partition that was not read", |all, put| {
         each_partition(all, put, |partition| partition.lag_seconds, |source| source.lag_seconds);
     })

@@ -115,6 +115,7 @@ struct SentWorker {
 struct SentSource {
     lag_records: Option<u64>,
     lag_bytes: Option<u64>,
+    withheld_records: Option<u64>,
     lag_seconds: Option<f64>,
     watermark_lag_seconds: Option<f64>,
     held_by: Option<String>,
@@ -127,6 +128,7 @@ struct SentPartition {
     name: String,
     lag_records: Option<u64>,
     lag_bytes: Option<u64>,
+    withheld_records: Option<u64>,
     lag_seconds: Option<f64>,
     watermark_lag_seconds: Option<f64>,
 }
@@ -364,6 +366,7 @@ fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
     source.lag_records = sum(source.lag_records, other.lag_records);
     source.lag_bytes = sum(source.lag_bytes, other.lag_bytes);
+    source.withheld_records = sum(source.withheld_records, other.withheld_records);
     source.lag_seconds = larger(source.lag_seconds, other.lag_seconds);
     if other.watermark_lag_seconds > source.watermark_lag_seconds {
         source.watermark_lag_seconds = other.watermark_lag_seconds;
@@ -373,6 +376,7 @@ fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
         name: sent.name.clone(),
         lag_records: sent.lag_records,
         lag_bytes: sent.lag_bytes,
+        withheld_records: sent.withheld_records,
         lag_seconds: sent.lag_seconds,
         watermark_lag_seconds: sent.watermark_lag_seconds,
     };

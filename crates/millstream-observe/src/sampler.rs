@@ -266,6 +266,7 @@ fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
             name: lag.partition.clone(),
             lag_records: lag.lag.records,
             lag_bytes: lag.lag.bytes,
+            withheld_records: lag.lag.withheld,
             lag_seconds: lag.lag.age.map(|age| age.as_secs_f64()),
             watermark_lag_seconds: None,
         })
@@ -292,6 +293,7 @@ fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
         name: name.to_owned(),
         lag_records: sum(|lag| lag.records),
         lag_bytes: sum(|lag| lag.bytes),
+        withheld_records: sum(|lag| lag.withheld),
         lag_seconds: age.map(|age| age.as_secs_f64()),
         watermark_lag_seconds: lowest.map(|mark| lag_of(mark)),
         held_by: lowest.map(|mark| mark.partition.clone()),

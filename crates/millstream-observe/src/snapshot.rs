@@ -258,6 +258,8 @@ pub struct SourceSnapshot {
     pub lag_records: Option<u64>,
     /// Bytes that were not read, over all partitions.
     pub lag_bytes: Option<u64>,
+    /// Records in open transactions, over all partitions: they are written, and cannot be read yet.
+    pub withheld_records: Option<u64>,
     /// The largest age of input that was not read, in seconds.
     pub lag_seconds: Option<f64>,
     /// Seconds from the lowest watermark of its partitions to now; none without event time.
@@ -277,6 +279,8 @@ pub struct PartitionSnapshot {
     pub lag_records: Option<u64>,
     /// Bytes that were not read.
     pub lag_bytes: Option<u64>,
+    /// Records in open transactions.
+    pub withheld_records: Option<u64>,
     /// The age of input that was not read, in seconds.
     pub lag_seconds: Option<f64>,
     /// Seconds from its watermark to now.

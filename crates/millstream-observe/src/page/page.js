@@ -211,13 +211,13 @@ function showSteps(snapshot) {
 }
 
 function showSources(snapshot) {
-  const head = ["source", "lag, records", "lag, bytes", "lag, time", "watermark lag", "held back by", "partitions"];
+  const head = ["source", "lag, records", "lag, bytes", "lag, time", "in open transactions", "watermark lag", "held back by", "partitions"];
   table("sources", head, snapshot.sources.map((source) => ({
     key: source.name,
     choose: () => choose([{ kind: "source", name: source.name }], source.name),
     cells: [
       unit("count", source.lag_records), unit("bytes", source.lag_bytes), unit("seconds", source.lag_seconds),
-      unit("seconds", source.watermark_lag_seconds), textCell(source.held_by ?? "–"), unit("count", source.partitions.length || null),
+      unit("count", source.withheld_records), unit("seconds", source.watermark_lag_seconds), textCell(source.held_by ?? "–"), unit("count", source.partitions.length || null),
     ],
   })));
 }

@@ -1,6 +1,8 @@
 //! `millstream top`: a running process in a terminal, from the server of its page; or what is on the disk.
 
 mod remote;
+mod screen;
+mod section;
 mod sections;
 mod snapshot;
 mod view;
@@ -10,9 +12,9 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
-
 use self::remote::Remote;
+use self::screen::Screen;
+use self::section::Section;
 use self::snapshot::Snapshot;
 use crate::failure::Failure;
 use crate::report;
@@ -51,52 +53,41 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "the output is no terminal: --once prints the figures once",
         ));
     }
-    let mut terminal = ratatui::try_init().map_err(Failure::failed)?;
-    let outcome = follow(&mut terminal, &remote, first);
-    ratatui::restore();
-    outcome.map_err(Failure::failed)
+    follow(&remote, first).map_err(Failure::failed)
+}
+
+/// What the process has: a flow, and what is besides it.
+fn sections(snapshot: &Snapshot) -> Vec<Section> {
+    let mut sections = snapshot.sheets();
+    if !snapshot.flow.is_empty() || sections.is_empty() {
+        sections.insert(0, view::section(snapshot));
+    }
+    sections
 }
 
 /// The figures as text.
 fn text(snapshot: &Snapshot) -> String {
-    let sheets = snapshot.sheets();
-    let mut parts: Vec<String> = sheets.iter().map(sections::Sheet::text).collect();
-    if !snapshot.flow.is_empty() || parts.is_empty() {
-        parts.insert(0, view::text(snapshot));
-    }
+    let parts: Vec<String> = sections(snapshot).iter().map(Section::text).collect();
     parts.join("\n\n")
 }
 
-fn follow(
-    terminal: &mut ratatui::DefaultTerminal,
-    remote: &Remote,
-    first: Snapshot,
-) -> std::io::Result<()> {
-    let (mut shown, mut lost) = (first, None);
+fn follow(remote: &Remote, first: Snapshot) -> std::io::Result<()> {
+    let mut screen = Screen::open()?;
+    let (mut shown, mut lost) = (sections(&first), None::<String>);
     loop {
-        terminal.draw(|frame| match &shown.sheets()[..] {
-            sheets if !sheets.is_empty() && shown.flow.is_empty() => {
-                sections::draw(frame, sheets, lost.as_deref());
-            }
-            _ => view::draw(frame, &shown, lost.as_deref()),
+        screen.draw(|(width, height)| {
+            let share = (width, height / shown.len());
+            let lines = shown.iter().map(|part| part.lines(lost.as_deref(), share));
+            lines.flatten().collect()
         })?;
-        if event::poll(INTERVAL)? {
-            if let Event::Key(key) = event::read()?
-                && ends(key)
-            {
-                return Ok(());
-            }
-            continue;
+        match screen.ends_within(INTERVAL)? {
+            Some(true) => return Ok(()),
+            Some(false) => continue,
+            None => {}
         }
         match remote.snapshot() {
-            Ok(snapshot) => (shown, lost) = (snapshot, None),
+            Ok(snapshot) => (shown, lost) = (sections(&snapshot), None),
             Err(error) => lost = Some(error),
         }
     }
-}
-
-fn ends(key: KeyEvent) -> bool {
-    let interrupts =
-        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    interrupts || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }

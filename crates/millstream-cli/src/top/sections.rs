@@ -1,12 +1,8 @@
-//! Queues and journals as lines of a terminal.
+//! Queues and journals.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Row, Table, Wrap};
 use serde::Deserialize;
 
+use super::section::{Section, Tone};
 use super::words::{plain, time};
 use crate::report::human;
 
@@ -63,18 +59,8 @@ struct Journal {
     writers: Vec<u32>,
 }
 
-/// A title, what needs attention, and a table, whose first columns are text.
-pub(super) struct Sheet {
-    title: String,
-    attention: Option<String>,
-    texts: usize,
-    head: Vec<&'static str>,
-    /// Rows, and whether each needs attention.
-    rows: Vec<(bool, Vec<String>)>,
-}
-
 impl Queues {
-    pub(super) fn sheet(&self) -> Sheet {
+    pub(super) fn section(&self) -> Section {
         let title = format!(
             "queues: server {}, {} queues, {} items, {}in/s, {}out/s, {} clients",
             plain(&self.status),
@@ -98,11 +84,11 @@ impl Queues {
                 human(queue.out_rate),
                 human(queue.expired_rate),
             ];
-            (queue.state != "good", cells)
+            (tone(&queue.state), cells)
         };
-        Sheet {
+        Section {
             title,
-            attention: self.attention.clone(),
+            verdict: verdict(self.attention.as_ref()),
             texts: 3,
             head: vec![
                 "queue",
@@ -118,12 +104,13 @@ impl Queues {
                 "expired/s",
             ],
             rows: self.queues.iter().map(row).collect(),
+            foot: Vec::new(),
         }
     }
 }
 
 impl Journals {
-    pub(super) fn sheet(&self) -> Sheet {
+    pub(super) fn section(&self) -> Section {
         let title = format!(
             "journals: {} journals, {}records/s, {}B on disk",
             self.count,
@@ -147,11 +134,11 @@ impl Journals {
                 human(journal.disk_bytes as f64),
                 journal.writers.len().to_string(),
             ];
-            (journal.state != "good", cells)
+            (tone(&journal.state), cells)
         };
-        Sheet {
+        Section {
             title,
-            attention: self.attention.clone(),
+            verdict: verdict(self.attention.as_ref()),
             texts: 3,
             head: vec![
                 "journal",
@@ -169,93 +156,23 @@ impl Journals {
                 "writers",
             ],
             rows: self.journals.iter().map(row).collect(),
+            foot: Vec::new(),
         }
     }
 }
 
-impl Sheet {
-    fn attention(&self) -> String {
-        match &self.attention {
-            Some(words) => words.replace(char::is_control, " "),
-            None => "Nothing needs attention.".to_owned(),
-        }
-    }
-
-    /// The width of each column.
-    fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.head.iter().map(|head| head.len()).collect();
-        for (_, row) in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        widths
-    }
-
-    /// The sheet as text.
-    pub(super) fn text(&self) -> String {
-        let widths = self.widths();
-        let line = |cells: &[String]| {
-            let mut line = String::new();
-            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                line += &match column < self.texts {
-                    true => format!("{cell:<width$}  "),
-                    false => format!("{cell:>width$}  "),
-                };
-            }
-            line.trim_end().to_owned()
-        };
-        let head: Vec<String> = self.head.iter().map(|head| (*head).to_owned()).collect();
-        let mut lines = vec![self.title.clone(), self.attention(), line(&head)];
-        lines.extend(self.rows.iter().map(|(_, row)| line(row)));
-        lines.join("\n")
+/// What needs attention, if anything does.
+fn verdict(attention: Option<&String>) -> (Tone, String) {
+    match attention {
+        Some(words) => (Tone::Bad, words.replace(char::is_control, " ")),
+        None => (Tone::Good, "Nothing needs attention.".to_owned()),
     }
 }
 
-/// Draws sheets below each other; `lost` says why there are no newer figures.
-pub(super) fn draw(frame: &mut Frame<'_>, sheets: &[Sheet], lost: Option<&str>) {
-    let heights = sheets.iter().map(|_| Constraint::Fill(1));
-    let areas = Layout::vertical(heights).split(frame.area());
-    for (sheet, area) in sheets.iter().zip(areas.iter()) {
-        let parts = Layout::vertical([Constraint::Length(3), Constraint::Min(2)]).split(*area);
-        let colour = match (lost, &sheet.attention) {
-            (None, None) => Color::Green,
-            _ => Color::Red,
-        };
-        let second = lost.map_or_else(
-            || sheet.attention(),
-            |lost| format!("no connection: {lost}"),
-        );
-        let head = vec![
-            Line::styled(
-                sheet.title.clone(),
-                Style::new().add_modifier(Modifier::BOLD),
-            ),
-            Line::styled(second, Style::new().fg(colour)),
-        ];
-        frame.render_widget(Paragraph::new(head).wrap(Wrap { trim: true }), parts[0]);
-        let aligned = |cells: Vec<String>| -> Vec<Line<'static>> {
-            let cells = cells.into_iter().enumerate();
-            let line = cells.map(|(column, cell)| match column < sheet.texts {
-                true => Line::from(cell),
-                false => Line::from(cell).right_aligned(),
-            });
-            line.collect()
-        };
-        let rows = sheet.rows.iter().map(|(marked, cells)| {
-            let style = match marked {
-                true => Style::new().fg(Color::White).bg(Color::Red),
-                false => Style::new(),
-            };
-            Row::new(aligned(cells.clone())).style(style)
-        });
-        let widths = sheet.widths();
-        let widths = widths.iter().map(|width| Constraint::Length(*width as u16));
-        let head = sheet.head.iter().map(|head| (*head).to_owned()).collect();
-        let header = Row::new(aligned(head));
-        let table = Table::new(rows, widths)
-            .header(header.style(Style::new().add_modifier(Modifier::UNDERLINED)));
-        frame.render_widget(table, parts[1]);
+fn tone(state: &str) -> Tone {
+    match state {
+        "good" => Tone::Plain,
+        _ => Tone::Marked,
     }
 }
 
@@ -271,9 +188,9 @@ mod tests {
             r#"{{"status": "up", "count": 1, "connections": 2, "attention": "look", "total": {queue}, "queues": [{queue}]}}"#
         );
         let queues: Queues = serde_json::from_str(&text).unwrap();
-        let sheet = queues.sheet();
-        assert!(sheet.rows[0].0);
-        let text = sheet.text();
+        let section = queues.section();
+        assert_eq!(section.rows[0].0, Tone::Marked);
+        let text = section.text();
         let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(last[..5], ["a", "[2J", "stuck", "1.2.3.4:5", "3"]);
         assert_eq!(text.lines().nth(1), Some("look"));

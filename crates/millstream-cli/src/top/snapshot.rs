@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::sections::{Journals, Queues, Sheet};
+use super::section::Section;
+use super::sections::{Journals, Queues};
 
 /// The state of a flow.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,10 +29,10 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// What the process has besides a flow.
-    pub(super) fn sheets(&self) -> Vec<Sheet> {
-        let queues = self.queues.iter().map(Queues::sheet);
+    pub(super) fn sheets(&self) -> Vec<Section> {
+        let queues = self.queues.iter().map(Queues::section);
         queues
-            .chain(self.journals.iter().map(Journals::sheet))
+            .chain(self.journals.iter().map(Journals::section))
             .collect()
     }
 }
@@ -81,6 +82,7 @@ pub(super) struct Source {
     pub(super) name: String,
     pub(super) lag_records: Option<u64>,
     pub(super) lag_bytes: Option<u64>,
+    pub(super) withheld_records: Option<u64>,
     pub(super) lag_seconds: Option<f64>,
     pub(super) watermark_lag_seconds: Option<f64>,
     pub(super) held_by: Option<String>,

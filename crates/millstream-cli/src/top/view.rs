@@ -1,11 +1,6 @@
-//! The figures of a flow as lines of a terminal: the same for `--once` and for the screen.
+//! The figures of a flow.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Row, Table, Wrap};
-
+use super::section::{Section, Tone};
 use super::snapshot::{Process, Snapshot, Source, Step};
 use super::words::{plain, time};
 use crate::report::human;
@@ -15,7 +10,7 @@ const HEAD: [&str; 11] = [
 ];
 /// The columns of text, which are at the left.
 const TEXT_COLUMNS: usize = 3;
-fn cells(step: &Step) -> [String; 11] {
+fn cells(step: &Step) -> Vec<String> {
     let mark = match step.mark.as_str() {
         "cause" => "limits the flow",
         "waiting" => "waits",
@@ -26,7 +21,7 @@ fn cells(step: &Step) -> [String; 11] {
             .as_ref()
             .map_or_else(|| "-".to_owned(), |ages| time(of(ages)))
     };
-    [
+    vec![
         plain(&step.name),
         plain(&step.kind),
         mark.to_owned(),
@@ -39,17 +34,6 @@ fn cells(step: &Step) -> [String; 11] {
         step.skipped.to_string(),
         step.late.to_string(),
     ]
-}
-
-/// The width of each column.
-fn widths(rows: &[[String; 11]]) -> [usize; 11] {
-    let mut widths = HEAD.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    widths
 }
 
 fn title(snapshot: &Snapshot) -> String {
@@ -87,11 +71,13 @@ fn source_line(source: &Source) -> Option<String> {
     let records = source.lag_records.map(|lag| format!("{lag} records"));
     let bytes = source.lag_bytes.map(|lag| format!("{lag} bytes"));
     let age = source.lag_seconds.map(time);
+    let withheld = source.withheld_records.filter(|records| *records > 0);
+    let withheld = withheld.map(|records| format!("{records} records in open transactions"));
     let watermark = source.watermark_lag_seconds.map(|lag| {
         let partition = source.held_by.as_deref().unwrap_or_default();
         format!("watermark {} (partition {})", time(lag), plain(partition))
     });
-    let parts: Vec<String> = [records, bytes, age, watermark]
+    let parts: Vec<String> = [records, bytes, age, withheld, watermark]
         .into_iter()
         .flatten()
         .collect();
@@ -148,84 +134,30 @@ fn others(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Returns the figures as text.
-pub(super) fn text(snapshot: &Snapshot) -> String {
-    let rows: Vec<[String; 11]> = snapshot.steps.iter().map(cells).collect();
-    let widths = widths(&rows);
-    let line = |cells: &[String; 11]| {
-        let mut line = String::new();
-        for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
-            line += &match column < TEXT_COLUMNS {
-                true => format!("{cell:<width$}  "),
-                false => format!("{cell:>width$}  "),
-            };
-        }
-        line.trim_end().to_owned()
-    };
-    let mut lines = vec![
-        title(snapshot),
-        verdict(snapshot),
-        line(&HEAD.map(String::from)),
-    ];
-    lines.extend(rows.iter().map(line));
-    lines.extend(others(snapshot));
-    lines.join("\n")
-}
-
-/// Draws the figures; `lost` says why there are no newer ones.
-pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, lost: Option<&str>) {
-    let rows: Vec<[String; 11]> = snapshot.steps.iter().map(cells).collect();
-    let widths = widths(&rows).map(|width| Constraint::Length(width as u16));
-    let last = others(snapshot);
-    let areas = Layout::vertical([
-        Constraint::Length(3),
-        Constraint::Min(2),
-        Constraint::Length(last.len() as u16 + 1),
-    ])
-    .split(frame.area());
-    let colour = match (lost, &snapshot.bottleneck) {
-        (Some(_), _) | (None, Some(_)) => Color::Red,
-        (None, None) => Color::Green,
-    };
-    let second = lost.map_or_else(
-        || verdict(snapshot),
-        |lost| format!("no connection: {lost}"),
-    );
-    let head = vec![
-        Line::styled(title(snapshot), Style::new().add_modifier(Modifier::BOLD)),
-        Line::styled(second, Style::new().fg(colour)),
-    ];
-    frame.render_widget(Paragraph::new(head).wrap(Wrap { trim: true }), areas[0]);
-    let styled = rows.into_iter().zip(&snapshot.steps).map(|(cells, step)| {
-        let style = match step.mark.as_str() {
-            "cause" => Style::new().fg(Color::White).bg(Color::Red),
-            "waiting" => Style::new().fg(Color::Yellow),
-            _ => Style::new(),
+/// The figures of a flow.
+pub(super) fn section(snapshot: &Snapshot) -> Section {
+    let row = |step: &Step| {
+        let tone = match step.mark.as_str() {
+            "cause" => Tone::Marked,
+            "waiting" => Tone::Waits,
+            _ => Tone::Plain,
         };
-        Row::new(aligned(cells)).style(style)
-    });
-    let header = Row::new(aligned(HEAD.map(String::from)));
-    let table = Table::new(styled, widths)
-        .header(header.style(Style::new().add_modifier(Modifier::UNDERLINED)));
-    frame.render_widget(table, areas[1]);
-    let last: Vec<Line<'_>> = last.into_iter().map(Line::from).collect();
-    frame.render_widget(Paragraph::new(last), areas[2]);
-}
-
-/// Text at the left, numbers at the right of their columns.
-fn aligned(cells: [String; 11]) -> Vec<Line<'static>> {
-    let line = |(column, cell): (usize, String)| match column < TEXT_COLUMNS {
-        true => Line::from(cell),
-        false => Line::from(cell).right_aligned(),
+        (tone, cells(step))
     };
-    cells.into_iter().enumerate().map(line).collect()
+    let is_limited = snapshot.waiting.is_some() || snapshot.bottleneck.is_some();
+    let tone = if is_limited { Tone::Bad } else { Tone::Good };
+    Section {
+        title: title(snapshot),
+        verdict: (tone, verdict(snapshot)),
+        head: HEAD.to_vec(),
+        texts: TEXT_COLUMNS,
+        rows: snapshot.steps.iter().map(row).collect(),
+        foot: others(snapshot),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
     use super::*;
 
     fn snapshot() -> Snapshot {
@@ -237,7 +169,7 @@ mod tests {
                 {"name": "b", "kind": "map", "mark": "cause", "in_rate": 1200, "out_rate": 1200, "busy": 0.93, "skew": 1,
                  "ages": {"p50": 0.0012, "p99": 1.5, "p999": 2}, "skipped": 3, "late": 0}],
             "workers": [{"busy": 0.95}], "sinks": [],
-            "sources": [{"name": "a", "lag_records": 7, "lag_bytes": null, "lag_seconds": null,
+            "sources": [{"name": "a", "lag_records": 7, "lag_bytes": null, "withheld_records": 3, "lag_seconds": null,
                 "watermark_lag_seconds": 61, "held_by": "p1"}],
             "epochs": {"epoch": 9, "age_seconds": 0.5, "last_seconds": [0.1, 0.002, 0.03], "last_bytes": 1000}}"#;
         serde_json::from_str(text).unwrap()
@@ -245,14 +177,14 @@ mod tests {
 
     #[test]
     fn text_has_the_figures_and_no_control_characters() {
-        let text = text(&snapshot());
+        let text = section(&snapshot()).text();
         let expected = "\
 flow f [2J: running for 12.0 s, 1200 items/s read, busiest of 1 workers 95%
 b limits the flow: it takes 93% of the time of the worker.
 step  kind                      in/s  out/s  busy  skew     p50    p99  skipped  late
 a     source  waits                0   1200    0%   1.0       -      -        0     0
 b     map     limits the flow   1200   1200   93%   1.0  1.2 ms  1.5 s        3     0
-lag of a: 7 records, watermark 1.0 min (partition p1)
+lag of a: 7 records, 3 records in open transactions, watermark 1.0 min (partition p1)
 epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.0 ms ago";
         let squeezed = |text: &str| {
             let words: Vec<Vec<&str>> = text
@@ -280,7 +212,7 @@ epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.
             process(1, "lost"),
             process(2, "unknown"),
         ];
-        let text = text(&snapshot);
+        let text = section(&snapshot).text();
         for line in [
             "process 0: running, 1200 items/s read, busiest worker 50%, 3 items in flight",
             "process 1: lost, no news for 7.0 s",
@@ -292,19 +224,19 @@ epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.
 
     #[test]
     fn the_step_that_limits_the_flow_is_coloured() {
-        let mut terminal = Terminal::new(TestBackend::new(110, 12)).unwrap();
-        let snapshot = snapshot();
-        terminal.draw(|frame| draw(frame, &snapshot, None)).unwrap();
-        let buffer = terminal.backend().buffer();
-        let row = |y: u16| -> String { (0..110).map(|x| buffer[(x, y)].symbol()).collect() };
-        assert!(row(5).starts_with("b"), "{}", row(5));
-        assert_eq!(buffer[(0, 5)].bg, Color::Red);
-        assert_eq!(buffer[(0, 4)].fg, Color::Yellow);
-        terminal
-            .draw(|frame| draw(frame, &snapshot, Some("refused")))
-            .unwrap();
-        let buffer = terminal.backend().buffer();
-        let second: String = (0..40).map(|x| buffer[(x, 1)].symbol()).collect();
-        assert!(second.starts_with("no connection: refused"), "{second}");
+        let section = section(&snapshot());
+        let lines = section.lines(None, (110, 12));
+        let tones: Vec<Tone> = lines.iter().map(|line| line.tone).collect();
+        let expected = [
+            Tone::Title,
+            Tone::Bad,
+            Tone::Head,
+            Tone::Waits,
+            Tone::Marked,
+        ];
+        assert_eq!(tones[..5], expected);
+        assert!(lines[4].text.starts_with('b'), "{lines:?}");
+        let lines = section.lines(Some("refused"), (110, 12));
+        assert_eq!(lines[1].text, "no connection: refused");
     }
 }

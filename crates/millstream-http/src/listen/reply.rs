@@ -50,7 +50,7 @@ impl Reply {
     /// # Errors
     /// Why it cannot be sent: a status or a header that is none, or a body that its status forbids. The text has no value of a header.
     pub fn encode(&self, item: &mut Vec<u8>) -> Result<(), String> {
-        self.answer()?;
+        self.head()?;
         item.extend_from_slice(MAGIC);
         put(item, self.request.as_bytes())?;
         item.extend_from_slice(&u32::from(self.status).to_le_bytes());
@@ -83,7 +83,13 @@ impl Reply {
     }
 
     /// The answer to the request.
-    pub(super) fn answer(&self) -> Result<Answer, String> {
+    pub(super) fn answer(self) -> Result<Answer, String> {
+        let head = self.head()?;
+        Ok(head.map(|()| Full::new(Bytes::from(self.body))))
+    }
+
+    /// The answer without its body, if a client can read it.
+    fn head(&self) -> Result<Response<()>, String> {
         let status = StatusCode::from_u16(self.status)
             .ok()
             .filter(|status| (200..600).contains(&status.as_u16()))
@@ -94,13 +100,13 @@ impl Reply {
                 self.status
             ));
         }
-        let mut answer = Response::new(Full::new(Bytes::from(self.body.clone())));
-        *answer.status_mut() = status;
+        let mut head = Response::new(());
+        *head.status_mut() = status;
         for (name, value) in &self.headers {
             let (name, value) = header(name, value)?;
-            answer.headers_mut().append(name, value);
+            head.headers_mut().append(name, value);
         }
-        Ok(answer)
+        Ok(head)
     }
 }
 

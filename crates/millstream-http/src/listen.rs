@@ -177,7 +177,7 @@ impl Listen {
     /// flow.source("requests", codec::decode(requests, echo)).sink("replies", replies);
     /// flow.run(Options::default())?;
     /// assert!(answer.recv()?.ends_with("to to "));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), millstream_flow::error::Cause>(())
     /// ```
     ///
     /// # Errors

@@ -22,6 +22,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from queue_ledger import until
 from queue_server import QueueServer, Serve
 from queue_traffic import check
 
@@ -117,6 +118,11 @@ def load_and_kill(server: QueueServer, rng: random.Random, logs: Path) -> dict[s
                 wait_until_nothing_is_open(server, victim.queue)
             victim.begin()
             kills[victim.role] += 1
+        # A client that is killed soon after each start has stored nothing.
+        until(
+            lambda: all(noted(logs, "produce", [queue]) for queue in PRODUCED),
+            "an item of each queue is stored",
+        )
     finally:
         for client in clients:
             client.kill()

@@ -359,6 +359,26 @@ def test_a_record_of_csv_that_is_no_row_is_a_dead_letter_byte_for_byte(tmp_path:
     assert all(letter.position for letter in letters)
 
 
+def test_a_dead_letter_of_csv_is_of_the_file_that_was_read(tmp_path: Path) -> None:
+    """Another file takes its path, as when files are rotated, before the row turns out to be none."""
+    path, other = tmp_path / "in.csv", tmp_path / "other.csv"
+    path.write_text("n,v\n1,a\n2,b,c\n3,d\n")
+    other.write_text("n,v\n7,x\n8,y,z\n9,w\n")
+
+    def rotate(text: str) -> int:
+        if other.exists():
+            other.replace(path)
+        return int(text)
+
+    letters, out = ms.testing.collect(), ms.testing.collect()
+    flow = ms.Flow("rotated")
+    rows = flow.source("in", ms.files.csv(path, types={"n": rotate}), on_error=ms.dead_letter(letters))
+    rows.sink("out", out)
+    ms.run(flow)
+    assert out == [{"n": 1, "v": "a"}, {"n": 3, "v": "d"}]
+    assert [letter.item for letter in letters] == [b"2,b,c"]
+
+
 TEXTS = [
     "",
     'a,b"c',

@@ -34,6 +34,7 @@ mod place;
 mod rows;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use csv_core::{WriteResult, Writer};
 
@@ -181,6 +182,7 @@ impl Format<Rows> for ReadCsv {
     }
     fn open_file(&self, path: &Path, from: u64) -> Result<Box<dyn Partition<Rows>>, Cause> {
         let about = CsvPath {
+            located: Mutex::new((0, 1)),
             path: path.to_owned(),
             dialect: self.dialect,
             compression: self.compression,

@@ -188,13 +188,10 @@ impl RowsStep {
         error: PyErr,
         cx: &mut Context,
     ) -> Result<(), Failure> {
-        let original = row.original();
-        let (record, position) =
-            original.map_err(|error| Failure::new(self.policy.step.clone(), error))?;
-        let record = PyBytes::new(py, &record);
+        let (record, place) = (PyBytes::new(py, row.raw()), row.place());
         let read = Read {
             item: record.as_any(),
-            position: &position,
+            position: &place,
         };
         self.policy.handle_read(None, read, error, cx, py)
     }

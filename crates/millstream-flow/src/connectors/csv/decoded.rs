@@ -100,9 +100,9 @@ where
                 match made {
                     Ok(item) => batch.push(item),
                     Err(error) => {
-                        let (record, place) = row.original()?;
-                        let text = shorten(&String::from_utf8_lossy(&record));
-                        events.poison(Some(format!("{place}: {text:?}")), error)?;
+                        let text = shorten(&String::from_utf8_lossy(row.raw()));
+                        let item = format!("{}: {text:?}", row.place());
+                        events.poison(Some(item), error)?;
                     }
                 }
             }

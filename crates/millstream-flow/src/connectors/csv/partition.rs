@@ -7,7 +7,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::dialect::Header;
 use super::place::{self, CsvPath};
-use super::rows::{CsvFile, Rows};
+use super::rows::{CsvFile, End, Rows};
 use crate::compression::Contents;
 use crate::error::Cause;
 use crate::run::lag::Lag;
@@ -108,8 +108,8 @@ impl Parsing {
         }
     }
 
-    /// Parses the next record into `fields` and `ends`.
-    fn next(&mut self) -> Result<Found, Cause> {
+    /// Parses the next record into `fields` and `ends`, and appends its bytes to `raw`.
+    fn next(&mut self, raw: &mut Vec<u8>) -> Result<Found, Cause> {
         if !self.begin()? {
             return Ok(Found::End);
         }
@@ -126,6 +126,7 @@ impl Parsing {
             let (result, read, bytes, count) = self.reader.read_record(input, fields, ends);
             self.used = (self.used.0 + bytes, self.used.1 + count);
             if !is_over {
+                raw.extend_from_slice(&input[..read]);
                 self.at += read;
                 self.offset += read as u64;
             }
@@ -197,13 +198,13 @@ impl CsvPartition {
         let header = match header {
             Header::None => None,
             Header::Names(names) => Some(names.clone()),
-            Header::First if from == 0 => Some(match parsing.next()? {
+            Header::First if from == 0 => Some(match parsing.next(&mut Vec::new())? {
                 Found::Row => parsing.names()?,
                 Found::End => Vec::new(),
             }),
             Header::First => {
                 let mut first = open(0)?;
-                first.next()?;
+                first.next(&mut Vec::new())?;
                 Some(first.names()?)
             }
         };
@@ -224,7 +225,7 @@ impl Partition<Rows> for CsvPartition {
         batch.file = Some(Arc::clone(&self.file));
         let most = ROWS_MAX.min(events.limit());
         while batch.rows.len() < most && batch.data.len() < ROWS_BYTES {
-            match self.parsing.next() {
+            match self.parsing.next(&mut batch.raw) {
                 Ok(Found::End) => break,
                 Ok(Found::Row) => {}
                 // The rows before a broken one are valid: they are returned first.
@@ -234,14 +235,19 @@ impl Partition<Rows> for CsvPartition {
                     return Ok(Next::Batch);
                 }
             }
+            while let Some(b'\n' | b'\r') = batch.raw.last() {
+                batch.raw.pop();
+            }
             let (bytes, count) = self.parsing.used;
             let base = batch.data.len() as u32;
             batch.data.extend_from_slice(&self.parsing.fields[..bytes]);
             let ends = self.parsing.ends[..count].iter();
             batch.ends.extend(ends.map(|end| base + *end as u32));
-            batch
-                .rows
-                .push((self.parsing.record, batch.ends.len() as u32));
+            batch.rows.push(End {
+                offset: self.parsing.record,
+                fields: batch.ends.len() as u32,
+                raw: batch.raw.len() as u32,
+            });
             self.position = self.parsing.offset;
         }
         match batch.rows.is_empty() {

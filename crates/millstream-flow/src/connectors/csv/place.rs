@@ -1,11 +1,13 @@
-//! Finds the line and column of a field for an error, and the bytes of a record. It reads the file again, so that successful parsing
-//! does not have to count lines and keep what it has read.
+//! Finds the line and column of a field for an error. It reads the file again, so that successful parsing does
+//! not have to count lines; each part of the file once, as long as errors are in its order.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use super::dialect::Dialect;
 use crate::compression::{Compression, Contents};
+use crate::run::control::lock;
 
 /// A CSV file and how it is read.
 #[derive(Debug)]
@@ -13,6 +15,8 @@ pub(super) struct CsvPath {
     pub(super) path: PathBuf,
     pub(super) dialect: Dialect,
     pub(super) compression: Compression,
+    /// The offset of the record that was located last, and its line.
+    pub(super) located: Mutex<(u64, u64)>,
 }
 
 /// The number of bytes of a record that are scanned.
@@ -36,23 +40,13 @@ pub(super) fn quote_error(file: &CsvPath, offset: u64, what: &str) -> String {
     }
 }
 
-/// Returns the record at `offset` as it was read, without the end of its line, and its place.
-pub(super) fn record(csv: &CsvPath, offset: u64) -> std::io::Result<(Vec<u8>, String)> {
-    let mut file = Contents::open(&csv.path, csv.compression, offset)?;
-    let (mut record, mut more) = (Vec::new(), SCAN_BYTES_MAX);
-    loop {
-        let read = Read::by_ref(&mut file)
-            .take(more)
-            .read_to_end(&mut record)?;
-        let (_, _, end) = scan(&record, csv.dialect);
-        if end < record.len() || read == 0 {
-            record.truncate(end);
-            break;
-        }
-        more *= 2;
+/// Returns the place of the record at `offset`: the path, and the line if the file can still be read.
+pub(super) fn of_record(file: &CsvPath, offset: u64) -> String {
+    let shown = file.path.display();
+    match locate(file, offset, |_, _| Some(0)) {
+        Ok((line, _)) => format!("{shown}, line {line}"),
+        Err(_) => format!("{shown}, offset {offset}"),
     }
-    let (line, _) = locate(csv, offset, |_, _| Some(0))?;
-    Ok((record, format!("{}, line {line}", csv.path.display())))
 }
 
 /// Returns the line and column, from 1, of the byte that `choose` selects from the starts of the fields and an
@@ -62,9 +56,12 @@ fn locate(
     offset: u64,
     choose: impl FnOnce(&[usize], Option<usize>) -> Option<usize>,
 ) -> std::io::Result<(u64, usize)> {
-    let mut file = BufReader::new(Contents::open(&csv.path, csv.compression, 0)?);
-    let mut line = 1;
-    let mut left = offset;
+    let (from, mut line) = match *lock(&csv.located) {
+        known if known.0 <= offset => known,
+        _ => (0, 1),
+    };
+    let mut file = BufReader::new(Contents::open(&csv.path, csv.compression, from)?);
+    let mut left = offset - from;
     while left > 0 {
         let bytes = file.fill_buf()?;
         if bytes.is_empty() {
@@ -75,6 +72,7 @@ fn locate(
         file.consume(used);
         left -= used as u64;
     }
+    *lock(&csv.located) = (offset, line);
     let mut record = Vec::new();
     file.take(SCAN_BYTES_MAX).read_to_end(&mut record)?;
     let (starts, quote, end) = scan(&record, csv.dialect);

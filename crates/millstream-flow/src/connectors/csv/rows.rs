@@ -15,9 +15,22 @@ pub struct Rows {
     pub(super) data: Vec<u8>,
     /// The end of each field in `data`.
     pub(super) ends: Vec<u32>,
-    /// For each row its offset in the file, and the number of fields up to its end.
-    pub(super) rows: Vec<(u64, u32)>,
+    /// The rows as they are in the file, without the ends of their lines, concatenated: the file may be another one when a row turns
+    /// out to be none.
+    pub(super) raw: Vec<u8>,
+    pub(super) rows: Vec<End>,
     pub(super) file: Option<Arc<CsvFile>>,
+}
+
+/// Where a row is, and where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// Its offset in the file.
+    pub(super) offset: u64,
+    /// The number of fields up to its end.
+    pub(super) fields: u32,
+    /// The number of bytes of `raw` up to its end.
+    pub(super) raw: u32,
 }
 
 /// The file of the rows.
@@ -34,21 +47,27 @@ impl Batch for Rows {
     fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
+        self.raw.clear();
         self.rows.clear();
     }
     fn take_first(&mut self, count: usize) -> Self {
         let count = count.min(self.rows.len());
         let rows = self.rows.split_off(count);
-        let first = self.rows.last().map_or(0, |(_, end)| *end);
+        let (first, raw) = self.rows.last().map_or((0, 0), |end| (end.fields, end.raw));
         let ends = self.ends.split_off(first as usize);
         let bytes = self.ends.last().copied().unwrap_or(0);
         let data = self.data.split_off(bytes as usize);
         let rest = Rows {
             data,
             ends: ends.into_iter().map(|end| end - bytes).collect(),
+            raw: self.raw.split_off(raw as usize),
             rows: rows
                 .into_iter()
-                .map(|(offset, end)| (offset, end - first))
+                .map(|end| End {
+                    fields: end.fields - first,
+                    raw: end.raw - raw,
+                    ..end
+                })
                 .collect(),
             file: self.file.clone(),
         };
@@ -60,16 +79,17 @@ impl Rows {
     /// Returns row `index`, or `None` if there are fewer rows.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Row<'_>> {
-        let (offset, end) = *self.rows.get(index)?;
-        let start = match index {
-            0 => 0,
-            _ => self.rows[index - 1].1,
+        let end = self.rows.get(index)?;
+        let (first, start) = match index {
+            0 => (0, 0),
+            _ => (self.rows[index - 1].fields, self.rows[index - 1].raw),
         };
         Some(Row {
             rows: self,
-            offset,
-            first: start as usize,
-            end: end as usize,
+            offset: end.offset,
+            first: first as usize,
+            end: end.fields as usize,
+            raw: &self.raw[start as usize..end.raw as usize],
         })
     }
 
@@ -92,6 +112,7 @@ pub struct Row<'a> {
     offset: u64,
     first: usize,
     end: usize,
+    raw: &'a [u8],
 }
 
 impl<'a> Row<'a> {
@@ -168,16 +189,18 @@ impl<'a> Row<'a> {
     pub fn offset(&self) -> u64 {
         self.offset
     }
-    /// Returns the bytes of the row as they are in the file, without the end of the line, and its place: path and line. It reads the file
-    /// again.
-    ///
-    /// # Errors
-    /// The file cannot be read any more.
-    pub fn original(&self) -> Result<(Vec<u8>, String), Cause> {
-        let file = self.rows.file.as_ref().ok_or("the rows are of no file")?;
-        let path = file.about.path.display();
-        let record = place::record(&file.about, self.offset);
-        record.map_err(|error| format!("{path}: {error}").into())
+    /// Returns the bytes of the row as they are in the file, without the end of the line.
+    #[must_use]
+    pub fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+    /// Returns the place of the row, path and line. It reads the file up to there.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.rows.file {
+            Some(file) => place::of_record(&file.about, self.offset),
+            None => format!("offset {}", self.offset),
+        }
     }
     /// Checks that the number of fields is the number of names.
     ///

@@ -12,6 +12,7 @@ Example:
 
 from __future__ import annotations
 
+from . import _journal_errors, _queue_errors
 from ._errors import (
     FlowError,
     FlowUsageError,
@@ -24,41 +25,8 @@ from ._errors import (
     SimulatedCrash,
     StepError,
 )
-from ._journal_errors import (
-    JournalBusyError,
-    JournalClosedError,
-    JournalDamageError,
-    JournalError,
-    JournalExistsError,
-    JournalForkedError,
-    JournalFullError,
-    JournalIOError,
-    JournalNotFoundError,
-    JournalPermissionError,
-    JournalPoisonedError,
-    JournalReadOnlyError,
-    JournalSupersededError,
-    JournalUsageError,
-    JournalVersionError,
-    NotAJournalError,
-    RecordLostError,
-    RecordNotFollowedError,
-    RecordNotYetError,
-    RecordPrunedError,
-    RecordTooLargeError,
-)
-from ._queue_errors import (
-    QueueDamageError,
-    QueueError,
-    QueueFullError,
-    QueueIOError,
-    QueueItemReturnedError,
-    QueueItemTooLargeError,
-    QueuesBusyError,
-    QueuesClosedError,
-    QueuesForkedError,
-    QueueUsageError,
-)
+from ._journal_errors import *  # noqa: F403
+from ._queue_errors import *  # noqa: F403
 from ._schemas.errors import SchemaRegistryError, SchemaRegistryUnavailable
 from .objects.errors import ObjectError
 from .postgres.errors import PostgresError
@@ -68,41 +36,10 @@ __all__ = [
     "FlowError",
     "FlowUsageError",
     "FutureTimeError",
-    "JournalBusyError",
-    "JournalClosedError",
-    "JournalDamageError",
-    "JournalError",
-    "JournalExistsError",
-    "JournalForkedError",
-    "JournalFullError",
-    "JournalIOError",
-    "JournalNotFoundError",
-    "JournalPermissionError",
-    "JournalPoisonedError",
-    "JournalReadOnlyError",
-    "JournalSupersededError",
-    "JournalUsageError",
-    "JournalVersionError",
     "MemberLostError",
     "NoAnswerError",
-    "NotAJournalError",
     "ObjectError",
     "PostgresError",
-    "QueueDamageError",
-    "QueueError",
-    "QueueFullError",
-    "QueueIOError",
-    "QueueItemReturnedError",
-    "QueueItemTooLargeError",
-    "QueueUsageError",
-    "QueuesBusyError",
-    "QueuesClosedError",
-    "QueuesForkedError",
-    "RecordLostError",
-    "RecordNotFollowedError",
-    "RecordNotYetError",
-    "RecordPrunedError",
-    "RecordTooLargeError",
     "Refused",
     "RetryLater",
     "SchemaRegistryError",
@@ -112,3 +49,5 @@ __all__ = [
     "SqliteError",
     "StepError",
 ]
+__all__ += _journal_errors.__all__
+__all__ += _queue_errors.__all__

@@ -6,14 +6,13 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import psycopg
 import pytest
 from postgres_server import Database, Server
 from reading import Reading, Writer, judge, replayed, rows_of
-from soak import variations
+from soak import in_turns
 from tcp_link import Link
 
 
@@ -142,10 +141,7 @@ def test_a_warning_when_the_server_keeps_much_log(items: Database, tmp_path: Pat
 SITUATIONS = ("waits for the slot", "slot in use", "snapshot", "refused", "stalled in the stream", "retries")
 
 
-ENDS = list(product(SITUATIONS, [signal.SIGINT, signal.SIGTERM]))
-
-
-@pytest.mark.parametrize(("situation", "sent"), variations(ENDS, lambda end: ENDS.index(end) % 4 in (0, 3)))
+@pytest.mark.parametrize(("situation", "sent"), in_turns(SITUATIONS, [signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_the_run(
     tmp_path: Path, database: Database, link: Link, situation: str, sent: signal.Signals
 ) -> None:

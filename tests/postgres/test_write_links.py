@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import time
-from itertools import product
 from pathlib import Path
 
 import psycopg
@@ -14,7 +13,7 @@ import pytest
 from flow_traffic import PATIENCE
 from postgres_server import Database
 from servers import pause
-from soak import variations
+from soak import in_turns
 from tcp_link import Link
 from writing import RETRY, Writing
 
@@ -157,10 +156,7 @@ def test_a_copy_of_a_state_directory_that_is_behind(tmp_path: Path, database: Da
 SITUATIONS = ("delivers", "stalled", "refuses connections", "waits for a lock")
 
 
-ENDS = list(product(SITUATIONS, [signal.SIGINT, signal.SIGTERM]))
-
-
-@pytest.mark.parametrize(("situation", "sent"), variations(ENDS, lambda end: ENDS.index(end) % 4 in (0, 3)))
+@pytest.mark.parametrize(("situation", "sent"), in_turns(SITUATIONS, [signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_the_run(
     tmp_path: Path, database: Database, link: Link, situation: str, sent: signal.Signals
 ) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from flow_traffic import PATIENCE
 from outbox_table import NUMBERS, Table
-from soak import variations
+from soak import in_turns
 
 ENDLESS = 1 << 41
 
@@ -72,11 +72,8 @@ SITUATIONS = {
 }
 
 
-ENDS = [(name, *how) for name in SITUATIONS for how in ((signal.SIGINT, 1), (signal.SIGTERM, 3))]
-
-
 @pytest.mark.parametrize(
-    ("situation", "sent", "workers"), variations(ENDS, lambda end: ENDS.index(end) % 4 in (0, 3))
+    ("situation", "sent", "workers"), in_turns(SITUATIONS, [(signal.SIGINT, 1), (signal.SIGTERM, 3)])
 )
 def test_a_signal_ends_the_run(tmp_path: Path, situation: str, sent: signal.Signals, workers: int) -> None:
     kind, verb, word, options, end = SITUATIONS[situation]

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// What the process has: a flow, and what is besides it.
 fn sections(snapshot: &Snapshot) -> Vec<Section> {
-    let mut sections = snapshot.sheets();
+    let mut sections = snapshot.stores();
     if !snapshot.flow.is_empty() || sections.is_empty() {
         sections.insert(0, view::section(snapshot));
     }

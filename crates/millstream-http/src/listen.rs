@@ -314,7 +314,6 @@ impl Source<Frames> for Listen {
 
 impl Resumable for Listen {
     fn begin(&self, run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
-        self.desk.begin(run.state_dir.is_some());
         let Some(state_dir) = run.state_dir else {
             *lock(&self.recorded) = Weak::new();
             tracing::info!(

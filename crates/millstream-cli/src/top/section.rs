@@ -50,8 +50,10 @@ impl Section {
         };
         let mut lines = wrapped(Tone::Title, &self.title, width);
         lines.extend(wrapped(tone, &verdict, width));
-        let foot = self.foot.iter().map(|text| (Tone::Plain, text.clone()));
-        let foot = foot.map(|(tone, text)| Line { tone, text });
+        let foot = self.foot.iter().map(|text| Line {
+            tone: Tone::Plain,
+            text: text.clone(),
+        });
         let room = height.saturating_sub(lines.len() + self.foot.len());
         // Some steps are seen however many lines follow.
         lines.extend(self.table().into_iter().take(room.max(3)));

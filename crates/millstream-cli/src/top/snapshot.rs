@@ -28,8 +28,8 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// What the process has besides a flow.
-    pub(super) fn sheets(&self) -> Vec<Section> {
+    /// The queues and the journals of the process.
+    pub(super) fn stores(&self) -> Vec<Section> {
         let queues = self.queues.iter().map(Queues::section);
         queues
             .chain(self.journals.iter().map(Journals::section))

@@ -6,7 +6,6 @@
 //! what it says.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use crate::server::Server;
 /// The requests that wait for replies. It lasts for all runs of a source.
 #[derive(Default)]
 pub(super) struct Desk {
-    after_commit: AtomicBool,
     open: Mutex<Open>,
 }
 
@@ -35,15 +33,6 @@ struct Open {
 }
 
 impl Desk {
-    /// A run begins, whose replies are sent after commits, or at once.
-    pub(super) fn begin(&self, after_commit: bool) {
-        self.after_commit.store(after_commit, Ordering::SeqCst);
-    }
-
-    pub(super) fn after_commit(&self) -> bool {
-        self.after_commit.load(Ordering::SeqCst)
-    }
-
     /// Keeps the server at work until what is returned ends.
     pub(super) fn hold(self: &Arc<Self>) -> Held {
         lock(&self.open).holders += 1;
@@ -70,7 +59,7 @@ impl Desk {
         }
     }
 
-    /// Sends replies, or keeps them for the commit of their epoch. A request that is answered, gone, or of an earlier run needs none.
+    /// Sends replies. A request that is answered, gone, or of an earlier run needs none.
     pub(super) fn send(&self, replies: impl IntoIterator<Item = Reply>) {
         let mut open = lock(&self.open);
         for reply in replies {

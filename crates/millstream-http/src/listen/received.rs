@@ -1,7 +1,7 @@
 //! A request as an item: its method, path, query, headers and body.
 //!
 //! ```text
-//! item: "\0received", u8 version (2), id, method, path, query, u32 LE count, count times: name, value, then the body
+//! item: "\0received", u8 version (2), id, method, path, query, headers, then the body
 //! ```
 //!
 //! The [parts](crate::parts) are bytes.
@@ -10,7 +10,7 @@ use hyper::Method;
 use hyper::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
 use hyper::http::request::Parts;
 
-use crate::parts::{length, put, take, take_length, take_text};
+use crate::parts::{put, put_headers, take, take_headers, take_text};
 
 /// The begin of an item.
 const MAGIC: &[u8] = b"\0received\x02";
@@ -49,10 +49,7 @@ impl<'a> Received<'a> {
         let method = take_text(&mut rest)?;
         let path = take_text(&mut rest)?;
         let query = take_text(&mut rest)?;
-        let mut headers = Vec::new();
-        for _ in 0..take_length(&mut rest)? {
-            headers.push((take_text(&mut rest)?, take(&mut rest)?));
-        }
+        let headers = take_headers(&mut rest, take)?;
         Some(Received {
             id,
             method,
@@ -86,11 +83,11 @@ pub(super) fn item_of(
         &mut item,
         request.uri.query().unwrap_or_default().as_bytes(),
     )?;
-    item.extend_from_slice(&length(headers.len())?);
-    for (name, value) in headers {
-        put(&mut item, name.as_str().as_bytes())?;
-        put(&mut item, value.as_bytes())?;
-    }
+    let headers = headers.into_iter();
+    put_headers(
+        &mut item,
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes())),
+    )?;
     item.extend_from_slice(body);
     Ok(item)
 }

@@ -28,6 +28,7 @@ impl Sink<Frames> for Replies {
         Ok(Box::new(ReplyWriter {
             held: Some(self.desk.hold()),
             desk: Arc::clone(&self.desk),
+            after_commit: lock(&self.committing).is_some(),
             replies: Vec::new(),
         }))
     }
@@ -63,6 +64,8 @@ struct ReplyWriter {
     desk: Arc<Desk>,
     /// None after it is closed.
     held: Option<Held>,
+    /// Whether replies are sent after the commit of their epoch, or at once.
+    after_commit: bool,
     /// Those of this epoch.
     replies: Vec<Reply>,
 }
@@ -75,7 +78,7 @@ impl Writer<Frames> for ReplyWriter {
         }
         batch.data.clear();
         batch.spans.clear();
-        if !self.desk.after_commit() {
+        if !self.after_commit {
             self.desk.send(self.replies.drain(..));
         }
         Ok(())

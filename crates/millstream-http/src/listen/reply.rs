@@ -1,21 +1,24 @@
 //! A reply of the flow to a request, and the item that carries it to the requests that wait.
 //!
 //! ```text
-//! item: "\0reply", u8 version (1), the id of the request, u32 LE status, u32 LE count, count times: name, value, then the body
+//! item: "\0reply", u8 version (1), the id of the request, u32 LE status, headers, then the body
 //! ```
 //!
 //! The [parts](crate::parts) are bytes.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
 use hyper::{Response, StatusCode};
 
-use crate::parts::{length, put, take, take_length, take_text};
+use crate::parts::{header, put, put_headers, take_headers, take_length, take_text};
 use crate::refusal::Answer;
 
 /// The begin of an item.
 const MAGIC: &[u8] = b"\0reply\x01";
+
+/// The headers that the server sets.
+const OWN: [HeaderName; 3] = [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 /// The answer of a flow to a request, for [`Listen::replies`](crate::Listen::replies).
 ///
@@ -54,11 +57,11 @@ impl Reply {
         item.extend_from_slice(MAGIC);
         put(item, self.request.as_bytes())?;
         item.extend_from_slice(&u32::from(self.status).to_le_bytes());
-        item.extend_from_slice(&length(self.headers.len())?);
-        for (name, value) in &self.headers {
-            put(item, name.as_bytes())?;
-            put(item, value.as_bytes())?;
-        }
+        let headers = self.headers.iter();
+        put_headers(
+            item,
+            headers.map(|(name, value)| (name.as_str(), value.as_bytes())),
+        )?;
         item.extend_from_slice(&self.body);
         Ok(())
     }
@@ -68,16 +71,13 @@ impl Reply {
         let mut rest = item.strip_prefix(MAGIC)?;
         let request = take_text(&mut rest)?.to_owned();
         let status = take_length(&mut rest)?.try_into().ok()?;
-        let mut headers = Vec::new();
-        for _ in 0..take_length(&mut rest)? {
-            let name = take_text(&mut rest)?.to_owned();
-            let value = std::str::from_utf8(take(&mut rest)?).ok()?;
-            headers.push((name, value.to_owned()));
-        }
+        let headers = take_headers(&mut rest, take_text)?.into_iter();
         Some(Reply {
             request,
             status,
-            headers,
+            headers: headers
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             body: rest.to_vec(),
         })
     }
@@ -103,24 +103,11 @@ impl Reply {
         let mut head = Response::new(());
         *head.status_mut() = status;
         for (name, value) in &self.headers {
-            let (name, value) = header(name, value)?;
+            let (name, value) = header(name, value, ("server", &OWN))?;
             head.headers_mut().append(name, value);
         }
         Ok(head)
     }
-}
-
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let parsed: HeaderName = name
-        .parse()
-        .map_err(|_| format!("no name of a header: \"{name}\""))?;
-    if [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&parsed) {
-        return Err(format!("the header {name} is set by the server"));
-    }
-    let value = HeaderValue::from_str(value).map_err(|_| {
-        format!("the value of the header {name} has characters that a header cannot have")
-    })?;
-    Ok((parsed, value))
 }
 
 #[cfg(test)]

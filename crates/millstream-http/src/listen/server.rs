@@ -138,10 +138,12 @@ async fn receive(
         return Ok(plain(challenge));
     }
     let check = rules.check_item.as_ref();
-    let id = intake.next_id();
+    let mut waiting = None;
     let items = match rules.item {
         Item::Body => items(rules.body, reading.lines, &bytes, check),
         Item::Request => {
+            let id = intake.next_id();
+            waiting = rules.reply.map(|limit| (shared.desk.wait(&id), limit));
             let known = (id.as_str(), reading.path.as_str());
             Items::of_request(rules.body, request, known, &bytes, check)
         }
@@ -149,7 +151,6 @@ async fn receive(
     let items = items.map_err(|line| Refusal::new(StatusCode::BAD_REQUEST, line))?;
     drop((reserved, bytes));
     let count = items.count;
-    let waiting = rules.reply.map(|limit| (shared.desk.wait(&id), limit));
     intake.accept(items).await?;
     let Some((waiting, limit)) = waiting else {
         return Ok(accepted(count));

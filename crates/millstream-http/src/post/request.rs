@@ -10,7 +10,7 @@
 use ureq::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use ureq::http::{HeaderName, HeaderValue, Method, Uri};
 
-use crate::parts::{length, put, put_optional, take_length, take_optional, take_text};
+use crate::parts::{self, put_headers, put_optional, take_headers, take_optional, take_text};
 
 /// The begin of a record. No JSON document begins so.
 const MAGIC: &[u8] = b"\0request\x01";
@@ -67,11 +67,11 @@ impl PostRequest {
         put_optional(record, self.key.as_deref())?;
         put_optional(record, self.method.as_deref().map(str::as_bytes))?;
         put_optional(record, self.url.as_deref().map(str::as_bytes))?;
-        record.extend_from_slice(&length(self.headers.len())?);
-        for (name, value) in &self.headers {
-            put(record, name.as_bytes())?;
-            put(record, value.as_bytes())?;
-        }
+        let headers = self.headers.iter();
+        put_headers(
+            record,
+            headers.map(|(name, value)| (name.as_str(), value.as_bytes())),
+        )?;
         record.extend_from_slice(&self.body);
         Ok(())
     }
@@ -94,10 +94,7 @@ impl<'a> View<'a> {
         let key = take_optional(&mut rest)?;
         let method = text(take_optional(&mut rest)?)?;
         let url = text(take_optional(&mut rest)?)?;
-        let mut headers = Vec::new();
-        for _ in 0..take_length(&mut rest)? {
-            headers.push((take_text(&mut rest)?, take_text(&mut rest)?));
-        }
+        let headers = take_headers(&mut rest, take_text)?;
         Some(View {
             key,
             method,
@@ -132,18 +129,9 @@ pub(super) fn check_url(url: &str) -> Result<(), String> {
     }
 }
 
-/// Reads a header. The value may be a secret: no error has it.
+/// Reads a header of a request.
 pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let parsed: HeaderName = name
-        .parse()
-        .map_err(|_| format!("no name of a header: \"{name}\""))?;
-    if [CONTENT_LENGTH, TRANSFER_ENCODING].contains(&parsed) {
-        return Err(format!("the header {name} is set by the sink"));
-    }
-    let value = HeaderValue::from_str(value).map_err(|_| {
-        format!("the value of the header {name} has characters that a header cannot have")
-    })?;
-    Ok((parsed, value))
+    parts::header(name, value, ("sink", &[CONTENT_LENGTH, TRANSFER_ENCODING]))
 }
 
 /// An optional text; `None` if it is none.

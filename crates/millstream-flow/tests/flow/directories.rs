@@ -184,7 +184,7 @@ fn a_read_file_may_be_removed_and_a_grown_one_resumes() {
     assert_eq!(run_until(4).last().unwrap(), "c1");
     write(&dir, "c", "c1\nc2\n");
     write(&dir, "0", "new\n");
-    // What comes first depends on where the run before was stopped, within "c" or behind it.
+    // What comes first depends on where the run before was stopped, within "c" or after it.
     let mut written = run_until(6);
     written[4..].sort();
     assert_eq!(written, ["a1", "a2", "b1", "c1", "c2", "new"]);

@@ -165,6 +165,7 @@ def test_what_may_succeed_later_is_tried_again(tmp_path: Path, error: Exception,
     report = ms.run(numbers(sink), state=tmp_path)
     assert rows.items() == list(range(100))
     assert report.outboxes[0]["retries"] == 3
+    assert report.outboxes[0]["failures_in_a_row"] == 0
 
 
 def test_an_error_makes_a_new_connection(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_lagging_follower_is_named(millstream_bin: Path, tab: "Tab", tmp_path:
     with StoreServer(millstream_bin, *serve, address=address) as server:
         follower = follow(millstream_bin, server, copy)
         try:
-            tab.wait("page.snapshot.journals?.attention === null")
+            tab.wait("page.snapshot.journals && page.snapshot.conditions.length === 0")
         finally:
             follower.kill()
             follower.wait()
@@ -87,7 +87,7 @@ def test_a_lagging_follower_is_named(millstream_bin: Path, tab: "Tab", tmp_path:
 
 def shows_journals(tab: "Tab", server: StoreServer, pictures: Path) -> None:
     tab.page.goto(server.url)
-    tab.wait("document.querySelectorAll('#journals tr.cause').length === 1")
+    tab.wait("document.querySelectorAll('#journals tr.critical').length === 1")
     said = tab.page.locator("#journals-attention").inner_text()
     assert 'Follower "backup" of journal "orders" has not acknowledged 10 records' in said
     tab.page.locator("#journals button", has_text="orders").focus()
@@ -189,5 +189,6 @@ def test_a_damaged_journal_is_reported(millstream_bin: Path, tmp_path: Path) -> 
     with StoreServer(millstream_bin, "watch", str(tmp_path)) as server:
         name = f"{tmp_path.name}/orders"
         until("the damage", lambda: journal_of(server, name).get("state") == "unreadable")
-        assert name in server.snapshot()["journals"]["attention"]
+        [condition] = server.snapshot()["conditions"]
+        assert (condition["name"], condition["subject"]) == ("MillstreamJournalUnreadable", name)
         assert server.metrics()[f'millstream_journal_unreadable{{journal="{name}"}}'] == 1

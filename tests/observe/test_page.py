@@ -45,7 +45,7 @@ def test_a_slow_step_is_seen_at_one_glance(tab: "Tab", tmp_path: Path) -> None:
         tab.wait("page.snapshot.steps[2].ages")
         shown = tab.page.evaluate(SHOWN)
         marks = {node["name"]: node["classes"].split()[1:] for node in shown["nodes"]}
-        assert marks["enrich"] == ["cause"] and marks["orders"] == ["waiting"]
+        assert marks["enrich"] == ["cause", "warning"] and marks["orders"] == ["waiting"]
         assert marks["<script>1</script>"] == ["waiting"] and marks["large ones"] == []
         assert shown["verdict"].startswith("enrich limits the flow: it takes ")
         # What is shown are the figures of the snapshot.

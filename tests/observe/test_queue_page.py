@@ -84,8 +84,8 @@ def test_a_stuck_consumer_is_named(millstream_bin: Path, tab: "Tab", tmp_path: P
 
 def shows_queues(tab: "Tab", server: StoreServer, pictures: Path) -> None:
     tab.page.goto(server.url)
-    tab.wait("document.querySelectorAll('#queues tr.cause').length === 1")
-    stuck = tab.page.locator("#queues tr.cause")
+    tab.wait("document.querySelectorAll('#queues tr.warning').length === 1")
+    stuck = tab.page.locator("#queues tr.warning")
     assert "a client keeps an item" in stuck.inner_text() and "orders" in stuck.inner_text()
     said = tab.page.locator("#queues-attention").inner_text()
     assert 'queue "orders"' in said and "19 items wait" in said
@@ -155,7 +155,7 @@ def test_a_server_without_its_follower_is_not_ready(millstream_bin: Path, tmp_pa
         client.send(b"set jobs 0 0 1\r\n1\r\n")
         until("no follower", lambda: server.get("/readyz")[0] == 503)
         assert "Not all followers that count acknowledge" in server.get("/readyz")[1]
-        assert "Not all followers that count acknowledge" in server.snapshot()["queues"]["attention"]
+        assert [one["name"] for one in server.snapshot()["conditions"]] == ["MillstreamQueuesHeld"]
         assert server.metrics()["millstream_queues_held"] == 1
         found = re.search(r"followers are served at ([\d.:]+)", "".join(server.lines))
         assert found

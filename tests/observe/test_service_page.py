@@ -43,7 +43,7 @@ def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> No
         )
         until("the dead letter", lambda: service_of(server)["last_dead_letters"])
         service = service_of(server)
-        assert (service["name"], service["state"], service["dead_letters"]) == ("Desk", "skipping", 1)
+        assert (service["name"], service["state"], service["dead_letters"]) == ("Desk", "good", 1)
         assert "quantity -7" in service["last_dead_letters"][0]
         until("the methods", lambda: {one["name"]: one["calls"] for one in service_of(server)["methods"]})
         methods = {one["name"]: one["calls"] for one in service_of(server)["methods"]}
@@ -58,7 +58,7 @@ def test_a_dead_letter_is_shown_with_its_error(tab: "Tab", tmp_path: Path) -> No
         assert metrics['millstream_service_dead_letters_total{service="Desk"}'] == 1
         assert metrics['millstream_service_method_calls_total{service="Desk",method="place"}'] == 21
         tab.page.goto(server.url)
-        tab.wait("document.querySelectorAll('#services tr.cause').length === 1")
+        tab.wait("document.querySelectorAll('#services tr.warning').length === 1")
         assert "set 1 aside as dead letters" in tab.page.locator("#services-attention").inner_text()
         tab.page.locator("#services button", has_text="Desk").focus()
         tab.page.keyboard.press("Enter")

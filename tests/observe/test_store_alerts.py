@@ -1,58 +1,38 @@
-"""The alerts for queues, journals and services fire, by the tests of rules of Prometheus."""
+"""Each condition has an alert, which fires once it has held for its time, by Prometheus' tests of rules."""
 
+import re
 from pathlib import Path
 
-import pytest
 from test_prometheus import RULES, promtool
 
-CASES = {
-    "MillstreamFlowDown": (
-        [
-            ('millstream_flow_running{flow="orders"}', "1x2 0x20"),
-            ('millstream_flow_running{flow="starts"}', "0x1 1x20"),
-        ],
-        'flow="orders",severity="critical"',
-    ),
-    "MillstreamQueueConsumerStuck": (
-        [
-            ('millstream_queue_held_seconds{queue="orders"}', "0+60x10"),
-            ('millstream_queue_items{queue="orders"}', "5x10"),
-        ],
-        'queue="orders",severity="critical"',
-    ),
-    "MillstreamQueueNotRead": (
-        [('millstream_queue_oldest_seconds{queue="orders"}', "0+60x20")],
-        'queue="orders",severity="warning"',
-    ),
-    "MillstreamFollowerLags": (
-        [('millstream_journal_follower_lag_seconds{follower="backup",journal="orders"}', "0+60x10")],
-        'follower="backup",journal="orders",severity="critical"',
-    ),
-    "MillstreamServiceDown": (
-        [('millstream_service_process_running{process="desk"}', "1 0x20")],
-        'process="desk",severity="critical"',
-    ),
-    "MillstreamServiceDeadLetters": (
-        [
-            ('millstream_service_dead_letters_total{service="Desk"}', "0+0x5 1x15"),
-            ('millstream_service_skipped_records_total{service="Desk"}', "0x20"),
-        ],
-        'service="Desk",severity="warning"',
-    ),
-}
+RULE = re.compile(r"- alert: (\w+)\n.*\n    for: (\d+)([ms])\n")
 
 
-@pytest.mark.parametrize("alert", CASES)
-def test_an_alert_fires(alert: str, tmp_path: Path) -> None:
-    series, labels = CASES[alert]
-    lines = "".join(f"  - series: '{name}'\n    values: '{values}'\n" for name, values in series)
-    minute = 8 if alert == "MillstreamServiceDeadLetters" else 18 if "NotRead" in alert else 9
-    fires = f'{{alertname="{alert}",alertstate="firing",{labels}}}'
+def test_each_alert_fires_for_its_condition_alone(tmp_path: Path) -> None:
+    rules = RULE.findall(RULES.read_text())
+    assert len(rules) == RULES.read_text().count("- alert:") > 30
+    tests = []
+    for name, time, unit in rules:
+        seconds = int(time) * {"m": 60, "s": 1}[unit]
+        labels = f'condition="{name}",severity="critical",subject="orders"'
+        fires = f'alertname="{name}",alertstate="firing",{labels}'
+        before = (
+            ""
+            if seconds == 0
+            else f"""
+  - expr: 'ALERTS{{alertstate="firing"}}'
+    eval_time: {seconds}s
+    exp_samples: []"""
+        )
+        tests.append(f"""
+- interval: 5s
+  input_series:
+  - series: 'millstream_condition{{{labels}}}'
+    values: '_ 1x200'
+  promql_expr_test:
+  - expr: 'ALERTS{{alertstate="firing"}}'
+    eval_time: {seconds + 10}s
+    exp_samples: [{{labels: 'ALERTS{{{fires}}}', value: 1}}]{before}""")
     test = tmp_path / "test.yml"
-    test.write_text(
-        f"rule_files: ['{RULES}']\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n{lines}"
-        f'  promql_expr_test:\n  - expr: \'ALERTS{{alertname="{alert}",alertstate="firing"}}\'\n'
-        f"    eval_time: {minute}m\n    exp_samples: [{{labels: 'ALERTS{fires}', value: 1}}]\n"
-        f"  - expr: 'ALERTS{{alertstate=\"firing\"}}'\n    eval_time: 0m\n    exp_samples: []\n"
-    )
+    test.write_text(f"rule_files: ['{RULES}']\nevaluation_interval: 5s\ntests:{''.join(tests)}\n")
     promtool("test", "rules", str(test))

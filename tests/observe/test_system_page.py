@@ -154,9 +154,9 @@ def test_a_process_that_stays_down_is_the_first_thing_said(folder: Path) -> None
         until("the failure", lambda: shown(server)[1].get("doubler", {}).get("state") == "failed")
         services, processes = shown(server)
         assert services["doubler"]["state"] == "down" and "Missing" in processes["doubler"]["error"]
-        said = server.snapshot()["services"]["attention"]
+        said = server.snapshot()["conditions"][0]["words"]
         assert said.startswith('Process "doubler" is failed: ') and "Missing" in said
-        assert server.get("/readyz") == (503, 'process "doubler" is failed\n')
+        assert server.get("/readyz") == (503, f"{said}\n")
         assert server.metrics()['millstream_service_process_running{process="doubler"}'] == 0
         # The file is corrected and applied to the system that runs: the page follows.
         (folder / "desk.toml").write_text(SYSTEM)

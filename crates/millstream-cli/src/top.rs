@@ -4,7 +4,6 @@ mod remote;
 mod screen;
 mod section;
 mod sections;
-mod snapshot;
 mod view;
 mod words;
 
@@ -12,10 +11,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millstream_observe::Snapshot;
+
 use self::remote::Remote;
 use self::screen::Screen;
 use self::section::Section;
-use self::snapshot::Snapshot;
 use crate::failure::Failure;
 use crate::report;
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
 
 /// Shows a flow until the user ends it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let remote = Remote::new(&args.of, args.token_file.as_deref())?;
+    let mut remote = Remote::new(&args.of, args.token_file.as_deref())?;
     // Before the terminal changes, so that an address without a flow is an ordinary error.
     let first = remote.snapshot().map_err(Failure::failed)?;
     if args.once {
@@ -53,12 +53,24 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "the output is no terminal: --once prints the figures once",
         ));
     }
-    follow(&remote, first).map_err(Failure::failed)
+    follow(remote, first).map_err(Failure::failed)
 }
 
 /// What the process has: a flow, and what is besides it.
 fn sections(snapshot: &Snapshot) -> Vec<Section> {
-    let mut sections = snapshot.stores();
+    let queues = snapshot
+        .queues
+        .iter()
+        .map(|queues| sections::queues(queues, snapshot));
+    let journals = snapshot
+        .journals
+        .iter()
+        .map(|journals| sections::journals(journals, snapshot));
+    let services = snapshot
+        .services
+        .iter()
+        .map(|services| sections::services(services, snapshot));
+    let mut sections: Vec<Section> = queues.chain(journals).chain(services).collect();
     if !snapshot.flow.is_empty() || sections.is_empty() {
         sections.insert(0, view::section(snapshot));
     }
@@ -71,7 +83,7 @@ fn text(snapshot: &Snapshot) -> String {
     parts.join("\n\n")
 }
 
-fn follow(remote: &Remote, first: Snapshot) -> std::io::Result<()> {
+fn follow(mut remote: Remote, first: Snapshot) -> std::io::Result<()> {
     let mut screen = Screen::open()?;
     let (mut shown, mut lost) = (sections(&first), None::<String>);
     loop {

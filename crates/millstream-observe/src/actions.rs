@@ -21,10 +21,10 @@ pub(crate) fn is_of_flow(name: &str) -> bool {
 }
 
 /// Returns the actions that make sense for the flow of a snapshot.
-pub(crate) fn possible(snapshot: &Snapshot) -> Vec<&'static str> {
+pub(crate) fn possible(snapshot: &Snapshot) -> &'static [&'static str] {
     match snapshot.epochs {
-        Some(_) => vec![STOP, COMMIT],
-        None => vec![STOP],
+        Some(_) => &[STOP, COMMIT],
+        None => &[STOP],
     }
 }
 

@@ -4,7 +4,7 @@
 
 use millstream_flow::metrics::StepMetrics;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The upper bounds of the buckets that `/metrics` reports, in seconds; the last bucket has none.
 pub(crate) const BUCKETS: [f64; 11] = [
@@ -12,7 +12,7 @@ pub(crate) const BUCKETS: [f64; 11] = [
 ];
 
 /// Ages of items at the end of a step, since they were complete at the source; seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ages {
     /// Half are younger.
     pub p50: f64,

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::actions;
 use crate::assets;
+use crate::conditions::{self, Evaluator};
 use crate::drawing::graph_json;
 use crate::history::History;
 use crate::lock;
@@ -19,10 +20,6 @@ use crate::snapshot::{Restart, Snapshot, State};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
-/// The number of epochs without an end after which a flow is not ready.
-const EPOCHS_MAX: f64 = 3.0;
-/// The least seconds without an end after which it is not.
-const EPOCH_AGE_MIN: f64 = 3.0;
 
 /// The newest snapshot, with its text in each format.
 struct Newest {
@@ -62,6 +59,7 @@ pub(crate) struct Answers {
     newest: Mutex<Arc<Newest>>,
     graph: Mutex<Bytes>,
     history: Mutex<History>,
+    evaluator: Mutex<Evaluator>,
     /// The run that is shown, for actions.
     watch: Mutex<Option<Watch>>,
     /// Whether readers have a token, with which they may act.
@@ -87,6 +85,7 @@ impl Answers {
             newest: Mutex::new(Arc::new(Newest::new(Shown::alone(Snapshot::default())))),
             graph: Mutex::new(Bytes::from_static(b"null")),
             history: Mutex::default(),
+            evaluator: Mutex::default(),
             sections: Mutex::default(),
             events: Mutex::new(Some(watch::Sender::new(Bytes::new()))),
         }
@@ -113,6 +112,7 @@ impl Answers {
         *lock(&self.watch) = Some(watch);
         *lock(&self.graph) = graph_json(graph, run).to_string().into();
         *lock(&self.history) = History::default();
+        *lock(&self.evaluator) = Evaluator::default();
     }
 
     /// Shows the restarts of the flow, the newest first.
@@ -120,18 +120,22 @@ impl Answers {
         *lock(&self.restarts) = (count, restarts);
     }
 
-    /// Adds to a snapshot what is known here: restarts, the figures of all sections, and what a reader may ask for.
+    /// Adds to a snapshot what is known here: restarts, the figures of all sections, what a reader may ask for, and what
+    /// needs attention.
     pub(crate) fn complete(&self, snapshot: &mut Snapshot) {
         (snapshot.restart_count, snapshot.restarts) = lock(&self.restarts).clone();
         if self.has_token && !snapshot.flow.is_empty() {
-            snapshot.actions = actions::possible(snapshot);
+            let possible = actions::possible(snapshot).iter();
+            snapshot.actions = possible.map(|name| (*name).into()).collect();
         }
         for section in self.sections() {
             section.add(snapshot);
             if self.has_token {
-                snapshot.actions.extend(section.actions());
+                let possible = section.actions().iter();
+                snapshot.actions.extend(possible.map(|name| (*name).into()));
             }
         }
+        lock(&self.evaluator).complete(snapshot);
     }
 
     /// Shows a section from now on.
@@ -178,25 +182,20 @@ impl Answers {
         let newest = self.newest();
         let snapshot = &newest.shown.own;
         let sections = self.sections();
+        if let Some(condition) = conditions::obstacle(&snapshot.conditions) {
+            return Page::unavailable(&condition.words);
+        }
         if let Some(line) = sections.iter().find_map(|section| section.obstacle()) {
             return Page::unavailable(&line);
         }
-        let late = snapshot.epochs.is_some_and(|epochs| {
-            epochs.age_seconds > (EPOCHS_MAX * epochs.length_seconds).max(EPOCH_AGE_MIN)
-        });
-        match (snapshot.state, late) {
-            (State::Running, false) => Page::new(TEXT, "ready\n"),
-            (State::Running, true) => {
-                Page::unavailable("the last commit is older than three epochs")
-            }
-            (State::Starting, _) if snapshot.waiting.is_some() => {
+        match snapshot.state {
+            State::Running => Page::new(TEXT, "ready\n"),
+            State::Starting if snapshot.waiting.is_some() => {
                 Page::unavailable(snapshot.waiting.as_deref().unwrap_or_default())
             }
-            (State::Starting, _) if !sections.is_empty() => Page::unavailable("the process starts"),
-            (State::Starting, _) => {
-                Page::unavailable("the flow starts: not every connector is open")
-            }
-            (State::Ending, _) => Page::unavailable("the flow ends"),
+            State::Starting if !sections.is_empty() => Page::unavailable("the process starts"),
+            State::Starting => Page::unavailable("the flow starts: not every connector is open"),
+            State::Ending => Page::unavailable("the flow ends"),
         }
     }
 

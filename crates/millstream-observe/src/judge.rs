@@ -6,12 +6,10 @@
 use millstream_flow::graph::Description;
 use millstream_flow::watch::Moment;
 
-use crate::snapshot::{Bottleneck, Mark, StepSnapshot, WorkerSnapshot};
+use crate::snapshot::{Bottleneck, Limit, Mark, StepSnapshot, WorkerSnapshot};
 
 /// The share of its time in steps from which a worker limits the flow. The rest is polling and the exchange.
 const BUSY_MIN: f64 = 0.85;
-/// The seconds without news from which a worker is inside one call.
-const SILENT_SECONDS: f64 = 4.0;
 
 /// Finds what limits the flow and marks the steps. `busy` has the busy share of each step on each worker.
 pub(crate) fn judge(
@@ -21,20 +19,17 @@ pub(crate) fn judge(
     workers: &[WorkerSnapshot],
     busy: &[Vec<f64>],
 ) -> Option<Bottleneck> {
-    let (cause, words) = full_outbox(graph, moment)
-        .or_else(|| silent(workers))
-        .or_else(|| busiest(steps, workers, busy))?;
-    if let Some(cause) = cause {
-        for step in before(graph, cause) {
-            steps[step].mark = Mark::Waiting;
-        }
-        steps[cause].mark = Mark::Cause;
+    let (cause, limit, words) =
+        full_outbox(graph, moment).or_else(|| busiest(steps, workers, busy))?;
+    for step in before(graph, cause) {
+        steps[step].mark = Mark::Waiting;
     }
-    let step = cause.map(|cause| steps[cause].name.clone());
-    Some(Bottleneck { step, words })
+    steps[cause].mark = Mark::Cause;
+    let step = steps[cause].name.clone();
+    Some(Bottleneck { step, limit, words })
 }
 
-type Finding = (Option<usize>, String);
+type Finding = (usize, Limit, String);
 
 fn full_outbox(graph: &Description, moment: &Moment) -> Option<Finding> {
     let outboxes = moment.outboxes.iter().filter(|_| moment.outbox_full);
@@ -47,19 +42,7 @@ fn full_outbox(graph: &Description, moment: &Moment) -> Option<Finding> {
         "The outbox of {} is full: {} does not accept what the flow produces.",
         oldest.sink, oldest.address
     );
-    Some((Some(node), words))
-}
-
-fn silent(workers: &[WorkerSnapshot]) -> Option<Finding> {
-    let silent = workers
-        .iter()
-        .filter(|worker| worker.silent_seconds >= SILENT_SECONDS);
-    let longest = silent.max_by(|a, b| a.silent_seconds.total_cmp(&b.silent_seconds))?;
-    let words = format!(
-        "Worker {} has been inside one call of a step for {:.0} s.",
-        longest.worker, longest.silent_seconds
-    );
-    Some((None, words))
+    Some((node, Limit::Outbox, words))
 }
 
 fn busiest(
@@ -88,7 +71,7 @@ fn busiest(
         step.name,
         share * 100.0
     );
-    Some((Some(cause), words))
+    Some((cause, Limit::Step, words))
 }
 
 /// The steps whose output reaches `node`.
@@ -197,7 +180,7 @@ mod tests {
     #[test]
     fn the_cause_is_on_the_worker_that_has_no_time_left() {
         let (marks, found) = marks(&[&[("a", 0.5)], &[("a", 0.1), ("after", 0.8)]]);
-        assert_eq!(found.unwrap().step.as_deref(), Some("after"));
+        assert_eq!(found.unwrap().step, "after");
         assert_eq!(
             marks.iter().filter(|one| one.1 == Mark::Waiting).count(),
             marks.len() - 1

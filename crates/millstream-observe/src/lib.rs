@@ -44,6 +44,7 @@ mod actions;
 mod ages;
 mod answers;
 mod assets;
+pub mod conditions;
 mod drawing;
 mod error;
 mod expected;
@@ -63,12 +64,13 @@ mod snapshot;
 pub mod user;
 
 pub use ages::Ages;
+pub use conditions::ConditionSnapshot;
 pub use drawing::svg;
 pub use error::ObserveError;
 pub use observer::{Http, Observer, http};
 pub use sections::Section;
 pub use snapshot::{
-    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Mark, PartitionSnapshot,
+    Bottleneck, EdgeSnapshot, EpochSnapshot, FailureSnapshot, Limit, Mark, PartitionSnapshot,
     ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
     WorkerSnapshot,
 };

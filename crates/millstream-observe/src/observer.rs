@@ -15,7 +15,7 @@ use crate::error::ObserveError;
 use crate::expected::Expected;
 use crate::lock;
 use crate::metrics_text::open_metrics;
-use crate::processes::Shown;
+use crate::processes::{self, Shown};
 use crate::sampler::Sampler;
 use crate::sections::Section;
 use crate::snapshot::{Restart, Snapshot, State};
@@ -226,11 +226,9 @@ impl Observer {
     /// # Errors
     /// The flow cannot start.
     pub fn start(&self, flow: &Flow, options: Options) -> Result<Running, FlowError> {
-        let expected = Expected::new(flow.name(), &options);
-        if let Some(snapshot) = expected.snapshot() {
-            self.answers.set(expected.shown(snapshot));
-        }
-        *lock(&self.subject) = Some(Subject::Expected(expected));
+        let mut subject = Subject::Expected(Expected::new(flow.name(), &options));
+        subject.take(&self.answers);
+        *lock(&self.subject) = Some(subject);
         let running = flow.start(self.options(options))?;
         self.watch(flow.describe(), running.watch());
         Ok(running)
@@ -297,6 +295,7 @@ impl Observed {
         let (moment, time_ns) = (self.watch.moment(), self.clock.time_ns());
         let mut snapshot = self.sampler.sample(&moment, time_ns);
         snapshot.user = user::snapshots();
+        snapshot.processes = processes::others(&self.watch);
         #[cfg(feature = "otlp")]
         if let Some(traces) = &mut self.traces {
             traces.export(&snapshot.flow, &snapshot.run, &moment, time_ns);

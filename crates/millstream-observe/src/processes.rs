@@ -10,140 +10,27 @@ use millstream_flow::watch::{ProcessStatus, Watch};
 use serde::Deserialize;
 
 use crate::ages::Ages;
+use crate::conditions::{self, ConditionSnapshot};
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    Bottleneck, FailureSnapshot, Mark, PartitionSnapshot, ProcessSnapshot, Snapshot,
-    SourceSnapshot, StepSnapshot, WorkerSnapshot,
+    Bottleneck, FailureSnapshot, ProcessSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State,
+    StepSnapshot, WorkerSnapshot,
 };
-use crate::user::{self, UserSnapshot};
+use crate::user;
 
-/// The seconds without news after which a process is shown as lost: five publications.
-const LOST_SECONDS: f64 = 5.0;
+/// The seconds without news after which a process is shown as lost: three publications.
+const LOST_SECONDS: f64 = 3.0;
 /// The metric whose label `process` is not the process that reports it.
 const OF_OTHERS: &str = "millstream_flow_processes_missing{";
 /// The number of failures of all processes that are shown.
 const FAILURES_MAX: usize = 50;
 
-/// What a process sends: the parts of its snapshot that are shown, and its metrics as text.
+/// What a process sends: its snapshot, and its metrics as text.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Sent {
-    snapshot: SentSnapshot,
+    snapshot: Snapshot,
     metrics: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentSnapshot {
-    state: String,
-    sources_paused: bool,
-    bottleneck: Option<SentBottleneck>,
-    steps: Vec<SentStep>,
-    workers: Vec<SentWorker>,
-    sources: Vec<SentSource>,
-    sinks: Vec<SentSink>,
-    edges: Vec<SentEdge>,
-    failures: Vec<SentFailure>,
-    user: Vec<UserSnapshot>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentBottleneck {
-    step: Option<String>,
-    words: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentStep {
-    items_in: u64,
-    items_out: u64,
-    in_rate: f64,
-    out_rate: f64,
-    busy: f64,
-    skew: f64,
-    busy_seconds: f64,
-    ages: Option<SentAges>,
-    skipped: u64,
-    dead_letters: u64,
-    late: u64,
-    faults: u64,
-    keys: Option<u64>,
-    state_bytes: Option<u64>,
-    mark: String,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentEdge {
-    in_flight_items: i64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentFailure {
-    number: u64,
-    time_ms: u64,
-    outcome: String,
-    step: String,
-    key: Option<String>,
-    item: Option<String>,
-    error: String,
-    traceback: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentAges {
-    p50: f64,
-    p99: f64,
-    p999: f64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentWorker {
-    busy: f64,
-    busy_seconds: f64,
-    in_flight_items: u64,
-    silent_seconds: f64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentSource {
-    lag_records: Option<u64>,
-    lag_bytes: Option<u64>,
-    withheld_records: Option<u64>,
-    lag_seconds: Option<f64>,
-    watermark_lag_seconds: Option<f64>,
-    held_by: Option<String>,
-    partitions: Vec<SentPartition>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentPartition {
-    name: String,
-    lag_records: Option<u64>,
-    lag_bytes: Option<u64>,
-    withheld_records: Option<u64>,
-    lag_seconds: Option<f64>,
-    watermark_lag_seconds: Option<f64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct SentSink {
-    name: String,
-    waiting_records: u64,
-    waiting_bytes: u64,
-    waiting_seconds: f64,
-    delivered_records: u64,
-    deliveries: u64,
-    retries: u64,
-    since_delivery_seconds: Option<f64>,
 }
 
 /// What is shown of a run.
@@ -230,16 +117,11 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
             all.workers.extend(workers(number, count, &[]));
             continue;
         };
-        let state = match (status.ended, silent > LOST_SECONDS) {
-            (true, _) => "ended",
-            (false, true) => "lost",
-            (false, false) => &snapshot.state,
-        };
-        let is_live = state == snapshot.state;
+        let is_live = !status.ended && silent <= LOST_SECONDS;
         let shown = workers(number, count, &snapshot.workers);
         all.processes.push(ProcessSnapshot {
             process: number,
-            state: state.to_owned(),
+            state: state(status, snapshot.state).to_owned(),
             silent_seconds: silent,
             busy: shown.iter().map(|worker| worker.busy).fold(0.0, f64::max),
             read_rate: read_rate(own, snapshot),
@@ -260,14 +142,23 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
         add_notes(&mut all, number, snapshot);
         if let (None, Some(found), true) = (&all.bottleneck, &snapshot.bottleneck, is_live) {
             all.bottleneck = Some(Bottleneck {
-                step: found.step.clone(),
                 words: format!("Process {number}: {}", found.words),
+                ..found.clone()
             });
             for (step, other) in all.steps.iter_mut().zip(&snapshot.steps) {
-                step.mark = Mark::of(&other.mark);
+                step.mark = other.mark;
             }
         }
+        if is_live {
+            let conditions = snapshot.conditions.iter().cloned();
+            all.conditions
+                .extend(conditions.map(|one| ConditionSnapshot {
+                    process: Some(number),
+                    ..one
+                }));
+        }
     }
+    conditions::sort(&mut all.conditions);
     let processes = all.processes.len() as f64;
     for (step, mean) in all.steps.iter_mut().zip(means) {
         if mean > 0.0 {
@@ -280,6 +171,31 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
 /// The mean busy share of the workers of a process in a step.
 fn mean(step: &StepSnapshot) -> f64 {
     step.busy / step.skew.max(1.0)
+}
+
+/// The state of another process; `sent` is the one that it has sent last.
+fn state(status: &ProcessStatus, sent: State) -> &'static str {
+    match (status.ended, status.age.as_secs_f64() > LOST_SECONDS) {
+        (true, _) => "ended",
+        (false, true) => "lost",
+        (false, false) => sent.name(),
+    }
+}
+
+/// The other processes by when they have sent something last, for what process 0 knows alone.
+pub(crate) fn others(watch: &Watch) -> Vec<ProcessSnapshot> {
+    let statuses = match watch.membership() {
+        Some(membership) if membership.process == 0 => watch.statuses(),
+        _ => Vec::new(),
+    };
+    let sent = statuses.iter().filter(|status| status.sent.is_some());
+    let other = |status: &ProcessStatus| ProcessSnapshot {
+        process: status.process,
+        state: state(status, State::Running).to_owned(),
+        silent_seconds: status.age.as_secs_f64(),
+        ..ProcessSnapshot::default()
+    };
+    sent.map(other).collect()
 }
 
 fn process(number: usize, state: &str, silent: f64, snapshot: &Snapshot) -> ProcessSnapshot {
@@ -296,30 +212,24 @@ fn process(number: usize, state: &str, silent: f64, snapshot: &Snapshot) -> Proc
 }
 
 /// Items per second that the sources of another process have read: its steps are those of this one.
-fn read_rate(own: &Snapshot, other: &SentSnapshot) -> f64 {
+fn read_rate(own: &Snapshot, other: &Snapshot) -> f64 {
     let steps = own.steps.iter().zip(&other.steps);
     let sources = steps.filter(|(step, _)| step.kind == "source");
     sources.map(|(_, sent)| sent.out_rate).sum()
 }
 
 /// The `count` workers of another process, numbered over all processes.
-fn workers(process: usize, count: usize, sent: &[SentWorker]) -> Vec<WorkerSnapshot> {
-    let worker = |index: usize| {
-        let known = sent.get(index).cloned().unwrap_or_default();
-        WorkerSnapshot {
-            process: Some(process),
-            worker: process * count + index,
-            busy: known.busy,
-            busy_seconds: known.busy_seconds,
-            in_flight_items: known.in_flight_items,
-            silent_seconds: known.silent_seconds,
-        }
+fn workers(process: usize, count: usize, sent: &[WorkerSnapshot]) -> Vec<WorkerSnapshot> {
+    let worker = |index: usize| WorkerSnapshot {
+        process: Some(process),
+        worker: process * count + index,
+        ..sent.get(index).cloned().unwrap_or_default()
     };
     (0..count).map(worker).collect()
 }
 
 /// Adds a step of another process; returns the mean busy share of its workers. Of a process that is silent only sums are added.
-fn add_step(step: &mut StepSnapshot, other: &SentStep, is_live: bool) -> f64 {
+fn add_step(step: &mut StepSnapshot, other: &StepSnapshot, is_live: bool) -> f64 {
     step.items_in += other.items_in;
     step.items_out += other.items_out;
     step.busy_seconds += other.busy_seconds;
@@ -363,7 +273,7 @@ fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     }
 }
 
-fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
+fn add_source(source: &mut SourceSnapshot, other: &SourceSnapshot) {
     source.lag_records = sum(source.lag_records, other.lag_records);
     source.lag_bytes = sum(source.lag_bytes, other.lag_bytes);
     source.withheld_records = sum(source.withheld_records, other.withheld_records);
@@ -372,53 +282,28 @@ fn add_source(source: &mut SourceSnapshot, other: &SentSource) {
         source.watermark_lag_seconds = other.watermark_lag_seconds;
         source.held_by.clone_from(&other.held_by);
     }
-    let partition = |sent: &SentPartition| PartitionSnapshot {
-        name: sent.name.clone(),
-        lag_records: sent.lag_records,
-        lag_bytes: sent.lag_bytes,
-        withheld_records: sent.withheld_records,
-        lag_seconds: sent.lag_seconds,
-        watermark_lag_seconds: sent.watermark_lag_seconds,
-    };
-    source
-        .partitions
-        .extend(other.partitions.iter().map(partition));
+    source.partitions.extend(other.partitions.iter().cloned());
     if source.partitions.len() > PARTITIONS_MAX {
         source.partitions.clear();
     }
 }
 
 /// Adds the items on their way and the failures of another process.
-fn add_notes(all: &mut Snapshot, process: usize, sent: &SentSnapshot) {
+fn add_notes(all: &mut Snapshot, process: usize, sent: &Snapshot) {
     for (edge, other) in all.edges.iter_mut().zip(&sent.edges) {
         edge.in_flight_items += other.in_flight_items;
     }
-    let failures = sent.failures.iter();
-    all.failures
-        .extend(failures.map(|sent| failure(process, sent)));
+    let failures = sent.failures.iter().cloned();
+    all.failures.extend(failures.map(|one| FailureSnapshot {
+        process: Some(process),
+        ..one
+    }));
     all.failures.sort_by_key(|failure| Reverse(failure.time_ms));
     all.failures.truncate(FAILURES_MAX);
 }
 
-/// A failure of another process.
-fn failure(process: usize, sent: &SentFailure) -> FailureSnapshot {
-    let outcomes = ["skipped", "dead letter", "failed"];
-    let outcome = outcomes.into_iter().find(|known| *known == sent.outcome);
-    FailureSnapshot {
-        number: sent.number,
-        process: Some(process),
-        time_ms: sent.time_ms,
-        outcome: outcome.unwrap_or("failed"),
-        step: sent.step.clone(),
-        key: sent.key.clone(),
-        item: sent.item.clone(),
-        error: sent.error.clone(),
-        traceback: sent.traceback.clone(),
-    }
-}
-
 /// Adds the outbox of another process to that of this one, which has the same name; the address is that of `own`.
-fn add_sink(all: &mut Snapshot, other: &SentSink, own: &Snapshot) {
+fn add_sink(all: &mut Snapshot, other: &SinkSnapshot, own: &Snapshot) {
     let known = own.sinks.iter().any(|sink| sink.name == other.name);
     let mut sinks = all.sinks.iter_mut();
     let Some(sink) = sinks.find(|sink| known && sink.name == other.name) else {
@@ -430,6 +315,8 @@ fn add_sink(all: &mut Snapshot, other: &SentSink, own: &Snapshot) {
     sink.delivered_records += other.delivered_records;
     sink.deliveries += other.deliveries;
     sink.retries += other.retries;
+    sink.failures_in_a_row = sink.failures_in_a_row.max(other.failures_in_a_row);
+    sink.refused_records += other.refused_records;
     sink.since_delivery_seconds = match (sink.since_delivery_seconds, other.since_delivery_seconds)
     {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -491,7 +378,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::snapshot::State;
+    use crate::snapshot::Mark;
 
     fn status(process: usize, age: f64, ended: bool) -> ProcessStatus {
         ProcessStatus {
@@ -507,7 +394,7 @@ mod tests {
             state: State::Running,
             steps: vec![StepSnapshot {
                 name: "in".to_owned(),
-                kind: "source",
+                kind: "source".into(),
                 items_out: 5,
                 out_rate: 10.0,
                 busy: 0.2,
@@ -522,7 +409,8 @@ mod tests {
     fn sent() -> Sent {
         serde_json::from_str(
             r#"{"snapshot": {"state": "running", "steps": [{"items_out": 7, "out_rate": 30, "busy": 0.6, "skew": 1, "mark": "cause"}],
-                "bottleneck": {"step": "in", "words": "in limits the flow."}, "workers": [{"busy": 0.6, "in_flight_items": 3}]},
+                "bottleneck": {"step": "in", "words": "in limits the flow."}, "workers": [{"busy": 0.6, "in_flight_items": 3}],
+                "conditions": [{"name": "N", "severity": "critical", "kind": "step", "subject": "in", "words": "bad"}]},
                 "metrics": "text"}"#,
         )
         .unwrap()
@@ -551,6 +439,9 @@ mod tests {
             (all.workers[2].worker, all.workers[2].process),
             (2, Some(2))
         );
+        // Those of a process that is lost or has ended are of the past.
+        let conditions: Vec<_> = all.conditions.iter().map(|one| one.process).collect();
+        assert_eq!(conditions, [Some(1)]);
         let words = all.bottleneck.unwrap().words;
         assert_eq!(words, "Process 1: in limits the flow.");
     }

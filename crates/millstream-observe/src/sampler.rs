@@ -133,7 +133,7 @@ impl Sampler {
         let described = &self.graph.nodes[node];
         let mut step = StepSnapshot {
             name: described.name.clone(),
-            kind: described.kind,
+            kind: described.kind.into(),
             skew: 1.0,
             mark: Mark::None,
             ..StepSnapshot::default()
@@ -318,7 +318,8 @@ fn failure(note: &FailureNote) -> FailureSnapshot {
             Outcome::Skipped => "skipped",
             Outcome::DeadLetter => "dead letter",
             Outcome::Failed => "failed",
-        },
+        }
+        .into(),
         step: note.step.clone(),
         key: note.key.clone(),
         item: note.item.clone(),
@@ -337,6 +338,9 @@ fn sinks(moment: &Moment) -> Vec<SinkSnapshot> {
         delivered_records: outbox.delivered_records,
         deliveries: outbox.deliveries,
         retries: outbox.retries,
+        failures_in_a_row: outbox.failures_in_a_row,
+        refused_records: outbox.refused_records,
+        batch_age_seconds: outbox.batch_age.as_secs_f64(),
         since_delivery_seconds: outbox.since_delivery.map(|since| since.as_secs_f64()),
     });
     sinks.collect()

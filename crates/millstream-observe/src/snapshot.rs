@@ -1,15 +1,19 @@
 //! The state of a flow at one moment, as the page, the JSON and the metrics show it.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::ages::{Ages, BUCKETS};
+use crate::conditions::ConditionSnapshot;
 use crate::sections::journal_figures::JournalsSnapshot;
 use crate::sections::queue_figures::QueuesSnapshot;
 use crate::sections::service_figures::ServicesSnapshot;
 use crate::user::UserSnapshot;
 
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Snapshot {
     /// The name of the flow.
     pub flow: String,
@@ -31,6 +35,8 @@ pub struct Snapshot {
     pub sources_paused: bool,
     /// What limits the flow, if anything in it does.
     pub bottleneck: Option<Bottleneck>,
+    /// What needs attention, the worst first.
+    pub conditions: Vec<ConditionSnapshot>,
     /// The sources, steps and sinks, in the order of the flow.
     pub steps: Vec<StepSnapshot>,
     /// The workers; on the page of process 0 those of all processes.
@@ -57,7 +63,7 @@ pub struct Snapshot {
     /// The number of all restarts by the supervisor.
     pub restart_count: u64,
     /// What a reader with the token may ask for; empty without a token.
-    pub actions: Vec<&'static str>,
+    pub actions: Vec<Cow<'static, str>>,
     /// The queues of a server in this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<QueuesSnapshot>,
@@ -70,7 +76,8 @@ pub struct Snapshot {
 }
 
 /// A connection between two operators.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EdgeSnapshot {
     /// The step whose output it carries: its index in the flow.
     pub from: usize,
@@ -82,7 +89,8 @@ pub struct EdgeSnapshot {
 }
 
 /// A failure of a step.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FailureSnapshot {
     /// The number of failures before it, in its process.
     pub number: u64,
@@ -92,7 +100,7 @@ pub struct FailureSnapshot {
     /// When it was, milliseconds since the epoch.
     pub time_ms: u64,
     /// `skipped`, `dead letter` or `failed`.
-    pub outcome: &'static str,
+    pub outcome: Cow<'static, str>,
     /// The name of the step; empty for a failure that no step caused.
     pub step: String,
     /// The key, shortened.
@@ -106,7 +114,8 @@ pub struct FailureSnapshot {
 }
 
 /// A restart of a flow by its supervisor.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Restart {
     /// When the flow had ended, milliseconds since the epoch.
     pub time_ms: u64,
@@ -115,7 +124,7 @@ pub struct Restart {
 }
 
 /// What a flow is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Not every worker has opened its connectors.
@@ -140,16 +149,30 @@ impl State {
 }
 
 /// What limits a flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bottleneck {
-    /// The name of the step, if one step does.
-    pub step: Option<String>,
+    /// The name of the step that is the cause.
+    pub step: String,
+    /// How it limits the flow.
+    pub limit: Limit,
     /// One sentence for people.
     pub words: String,
 }
 
+/// How a step limits a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// It takes all the time of a worker.
+    #[default]
+    Step,
+    /// Its outbox is full.
+    Outbox,
+}
+
 /// The part of a step in what limits the flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     /// None.
@@ -161,24 +184,14 @@ pub enum Mark {
     Waiting,
 }
 
-impl Mark {
-    /// The mark of this name.
-    pub(crate) fn of(name: &str) -> Self {
-        match name {
-            "cause" => Mark::Cause,
-            "waiting" => Mark::Waiting,
-            _ => Mark::None,
-        }
-    }
-}
-
 /// A source, step or sink.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StepSnapshot {
     /// Its name.
     pub name: String,
     /// Its kind.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Items that went in since the start.
     pub items_in: u64,
     /// Items that came out since the start.
@@ -215,7 +228,8 @@ pub struct StepSnapshot {
 }
 
 /// A worker thread.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WorkerSnapshot {
     /// The number of its process, on the page of process 0 of a run of several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -233,7 +247,8 @@ pub struct WorkerSnapshot {
 }
 
 /// A process of a run of several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessSnapshot {
     /// Its number.
     pub process: usize,
@@ -250,7 +265,8 @@ pub struct ProcessSnapshot {
 }
 
 /// A source, with the input that it has not read.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SourceSnapshot {
     /// Its name.
     pub name: String,
@@ -271,7 +287,8 @@ pub struct SourceSnapshot {
 }
 
 /// A partition of a source.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PartitionSnapshot {
     /// Its name.
     pub name: String,
@@ -288,7 +305,8 @@ pub struct PartitionSnapshot {
 }
 
 /// The outbox of a sink.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SinkSnapshot {
     /// The name of the sink.
     pub name: String,
@@ -306,12 +324,19 @@ pub struct SinkSnapshot {
     pub deliveries: u64,
     /// Attempts that failed since the start.
     pub retries: u64,
+    /// Attempts that have failed since the last one that succeeded.
+    pub failures_in_a_row: u64,
+    /// Records that the destination has refused, and the flow has skipped, since the start.
+    pub refused_records: u64,
+    /// How long a delivery waits for more records, in seconds.
+    pub batch_age_seconds: f64,
     /// Seconds since the last delivery.
     pub since_delivery_seconds: Option<f64>,
 }
 
 /// The commits of a flow: sums since the start, and the times of the last commit.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EpochSnapshot {
     /// The number of the last epoch that was committed.
     pub epoch: u64,

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use millstream_observe::Section;
+use millstream_observe::conditions::Evaluator;
 use millstream_observe::sections::journals::Journals;
+use millstream_observe::{Section, Snapshot};
 
-use super::snapshot::Snapshot;
 use crate::failure::Failure;
 use crate::watch::roots;
 
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Where snapshots come from.
 pub(super) enum Remote {
     Page(PageOf),
-    Directory(Journals),
+    Directory(Journals, Box<Evaluator>),
 }
 
 /// The server of a page.
@@ -36,7 +36,8 @@ impl Remote {
     pub(super) fn new(of: &str, token_file: Option<&Path>) -> Result<Self, Failure> {
         if Path::new(of).is_dir() {
             let journals = Journals::watch(roots(&[of.into()])?, false, None);
-            return Ok(Remote::Directory(journals.map_err(Failure::failed)?));
+            let journals = journals.map_err(Failure::failed)?;
+            return Ok(Remote::Directory(journals, Box::default()));
         }
         let address = of;
         let token = token_file.map(|path| {
@@ -60,10 +61,10 @@ impl Remote {
     ///
     /// # Errors
     /// One line that names the address.
-    pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
+    pub(super) fn snapshot(&mut self) -> Result<Snapshot, String> {
         match self {
             Remote::Page(page) => page.snapshot(),
-            Remote::Directory(journals) => looked_at(journals),
+            Remote::Directory(journals, evaluator) => looked_at(journals, evaluator),
         }
     }
 }
@@ -73,7 +74,7 @@ impl Remote {
     clippy::disallowed_methods,
     reason = "another thread reads the directory"
 )]
-fn looked_at(journals: &Journals) -> Result<Snapshot, String> {
+fn looked_at(journals: &Journals, evaluator: &mut Evaluator) -> Result<Snapshot, String> {
     let start = Instant::now();
     while let Some(why) = journals.obstacle() {
         if start.elapsed() > TIMEOUT {
@@ -81,10 +82,10 @@ fn looked_at(journals: &Journals) -> Result<Snapshot, String> {
         }
         std::thread::sleep(PAUSE);
     }
-    let mut snapshot = millstream_observe::Snapshot::default();
+    let mut snapshot = Snapshot::default();
     journals.add(&mut snapshot);
-    let value = serde_json::to_value(&snapshot).map_err(|error| error.to_string())?;
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    evaluator.complete(&mut snapshot);
+    Ok(snapshot)
 }
 
 impl PageOf {

@@ -1,5 +1,8 @@
 //! What is shown: sections of lines with a tone each, the same as text and on the screen.
 
+use millstream_observe::ConditionSnapshot;
+use millstream_observe::conditions::Severity;
+
 /// How a line looks on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
@@ -25,7 +28,7 @@ pub(super) struct Line {
 pub(super) struct Section {
     pub(super) title: String,
     /// What needs attention, or that nothing does.
-    pub(super) verdict: (Tone, String),
+    pub(super) verdict: Vec<(Tone, String)>,
     pub(super) head: Vec<&'static str>,
     /// The columns of text, which are at the left; those after them are numbers, at the right.
     pub(super) texts: usize,
@@ -36,7 +39,8 @@ pub(super) struct Section {
 impl Section {
     /// The section as text.
     pub(super) fn text(&self) -> String {
-        let mut lines = vec![self.title.clone(), self.verdict.1.clone()];
+        let mut lines = vec![self.title.clone()];
+        lines.extend(self.verdict.iter().map(|line| line.1.clone()));
         lines.extend(self.table().into_iter().map(|line| line.text));
         lines.extend(self.foot.iter().cloned());
         lines.join("\n")
@@ -44,12 +48,14 @@ impl Section {
 
     /// The section on a screen: of a table that is too long the first rows. `lost` says why there is nothing newer.
     pub(super) fn lines(&self, lost: Option<&str>, (width, height): (usize, usize)) -> Vec<Line> {
-        let (tone, verdict) = match lost {
-            Some(lost) => (Tone::Bad, format!("no connection: {lost}")),
+        let verdict = match lost {
+            Some(lost) => vec![(Tone::Bad, format!("no connection: {lost}"))],
             None => self.verdict.clone(),
         };
         let mut lines = wrapped(Tone::Title, &self.title, width);
-        lines.extend(wrapped(tone, &verdict, width));
+        for (tone, text) in &verdict {
+            lines.extend(wrapped(*tone, text, width));
+        }
         let foot = self.foot.iter().map(|text| Line {
             tone: Tone::Plain,
             text: text.clone(),
@@ -89,6 +95,53 @@ impl Section {
     }
 }
 
+/// The number of conditions that are shown of one part.
+const CONDITIONS_MAX: usize = 5;
+
+/// What needs attention of a part of the process; `good` if nothing does.
+pub(super) fn verdict(
+    conditions: &[ConditionSnapshot],
+    part: &str,
+    good: &str,
+) -> Vec<(Tone, String)> {
+    let of_part = conditions.iter().filter(|one| one.part == part);
+    let mut lines: Vec<(Tone, String)> = of_part
+        .map(|one| {
+            let tone = match one.severity {
+                Severity::Critical => Tone::Bad,
+                Severity::Warning => Tone::Waits,
+            };
+            let process = one.process.map(|number| format!("process {number}: "));
+            let words = one.words.replace(char::is_control, " ");
+            (tone, process.unwrap_or_default() + &words)
+        })
+        .collect();
+    let more = lines.len().saturating_sub(CONDITIONS_MAX);
+    lines.truncate(CONDITIONS_MAX);
+    if more > 0 {
+        lines.push((Tone::Waits, format!("and {more} more")));
+    }
+    if lines.is_empty() {
+        lines.push((Tone::Good, good.to_owned()));
+    }
+    lines
+}
+
+/// How a row is shown, by the worst condition of what it is of; `None` if there is none.
+pub(super) fn tone_of(
+    conditions: &[ConditionSnapshot],
+    kinds: &[&str],
+    name: &str,
+) -> Option<Tone> {
+    let of_this = conditions
+        .iter()
+        .find(|one| kinds.contains(&&*one.kind) && one.subject == name)?;
+    Some(match of_this.severity {
+        Severity::Critical => Tone::Marked,
+        Severity::Warning => Tone::Waits,
+    })
+}
+
 /// A text as lines of at most `width` characters, broken between words.
 fn wrapped(tone: Tone, text: &str, width: usize) -> Vec<Line> {
     let mut lines = vec![String::new()];
@@ -114,7 +167,7 @@ mod tests {
         let row = |row: usize| (Tone::Plain, vec![format!("step {row}"), row.to_string()]);
         Section {
             title: "flow f: running".to_owned(),
-            verdict: (Tone::Good, "No step limits this flow.".to_owned()),
+            verdict: vec![(Tone::Good, "No step limits this flow.".to_owned())],
             head: vec!["step", "in/s"],
             texts: 1,
             rows: (0..rows).map(row).collect(),

@@ -1,7 +1,10 @@
 //! The figures of a flow.
 
-use super::section::{Section, Tone};
-use super::snapshot::{Process, Snapshot, Source, Step};
+use millstream_observe::{
+    Ages, Mark, ProcessSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
+};
+
+use super::section::{Section, Tone, tone_of, verdict};
 use super::words::{plain, time};
 use crate::report::human;
 
@@ -10,13 +13,13 @@ const HEAD: [&str; 11] = [
 ];
 /// The columns of text, which are at the left.
 const TEXT_COLUMNS: usize = 3;
-fn cells(step: &Step) -> Vec<String> {
-    let mark = match step.mark.as_str() {
-        "cause" => "limits the flow",
-        "waiting" => "waits",
-        _ => "",
+fn cells(step: &StepSnapshot) -> Vec<String> {
+    let mark = match step.mark {
+        Mark::Cause => "limits the flow",
+        Mark::Waiting => "waits",
+        Mark::None => "",
     };
-    let age = |of: fn(&super::snapshot::Ages) -> f64| {
+    let age = |of: fn(&Ages) -> f64| {
         step.ages
             .as_ref()
             .map_or_else(|| "-".to_owned(), |ages| time(of(ages)))
@@ -51,7 +54,7 @@ fn title(snapshot: &Snapshot) -> String {
     format!(
         "flow {}: {} for {}, {} items/s read, busiest of {} workers {:.0}%",
         plain(&snapshot.flow),
-        snapshot.state,
+        snapshot.state.name(),
         time(snapshot.seconds),
         human(read).trim_end(),
         snapshot.workers.len(),
@@ -59,15 +62,7 @@ fn title(snapshot: &Snapshot) -> String {
     )
 }
 
-fn verdict(snapshot: &Snapshot) -> String {
-    match (&snapshot.waiting, &snapshot.bottleneck) {
-        (Some(waiting), _) => format!("{}.", waiting.replace(char::is_control, " ")),
-        (None, Some(bottleneck)) => bottleneck.words.replace(char::is_control, " "),
-        (None, None) => "No step limits this flow.".to_owned(),
-    }
-}
-
-fn source_line(source: &Source) -> Option<String> {
+fn source_line(source: &SourceSnapshot) -> Option<String> {
     let records = source.lag_records.map(|lag| format!("{lag} records"));
     let bytes = source.lag_bytes.map(|lag| format!("{lag} bytes"));
     let age = source.lag_seconds.map(time);
@@ -85,8 +80,8 @@ fn source_line(source: &Source) -> Option<String> {
     (!parts.is_empty()).then_some(line)
 }
 
-fn process_line(process: &Process) -> String {
-    let Process {
+fn process_line(process: &ProcessSnapshot) -> String {
+    let ProcessSnapshot {
         process: number,
         state,
         silent_seconds,
@@ -136,19 +131,36 @@ fn others(snapshot: &Snapshot) -> Vec<String> {
 
 /// The figures of a flow.
 pub(super) fn section(snapshot: &Snapshot) -> Section {
-    let row = |step: &Step| {
-        let tone = match step.mark.as_str() {
-            "cause" => Tone::Marked,
-            "waiting" => Tone::Waits,
-            _ => Tone::Plain,
+    let row = |step: &StepSnapshot| {
+        let by_condition = tone_of(
+            &snapshot.conditions,
+            &["step", "source", "sink"],
+            &step.name,
+        );
+        let by_mark = match step.mark {
+            Mark::Cause => Tone::Marked,
+            Mark::Waiting => Tone::Waits,
+            Mark::None => Tone::Plain,
+        };
+        let tone = match by_mark {
+            Tone::Marked => by_mark,
+            _ => by_condition.unwrap_or(by_mark),
         };
         (tone, cells(step))
     };
-    let is_limited = snapshot.waiting.is_some() || snapshot.bottleneck.is_some();
-    let tone = if is_limited { Tone::Bad } else { Tone::Good };
+    let mut shown = verdict(&snapshot.conditions, "flow", "No step limits this flow.");
+    if snapshot.state != State::Running && shown[0].0 == Tone::Good {
+        let starts = match snapshot.state {
+            State::Ending => "The flow ends.",
+            _ => "The flow starts: not every connector is open.",
+        };
+        let words = snapshot.waiting.as_ref().map(|words| format!("{words}."));
+        let words = words.unwrap_or_else(|| starts.to_owned());
+        shown = vec![(Tone::Plain, words.replace(char::is_control, " "))];
+    }
     Section {
         title: title(snapshot),
-        verdict: (tone, verdict(snapshot)),
+        verdict: shown,
         head: HEAD.to_vec(),
         texts: TEXT_COLUMNS,
         rows: snapshot.steps.iter().map(row).collect(),
@@ -163,6 +175,8 @@ mod tests {
     fn snapshot() -> Snapshot {
         let text = r#"{"flow": "f\u001b[2J", "state": "running", "seconds": 12.0,
             "bottleneck": {"step": "b", "words": "b limits the flow: it takes 93% of the time of the worker."},
+            "conditions": [{"name": "MillstreamStepSaturated", "severity": "warning", "part": "flow", "kind": "step", "subject": "b",
+                "words": "b limits the flow: it takes 93% of the time of the worker."}],
             "steps": [
                 {"name": "a", "kind": "source", "mark": "waiting", "in_rate": 0, "out_rate": 1200, "busy": 0, "skew": 1,
                  "ages": null, "skipped": 0, "late": 0},
@@ -199,7 +213,7 @@ epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.
     #[test]
     fn processes_have_a_line_each() {
         let mut snapshot = snapshot();
-        let process = |process, state: &str| Process {
+        let process = |process, state: &str| ProcessSnapshot {
             process,
             state: state.to_owned(),
             silent_seconds: 7.0,
@@ -229,7 +243,7 @@ epoch 9: last commit waited 100.0 ms, saved 2.0 ms, synced 30.0 ms, 1000 B; 500.
         let tones: Vec<Tone> = lines.iter().map(|line| line.tone).collect();
         let expected = [
             Tone::Title,
-            Tone::Bad,
+            Tone::Waits,
             Tone::Head,
             Tone::Waits,
             Tone::Marked,

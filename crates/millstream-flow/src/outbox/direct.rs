@@ -112,6 +112,7 @@ impl Direct {
         self.link.skip(self.next)?;
         self.next += 1;
         self.link.succeeded();
+        self.progress.succeeded();
         Ok(())
     }
 
@@ -134,6 +135,7 @@ impl Direct {
         self.next = last + 1;
         self.progress.delivered(records as usize, &left_out);
         let failures = self.link.succeeded();
+        self.progress.succeeded();
         if failures > 0 {
             let sink = self.sink.as_str();
             tracing::info!(

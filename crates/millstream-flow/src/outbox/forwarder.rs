@@ -491,6 +491,7 @@ impl Forwarder {
 
     fn log_success(&mut self) {
         let failures = self.parts.link.succeeded();
+        self.parts.progress.succeeded();
         if failures > 0 {
             let (sink, address) = (self.parts.sink.as_str(), &self.parts.address);
             tracing::info!(

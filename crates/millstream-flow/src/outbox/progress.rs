@@ -133,7 +133,14 @@ impl Progress {
 
     /// Counts an attempt that has failed.
     pub(super) fn failed(&self) {
-        lock(&self.state).metrics.retries += 1;
+        let metrics = &mut lock(&self.state).metrics;
+        metrics.retries += 1;
+        metrics.failures_in_a_row += 1;
+    }
+
+    /// Notes that the last attempt has succeeded.
+    pub(super) fn succeeded(&self) {
+        lock(&self.state).metrics.failures_in_a_row = 0;
     }
 
     /// Stores that the records below this number are committed.
@@ -236,6 +243,7 @@ impl Progress {
         OutboxMetrics {
             waiting: state.oldest_ns.map_or(Duration::ZERO, since),
             since_delivery: state.delivered_ns.map(since),
+            batch_age: self.settings.batch_age.unwrap_or_default(),
             ..state.metrics.clone()
         }
     }

@@ -156,8 +156,12 @@ pub struct OutboxMetrics {
     pub deliveries: u64,
     /// The number of attempts of this run that failed.
     pub retries: u64,
+    /// The number of attempts that have failed since the last one that succeeded.
+    pub failures_in_a_row: u64,
     /// The number of records that the destination has refused in this run, and the flow skipped.
     pub refused_records: u64,
+    /// How long a delivery that is not full waits for more records.
+    pub batch_age: Duration,
     /// The time since the last delivery of this run.
     pub since_delivery: Option<Duration>,
 }
@@ -173,7 +177,9 @@ impl OutboxMetrics {
             delivered_records: 0,
             deliveries: 0,
             retries: 0,
+            failures_in_a_row: 0,
             refused_records: 0,
+            batch_age: Duration::ZERO,
             since_delivery: None,
         }
     }
@@ -184,7 +190,7 @@ impl OutboxMetrics {
             "waiting_records": self.waiting_records, "waiting_bytes": self.waiting_bytes,
             "waiting_seconds": self.waiting.as_secs_f64(),
             "delivered_records": self.delivered_records, "deliveries": self.deliveries,
-            "retries": self.retries, "refused_records": self.refused_records,
+            "retries": self.retries, "failures_in_a_row": self.failures_in_a_row, "refused_records": self.refused_records,
             "seconds_since_delivery": self.since_delivery.map(|since| since.as_secs_f64()),
         })
     }

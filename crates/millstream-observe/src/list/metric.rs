@@ -1,4 +1,4 @@
-//! A metric of the list: its name, its help, its alert, and how it is read from a snapshot.
+//! A metric of the list: its name, its help, and how it is read from a snapshot.
 
 use crate::snapshot::Snapshot;
 
@@ -12,8 +12,6 @@ pub struct Metric {
     pub labels: &'static [&'static str],
     /// What it is, in one sentence.
     pub help: &'static str,
-    /// The alert that is made of it.
-    pub alert: Option<Alert>,
     pub(crate) read: Read,
 }
 
@@ -26,22 +24,6 @@ pub enum Kind {
     Gauge,
     /// Counts in buckets.
     Histogram,
-}
-
-/// An alert rule.
-pub struct Alert {
-    /// Its name.
-    pub name: &'static str,
-    /// The condition, in PromQL.
-    pub expr: &'static str,
-    /// How long the condition must hold.
-    pub after: &'static str,
-    /// `warning` or `critical`.
-    pub severity: &'static str,
-    /// What has happened, in one sentence.
-    pub summary: &'static str,
-    /// What to do, in one sentence.
-    pub action: &'static str,
 }
 
 /// Receives a value, with the values of its labels.
@@ -68,17 +50,6 @@ pub(super) const fn metric(
         kind,
         labels,
         help,
-        alert: None,
         read: Read::Values(read),
-    }
-}
-
-impl Metric {
-    /// With an alert.
-    pub(super) const fn alert(self, alert: Alert) -> Self {
-        Metric {
-            alert: Some(alert),
-            ..self
-        }
     }
 }

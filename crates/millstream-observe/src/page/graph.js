@@ -75,7 +75,7 @@ class Graph {
     this.nodes = [];
     this.place = place;
     this.cause = -1;
-    this.newest = { steps: [], chosen: -1 };
+    this.newest = { steps: [], chosen: -1, faultOf: () => undefined };
     this.inView = new InView((group) => this.showNode(this.nodes.findIndex((node) => node.group === group)));
     const picture = svg("svg", { width: graph.width, height: graph.height, viewBox: `0 0 ${graph.width} ${graph.height}`, role: "group", "aria-label": `Steps of flow ${graph.flow}` });
     picture.append(stripes());
@@ -135,9 +135,9 @@ class Graph {
     }
   }
 
-  // Shows the figures of the steps, and which one was chosen.
-  show(steps, chosen) {
-    this.newest = { steps, chosen };
+  // Shows the figures of the steps, and which one was chosen; `faultOf` returns the condition of a step.
+  show(steps, chosen, faultOf) {
+    this.newest = { steps, chosen, faultOf };
     this.follow(steps.findIndex((step) => step.mark === "cause"));
     this.nodes.forEach(({ group }, index) => { if (this.inView.has(group)) this.showNode(index); });
   }
@@ -146,7 +146,8 @@ class Graph {
     const { group, parts, node, width } = this.nodes[index];
     const step = this.newest.steps[index];
     if (!step) return;
-    const mark = step.mark === "none" ? "" : ` ${step.mark}`;
+    const fault = this.newest.faultOf(step.name);
+    const mark = (step.mark === "none" ? "" : ` ${step.mark}`) + (fault ? ` ${fault.severity}` : "");
     setAttribute(group, "class", `node${mark}${index === this.newest.chosen ? " chosen" : ""}`);
     const words = MARKS[step.mark];
     setText(parts.kind, shortened(words ? `${node.kind} · ${words}` : node.kind));
@@ -157,6 +158,6 @@ class Graph {
     setText(parts.rates, rates);
     setText(parts.load, `busy ${shown("share", step.busy)}${age}`);
     setAttribute(parts.bar, "width", (width * Math.min(step.busy, 1)).toFixed(1));
-    setAttribute(group, "aria-label", `${node.name}, ${node.kind}, ${words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
+    setAttribute(group, "aria-label", `${node.name}, ${node.kind}, ${fault?.words || words || "no bottleneck"}, busy ${shown("share", step.busy)}, ${shown("rate", step.in_rate)} in`);
   }
 }

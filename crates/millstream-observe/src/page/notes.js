@@ -1,6 +1,7 @@
 // What has happened to a flow: its last failures and restarts, and the actions that a reader with the token has.
 "use strict";
 
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const MOMENT = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
 
 function line(kind, text, name) {

@@ -2,7 +2,7 @@
 "use strict";
 
 const RETRY_MS = 1000;
-const SILENT_MS = 4000;
+const SILENT_MS = 3000;
 
 // Columns of text are at the left.
 const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state", "held by", "sync", "writers", "output"]);
@@ -10,7 +10,7 @@ const TEXT_COLUMNS = new Set(["kind", "", "destination", "held back by", "state"
 const element = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 
-const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, rows: new Map(), stale: null };
+const page = { run: null, graph: null, snapshot: null, chosen: null, charts: [], heard: 0, connected: false, hasSections: false, rows: new Map(), stale: null, faults: new Map() };
 
 async function read(path) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -167,6 +167,27 @@ function showFacts(snapshot) {
   setFacts("facts", facts);
 }
 
+// What needs attention by what it is of: the worst condition of each.
+function faultsOf(conditions) {
+  const faults = new Map();
+  for (const one of conditions) {
+    const name = `${one.kind} ${one.subject}`;
+    if (!faults.has(name)) faults.set(name, one);
+  }
+  return faults;
+}
+
+// The worst condition of a thing, which is of one of these kinds.
+function faultOf(kinds, name) {
+  return kinds.map((kind) => page.faults.get(`${kind} ${name}`)).find(Boolean);
+}
+
+const STEP_KINDS = ["step", "source", "sink"];
+
+function rowMark(kinds, name, mark = "") {
+  return [mark, faultOf(kinds, name)?.severity ?? ""].filter(Boolean).join(" ");
+}
+
 function setFacts(id, facts) {
   element(id).replaceChildren(...facts.map(([name, value]) => {
     const group = document.createElement("div");
@@ -179,27 +200,57 @@ function setFacts(id, facts) {
   }));
 }
 
-function verdict(snapshot) {
-  if (snapshot.waiting) return [`${snapshot.waiting}.`, "cause"];
-  if (snapshot.bottleneck) return [snapshot.bottleneck.words, "cause"];
+// The sentence about a flow that needs no attention, and its colour.
+function healthy(snapshot) {
+  if (snapshot.waiting) return [`${snapshot.waiting}.`, ""];
   if (snapshot.state === "starting") return ["The flow starts: not every connector is open.", ""];
   if (snapshot.state === "ending") return ["The flow ends.", ""];
   if (snapshot.sources_paused) return ["Sources pause at the moment: much is in flight.", ""];
   return ["No step limits this flow: it processes what its sources deliver.", "good"];
 }
 
-function showVerdict(snapshot) {
-  const [text, kind] = verdict(snapshot);
-  const place = element("verdict");
-  if (place.textContent !== text) place.textContent = text;
-  place.className = `verdict ${kind}`;
+// Says what needs attention in one part of the page, or that nothing does.
+function showVerdict(sentence, list, conditions, [text, kind]) {
+  const [first] = conditions;
+  const words = (one) => (one.process === undefined ? one.words : `Process ${one.process}: ${one.words}`);
+  setText(sentence, first ? words(first) : text);
+  const name = `verdict ${first ? first.severity : kind}`;
+  if (sentence.className !== name) sentence.className = name;
+  const lines = conditions.map((one, index) => [
+    one.severity, index > 0 ? words(one) : "", `since ${CLOCK.format(one.since_ms)} · ${one.name}`, one.action,
+  ]);
+  const key = JSON.stringify(lines);
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  list.hidden = lines.length === 0;
+  list.replaceChildren(...lines.map(([severity, text, since, action]) => {
+    const item = line("li", "", severity);
+    item.append(line("span", `${severity}, ${since}`, "quiet-line"));
+    if (text) item.append(line("strong", text, "error"));
+    const remedy = line("span", "", "remedy");
+    // Every second part stands between back quotes.
+    remedy.append(...action.split("`").map((part, at) => line(at % 2 ? "code" : "span", part)));
+    item.append(remedy);
+    return item;
+  }));
+}
+
+// Nothing was heard for a while: what is shown is of then, and nothing is green.
+function silence(text) {
+  state(text, "lost");
+  if (!page.heard) return;
+  document.body.classList.add("silent");
+  for (const place of document.querySelectorAll(".verdict")) {
+    setText(place, `No news since ${CLOCK.format(page.heard)}: the figures are those of then.`);
+    place.className = "verdict";
+  }
 }
 
 function showSteps(snapshot) {
   const head = ["step", "kind", "", "in/s", "out/s", "busy", "skew", "p50", "p99", "p99.9", "keys", "state", "skipped", "dead letters", "late", "faults", "items in", "items out"];
   table("steps", head, snapshot.steps.map((step, index) => ({
     key: step.name,
-    mark: step.mark === "none" ? "" : step.mark,
+    mark: rowMark(STEP_KINDS, step.name, step.mark === "none" ? "" : step.mark),
     choose: () => chooseStep(index),
     cells: [
       textCell(step.kind), textCell(MARKS[step.mark]), unit("rate", step.in_rate), unit("rate", step.out_rate), unit("share", step.busy),
@@ -214,6 +265,7 @@ function showSources(snapshot) {
   const head = ["source", "lag, records", "lag, bytes", "lag, time", "in open transactions", "watermark lag", "held back by", "partitions"];
   table("sources", head, snapshot.sources.map((source) => ({
     key: source.name,
+    mark: rowMark(["source"], source.name),
     choose: () => choose([{ kind: "source", name: source.name }], source.name),
     cells: [
       unit("count", source.lag_records), unit("bytes", source.lag_bytes), unit("seconds", source.lag_seconds),
@@ -224,13 +276,14 @@ function showSources(snapshot) {
 
 function showSinks(snapshot) {
   element("sinks-section").hidden = snapshot.sinks.length === 0;
-  const head = ["sink", "destination", "waiting, records", "waiting, bytes", "oldest", "delivered", "retries", "last delivery"];
+  const head = ["sink", "destination", "waiting, records", "waiting, bytes", "oldest", "delivered", "refused", "failed in a row", "retries", "last delivery"];
   table("sinks", head, snapshot.sinks.map((sink) => ({
     key: sink.name,
+    mark: rowMark(["sink"], sink.name),
     choose: () => choose([{ kind: "sink", name: sink.name }], sink.name),
     cells: [
       textCell(sink.address), unit("count", sink.waiting_records), unit("bytes", sink.waiting_bytes), unit("seconds", sink.waiting_seconds),
-      unit("count", sink.delivered_records), unit("count", sink.retries), unit("seconds", sink.since_delivery_seconds),
+      unit("count", sink.delivered_records), unit("count", sink.refused_records), unit("count", sink.failures_in_a_row), unit("count", sink.retries), unit("seconds", sink.since_delivery_seconds),
     ],
   })));
 }
@@ -250,6 +303,7 @@ function showEpochs(snapshot) {
   const [waiting, saving, syncing] = epochs.last_seconds;
   table("epochs", head, [{
     key: "epochs",
+    mark: rowMark(["epochs"], "epochs"),
     choose: () => choose([{ kind: "epochs", name: "epochs" }], "Epochs"),
     cells: [
       unit("count", epochs.commits), unit("seconds", waiting), unit("seconds", saving), unit("seconds", syncing),
@@ -264,7 +318,7 @@ function showProcesses(snapshot) {
   const head = ["process", "state", "read", "busiest worker", "items in flight", "last news"];
   table("processes", head, processes.map((one) => ({
     key: `process ${one.process}`,
-    mark: one.state === "lost" ? "cause" : "",
+    mark: rowMark(["process"], String(one.process)),
     choose: () => {
       const workers = snapshot.workers.filter((worker) => worker.process === one.process);
       choose(workers.map((worker) => ({ kind: "worker", name: String(worker.worker) })), `Workers of process ${one.process}`);
@@ -280,6 +334,7 @@ function showWorkers(snapshot) {
   const head = ["worker", "busy", "items in flight", "last news"];
   table("workers", head, snapshot.workers.map((worker) => ({
     key: worker.process === undefined ? String(worker.worker) : `${worker.worker} (process ${worker.process})`,
+    mark: worker.process ? "" : rowMark(["worker"], String(worker.worker)),
     choose: () => choose([{ kind: "worker", name: String(worker.worker) }], `Worker ${worker.worker}`),
     cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds)],
   })));
@@ -294,9 +349,14 @@ function detailText(snapshot) {
   return `${step.kind}${detail}. Busy ${shown("share", step.busy)}; the busiest worker has ${step.skew.toFixed(1)} times the load of the mean. ${human(step.items_in)} items in and ${human(step.items_out)} out since the start.`;
 }
 
+function conditionsOf(part) {
+  return page.snapshot.conditions.filter((one) => one.part === part);
+}
+
 function show() {
   const snapshot = page.snapshot;
   if (!snapshot) return;
+  page.faults = faultsOf(snapshot.conditions);
   showSections(snapshot);
   showActions(snapshot);
   if (!snapshot.flow && page.hasSections) {
@@ -307,10 +367,10 @@ function show() {
   element("flow").textContent = title;
   document.title = snapshot.bottleneck?.step ? `${title}: ${snapshot.bottleneck.step} limits it` : title;
   showFacts(snapshot);
-  showVerdict(snapshot);
+  showVerdict(element("verdict"), element("conditions"), conditionsOf("flow"), healthy(snapshot));
   const first = page.chosen?.things[0];
   const chosen = first && first.kind !== "worker" && first.kind !== "epochs" ? snapshot.steps.findIndex((step) => step.name === first.name) : -1;
-  page.graph?.drawn.show(snapshot.steps, chosen);
+  page.graph?.drawn.show(snapshot.steps, chosen, (name) => faultOf(STEP_KINDS, name));
   page.graph?.drawn.showEdges(snapshot.edges);
   showNotes(snapshot);
   showSteps(snapshot);
@@ -348,7 +408,8 @@ function hear(event) {
   const snapshot = JSON.parse(event.data);
   page.heard = Date.now();
   page.snapshot = snapshot;
-  state(snapshot.state, snapshot.state);
+  document.body.classList.remove("silent");
+  state(snapshot.state, `${snapshot.state} ${snapshot.conditions[0]?.severity ?? ""}`);
   if (snapshot.run !== page.run && snapshot.run) beginRun(snapshot.run).catch(() => { page.run = null; });
   for (const charts of page.charts) charts.add(snapshot.time_ms, values(snapshot, charts));
   show();
@@ -359,7 +420,7 @@ function connect() {
   events.onmessage = hear;
   events.onerror = () => {
     events.close();
-    state("no connection: retrying", "lost");
+    silence("no connection: retrying");
     read("api/snapshot.json").catch((error) => {
       if (error.message === "token") state("a token is needed: open this page as /#token=TOKEN", "lost");
     });
@@ -372,7 +433,7 @@ document.addEventListener("keydown", (event) => { if (event.key === "Escape" && 
 addEventListener("resize", () => { for (const charts of page.charts) charts.resize(); });
 setInterval(() => {
   if (page.heard && Date.now() - page.heard > SILENT_MS && element("state").textContent !== "no connection: retrying") {
-    state(`no news for ${Math.round((Date.now() - page.heard) / 1000)} s`, "lost");
+    silence(`no news for ${Math.round((Date.now() - page.heard) / 1000)} s`);
   }
 }, 1000);
 connect();

@@ -22,15 +22,16 @@ class Part {
     this.place = make("section", { id: `${key}-part`, className: "part" });
     this.place.setAttribute("aria-labelledby", `${key}-title`);
     element("sections").append(this.place);
+    this.key = key;
     this.attention = make("p", { className: "verdict", id: `${key}-attention` });
     this.attention.setAttribute("role", "status");
+    this.conditions = make("ul", { className: "notes conditions", id: `${key}-conditions`, hidden: true });
+    this.conditions.setAttribute("aria-label", "What needs attention");
     this.extra = make("div", { id: `${key}-extra` });
   }
 
-  say(text, kind) {
-    setText(this.attention, text);
-    const name = `verdict ${kind}`;
-    if (this.attention.className !== name) this.attention.className = name;
+  say(healthy) {
+    showVerdict(this.attention, this.conditions, conditionsOf(this.key), [healthy, "good"]);
   }
 }
 
@@ -74,7 +75,7 @@ class QueuesPart extends Part {
     super("queues");
     this.search = search("queue-search", "Search", () => this.find());
     const [title, place] = framed("queues", "Queues");
-    this.place.append(title, this.attention, this.search.row, place, this.extra);
+    this.place.append(title, this.attention, this.conditions, this.search.row, place, this.extra);
     this.found = null;
   }
 
@@ -99,7 +100,7 @@ class QueuesPart extends Part {
     setText(this.search.note, count > rows.length ? `${rows.length} of ${count}` : `${count} in all`);
     table("queues", QUEUE_HEAD, rows.map((queue) => ({
       key: queue.name,
-      mark: { stuck: "cause", unread: "waiting" }[queue.state],
+      mark: rowMark(["queue"], queue.name),
       choose: () => choose([{ kind: "queue", name: queue.name }], queue.name),
       cells: [
         textCell(STATES[queue.state]), unit("count", queue.items), unit("seconds", queue.items ? queue.oldest_seconds : null), unit("count", queue.open_items),
@@ -120,10 +121,7 @@ class QueuesPart extends Part {
   }
 
   show(queues) {
-    if (queues.attention) this.say(queues.attention, "cause");
-    else if (queues.silent_seconds > 5) this.say(`The server of the queues has published nothing for ${queues.silent_seconds.toFixed(0)} s.`, "cause");
-    else if (queues.leader !== null) this.say(`This machine follows ${queues.leader}, which serves the queues.`, "good");
-    else this.say("Every queue is read, or empty.", "good");
+    this.say(queues.leader === null ? "Every queue is read, or empty." : `This machine follows ${queues.leader}, which serves the queues.`);
     if (this.search.input.value !== "") this.find();
     this.table(queues);
     this.extra.hidden = queues.closed.length === 0;
@@ -185,7 +183,7 @@ class JournalsPart extends Part {
     super("journals");
     this.search = search("journal-search", "Search", () => this.find());
     const [title, place] = framed("journals", "Journals");
-    this.place.append(title, this.attention, this.search.row, place);
+    this.place.append(title, this.attention, this.conditions, this.search.row, place);
     this.found = null;
     this.at = { from: null, timeMs: null };
     this.form = "decoded";
@@ -211,7 +209,7 @@ class JournalsPart extends Part {
     setText(this.search.note, count > rows.length ? `${rows.length} of ${count}` : `${count} in all`);
     table("journals", JOURNAL_HEAD, rows.map((journal) => ({
       key: journal.name,
-      mark: { unreadable: "cause", lagging: "cause", superseded: "waiting" }[journal.state],
+      mark: rowMark(["journal"], journal.name),
       choose: () => this.choose(journal.name),
       cells: [
         textCell(KINDS[journal.kind]), textCell(JOURNAL_STATES[journal.state]), unit("rate", journal.record_rate), cell(`${shown("bytes", journal.byte_rate)}/s`, journal.byte_rate),
@@ -235,9 +233,7 @@ class JournalsPart extends Part {
   }
 
   show(journals) {
-    if (journals.attention) this.say(journals.attention, "cause");
-    else if (journals.silent_seconds > 10) this.say(`The journals were not looked at for ${journals.silent_seconds.toFixed(0)} s.`, "cause");
-    else this.say("All journals can be read, and followers keep up.", "good");
+    this.say("All journals can be read, and followers keep up.");
     if (this.search.input.value !== "") this.find();
     this.table(journals);
   }
@@ -320,7 +316,7 @@ class JournalsPart extends Part {
   }
 }
 
-const SERVICE_STATES = { good: "", starting: "starts", skipping: "has bad records", lagging: "does not keep up", down: "its process does not run" };
+const SERVICE_STATES = { good: "", starting: "starts", lagging: "does not keep up", down: "its process does not run" };
 const SERVICE_HEAD = ["service", "", "calls/s", "calls", "ticks", "skipped", "dead letters", "lag, records", "lag, time", "output", "out/s", "records out"];
 const LINE_HEAD = [["record", ""], ["content", "text"]];
 
@@ -328,7 +324,7 @@ class ServicesPart extends Part {
   constructor() {
     super("services");
     const [title, place] = framed("services", "Services");
-    this.place.append(title, this.attention, place, this.extra);
+    this.place.append(title, this.attention, this.conditions, place, this.extra);
   }
 
   facts(services) {
@@ -337,11 +333,10 @@ class ServicesPart extends Part {
   }
 
   show(services) {
-    if (services.attention) this.say(services.attention, "cause");
-    else this.say("Every service takes its inputs as they come.", "good");
+    this.say("Every service takes its inputs as they come.");
     table("services", SERVICE_HEAD, services.services.map((one) => ({
       key: one.name,
-      mark: { skipping: "cause", lagging: "cause", down: "cause", starting: "waiting" }[one.state],
+      mark: rowMark(["service"], one.name, one.state === "starting" ? "waiting" : ""),
       choose: () => choose([{ kind: "service", name: one.name }], one.name),
       cells: [
         textCell(one.error ?? SERVICE_STATES[one.state]), unit("rate", one.call_rate), unit("count", one.calls), unit("count", one.ticks), unit("count", one.skipped),

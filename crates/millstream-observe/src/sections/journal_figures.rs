@@ -1,6 +1,6 @@
 //! Journals at one moment, as the page, the JSON and the metrics show them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The number of journals in a snapshot, and of those that have metrics of their own.
 pub const JOURNALS_MAX: usize = 100;
@@ -8,7 +8,8 @@ pub const JOURNALS_MAX: usize = 100;
 pub const CURSORS_MAX: usize = 16;
 
 /// The journals that are watched. Rates are those between the last two looks at a journal.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JournalsSnapshot {
     /// The number of journals.
     pub count: usize,
@@ -22,14 +23,13 @@ pub struct JournalsSnapshot {
     pub disk_bytes: u64,
     /// Seconds since the journals were looked at.
     pub silent_seconds: f64,
-    /// One sentence about what needs attention.
-    pub attention: Option<String>,
     /// The journals, those that need attention or are written first, at most 100, by name.
     pub journals: Vec<JournalSnapshot>,
 }
 
 /// One journal.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JournalSnapshot {
     /// Its name: the path below the directory that is watched.
     pub name: String,
@@ -76,7 +76,7 @@ pub struct JournalSnapshot {
 }
 
 /// What a journal is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalKind {
     /// A journal of its own.
@@ -90,8 +90,21 @@ pub enum JournalKind {
     Queue,
 }
 
+impl JournalKind {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            JournalKind::Journal => "journal",
+            JournalKind::Copy => "copy",
+            JournalKind::State => "state",
+            JournalKind::Queue => "queue",
+        }
+    }
+}
+
 /// What is wrong with a journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalState {
     /// Nothing.
@@ -105,8 +118,22 @@ pub enum JournalState {
     Unreadable,
 }
 
+impl JournalState {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            JournalState::Good => "good",
+            JournalState::Superseded => "superseded",
+            JournalState::Lagging => "lagging",
+            JournalState::Unreadable => "unreadable",
+        }
+    }
+}
+
 /// A named position in a journal.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CursorSnapshot {
     /// Its name; that of the follower, for a follower.
     pub name: String,

@@ -21,7 +21,7 @@ use millstream_http::pages::{Page, PageRequest};
 use self::discover::discover;
 use self::look::Look;
 pub use self::records::Decode;
-use super::journal_figures::{JOURNALS_MAX, JournalSnapshot, JournalState, JournalsSnapshot};
+use super::journal_figures::{JOURNALS_MAX, JournalSnapshot, JournalsSnapshot};
 use super::tracks::Tracks;
 use super::{Section, json};
 use crate::error::ObserveError;
@@ -34,8 +34,6 @@ const EVERY: Duration = Duration::from_secs(1);
 const PAUSE_SHARE: u32 = 4;
 /// The number of looks after which directories are searched for new journals.
 const LOOKS_A_SEARCH: u64 = 5;
-/// The time without a look after which the process is not ready.
-const SILENT_SECONDS_MAX: f64 = 30.0;
 
 /// The section of journals on the disk. Its thread ends when it is dropped.
 ///
@@ -205,7 +203,6 @@ impl Section for Journals {
             byte_rate: all.iter().map(|journal| journal.byte_rate).sum(),
             disk_bytes: all.iter().map(|journal| journal.disk_bytes).sum(),
             silent_seconds: newest.at.elapsed().as_secs_f64(),
-            attention: attention(all),
             journals: shown,
         });
     }
@@ -228,13 +225,8 @@ impl Section for Journals {
     }
 
     fn obstacle(&self) -> Option<String> {
-        let newest = self.newest();
-        let silent = newest.at.elapsed().as_secs_f64();
-        if newest.number == 0 {
-            return Some("the journals were not looked at yet".to_owned());
-        }
-        (silent > SILENT_SECONDS_MAX)
-            .then(|| format!("the journals were not looked at for {silent:.0} s"))
+        let is_first = self.newest().number == 0;
+        is_first.then(|| "the journals were not looked at yet".to_owned())
     }
 }
 
@@ -250,29 +242,4 @@ fn most_urgent(journals: &[JournalSnapshot]) -> Vec<JournalSnapshot> {
         urgent.sort_by(|one, other| one.name.cmp(&other.name));
     }
     urgent.into_iter().cloned().collect()
-}
-
-fn attention(journals: &[JournalSnapshot]) -> Option<String> {
-    let in_state = |state| journals.iter().find(|journal| journal.state == state);
-    if let Some(journal) = in_state(JournalState::Unreadable) {
-        let why = journal.error.as_deref().unwrap_or_default();
-        return Some(format!(
-            "Journal \"{}\" cannot be read: {why}",
-            journal.name
-        ));
-    }
-    if let Some(journal) = in_state(JournalState::Lagging) {
-        let followers = journal.cursors.iter().filter(|cursor| cursor.is_follower);
-        let slowest =
-            followers.max_by(|one, other| one.lag_seconds.total_cmp(&other.lag_seconds))?;
-        return Some(format!(
-            "Follower \"{}\" of journal \"{}\" has not acknowledged {} records, the first for {:.0} s.",
-            slowest.name, journal.name, slowest.lag_records, slowest.lag_seconds
-        ));
-    }
-    let journal = in_state(JournalState::Superseded)?;
-    Some(format!(
-        "Journal \"{}\" is superseded: another copy leads.",
-        journal.name
-    ))
 }

@@ -1,6 +1,8 @@
 //! The queues of a server at one moment, as the page, the JSON and the metrics show them.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::ages::{Ages, BUCKETS};
 
@@ -10,10 +12,11 @@ pub const SHOWN_MAX: usize = 100;
 pub const LABELLED_MAX: usize = 500;
 
 /// The queues of a server. Rates are those of the last second.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct QueuesSnapshot {
     /// `up`, `read only` or `quiescent`.
-    pub status: &'static str,
+    pub status: Cow<'static, str>,
     /// Seconds since the server started.
     pub uptime_seconds: f64,
     /// Seconds since the server published its figures, which it does once a second.
@@ -34,14 +37,14 @@ pub struct QueuesSnapshot {
     pub latencies: Vec<LatencySnapshot>,
     /// Wrong passwords since the server started.
     pub auth_failures: u64,
-    /// Whether the server does nothing, since not all followers of its changes that count acknowledge.
-    pub is_held: bool,
+    /// Why the server answers nothing: not all followers of its changes that count acknowledge, or its lease is over.
+    pub held: Option<String>,
     /// Whether no other machine could take over from a server with an arbiter.
     pub is_alone: bool,
     /// The machine that this one follows, which serves the queues.
     pub leader: Option<String>,
-    /// One sentence about what needs attention.
-    pub attention: Option<String>,
+    /// Why it does not follow.
+    pub trouble: Option<String>,
     /// The queues that need attention most, at most 100, by name.
     pub queues: Vec<QueueSnapshot>,
     /// Queues that could not be opened, at most 100.
@@ -54,7 +57,8 @@ pub struct QueuesSnapshot {
 }
 
 /// One queue. Counts are those since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct QueueSnapshot {
     /// Its name.
     pub name: String,
@@ -103,7 +107,7 @@ pub struct QueueSnapshot {
 }
 
 /// What is wrong with a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueState {
     /// Nothing.
@@ -115,8 +119,21 @@ pub enum QueueState {
     Stuck,
 }
 
+impl QueueState {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueState::Good => "good",
+            QueueState::Unread => "unread",
+            QueueState::Stuck => "stuck",
+        }
+    }
+}
+
 /// A queue that could not be opened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClosedQueue {
     /// Its name.
     pub name: String,
@@ -125,10 +142,11 @@ pub struct ClosedQueue {
 }
 
 /// How long something took since the server started.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LatencySnapshot {
     /// `set`, `get` or `sync`.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Percentiles in seconds.
     #[serde(flatten)]
     pub ages: Option<Ages>,

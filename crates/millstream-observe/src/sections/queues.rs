@@ -23,18 +23,14 @@ use crate::snapshot::Snapshot;
 
 /// The time after which a connection that keeps an item open, while others wait, is reported.
 const HELD_SECONDS: f64 = 5.0;
-/// The time after which a queue without a consumer is reported.
+/// The time after which a queue without a consumer is reported, while clients are connected and while none is.
 const UNREAD_SECONDS: f64 = 60.0;
+const ALONE_SECONDS: f64 = 2.0;
 /// What is the matter with a server whose answers wait for a follower.
 const HELD: &str = "Not all followers that count acknowledge: the server of the queues answers nothing until they do.";
 /// What is the matter with a server whose lease is over.
 const LEASE_OVER: &str =
     "The lease could not be renewed: the server of the queues answers nothing until it is.";
-/// What is the matter with a server that has no second machine.
-const ALONE: &str =
-    "No other machine has all that is answered: none could take over if this one were lost.";
-/// The time without figures after which the process is not ready.
-const SILENT_SECONDS_MAX: f64 = 10.0;
 /// The name of the history of all queues together; no queue can have it.
 const ALL: &str = "";
 
@@ -113,9 +109,9 @@ impl Section for Queues {
         }
         let mut queues = known.snapshot(snapshot.time_ms);
         if let Some(following) = self.watch.following() {
-            queues.status = "follows";
+            queues.status = "follows".into();
             queues.silent_seconds = 0.0;
-            queues.attention = Some(following.trouble).filter(|trouble| !trouble.is_empty());
+            queues.trouble = Some(following.trouble).filter(|trouble| !trouble.is_empty());
             queues.leader = Some(following.leader);
         }
         snapshot.queues = Some(queues);
@@ -134,25 +130,12 @@ impl Section for Queues {
     }
 
     fn obstacle(&self) -> Option<String> {
-        let known = lock(&self.known);
-        let silent = known.since.elapsed().as_secs_f64();
         if let Some(following) = self.watch.following() {
-            return Some(match following.trouble.is_empty() {
-                true => format!(
-                    "this machine does not serve: it follows {}",
-                    following.leader
-                ),
-                false => format!("this machine does not serve: {}", following.trouble),
-            });
+            let leader = following.leader;
+            return Some(format!("this machine does not serve: it follows {leader}"));
         }
-        if self.watch.newest().number == 0 {
-            return Some("the server of the queues starts".to_owned());
-        }
-        if let Some(held) = held(&known.figures) {
-            return Some(held.to_owned());
-        }
-        (silent > SILENT_SECONDS_MAX)
-            .then(|| format!("the server of the queues has published nothing for {silent:.0} s"))
+        let starts = self.watch.newest().number == 0;
+        starts.then(|| "the server of the queues starts".to_owned())
     }
 
     fn actions(&self) -> &'static [&'static str] {
@@ -191,7 +174,7 @@ impl Known {
                 queue.out_rate = rate(queue.out_items, before.out_items);
                 queue.expired_rate = rate(queue.expired_items, before.expired_items);
             }
-            queue.state = state(&queue);
+            queue.state = state(&queue, newest.connections);
             queues.push(queue);
         }
         self.labelled.retain(|name| {
@@ -251,7 +234,7 @@ impl Known {
             reason: reason.clone(),
         });
         QueuesSnapshot {
-            status: figures.status,
+            status: figures.status.into(),
             uptime_seconds: figures.uptime_ms as f64 / 1e3,
             silent_seconds: self.since.elapsed().as_secs_f64(),
             count: self.queues.len(),
@@ -262,14 +245,10 @@ impl Known {
             total,
             latencies: latencies(&figures),
             auth_failures: figures.counters.auth_failures,
-            is_held: held(&figures).is_some(),
+            held: held(&figures).map(str::to_owned),
             is_alone: figures.is_alone,
             leader: None,
-            attention: match (held(&figures), figures.is_alone) {
-                (Some(held), _) => Some(held.to_owned()),
-                (None, true) => Some(ALONE.to_owned()),
-                (None, false) => attention(&self.queues, figures.closed.len()),
-            },
+            trouble: None,
             queues: most_urgent(&self.queues),
             closed: closed.collect(),
             closed_count: figures.closed.len(),
@@ -312,13 +291,17 @@ fn queue(figures: &QueueFigures) -> QueueSnapshot {
     }
 }
 
-fn state(queue: &QueueSnapshot) -> QueueState {
+fn state(queue: &QueueSnapshot, connections: u64) -> QueueState {
     let waits = queue.items > 0;
     if waits && queue.held_seconds >= HELD_SECONDS && queue.oldest_seconds >= HELD_SECONDS {
         return QueueState::Stuck;
     }
     let is_read = queue.out_rate > 0.0 || queue.waiters > 0 || queue.open_items > 0;
-    match waits && !is_read && queue.oldest_seconds >= UNREAD_SECONDS {
+    let allowed = match connections {
+        0 => ALONE_SECONDS,
+        _ => UNREAD_SECONDS,
+    };
+    match waits && !is_read && queue.oldest_seconds >= allowed {
         true => QueueState::Unread,
         false => QueueState::Good,
     }
@@ -338,28 +321,6 @@ fn most_urgent(queues: &[QueueSnapshot]) -> Vec<QueueSnapshot> {
     urgent.into_iter().cloned().collect()
 }
 
-fn attention(queues: &[QueueSnapshot], closed: usize) -> Option<String> {
-    let worst = |state| {
-        let those = queues.iter().filter(move |queue| queue.state == state);
-        those.max_by_key(|queue| queue.items)
-    };
-    if let Some(queue) = worst(QueueState::Stuck) {
-        let holder = queue.held_by.as_deref().unwrap_or_default();
-        return Some(format!(
-            "{holder} has had an item of queue \"{}\" open for {:.0} s, while {} items wait.",
-            queue.name, queue.held_seconds, queue.items
-        ));
-    }
-    if closed > 0 {
-        return Some(format!("{closed} queues could not be opened."));
-    }
-    let queue = worst(QueueState::Unread)?;
-    Some(format!(
-        "No client takes items from queue \"{}\": {} items wait, the oldest for {:.0} s.",
-        queue.name, queue.items, queue.oldest_seconds
-    ))
-}
-
 fn latencies(figures: &ServerFigures) -> Vec<LatencySnapshot> {
     let all = figures.latencies.histograms().map(|(name, histogram)| {
         let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e6;
@@ -369,7 +330,7 @@ fn latencies(figures: &ServerFigures) -> Vec<LatencySnapshot> {
             counts[BUCKETS.partition_point(|bound| *bound < seconds)] += value.count_at_value();
         }
         LatencySnapshot {
-            name,
+            name: name.into(),
             ages: Some(Ages {
                 p50: at(0.5),
                 p99: at(0.99),

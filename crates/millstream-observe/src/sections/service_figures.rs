@@ -1,15 +1,18 @@
 //! Services at one moment, as the page, the JSON and the metrics show them.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 /// The number of inputs and methods of a service that are reported.
 pub const INPUTS_MAX: usize = 32;
 
 /// The services of this process. Rates are those between the last two looks at them.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ServicesSnapshot {
-    /// One sentence about what needs attention.
-    pub attention: Option<String>,
+    /// Why the files of the supervisor of a system cannot be read.
+    pub error: Option<String>,
     /// The services.
     pub services: Vec<ServiceSnapshot>,
     /// The processes of a system of services; none for a service of this process.
@@ -41,7 +44,8 @@ impl PartSnapshot {
 }
 
 /// One service. Counts are those since it was started, the rebuilding of its state included.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ServiceSnapshot {
     /// Its name.
     pub name: String,
@@ -83,7 +87,7 @@ pub struct ServiceSnapshot {
 }
 
 /// What is wrong with a service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServiceState {
     /// Nothing.
@@ -91,16 +95,28 @@ pub enum ServiceState {
     Good,
     /// It waits for a journal, or has not restored its state.
     Starting,
-    /// It has set records aside, or skipped them.
-    Skipping,
     /// It does not keep up with an input.
     Lagging,
     /// Its process does not run.
     Down,
 }
 
+impl ServiceState {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ServiceState::Good => "good",
+            ServiceState::Starting => "starting",
+            ServiceState::Lagging => "lagging",
+            ServiceState::Down => "down",
+        }
+    }
+}
+
 /// An input of a service.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct InputSnapshot {
     /// The last part of its path.
     pub name: String,
@@ -113,7 +129,8 @@ pub struct InputSnapshot {
 }
 
 /// The calls of a method.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MethodSnapshot {
     /// Its name.
     pub name: String,
@@ -124,14 +141,15 @@ pub struct MethodSnapshot {
 }
 
 /// The latency of a hop.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HopSnapshot {
     /// The last part of the path of the journal that it begins in.
     pub from: String,
     /// The one that it ends in.
     pub to: String,
     /// The part of the hop.
-    pub part: &'static str,
+    pub part: Cow<'static, str>,
     /// Half are faster.
     pub p50_seconds: f64,
     /// One in 100 is slower.

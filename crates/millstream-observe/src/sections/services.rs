@@ -21,7 +21,7 @@ pub use self::service::{Progress, ServiceOf};
 use self::system::System;
 use self::traced::CALLS_MAX;
 use self::watched::{Looked, Watched};
-use super::service_figures::{CallTrace, ServiceSnapshot, ServiceState, ServicesSnapshot};
+use super::service_figures::{CallTrace, ServiceSnapshot, ServiceState};
 use super::tracks::Tracks;
 use super::{Section, json};
 use crate::error::ObserveError;
@@ -158,7 +158,7 @@ impl Section for Services {
         let all = snapshot.services.get_or_insert_default();
         all.services.extend(looked.services);
         all.processes.extend(looked.processes);
-        all.attention = looked.error.or_else(|| attention(all));
+        all.error = looked.error;
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {
@@ -179,39 +179,8 @@ impl Section for Services {
         let Some(looked) = newest.as_ref() else {
             return Some("the service starts".to_owned());
         };
-        let down = looked.processes.iter().find(|one| !one.is_running());
         let starts = |service: &&ServiceSnapshot| service.state == ServiceState::Starting;
-        let starting = looked.services.iter().find(starts);
-        match (&looked.error, down, starting) {
-            (Some(error), ..) => Some(error.clone()),
-            (None, Some(one), _) => Some(format!("process \"{}\" is {}", one.name, one.state)),
-            (None, None, Some(one)) => Some(format!("the service \"{}\" starts", one.name)),
-            (None, None, None) => None,
-        }
+        let starting = looked.services.iter().find(starts)?;
+        Some(format!("the service \"{}\" starts", starting.name))
     }
-}
-
-fn attention(all: &ServicesSnapshot) -> Option<String> {
-    if let Some(one) = all.processes.iter().find(|one| !one.is_running()) {
-        let why = one.error.as_ref().map(|error| format!(": {error}"));
-        let why = why.unwrap_or_else(|| ".".to_owned());
-        return Some(format!("Process \"{}\" is {}{why}", one.name, one.state));
-    }
-    let in_state = |state| all.services.iter().find(|service| service.state == state);
-    if let Some(service) = in_state(ServiceState::Lagging) {
-        let slowest = service
-            .inputs
-            .iter()
-            .max_by(|one, other| one.lag_seconds.total_cmp(&other.lag_seconds))?;
-        return Some(format!(
-            "Service \"{}\" does not keep up with \"{}\": {} records wait, the first for {:.0} s.",
-            service.name, slowest.name, slowest.lag_records, slowest.lag_seconds
-        ));
-    }
-    let service = in_state(ServiceState::Skipping)?;
-    let (skipped, dead) = (service.skipped, service.dead_letters);
-    Some(format!(
-        "Service \"{}\" has skipped {skipped} records and set {dead} aside as dead letters.",
-        service.name
-    ))
 }

@@ -1,9 +1,11 @@
-//! The table of the guide, the dashboard and the alert rules are those of the list of metrics. `MILLSTREAM_WRITE=1` writes them.
+//! The tables of the guide, the dashboard and the alert rules are those of the lists of metrics and of conditions.
+//! `MILLSTREAM_WRITE=1` writes them.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use millstream_observe::list::{self, Alert, Kind, Metric};
+use millstream_observe::conditions;
+use millstream_observe::list::{self, Kind, Metric};
 use serde_json::{Value, json};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -17,7 +19,7 @@ fn compare(path: &str, expected: &str) {
     let found = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == expected,
-        "{path} is not that of the list of metrics: run this test with MILLSTREAM_WRITE=1"
+        "{path} is not that of its list: run this test with MILLSTREAM_WRITE=1"
     );
 }
 
@@ -27,10 +29,6 @@ fn kind(metric: &Metric) -> &'static str {
         Kind::Gauge => "gauge",
         Kind::Histogram => "histogram",
     }
-}
-
-fn alerts() -> impl Iterator<Item = &'static Alert> {
-    list::all().filter_map(|metric| metric.alert.as_ref())
 }
 
 #[test]
@@ -50,9 +48,9 @@ fn names_have_units_and_suffixes() {
         assert_eq!(list::all().filter(|other| other.name == name).count(), 1);
     }
     assert!(list::buckets().len() < 12);
-    for alert in alerts() {
-        let metrics = list::all().filter(|metric| alert.expr.contains(metric.name));
-        assert!(metrics.count() > 0, "{}", alert.name);
+    for one in conditions::all() {
+        let same = conditions::all().filter(|other| other.name == one.name);
+        assert_eq!(same.count(), 1, "{}", one.name);
     }
 }
 
@@ -73,28 +71,36 @@ fn the_tables_of_the_guide_are_those_of_the_list() {
         )
         .unwrap();
     }
-    let mut rules =
-        String::from("| alert | severity | what has happened | what to do |\n|---|---|---|---|\n");
-    for alert in alerts() {
-        let Alert {
-            name,
-            severity,
-            summary,
-            action,
-            ..
-        } = alert;
-        writeln!(rules, "| `{name}` | {severity} | {summary} | {action} |").unwrap();
+    let mut table = String::from(
+        "| condition and alert | severity | what has happened | what to do | it ends | alert after |\n|---|---|---|---|---|---|\n",
+    );
+    for one in conditions::all() {
+        writeln!(
+            table,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            one.name, one.severity, one.summary, one.action, one.ends, one.after
+        )
+        .unwrap();
     }
+    let obstacles = conditions::all().filter(|one| one.is_obstacle);
+    let obstacles: Vec<String> = obstacles.map(|one| format!("`{}`", one.name)).collect();
+    let obstacles = obstacles.join(", ");
     let guide = "docs/guide/operating.md";
     let mut text = std::fs::read_to_string(Path::new(ROOT).join(guide)).unwrap();
-    for (name, table) in [("metrics", metrics), ("alerts", rules)] {
+    for (name, table) in [
+        ("metrics", metrics),
+        ("conditions", table),
+        ("obstacles", obstacles),
+    ] {
         let (begin, end) = (
-            format!("<!-- {name} -->\n"),
-            format!("<!-- end of {name} -->\n"),
+            format!("<!-- {name} -->"),
+            format!("<!-- end of {name} -->"),
         );
         let (before, rest) = text.split_once(&begin).expect("the mark of the table");
         let (_, after) = rest.split_once(&end).expect("the mark of its end");
-        text = format!("{before}{begin}{table}{end}{after}");
+        // A table has lines of its own.
+        let lines = if table.ends_with('\n') { "\n" } else { "" };
+        text = format!("{before}{begin}{lines}{table}{end}{after}");
     }
     compare(guide, &text);
 }
@@ -102,14 +108,23 @@ fn the_tables_of_the_guide_are_those_of_the_list() {
 #[test]
 fn the_alert_rules_are_those_of_the_list() {
     let mut text = String::from(
-        "# Alert rules of Millstream for Prometheus. Generated from crates/millstream-observe/src/list.rs; a test compares them.\ngroups:\n- name: millstream\n  rules:\n",
+        "# Alert rules of Millstream for Prometheus. Generated from crates/millstream-observe/src/conditions.rs; a test compares them.\n# Their labels `severity` and `subject` are those of the metric.\ngroups:\n- name: millstream\n  rules:\n",
     );
-    for alert in alerts() {
+    for one in conditions::all() {
         let quoted = |text: &str| Value::from(text).to_string();
+        let (name, after, summary, action) = (one.name, one.after, one.summary, one.action);
+        let expr = quoted(&format!(
+            "millstream_condition{{condition=\"{name}\"}} == 1"
+        ));
+        let summary = quoted(&format!("{{{{ $labels.subject }}}}: {summary}"));
+        let action = quoted(action);
+        let runbook = format!(
+            "{}/blob/main/docs/guide/operating.md#conditions",
+            env!("CARGO_PKG_REPOSITORY")
+        );
         writeln!(
             text,
-            "  - alert: {}\n    expr: {}\n    for: {}\n    labels:\n      severity: {}\n    annotations:\n      summary: {}\n      description: {}",
-            alert.name, quoted(alert.expr), alert.after, alert.severity, quoted(alert.summary), quoted(alert.action)
+            "  - alert: {name}\n    expr: {expr}\n    for: {after}\n    annotations:\n      summary: {summary}\n      description: {action}\n      runbook_url: {runbook}"
         )
         .unwrap();
     }
@@ -121,7 +136,9 @@ fn query(metric: &Metric) -> (String, String) {
     let labels = metric.labels.iter().filter(|label| **label != "flow");
     let legend: Vec<String> = labels.map(|label| format!("{{{{{label}}}}}")).collect();
     let name = metric.name;
-    let filter = match metric.labels.contains(&"flow") {
+    // A condition may be of a process without a flow.
+    let is_of_flow = metric.labels.contains(&"flow") && !metric.labels.contains(&"condition");
+    let filter = match is_of_flow {
         true => "{flow=~\"$flow\"}",
         false => "{job=~\"$job\"}",
     };

@@ -7,7 +7,7 @@ use millstream_observe::sections::services::Services;
 use millstream_observe::{Observer, http};
 use serde_json::{Value, json};
 
-use crate::server::{get, until};
+use crate::server::{get, json as read, until};
 
 /// Writes what a supervisor and the process of the service `desk` write.
 fn write(folder: &Path, process: &Value, pid: u32, position: u64) {
@@ -29,9 +29,7 @@ fn write(folder: &Path, process: &Value, pid: u32, position: u64) {
 }
 
 fn services(observer: &Observer) -> Value {
-    let (_, text) = get(observer, "/api/snapshot.json", "");
-    let snapshot: Value = serde_json::from_str(&text).unwrap();
-    snapshot["services"].clone()
+    read(observer, "/api/snapshot.json")["services"].take()
 }
 
 #[test]
@@ -79,22 +77,22 @@ fn a_system_is_what_its_files_say() {
     until("it is down", || {
         services(&observer)["services"][0]["state"] == "down"
     });
+    let conditions = read(&observer, "/api/snapshot.json")["conditions"].take();
+    let words = "Process \"first\" is failed: a bad record";
+    assert_eq!(conditions[0]["words"], words);
     let shown = services(&observer);
-    assert_eq!(
-        shown["attention"],
-        "Process \"first\" is failed: a bad record"
-    );
     assert_eq!(shown["services"][0]["inputs"][0]["lag_records"], 1);
     let (status, line) = get(&observer, "/readyz", "");
     assert_eq!(
         (status, line.as_str()),
-        (503, "process \"first\" is failed\n")
+        (503, format!("{words}\n").as_str())
     );
 
     // A file of another kind is an error, and no end of the page.
     std::fs::write(folder.path().join("status.json"), "{").unwrap();
     until("the error", || {
-        let said = services(&observer)["attention"].as_str().map(str::to_owned);
-        said.is_some_and(|said| said.contains("status.json"))
+        let snapshot = read(&observer, "/api/snapshot.json");
+        let mut conditions = snapshot["conditions"].as_array().unwrap().iter();
+        conditions.any(|one| one["words"].as_str().unwrap().contains("status.json"))
     });
 }

@@ -1,6 +1,7 @@
 //! What the figures of a server of queues become on the page.
 
 use super::*;
+use crate::conditions::{ConditionSnapshot, Evaluator};
 
 fn figures(name: &str, items: u64, total: u64, left: u64) -> QueueFigures {
     QueueFigures {
@@ -64,12 +65,43 @@ fn a_connection_that_keeps_an_item_is_named_only_while_others_wait() {
     }];
     let at = publish(&mut known, 1, vec![queue.clone()]);
     assert_eq!(at.queues[0].state, QueueState::Stuck);
-    let attention = at.attention.unwrap();
-    assert!(attention.contains("1.2.3.4:5") && attention.contains("\"jobs\""));
+    let [condition] = &conditions(at)[..] else {
+        panic!("one condition")
+    };
+    assert!(condition.words.contains("1.2.3.4:5") && condition.words.contains("\"jobs\""));
 
     (queue.items, queue.oldest_ms) = (0, 0);
     let at = publish(&mut known, 2, vec![queue]);
-    assert_eq!((at.queues[0].state, at.attention), (QueueState::Good, None));
+    assert_eq!(at.queues[0].state, QueueState::Good);
+    assert_eq!(conditions(at), []);
+}
+
+#[test]
+fn a_queue_is_unread_after_a_minute_or_where_no_client_is_connected() {
+    for (connections, oldest_ms, state) in [
+        (1, 59_000, QueueState::Good),
+        (1, 60_000, QueueState::Unread),
+        (0, 1_999, QueueState::Good),
+        (0, 2_000, QueueState::Unread),
+    ] {
+        let mut queue = queue(&figures("jobs", 3, 4, 0));
+        queue.oldest_seconds = oldest_ms as f64 / 1e3;
+        assert_eq!(
+            super::state(&queue, connections),
+            state,
+            "{connections} {oldest_ms}"
+        );
+    }
+}
+
+/// What needs attention of the queues.
+fn conditions(queues: QueuesSnapshot) -> Vec<ConditionSnapshot> {
+    let mut snapshot = Snapshot {
+        queues: Some(queues),
+        ..Snapshot::default()
+    };
+    Evaluator::default().complete(&mut snapshot);
+    snapshot.conditions
 }
 
 #[test]

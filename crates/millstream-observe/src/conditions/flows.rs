@@ -1,0 +1,415 @@
+//! The conditions of flows and their processes.
+
+use super::{Condition, EVENT_SECONDS, Finder, Severity};
+use crate::snapshot::{Limit, Snapshot, State, StepSnapshot};
+
+/// The share of a step's items from which skipped or late ones are critical.
+const SHARE_CRITICAL: f64 = 0.1;
+/// The share of a step's items from which late ones are reported.
+const SHARE_LATE: f64 = 0.01;
+/// The seconds without news from which a worker is inside one call, and those from which that is critical.
+const SILENT_SECONDS: (f64, f64) = (4.0, 30.0);
+/// The number of epochs without an end, and the least seconds, after which a commit is late; and when that is critical.
+const EPOCHS_LATE: f64 = 3.0;
+const LATE_SECONDS: (f64, f64) = (3.0, 60.0);
+/// The seconds of lag of a source, and of a record in an outbox, from which they are reported.
+const LAG_SECONDS: f64 = 60.0;
+/// How far the watermarks of the partitions of a source may be apart, in seconds.
+const WATERMARKS_SECONDS: f64 = 300.0;
+/// The time in which restarts are counted, and their number from which they are critical.
+const RESTARTS: (u64, usize) = (15 * 60_000, 3);
+/// The seconds after which a flow that waits for another process or a server is reported, and one that still starts.
+const WAIT_SECONDS: f64 = 3.0;
+const START_SECONDS: f64 = 60.0;
+
+/// The conditions, in the order of the guide.
+pub(super) static FLOWS: &[Condition] = &[
+    Condition {
+        name: "MillstreamFlowDown",
+        severity: "critical",
+        after: "2m",
+        summary: "The flow does not run: it waits for another process, or for a connector.",
+        action: "The sentence, `millstream_flow_processes_missing` and the log of process 0 name what is waited for, and why a process is refused. Start it, or repair its address, its certificate or its version.",
+        ends: "when the flow reads its sources",
+        is_obstacle: true,
+        lasts: 0,
+        look: flow_down,
+    },
+    Condition {
+        name: "MillstreamFlowRestarts",
+        severity: "warning; critical from three",
+        after: "0m",
+        summary: "The supervisor has started the flow again in the last 15 minutes.",
+        action: "Read the last error in the log of the process: a step that fails on the same item fails again after each restart. Skip the item with `on_error`, or correct the step.",
+        ends: "15 minutes after the restart",
+        is_obstacle: false,
+        lasts: 0,
+        look: restarts,
+    },
+    Condition {
+        name: "MillstreamProcessLost",
+        severity: "critical",
+        after: "15s",
+        summary: "A process of the flow has sent no news for seconds.",
+        action: "Look at that process and its machine: it is stopped, overloaded, or cut off.",
+        ends: "with its next news",
+        is_obstacle: false,
+        lasts: 0,
+        look: processes,
+    },
+    Condition {
+        name: "MillstreamStepSaturated",
+        severity: "warning",
+        after: "10m",
+        summary: "One step takes all the time of a worker: it limits the flow.",
+        action: "Open the page and look at the coloured step. Add workers if it is keyed and the load is even; otherwise make the step cheaper, or call external systems with `map_async`.",
+        ends: "when the worker has time again",
+        is_obstacle: false,
+        lasts: 0,
+        look: saturated,
+    },
+    Condition {
+        name: "MillstreamItemsSkipped",
+        severity: "warning; critical from one item in ten",
+        after: "0m",
+        summary: "A step or sink has skipped items, or written them as dead letters.",
+        action: "The page and the log have the last errors. Correct the step or the data, and send the items again.",
+        ends: "5 minutes after the last one",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: skipped,
+    },
+    Condition {
+        name: "MillstreamItemsLate",
+        severity: "warning; critical from one item in ten",
+        after: "0m",
+        summary: "More than one item in 100 of the last minute was too late for its window, and dropped.",
+        action: "Raise `lateness` of `event_time`, or find out which partition sends old items.",
+        ends: "5 minutes after the last such minute",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: late,
+    },
+    Condition {
+        name: "MillstreamInputFaults",
+        severity: "warning",
+        after: "0m",
+        summary: "A source has closed connections or inputs because of invalid data, or has failed and begun again.",
+        action: "The log names the peer or the file, and what is wrong with its data.",
+        ends: "5 minutes after the last one",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: faults,
+    },
+    Condition {
+        name: "MillstreamWorkerStuck",
+        severity: "warning; critical from 30 s",
+        after: "30s",
+        summary: "A worker is inside one call of a step for seconds.",
+        action: "Look at the stacks of the process (`py-spy dump`, `gdb`): the step waits for something without a time limit.",
+        ends: "when the call ends",
+        is_obstacle: false,
+        lasts: 0,
+        look: stuck,
+    },
+    Condition {
+        name: "MillstreamSourceLagGrows",
+        severity: "warning",
+        after: "10m",
+        summary: "A source is more than a minute after its input, and the lag has grown in the last minute.",
+        action: "Open the page: if a step is coloured, it limits the flow. If none is, the source itself is slow or waits for its server.",
+        ends: "when the lag falls",
+        is_obstacle: false,
+        lasts: 0,
+        look: lag,
+    },
+    Condition {
+        name: "MillstreamWatermarkHeldBack",
+        severity: "warning",
+        after: "10m",
+        summary: "One partition holds the watermark back by more than five minutes: windows do not close.",
+        action: "The sentence names the partition. If it has no input, set `idle` of `event_time`; if it has, its producer is slow.",
+        ends: "when the partition has caught up or is idle",
+        is_obstacle: false,
+        lasts: 0,
+        look: watermark,
+    },
+    Condition {
+        name: "MillstreamOutboxWaits",
+        severity: "critical",
+        after: "1m",
+        summary: "A destination does not accept output: deliveries fail, hang for more than a minute, or the outbox is full.",
+        action: "Check the destination; the log has its error. The flow keeps its output and delivers it later; when the outbox reaches its limit, the sources pause.",
+        ends: "with the next delivery that succeeds",
+        is_obstacle: false,
+        lasts: 0,
+        look: outbox,
+    },
+    Condition {
+        name: "MillstreamDiskSlow",
+        severity: "warning",
+        after: "5m",
+        summary: "A commit waits for the disk for more than a second.",
+        action: "Check the disk of the state directory: other load, a failing device, a network file system.",
+        ends: "with the next commit that is faster",
+        is_obstacle: false,
+        lasts: 0,
+        look: disk,
+    },
+    Condition {
+        name: "MillstreamNoCommit",
+        severity: "warning; critical from a minute",
+        after: "1m",
+        summary: "The flow has not committed its state for three epochs: a restart would repeat that time.",
+        action: "Open the page: an epoch waits for the slowest operator. A step inside a long call, a full disk and a full destination are the usual causes.",
+        ends: "with the next commit",
+        is_obstacle: true,
+        lasts: 0,
+        look: commit,
+    },
+];
+
+/// The severity of a value with a limit from which it is critical.
+fn from(limit: f64, value: f64) -> Severity {
+    match value >= limit {
+        true => Severity::Critical,
+        false => Severity::Warning,
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn flow_down(all: &Snapshot, find: &mut Finder<'_>) {
+    let seconds = all.seconds;
+    if all.flow.is_empty() || all.state != State::Starting || seconds < WAIT_SECONDS {
+        return;
+    }
+    let starts =
+        || format!("The flow has been starting for {seconds:.0} s: not every connector is open");
+    let is_long = seconds > START_SECONDS;
+    if let Some(words) = all.waiting.clone().or_else(|| is_long.then(starts)) {
+        find.found(("flow", &all.flow), Severity::Critical, format!("{words}."));
+    }
+}
+
+fn restarts(all: &Snapshot, find: &mut Finder<'_>) {
+    let (within_ms, critical) = RESTARTS;
+    let is_new = |time_ms: u64| all.time_ms.saturating_sub(time_ms) < within_ms;
+    let count = all
+        .restarts
+        .iter()
+        .filter(|one| is_new(one.time_ms))
+        .count();
+    if let (Some(last), 1..) = (all.restarts.first(), count) {
+        let times = match count {
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
+        };
+        let words = format!(
+            "The flow was started again {times} in 15 minutes, at last because of: {}",
+            last.cause
+        );
+        find.found(
+            ("flow", &all.flow),
+            from(critical as f64, count as f64),
+            words,
+        );
+    }
+}
+
+fn processes(all: &Snapshot, find: &mut Finder<'_>) {
+    for one in all.processes.iter().filter(|one| one.state == "lost") {
+        let words = format!(
+            "Process {} has sent no news for {:.0} s: its figures are the last ones.",
+            one.process, one.silent_seconds
+        );
+        find.found(
+            ("process", &one.process.to_string()),
+            Severity::Critical,
+            words,
+        );
+    }
+}
+
+fn saturated(all: &Snapshot, find: &mut Finder<'_>) {
+    if let Some(found) = all
+        .bottleneck
+        .as_ref()
+        .filter(|found| found.limit == Limit::Step)
+    {
+        find.found(
+            ("step", &found.step),
+            Severity::Warning,
+            found.words.clone(),
+        );
+    }
+}
+
+fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
+    for step in &all.steps {
+        let items = find.grown(0, &step.name, step.items_in).minute;
+        let skipped = find.grown(1, &step.name, step.skipped);
+        if skipped.now > 0 {
+            let severity = from(SHARE_CRITICAL, share(skipped.minute, items));
+            find.found(("step", &step.name), severity, skipped_words(all, step));
+        }
+    }
+    for sink in &all.sinks {
+        let name = format!("{} ", sink.name);
+        let items = find.grown(0, &name, sink.delivered_records).minute;
+        let refused = find.grown(1, &name, sink.refused_records);
+        if refused.now > 0 {
+            let severity = from(
+                SHARE_CRITICAL,
+                share(refused.minute, items + refused.minute),
+            );
+            let words = format!(
+                "{} has refused {} records of {}, which were skipped.",
+                sink.address, sink.refused_records, sink.name
+            );
+            find.found(("sink", &sink.name), severity, words);
+        }
+    }
+}
+
+fn skipped_words(all: &Snapshot, step: &StepSnapshot) -> String {
+    let dead = match step.dead_letters {
+        0 => String::new(),
+        dead => format!(", {dead} of them as dead letters"),
+    };
+    let last = all.failures.iter().find(|one| one.step == step.name);
+    let last = last.map_or_else(String::new, |one| format!(" The last error: {}", one.error));
+    format!(
+        "{} has skipped {} of {} items{dead}.{last}",
+        step.name, step.skipped, step.items_in
+    )
+}
+
+fn late(all: &Snapshot, find: &mut Finder<'_>) {
+    for step in &all.steps {
+        let items = find.grown(0, &step.name, step.items_in).minute;
+        let late = find.grown(1, &step.name, step.late).minute;
+        let part = share(late, items);
+        if late > 0 && part > SHARE_LATE {
+            let words = format!(
+                "{} has dropped {} of {} items, which were too late for their windows.",
+                step.name, step.late, step.items_in
+            );
+            find.found(("step", &step.name), from(SHARE_CRITICAL, part), words);
+        }
+    }
+}
+
+fn faults(all: &Snapshot, find: &mut Finder<'_>) {
+    for step in &all.steps {
+        if find.grown(0, &step.name, step.faults).now > 0 {
+            let words = format!(
+                "{} has closed {} connections or inputs, because of invalid data or failures.",
+                step.name, step.faults
+            );
+            find.found(("step", &step.name), Severity::Warning, words);
+        }
+    }
+}
+
+fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
+    let (reported, critical) = SILENT_SECONDS;
+    for worker in &all.workers {
+        let silent = worker.silent_seconds;
+        if silent >= reported && all.state == State::Running {
+            let words = format!(
+                "Worker {} has been inside one call of a step for {silent:.0} s.",
+                worker.worker
+            );
+            find.found(
+                ("worker", &worker.worker.to_string()),
+                from(critical, silent),
+                words,
+            );
+        }
+    }
+}
+
+fn lag(all: &Snapshot, find: &mut Finder<'_>) {
+    for source in &all.sources {
+        let Some(lag) = source.lag_seconds else {
+            continue;
+        };
+        let grows = find.moved(0, &source.name, lag).is_some_and(|by| by > 0.0);
+        if lag > LAG_SECONDS && grows {
+            let words = format!(
+                "{} is {lag:.0} s after its input, and the lag grows.",
+                source.name
+            );
+            find.found(("source", &source.name), Severity::Warning, words);
+        }
+    }
+}
+
+fn watermark(all: &Snapshot, find: &mut Finder<'_>) {
+    for source in &all.sources {
+        let partitions = source.partitions.iter();
+        let lags = partitions.filter_map(|one| one.watermark_lag_seconds);
+        let (least, most) = lags.fold((f64::MAX, 0.0_f64), |(least, most), lag| {
+            (least.min(lag), most.max(lag))
+        });
+        if most - least > WATERMARKS_SECONDS {
+            let partition = source.held_by.as_deref().unwrap_or_default();
+            let words = format!(
+                "Partition {partition} of {} holds the watermark back: it is {most:.0} s old, that of another one {least:.0} s.",
+                source.name
+            );
+            find.found(("source", &source.name), Severity::Warning, words);
+        }
+    }
+}
+
+fn outbox(all: &Snapshot, find: &mut Finder<'_>) {
+    let epoch = all.epochs.map_or(0.0, |epochs| epochs.length_seconds);
+    let full = all
+        .bottleneck
+        .as_ref()
+        .filter(|found| found.limit == Limit::Outbox);
+    for sink in &all.sinks {
+        let due = LAG_SECONDS + sink.batch_age_seconds + EPOCHS_LATE * epoch;
+        let (name, address, records) = (&sink.name, &sink.address, sink.waiting_records);
+        let words = match (full, sink.failures_in_a_row) {
+            (Some(full), _) if full.step == *name => full.words.clone(),
+            (_, 0) if records > 0 && sink.waiting_seconds > due => {
+                format!(
+                    "{records} records wait in the outbox of {name}, the oldest for {:.0} s: {address} takes them too slowly.",
+                    sink.waiting_seconds
+                )
+            }
+            (_, 0) => continue,
+            (_, failures) => format!(
+                "{address} does not accept the output of {name}: {failures} attempts in a row have failed, and {records} records wait."
+            ),
+        };
+        find.found(("sink", name), Severity::Critical, words);
+    }
+}
+
+fn disk(all: &Snapshot, find: &mut Finder<'_>) {
+    let syncing = all.epochs.map_or(0.0, |epochs| epochs.last_seconds[2]);
+    if syncing > 1.0 {
+        let words = format!("The last commit has waited for the disk for {syncing:.1} s.");
+        find.found(("epochs", "epochs"), Severity::Warning, words);
+    }
+}
+
+fn commit(all: &Snapshot, find: &mut Finder<'_>) {
+    let Some(epochs) = all.epochs.filter(|_| all.state == State::Running) else {
+        return;
+    };
+    let (age, length) = (epochs.age_seconds, epochs.length_seconds);
+    let (least, critical) = LATE_SECONDS;
+    if age > (EPOCHS_LATE * length).max(least) {
+        let words = format!(
+            "The last commit is older than three epochs: an epoch has {length:.1} s, and the state was not committed for {age:.0} s."
+        );
+        find.found(("epochs", "epochs"), from(critical, age), words);
+    }
+}

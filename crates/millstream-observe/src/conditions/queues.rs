@@ -1,0 +1,261 @@
+//! The conditions of a server of queues.
+
+use super::{Condition, EVENT_SECONDS, Finder, Severity};
+use crate::ages::BUCKETS;
+use crate::sections::queue_figures::{QueueState, QueuesSnapshot};
+use crate::snapshot::Snapshot;
+
+/// The subject of a condition of the whole server.
+const SERVER: (&str, &str) = ("queues", "queues");
+/// The time without figures that is reported.
+const SILENT_SECONDS: f64 = 5.0;
+/// The time from which an item that a client keeps is critical.
+const HELD_SECONDS: f64 = 60.0;
+/// The median of the syncs of a minute that is reported, and the least number of syncs.
+const SYNC_SECONDS: f64 = 0.5;
+const SYNCS_MIN: u64 = 3;
+
+/// The conditions, in the order of the guide.
+pub(super) static QUEUES: &[Condition] = &[
+    Condition {
+        name: "MillstreamQueueNotRead",
+        severity: "critical",
+        after: "5m",
+        summary: "Items of a queue wait, and none is taken: for a minute, or since no client is connected.",
+        action: "Start a consumer, or look at the log of the one that there is. The page shows whether clients are connected and wait for the queue.",
+        ends: "when an item is taken, or a client waits",
+        is_obstacle: false,
+        lasts: 0,
+        look: |all, find| in_state(all, find, QueueState::Unread),
+    },
+    Condition {
+        name: "MillstreamQueueConsumerStuck",
+        severity: "warning; critical from a minute",
+        after: "1m",
+        summary: "A client has an item open for seconds, while others wait.",
+        action: "The sentence names the address of the client. Look at that process, or end it: its items are requeued. `open_timeout` requeues them without that.",
+        ends: "when the client confirms or aborts, or nothing waits",
+        is_obstacle: false,
+        lasts: 0,
+        look: |all, find| in_state(all, find, QueueState::Stuck),
+    },
+    Condition {
+        name: "MillstreamQueueFull",
+        severity: "critical",
+        after: "0m",
+        summary: "A queue is full: it refuses items, or discards old ones.",
+        action: "Add consumers, or raise `max_items` or `max_bytes` of the queue.",
+        ends: "5 minutes after the last one",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: full,
+    },
+    Condition {
+        name: "MillstreamQueueItemsFail",
+        severity: "warning",
+        after: "0m",
+        summary: "Items were delivered too often and moved to the error queue.",
+        action: "Peek at the error queue, correct the consumer, and return the items with `millstream queue redrive`.",
+        ends: "5 minutes after the last one",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: failed,
+    },
+    Condition {
+        name: "MillstreamQueueClosed",
+        severity: "critical",
+        after: "1m",
+        summary: "A queue could not be opened: its files are damaged, or the system refused.",
+        action: "The page has the reason. Read what can be read of a damaged queue with `millstream queue salvage`.",
+        ends: "when the queue is opened",
+        is_obstacle: false,
+        lasts: 0,
+        look: closed,
+    },
+    Condition {
+        name: "MillstreamQueuesHeld",
+        severity: "critical",
+        after: "15s",
+        summary: "The server of the queues answers nothing: not all followers that count acknowledge, or its lease could not be renewed.",
+        action: "`millstream journal followers queues/.changes` says which is away: start it again (`millstream queue follow`), or forget it if it will not return. With --arbiter the log of the server says whether the arbiter answers.",
+        ends: "when they acknowledge, or the lease is renewed",
+        is_obstacle: true,
+        lasts: 0,
+        look: held,
+    },
+    Condition {
+        name: "MillstreamQueuesAlone",
+        severity: "warning",
+        after: "1m",
+        summary: "No other machine has all that the server of the queues answers: if it is lost, nothing is served.",
+        action: "Start the other machines again (`millstream queue serve --arbiter`). The log of one that runs says why it has not caught up.",
+        ends: "when another machine has caught up",
+        is_obstacle: false,
+        lasts: 0,
+        look: alone,
+    },
+    Condition {
+        name: "MillstreamQueuesNotFollowed",
+        severity: "critical",
+        after: "1m",
+        summary: "This machine should follow the one that serves the queues, and does not.",
+        action: "The sentence has the reason: the other machine, the network, or the arbiter.",
+        ends: "when it follows again",
+        is_obstacle: true,
+        lasts: 0,
+        look: not_followed,
+    },
+    Condition {
+        name: "MillstreamQueuesSilent",
+        severity: "critical",
+        after: "15s",
+        summary: "The server of the queues has published no figures for seconds, which it does once a second.",
+        action: "Look at the processor and the disk of the machine: the server does not get to run, or waits for a call of the system.",
+        ends: "with its next figures",
+        is_obstacle: true,
+        lasts: 0,
+        look: silent,
+    },
+    Condition {
+        name: "MillstreamQueueDiskSlow",
+        severity: "warning",
+        after: "5m",
+        summary: "Half of the syncs of the last minute took more than half a second.",
+        action: "Check the disk of the queues: other load, a failing device, a network file system.",
+        ends: "when syncs are faster for a minute",
+        is_obstacle: false,
+        lasts: 0,
+        look: disk,
+    },
+];
+
+fn server(all: &Snapshot) -> Option<&QueuesSnapshot> {
+    all.queues.as_ref().filter(|queues| queues.leader.is_none())
+}
+
+/// The queues in a state. It is that of the section, by which it also chooses the queues to show.
+fn in_state(all: &Snapshot, find: &mut Finder<'_>, state: QueueState) {
+    let queues = server(all).into_iter().flat_map(|server| &server.queues);
+    for queue in queues.filter(|queue| queue.state == state) {
+        let (name, items) = (&queue.name, queue.items);
+        let (severity, words) = match (&queue.held_by, state) {
+            (Some(client), QueueState::Stuck) => {
+                let held = queue.held_seconds;
+                let severity = match held >= HELD_SECONDS {
+                    true => Severity::Critical,
+                    false => Severity::Warning,
+                };
+                let words = format!(
+                    "Client {client} has kept an item of queue \"{name}\" open for {held:.0} s, while {items} items wait."
+                );
+                (severity, words)
+            }
+            _ => {
+                let oldest = queue.oldest_seconds;
+                let words = format!(
+                    "No client takes items of queue \"{name}\": {items} wait, the oldest for {oldest:.0} s."
+                );
+                (Severity::Critical, words)
+            }
+        };
+        find.found(("queue", name), severity, words);
+    }
+}
+
+fn full(all: &Snapshot, find: &mut Finder<'_>) {
+    for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
+        let refused = find.grown(0, &queue.name, queue.refused_items).now;
+        let discarded = find.grown(1, &queue.name, queue.discarded_items).now;
+        if refused + discarded > 0 {
+            let words = format!(
+                "Queue \"{}\" is full: it has refused {} items, and discarded {} old ones.",
+                queue.name, queue.refused_items, queue.discarded_items
+            );
+            find.found(("queue", &queue.name), Severity::Critical, words);
+        }
+    }
+}
+
+fn failed(all: &Snapshot, find: &mut Finder<'_>) {
+    for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
+        if find.grown(0, &queue.name, queue.failed_items).now > 0 {
+            let words = format!(
+                "{} items of queue \"{}\" were delivered too often.",
+                queue.failed_items, queue.name
+            );
+            find.found(("queue", &queue.name), Severity::Warning, words);
+        }
+    }
+}
+
+fn closed(all: &Snapshot, find: &mut Finder<'_>) {
+    let Some(server) = server(all) else { return };
+    if let Some(first) = server.closed.first() {
+        let words = match server.closed_count {
+            1 => format!(
+                "Queue \"{}\" could not be opened: {}",
+                first.name, first.reason
+            ),
+            count => format!(
+                "{count} queues could not be opened, \"{}\" for one: {}",
+                first.name, first.reason
+            ),
+        };
+        find.found(SERVER, Severity::Critical, words);
+    }
+}
+
+fn held(all: &Snapshot, find: &mut Finder<'_>) {
+    if let Some(why) = server(all).and_then(|server| server.held.clone()) {
+        find.found(SERVER, Severity::Critical, why);
+    }
+}
+
+fn alone(all: &Snapshot, find: &mut Finder<'_>) {
+    if server(all).is_some_and(|server| server.is_alone) {
+        let words = "No other machine has all that is answered: none could take over if this one were lost.";
+        find.found(SERVER, Severity::Warning, words.to_owned());
+    }
+}
+
+fn not_followed(all: &Snapshot, find: &mut Finder<'_>) {
+    if let Some(trouble) = all
+        .queues
+        .as_ref()
+        .and_then(|queues| queues.trouble.clone())
+    {
+        find.found(SERVER, Severity::Critical, trouble);
+    }
+}
+
+fn silent(all: &Snapshot, find: &mut Finder<'_>) {
+    let silent = server(all).map_or(0.0, |server| server.silent_seconds);
+    if silent > SILENT_SECONDS {
+        let words = format!("The server of the queues has published nothing for {silent:.0} s.");
+        find.found(SERVER, Severity::Critical, words);
+    }
+}
+
+fn disk(all: &Snapshot, find: &mut Finder<'_>) {
+    let latencies = server(all).into_iter().flat_map(|server| &server.latencies);
+    for sync in latencies.filter(|latency| latency.name == "sync") {
+        let (mut all, mut fast) = (0, 0);
+        for (slot, count) in sync.buckets.1.iter().enumerate() {
+            let minute = find.grown(slot as u8, "sync", *count).minute;
+            all += minute;
+            if BUCKETS
+                .get(slot)
+                .is_some_and(|bound| *bound <= SYNC_SECONDS)
+            {
+                fast += minute;
+            }
+        }
+        if all >= SYNCS_MIN && fast * 2 < all {
+            let words = format!(
+                "Of {all} syncs of the last minute {} took more than {SYNC_SECONDS} s.",
+                all - fast
+            );
+            find.found(SERVER, Severity::Warning, words);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The conditions of services.
+
+use super::{Condition, EVENT_SECONDS, Finder, Severity};
+use crate::sections::service_figures::{ServiceSnapshot, ServiceState};
+use crate::snapshot::Snapshot;
+
+/// The conditions, in the order of the guide.
+pub(super) static SERVICES: &[Condition] = &[
+    Condition {
+        name: "MillstreamServiceDown",
+        severity: "critical",
+        after: "1m",
+        summary: "A process of a system of services does not run.",
+        action: "The sentence and `millstream service status` show why it died last. A process that has failed stays down: correct the cause, and apply the file again with `millstream service up`.",
+        ends: "when it runs",
+        is_obstacle: true,
+        lasts: 0,
+        look: down,
+    },
+    Condition {
+        name: "MillstreamServiceLags",
+        severity: "critical",
+        after: "5m",
+        summary: "A service does not keep up with an input.",
+        action: "Look at the rates of its methods on the page: it is too slow, or stuck in one call. A service that waits for followers lags too.",
+        ends: "when it has caught up",
+        is_obstacle: false,
+        lasts: 0,
+        look: lags,
+    },
+    Condition {
+        name: "MillstreamServiceDeadLetters",
+        severity: "warning",
+        after: "0m",
+        summary: "A service could not take records: they are dead letters, or skipped.",
+        action: "The page shows the last ones with their errors. Correct the component or its caller.",
+        ends: "5 minutes after the last one",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: skipped,
+    },
+    Condition {
+        name: "MillstreamServicesUnknown",
+        severity: "critical",
+        after: "1m",
+        summary: "Files of services cannot be read: those that the supervisor of a system writes, or a journal of a service.",
+        action: "The sentence names the file and the reason. `millstream journal verify` finds where a journal is damaged; `millstream service up` writes the files of a system.",
+        ends: "when they can be read",
+        is_obstacle: true,
+        lasts: 0,
+        look: unknown,
+    },
+];
+
+fn services(all: &Snapshot) -> impl Iterator<Item = &ServiceSnapshot> {
+    all.services.iter().flat_map(|all| &all.services)
+}
+
+fn down(all: &Snapshot, find: &mut Finder<'_>) {
+    let processes = all.services.iter().flat_map(|all| &all.processes);
+    for one in processes.filter(|one| !one.is_running()) {
+        let why = one.error.as_ref().map(|error| format!(": {error}"));
+        let why = why.unwrap_or_else(|| ".".to_owned());
+        let words = format!("Process \"{}\" is {}{why}", one.name, one.state);
+        find.found(("part", &one.name), Severity::Critical, words);
+    }
+}
+
+fn lags(all: &Snapshot, find: &mut Finder<'_>) {
+    for service in services(all).filter(|one| one.state == ServiceState::Lagging) {
+        let inputs = service.inputs.iter();
+        if let Some(slowest) =
+            inputs.max_by(|one, other| one.lag_seconds.total_cmp(&other.lag_seconds))
+        {
+            let words = format!(
+                "Service \"{}\" does not keep up with \"{}\": {} records wait, the first for {:.0} s.",
+                service.name, slowest.name, slowest.lag_records, slowest.lag_seconds
+            );
+            find.found(("service", &service.name), Severity::Critical, words);
+        }
+    }
+}
+
+fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
+    for service in services(all) {
+        let (skipped, dead) = (service.skipped, service.dead_letters);
+        if find.grown(0, &service.name, skipped + dead).now > 0 {
+            let words = format!(
+                "Service \"{}\" has skipped {skipped} records and set {dead} aside as dead letters.",
+                service.name
+            );
+            find.found(("service", &service.name), Severity::Warning, words);
+        }
+    }
+}
+
+fn unknown(all: &Snapshot, find: &mut Finder<'_>) {
+    if let Some(error) = all.services.as_ref().and_then(|all| all.error.clone()) {
+        find.found(("services", "services"), Severity::Critical, error);
+    }
+    for service in services(all) {
+        if let Some(error) = &service.error {
+            let words = format!(
+                "A journal of service \"{}\" cannot be read: {error}",
+                service.name
+            );
+            find.found(("service", &service.name), Severity::Critical, words);
+        }
+    }
+}

@@ -57,9 +57,20 @@ def level() -> int:
     return min([logger.getEffectiveLevel() for logger in LOGGERS.values()])
 
 
+def logger_of(name: str) -> logging.Logger:
+    """The logger of this name. A new one is added to a copy of the table of loggers: others may iterate over
+    the table at that moment, as pytest does without a lock before each phase of a test."""
+    manager = logging.Logger.manager
+    if name in manager.loggerDict:
+        return logging.getLogger(name)
+    with logging._lock:  # type: ignore[attr-defined]
+        manager.loggerDict = dict(manager.loggerDict)
+        return logging.getLogger(name)
+
+
 def emit(target: str, level: int, message: str, fields: dict[str, str], file: str, line: int) -> None:
     """Logs an event of the native half; ``target`` is a path in Rust, ``millstream_flow::policy``."""
-    logger = logging.getLogger(target.replace("millstream_", "millstream.", 1).replace("::", "."))
+    logger = logger_of(target.replace("millstream_", "millstream.", 1).replace("::", "."))
     if not logger.isEnabledFor(level):
         return
     record = logger.makeRecord(logger.name, level, file, line, message, (), None)

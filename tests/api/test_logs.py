@@ -10,6 +10,7 @@ from pathlib import Path
 
 import millstream as ms
 import pytest
+from millstream._logs import emit
 
 PROGRAM = """
 import millstream as ms
@@ -34,6 +35,17 @@ def test_a_skipped_item_is_a_record_with_its_fields(caplog: pytest.LogCaptureFix
     assert (record.name, record.levelname) == ("millstream.flow.policy", "WARNING")
     assert record.getMessage().startswith("skipped: step \"age\", key 1, item 'x'")
     assert (record.step, record.key, record.item) == ("age", "1", "'x'")  # type: ignore[attr-defined]
+
+
+def test_a_new_logger_leaves_an_iteration_over_the_loggers_alone() -> None:
+    table = logging.Logger.manager.loggerDict
+    loggers = iter(table.values())
+    next(loggers)
+    name = "millstream_flow::a_module_without_lines"
+    emit(name, logging.DEBUG, "a line", {}, "a.rs", 1)
+    assert len(list(loggers)) == len(table) - 1
+    assert "millstream.flow.a_module_without_lines" in logging.Logger.manager.loggerDict
+    assert logging.getLogger("millstream.flow.a_module_without_lines").parent is not None
 
 
 def test_what_nobody_listens_to_never_reaches_python(

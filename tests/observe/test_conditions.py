@@ -57,6 +57,22 @@ keyed = flow.source("numbers", ms.generate(itertools.count, rate=2000)).key_by(l
 keyed.count("each", name="counts").items().sink("out", ms.testing.discard())
 """
 
+HUNG = """
+import itertools
+import threading
+import millstream as ms
+
+def ask_the_shop(n):
+    never = threading.Event()
+    if n == 500:
+        never.wait()
+    return n
+
+flow = ms.Flow("hung")
+numbers = flow.source("numbers", ms.generate(itertools.count, rate=400))
+numbers.map(ask_the_shop, name="enrich").sink("out", ms.testing.discard())
+"""
+
 NOT_GREEN = """() => [...document.querySelectorAll(".verdict")].filter((one) => one.offsetParent)
     .every((one) => !one.classList.contains("good"))"""
 
@@ -151,6 +167,22 @@ def states(flow: Observed) -> list[str]:
     return [one["state"] for one in flow.snapshot().get("processes", [])]
 
 
+def test_a_hung_call_is_named_with_its_stack(tab: "Tab", tmp_path: Path) -> None:
+    with Observed(tmp_path, HUNG) as flow:
+        tab.page.goto(flow.url)
+        stuck = holds(flow.snapshot, "MillstreamWorkerStuck")
+        assert (stuck["kind"], stuck["subject"]) == ("step", "enrich")
+        assert "Worker 0 has been inside one call of enrich for " in stuck["words"]
+        looked_at(tab, "MillstreamWorkerStuck", "inside one call of enrich", stuck["severity"])
+        tab.wait("document.querySelector('.conditions pre')?.textContent.includes('never.wait()')")
+        snapshot = flow.snapshot()
+        step = next(one for one in snapshot["steps"] if one["name"] == "enrich")
+        # The call counts as work, and rates of before the call are not those of now.
+        assert (step["busy"], step["in_rate"], step["mark"]) == (1.0, None, "cause")
+        assert tab.page.locator("#steps tr", has_text="enrich").locator("td").nth(2).inner_text() == "–"
+        flow.kill()
+
+
 def member_of(supervisor: int, process: int) -> int:
     """The process of this number of a supervised run, by its command line."""
     for entry in Path("/proc").iterdir():
@@ -181,7 +213,7 @@ def test_a_full_queue_and_one_without_clients_are_not_green(
             looked_at(tab, "MillstreamQueueFull", 'Queue "small" is full')
             assert "is full" in once(server.url, "--once").stdout
             assert producer.set("orders", b"one") == b"STORED"
-        # Nobody is connected any more.
+        # No client is connected any more.
         until(
             "both",
             lambda: (

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use crate::error::{Failure, FlowError};
 use crate::key::{Place, Shards};
-use crate::run::control::Control;
+use crate::run::control::{Control, Current};
 pub use crate::run::metrics::StateSize;
 use crate::run::metrics::StepMetrics;
 use crate::state::{Changes, Restore};
@@ -50,7 +50,9 @@ pub struct Context {
     /// Stop, failure and waits outside the engine, shared by all workers.
     pub control: Arc<Control>,
     /// The running node.
-    pub(crate) current: usize,
+    current: usize,
+    /// The same, for a view of the run.
+    shown: Arc<Current>,
     pub(crate) metrics: Vec<StepMetrics>,
     pub(crate) floor: i64,
     pub(crate) now: i64,
@@ -67,6 +69,7 @@ impl Context {
         control: Arc<Control>,
     ) -> Self {
         Context {
+            shown: control.current_of(worker),
             worker,
             workers,
             shards: Shards::default(),
@@ -106,6 +109,17 @@ impl Context {
     /// tick, in which a step requests the next one.
     pub fn wake_at(&mut self, at: i64) {
         self.deadline = self.deadline.min(at);
+    }
+
+    /// Begins to run a node.
+    pub(crate) fn enter(&mut self, node: usize) {
+        self.current = node;
+        self.shown.set(node);
+    }
+
+    /// Returns the running node.
+    pub(crate) fn current(&self) -> usize {
+        self.current
     }
 
     /// Returns this worker among all.

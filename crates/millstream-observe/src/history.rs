@@ -113,8 +113,8 @@ fn entry(snapshot: &Snapshot) -> Entry {
     let steps = snapshot.steps.iter().take(STEPS_MAX).map(|step| {
         let age = |of: fn(&crate::ages::Ages) -> f64| number(step.ages.as_ref().map(of));
         [
-            step.in_rate as f32,
-            step.out_rate as f32,
+            step.in_rate.map_or(f32::NAN, |rate| rate as f32),
+            step.out_rate.map_or(f32::NAN, |rate| rate as f32),
             step.busy as f32,
             age(|ages| ages.p50),
             age(|ages| ages.p99),
@@ -161,7 +161,7 @@ mod tests {
             time_ms,
             steps: vec![StepSnapshot {
                 name: "a".to_owned(),
-                in_rate: time_ms as f64,
+                in_rate: Some(time_ms as f64),
                 ..StepSnapshot::default()
             }],
             workers: vec![WorkerSnapshot::default()],

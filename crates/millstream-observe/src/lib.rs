@@ -61,6 +61,7 @@ mod processes;
 mod sampler;
 pub mod sections;
 mod snapshot;
+mod stacks;
 pub mod user;
 
 pub use ages::Ages;
@@ -74,6 +75,7 @@ pub use snapshot::{
     ProcessSnapshot, Restart, SinkSnapshot, Snapshot, SourceSnapshot, State, StepSnapshot,
     WorkerSnapshot,
 };
+pub use stacks::StackOf;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

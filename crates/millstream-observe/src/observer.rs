@@ -19,6 +19,7 @@ use crate::processes::{self, Shown};
 use crate::sampler::Sampler;
 use crate::sections::Section;
 use crate::snapshot::{Restart, Snapshot, State};
+use crate::stacks::{StackOf, Stacks};
 use crate::user;
 
 /// The time between two snapshots, and between two publications of a worker.
@@ -28,6 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Http {
     pages: Pages,
+    stack: Option<StackOf>,
     #[cfg(feature = "otlp")]
     traces: Option<String>,
 }
@@ -39,6 +41,7 @@ pub struct Http {
 pub fn http(address: &str) -> Http {
     Http {
         pages: pages(address),
+        stack: None,
         #[cfg(feature = "otlp")]
         traces: std::env::var(crate::otlp::ENDPOINT).ok(),
     }
@@ -65,6 +68,14 @@ impl Http {
     #[must_use]
     pub fn otlp(mut self, endpoint: &str) -> Self {
         self.traces = Some(endpoint.to_owned());
+        self
+    }
+
+    /// Asks `stack` what a worker does that has been inside one call for seconds: for the end of the stack of its thread, by the
+    /// number of the thread in the operating system. It may wait: it is called on a thread of its own, once for each such call.
+    #[must_use]
+    pub fn stacks(mut self, stack: StackOf) -> Self {
+        self.stack = Some(stack);
         self
     }
 
@@ -113,6 +124,7 @@ impl Http {
             subject,
             answers,
             process,
+            stack: self.stack,
             server: Mutex::new(Some(server)),
             #[cfg(feature = "otlp")]
             traces,
@@ -147,6 +159,7 @@ struct Observed {
     sampler: Sampler,
     watch: Watch,
     clock: WallClock,
+    stacks: Option<Stacks>,
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
 }
@@ -186,6 +199,7 @@ pub struct Observer {
     subject: Arc<Mutex<Option<Subject>>>,
     answers: Arc<Answers>,
     process: Arc<Process>,
+    stack: Option<StackOf>,
     server: Mutex<Option<PagesServer>>,
     #[cfg(feature = "otlp")]
     traces: Option<crate::otlp::Exporter>,
@@ -243,6 +257,7 @@ impl Observer {
             sampler: Sampler::new(graph, run),
             watch,
             clock,
+            stacks: self.stack.clone().map(Stacks::new),
             #[cfg(feature = "otlp")]
             traces: self.traces.clone(),
         };
@@ -296,6 +311,9 @@ impl Observed {
         let mut snapshot = self.sampler.sample(&moment, time_ns);
         snapshot.user = user::snapshots();
         snapshot.processes = processes::others(&self.watch);
+        if let Some(stacks) = &mut self.stacks {
+            stacks.add(&mut snapshot.workers);
+        }
         #[cfg(feature = "otlp")]
         if let Some(traces) = &mut self.traces {
             traces.export(&snapshot.flow, &snapshot.run, &moment, time_ns);

@@ -4,17 +4,17 @@
 //! the sums, so that they do not fall.
 
 use std::cmp::Reverse;
+use std::ops::Add;
 use std::sync::Arc;
 
 use millstream_flow::watch::{ProcessStatus, Watch};
 use serde::Deserialize;
 
 use crate::ages::Ages;
-use crate::conditions::{self, ConditionSnapshot};
 use crate::list::PARTITIONS_MAX;
 use crate::snapshot::{
-    Bottleneck, FailureSnapshot, ProcessSnapshot, SinkSnapshot, Snapshot, SourceSnapshot, State,
-    StepSnapshot, WorkerSnapshot,
+    Bottleneck, ConditionSnapshot, FailureSnapshot, ProcessSnapshot, SinkSnapshot, Snapshot,
+    SourceSnapshot, State, StepSnapshot, WorkerSnapshot, sort_conditions,
 };
 use crate::user;
 
@@ -150,15 +150,10 @@ fn merged(own: &Snapshot, statuses: &[ProcessStatus], sent: &[Option<Sent>]) -> 
             }
         }
         if is_live {
-            let conditions = snapshot.conditions.iter().cloned();
-            all.conditions
-                .extend(conditions.map(|one| ConditionSnapshot {
-                    process: Some(number),
-                    ..one
-                }));
+            add_conditions(&mut all, number, snapshot);
         }
     }
-    conditions::sort(&mut all.conditions);
+    sort_conditions(&mut all.conditions);
     let processes = all.processes.len() as f64;
     for (step, mean) in all.steps.iter_mut().zip(means) {
         if mean > 0.0 {
@@ -206,7 +201,7 @@ fn process(number: usize, state: &str, silent: f64, snapshot: &Snapshot) -> Proc
         state: state.to_owned(),
         silent_seconds: silent,
         busy: workers.iter().map(|worker| worker.busy).fold(0.0, f64::max),
-        read_rate: sources.map(|step| step.out_rate).sum(),
+        read_rate: sources.filter_map(|step| step.out_rate).sum(),
         in_flight_items: workers.iter().map(|worker| worker.in_flight_items).sum(),
     }
 }
@@ -215,7 +210,7 @@ fn process(number: usize, state: &str, silent: f64, snapshot: &Snapshot) -> Proc
 fn read_rate(own: &Snapshot, other: &Snapshot) -> f64 {
     let steps = own.steps.iter().zip(&other.steps);
     let sources = steps.filter(|(step, _)| step.kind == "source");
-    sources.map(|(_, sent)| sent.out_rate).sum()
+    sources.filter_map(|(_, sent)| sent.out_rate).sum()
 }
 
 /// The `count` workers of another process, numbered over all processes.
@@ -242,8 +237,8 @@ fn add_step(step: &mut StepSnapshot, other: &StepSnapshot, is_live: bool) -> f64
     if !is_live {
         return 0.0;
     }
-    step.in_rate += other.in_rate;
-    step.out_rate += other.out_rate;
+    step.in_rate = sum(step.in_rate, other.in_rate);
+    step.out_rate = sum(step.out_rate, other.out_rate);
     step.busy = step.busy.max(other.busy);
     if let Some(ages) = other.ages {
         // The quantiles of several processes cannot be added: the oldest is shown.
@@ -259,10 +254,10 @@ fn add_step(step: &mut StepSnapshot, other: &StepSnapshot, is_live: bool) -> f64
     other.busy / other.skew.max(1.0)
 }
 
-fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+fn sum<T: Default + Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (None, None) => None,
-        _ => Some(one.unwrap_or(0) + other.unwrap_or(0)),
+        (one, other) => Some(one.unwrap_or_default() + other.unwrap_or_default()),
     }
 }
 
@@ -300,6 +295,16 @@ fn add_notes(all: &mut Snapshot, process: usize, sent: &Snapshot) {
     }));
     all.failures.sort_by_key(|failure| Reverse(failure.time_ms));
     all.failures.truncate(FAILURES_MAX);
+}
+
+/// Adds what needs attention of another process.
+fn add_conditions(all: &mut Snapshot, process: usize, sent: &Snapshot) {
+    let conditions = sent.conditions.iter().cloned();
+    all.conditions
+        .extend(conditions.map(|one| ConditionSnapshot {
+            process: Some(process),
+            ..one
+        }));
 }
 
 /// Adds the outbox of another process to that of this one, which has the same name; the address is that of `own`.
@@ -396,7 +401,7 @@ mod tests {
                 name: "in".to_owned(),
                 kind: "source".into(),
                 items_out: 5,
-                out_rate: 10.0,
+                out_rate: Some(10.0),
                 busy: 0.2,
                 skew: 1.0,
                 ..StepSnapshot::default()
@@ -432,7 +437,7 @@ mod tests {
         let states: Vec<&str> = all.processes.iter().map(|one| &*one.state).collect();
         assert_eq!(states, ["running", "running", "lost", "unknown", "ended"]);
         let step = &all.steps[0];
-        assert_eq!((step.items_out, step.out_rate), (5 + 3 * 7, 40.0));
+        assert_eq!((step.items_out, step.out_rate), (5 + 3 * 7, Some(40.0)));
         assert_eq!((step.busy, step.mark), (0.6, Mark::Cause));
         assert_eq!(all.workers.len(), 5);
         assert_eq!(

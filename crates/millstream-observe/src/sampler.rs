@@ -18,6 +18,9 @@ use crate::snapshot::{
     SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
+/// The time without a publication after which the figures of a worker are of the past. It publishes once a second.
+const SILENT_NS: u64 = 2_500_000_000;
+
 /// What a step did on one worker between two publications.
 #[derive(Clone, Default)]
 struct Pace {
@@ -68,13 +71,20 @@ impl Sampler {
         let workers: Vec<WorkerSnapshot> = (0..self.workers.len())
             .map(|worker| self.worker(worker, moment))
             .collect();
+        let inside: Vec<Option<usize>> = (0..self.workers.len())
+            .map(|worker| self.inside(worker, moment))
+            .collect();
         let mut steps: Vec<StepSnapshot> = (0..self.graph.nodes.len())
-            .map(|node| self.step(node))
+            .map(|node| self.step(node, &inside))
             .collect();
         let busy: Vec<Vec<f64>> = self
             .workers
             .iter()
-            .map(|worker| worker.paces.iter().map(|pace| pace.busy).collect())
+            .zip(&inside)
+            .map(|(worker, inside)| {
+                let nodes = 0..worker.paces.len();
+                nodes.map(|node| worker.busy(node, *inside)).collect()
+            })
             .collect();
         let state = match (moment.ending, moment.open) {
             (true, _) => State::Ending,
@@ -107,29 +117,42 @@ impl Sampler {
         }
     }
 
+    /// The time since a worker published its metrics.
+    fn silent_ns(&self, index: usize, moment: &Moment) -> u64 {
+        match self.workers[index].published_ns {
+            0 => 0,
+            at => moment.now_ns.saturating_sub(at),
+        }
+    }
+
+    /// The step inside whose call a worker is, if it has published nothing for so long that its last figures are of the past.
+    fn inside(&self, index: usize, moment: &Moment) -> Option<usize> {
+        let is_inside = !moment.ending && self.silent_ns(index, moment) > SILENT_NS;
+        is_inside.then_some(moment.workers[index].current)
+    }
+
     fn worker(&self, index: usize, moment: &Moment) -> WorkerSnapshot {
         let worker = &self.workers[index];
         let busy_ns: u64 = worker.steps.iter().map(|step| step.busy_ns).sum();
-        let silent = match worker.published_ns {
-            0 => 0,
-            at => moment.now_ns.saturating_sub(at),
-        };
+        let inside = self.inside(index, moment);
+        let node = inside.and_then(|node| self.graph.nodes.get(node));
         WorkerSnapshot {
             process: None,
             worker: index,
-            busy: worker
-                .paces
-                .iter()
-                .map(|pace| pace.busy)
+            busy: (0..worker.paces.len())
+                .map(|node| worker.busy(node, inside))
                 .sum::<f64>()
                 .min(1.0),
             busy_seconds: busy_ns as f64 / 1e9,
             in_flight_items: moment.workers[index].in_flight_items as u64,
-            silent_seconds: silent as f64 / 1e9,
+            silent_seconds: self.silent_ns(index, moment) as f64 / 1e9,
+            step: node.map(|node| node.name.clone()),
+            thread: moment.workers[index].thread,
+            stack: None,
         }
     }
 
-    fn step(&self, node: usize) -> StepSnapshot {
+    fn step(&self, node: usize, inside: &[Option<usize>]) -> StepSnapshot {
         let described = &self.graph.nodes[node];
         let mut step = StepSnapshot {
             name: described.name.clone(),
@@ -139,7 +162,7 @@ impl Sampler {
             ..StepSnapshot::default()
         };
         let (mut recent, mut busy_sum) = (Recorded::default(), 0.0);
-        for worker in &self.workers {
+        for (worker, inside) in self.workers.iter().zip(inside) {
             let (Some(metrics), Some(pace)) = (worker.steps.get(node), worker.paces.get(node))
             else {
                 continue;
@@ -157,11 +180,14 @@ impl Sampler {
             step.late += metrics.late;
             step.faults += metrics.faults;
             step.busy_seconds += metrics.busy_ns as f64 / 1e9;
-            step.in_rate += pace.in_rate;
-            step.out_rate += pace.out_rate;
-            step.busy = step.busy.max(pace.busy);
-            busy_sum += pace.busy;
-            recent.add(&pace.recent);
+            let busy = worker.busy(node, *inside);
+            step.busy = step.busy.max(busy);
+            busy_sum += busy;
+            if inside.is_none() {
+                *step.in_rate.get_or_insert(0.0) += pace.in_rate;
+                *step.out_rate.get_or_insert(0.0) += pace.out_rate;
+                recent.add(&pace.recent);
+            }
             let (sum, counts) = pace.all.buckets();
             step.age_buckets.0 += sum;
             for (total, count) in step.age_buckets.1.iter_mut().zip(counts) {
@@ -213,6 +239,14 @@ impl Sampler {
 }
 
 impl WorkerPace {
+    /// The share of its time that it spends in a step. A call in progress, of the step `inside`, takes all of it.
+    fn busy(&self, node: usize, inside: Option<usize>) -> f64 {
+        match inside {
+            Some(inside) => f64::from(inside == node),
+            None => self.paces[node].busy,
+        }
+    }
+
     /// Takes a publication, if it is a new one. The first one is compared with the start of the run.
     fn advance(&mut self, published: &WorkerMetrics, started_ns: u64) {
         if published.published_ns <= self.published_ns {
@@ -450,6 +484,37 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_inside_a_long_call_is_busy_with_it_and_has_no_rates() {
+        let flow = millstream_flow::Flow::new("f");
+        flow.source("in", millstream_flow::testing::items(0..9))
+            .map(|n| n)
+            .named("ask")
+            .sink("out", millstream_flow::testing::Collected::new().sink());
+        let report = flow.run(millstream_flow::Options::default()).unwrap();
+        let mut sampler = Sampler::new(flow.describe(), "r".to_owned());
+        let mut at = |seconds: u64| {
+            let worker = WorkerMetrics {
+                published_ns: 1_000_000_000,
+                steps: Arc::new(report.steps().to_vec()),
+                current: 1,
+                ..WorkerMetrics::default()
+            };
+            let moment = Moment {
+                now_ns: seconds * 1_000_000_000,
+                elapsed: Duration::from_secs(seconds),
+                workers: vec![worker],
+                ..moment()
+            };
+            let snapshot = sampler.sample(&moment, 0);
+            let ask = &snapshot.steps[1];
+            let worker = snapshot.workers[0].step.clone();
+            (ask.in_rate.is_some(), ask.busy == 1.0, worker, ask.mark)
+        };
+        assert_eq!(at(3), (true, false, None, Mark::None));
+        assert_eq!(at(4), (false, true, Some("ask".to_owned()), Mark::Cause));
+    }
+
+    #[test]
     fn rates_are_those_between_two_publications() {
         let step = |items: u64, busy_ms: u64| {
             let flow = millstream_flow::Flow::new("f");
@@ -468,7 +533,7 @@ mod tests {
             let metrics = WorkerMetrics {
                 published_ns,
                 steps,
-                in_flight_items: 0,
+                ..WorkerMetrics::default()
             };
             worker.advance(&metrics, 1_000_000_000);
             (worker.paces[0].in_rate, worker.paces[0].busy)

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::ages::{Ages, BUCKETS};
-use crate::conditions::ConditionSnapshot;
 use crate::sections::journal_figures::JournalsSnapshot;
 use crate::sections::queue_figures::QueuesSnapshot;
 use crate::sections::service_figures::ServicesSnapshot;
@@ -73,6 +72,62 @@ pub struct Snapshot {
     /// The services of this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub services: Option<ServicesSnapshot>,
+}
+
+/// A condition that holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConditionSnapshot {
+    /// Its name in the list.
+    pub name: Cow<'static, str>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The part of the page that has it: `flow`, `queues`, `journals` or `services`.
+    pub part: Cow<'static, str>,
+    /// What it is of: `flow`, `step`, `source`, `sink`, `worker`, `process`, `epochs`, `queue`, `queues`, `journal`, `journals`,
+    /// `service`, `services` or `part`, which is a process of a system of services.
+    pub kind: Cow<'static, str>,
+    /// The name of that.
+    pub subject: String,
+    /// What is wrong, in one sentence.
+    pub words: String,
+    /// What to do.
+    pub action: Cow<'static, str>,
+    /// Since when it holds, milliseconds since the epoch.
+    pub since_ms: u64,
+    /// The number of the process, if it is another than the one that shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
+}
+
+/// The worst first, then the oldest.
+pub(crate) fn sort_conditions(held: &mut [ConditionSnapshot]) {
+    held.sort_by(|one, other| {
+        let by_severity = other.severity.cmp(&one.severity);
+        by_severity.then(one.since_ms.cmp(&other.since_ms))
+    });
+}
+
+/// How bad a condition is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Someone should look at it in the day.
+    #[default]
+    Warning,
+    /// Someone should look at it now.
+    Critical,
+}
+
+impl Severity {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
 }
 
 /// A connection between two operators.
@@ -196,10 +251,10 @@ pub struct StepSnapshot {
     pub items_in: u64,
     /// Items that came out since the start.
     pub items_out: u64,
-    /// Items that went in, per second.
-    pub in_rate: f64,
+    /// Items that went in, per second; none while all workers are inside a call.
+    pub in_rate: Option<f64>,
     /// Items that came out, per second.
-    pub out_rate: f64,
+    pub out_rate: Option<f64>,
     /// The share of its time that the busiest worker spent in the step, from 0 to 1.
     pub busy: f64,
     /// How much busier that worker is than the mean of all: 1 if the load is even.
@@ -244,6 +299,12 @@ pub struct WorkerSnapshot {
     pub in_flight_items: u64,
     /// Seconds since it published its metrics: more than a few when it is inside a long call.
     pub silent_seconds: f64,
+    /// The step inside which it is, if it is in a long call.
+    pub step: Option<String>,
+    /// The number of its thread in the operating system.
+    pub thread: Option<u32>,
+    /// What the long call does: the end of the stack of its thread, if the program has a language that knows it.
+    pub stack: Option<String>,
 }
 
 /// A process of a run of several.

@@ -69,7 +69,19 @@ pub(crate) fn unlocked<R>(work: impl FnOnce() -> R) -> R {
 
 /// What is wrapped around the life of each worker thread.
 pub(crate) fn around_worker() -> Wrapper {
-    Arc::new(|life| unlocked(life))
+    Arc::new(|life| {
+        // A worker that is not noted has no stack on the page, and works.
+        let note = |what: &str| {
+            locked_while_alive(|py| {
+                py.import("millstream._stacks")?
+                    .call_method0(what)
+                    .map(drop)
+            })
+        };
+        let _ = note("begin");
+        unlocked(life);
+        let _ = note("end");
+    })
 }
 
 /// What is wrapped around each turn of an operator.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use millstream_observe::sections::services::{ServiceOf, Services};
-use millstream_observe::{ObserveError, Observer as Engine, Restart, http};
+use millstream_observe::{ObserveError, Observer as Engine, Restart, StackOf, http};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -22,7 +22,14 @@ impl Observer {
     #[new]
     fn new(py: Python<'_>, address: &str, token: Option<&str>, open: bool) -> PyResult<Self> {
         logs::refresh(py)?;
-        let mut http = http(address).open(open);
+        // A thread that waits for the interpreter must not keep it from ending.
+        let stack = |thread| {
+            gil::locked_while_alive(|py| {
+                let stacks = py.import("millstream._stacks").ok()?;
+                stacks.call_method1("of", (thread,)).ok()?.extract().ok()?
+            })?
+        };
+        let mut http = http(address).open(open).stacks(StackOf::new(stack));
         if let Some(token) = token {
             http = http.token(token);
         }

@@ -11,7 +11,7 @@ use super::section::{Section, Tone, tone_of, verdict};
 use super::words::{plain, time};
 use crate::report::human;
 
-/// What is said where nothing needs attention.
+/// The sentence of a part that needs no attention.
 const GOOD: &str = "Nothing needs attention.";
 
 /// The queues of a server.

@@ -19,6 +19,7 @@ fn cells(step: &StepSnapshot) -> Vec<String> {
         Mark::Waiting => "waits",
         Mark::None => "",
     };
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), human);
     let age = |of: fn(&Ages) -> f64| {
         step.ages
             .as_ref()
@@ -28,8 +29,8 @@ fn cells(step: &StepSnapshot) -> Vec<String> {
         plain(&step.name),
         plain(&step.kind),
         mark.to_owned(),
-        human(step.in_rate),
-        human(step.out_rate),
+        rate(step.in_rate),
+        rate(step.out_rate),
         format!("{:.0}%", step.busy * 100.0),
         format!("{:.1}", step.skew),
         age(|ages| ages.p50),
@@ -44,7 +45,7 @@ fn title(snapshot: &Snapshot) -> String {
         .steps
         .iter()
         .filter(|step| step.kind == "source")
-        .map(|step| step.out_rate)
+        .filter_map(|step| step.out_rate)
         .sum();
     let busiest = snapshot
         .workers

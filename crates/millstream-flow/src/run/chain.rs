@@ -40,7 +40,7 @@ fn copied<B: Batch>(
 
 impl<I: Batch, O: Batch> Push<I> for Joined<O, Owned<Box<dyn Step<I, O>>>> {
     fn push(&mut self, batch: &mut I, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         let items = batch.len();
         self.step.apply(batch, &mut self.output, cx)?;
         cx.record(self.node, items, self.output.len());
@@ -53,30 +53,30 @@ impl<I: Batch, O: Batch> Push<I> for Joined<O, Owned<Box<dyn Step<I, O>>>> {
         self.next.flush(cx)
     }
     fn watermark(&mut self, mark: Watermark, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         self.step.watermark(mark.at, &mut self.output, cx)?;
         self.send(cx)?;
         self.next.watermark(mark, cx)
     }
     fn tick(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         self.step.tick(&mut self.output, cx)?;
         self.send(cx)?;
         self.next.tick(cx)
     }
     fn epoch(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         if cx.checkpoint.is_some() && cx.control.drains_in(epoch) {
             self.step.drain(&mut self.output, cx)?;
             self.send(cx)?;
-            cx.current = self.node;
+            cx.enter(self.node);
         }
         self.save(cx)?;
         self.dead_letters.prepare(self.node, epoch, cx)?;
         self.next.epoch(epoch, cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         self.note_size(cx);
         if cx.suspended() {
             self.save(cx)?;

@@ -13,6 +13,7 @@ use crate::describe::node::DescribedEdge;
 use crate::error::FlowError;
 use crate::run::edge_counts::EdgeCounts;
 use crate::run::failures::{Failures, Outcome, Traceback};
+pub(crate) use crate::run::in_flight::Current;
 use crate::run::in_flight::{Peer, Processed, load, parts};
 use crate::run::lag::{PartitionLag, WatchedLag};
 use crate::run::metrics::{OutboxMetrics, StepMetrics, WorkerMetrics};
@@ -610,6 +611,12 @@ impl Control {
             .collect()
     }
 
+    /// Returns where a worker writes the operator in which it is.
+    pub(crate) fn current_of(&self, worker: usize) -> Arc<Current> {
+        let peer = self.peers.get(worker);
+        peer.map_or_else(Arc::default, |peer| Arc::clone(&peer.current))
+    }
+
     /// Returns what each worker published last.
     pub(crate) fn published(&self) -> Vec<WorkerMetrics> {
         let published = |peer: &Peer| {
@@ -619,6 +626,8 @@ impl Control {
                 published_ns,
                 steps,
                 in_flight_items,
+                current: peer.current.get(),
+                thread: peer.current.thread(),
             }
         };
         self.peers[self.local.clone()]

@@ -3,7 +3,7 @@
 //! A packet counts from the moment at which it is sent until its output was flushed. Its *weight* is the number of its items, and
 //! that of a small batch is more.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use mio::Waker;
@@ -35,8 +35,40 @@ pub(super) struct Peer {
     slow_at_ns: AtomicU64,
     /// The number of packets that were sent to it.
     pub(super) deliveries: AtomicU64,
+    /// The operator in which it is.
+    pub(super) current: Arc<Current>,
     /// What it published last, and when.
     pub(super) snapshot: Mutex<(u64, Arc<Vec<StepMetrics>>)>,
+}
+
+/// The node of the operator in which a worker is, and its thread, for a view of the run. It has a cache line of its own, since the
+/// worker writes it with each batch.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Current {
+    node: AtomicUsize,
+    thread: AtomicU32,
+}
+
+impl Current {
+    pub(crate) fn set(&self, node: usize) {
+        self.node.store(node, Ordering::Relaxed);
+    }
+    pub(crate) fn get(&self) -> usize {
+        self.node.load(Ordering::Relaxed)
+    }
+    /// Notes that the calling thread is that of the worker.
+    pub(crate) fn begin(&self) {
+        let path = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok());
+        self.thread.store(number.unwrap_or(0), Ordering::Relaxed);
+    }
+    /// The number of the thread in the operating system, once it is known.
+    pub(crate) fn thread(&self) -> Option<u32> {
+        Some(self.thread.load(Ordering::Relaxed)).filter(|number| *number > 0)
+    }
 }
 
 impl Default for Peer {
@@ -49,6 +81,7 @@ impl Default for Peer {
             turn_items: AtomicUsize::new(usize::MAX),
             slow_at_ns: AtomicU64::new(0),
             deliveries: AtomicU64::new(0),
+            current: Arc::default(),
             snapshot: Mutex::default(),
         }
     }

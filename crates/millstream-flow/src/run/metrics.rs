@@ -135,6 +135,10 @@ pub struct WorkerMetrics {
     pub steps: Arc<Vec<StepMetrics>>,
     /// The number of items on their way to it.
     pub in_flight_items: usize,
+    /// The step in which it is, or was last: its number in the order of the flow.
+    pub current: usize,
+    /// The number of its thread in the operating system.
+    pub thread: Option<u32>,
 }
 
 /// The metrics of an [outbox](crate::outbox).

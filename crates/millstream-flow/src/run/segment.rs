@@ -444,14 +444,14 @@ impl<B: Batch> Arrival<B> {
             // The clock of another machine: the age of the items begins here.
             packet.stamp = now_ns();
         }
-        cx.current = self.node;
+        cx.enter(self.node);
         let mut batch = self.receiver.batch(input, packet.items, content)?;
         let now = now_ns();
         if self.began_ns == 0 {
             self.began_ns = now;
         }
         cx.begin(packet.stamp, now);
-        cx.current = self.node;
+        cx.enter(self.node);
         cx.floor = packet.floor.min(self.marks.floor(sender));
         let (items, room) = (packet.items, self.pace.limit() - self.items);
         if let Some(edge) = self.receiver.edge(input) {

@@ -75,7 +75,7 @@ impl<B: Batch> Drain<B> {
 
 impl<B: Batch> Push<B> for Drain<B> {
     fn push(&mut self, batch: &mut B, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         self.unflushed.push((cx.stamp, batch.len()));
         self.writer
             .write_batch(batch)
@@ -83,7 +83,7 @@ impl<B: Batch> Push<B> for Drain<B> {
     }
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if !self.unflushed.is_empty() {
-            cx.current = self.node;
+            cx.enter(self.node);
             self.writer
                 .flush()
                 .map_err(|cause| self.failure(cause, cx))?;
@@ -101,7 +101,7 @@ impl<B: Batch> Push<B> for Drain<B> {
         if cx.checkpoint.is_none() {
             return Ok(());
         }
-        cx.current = self.node;
+        cx.enter(self.node);
         let number = cx.epoch_number(epoch);
         let prepared = self.writer.prepare(number);
         let token = prepared.map_err(|cause| self.failure(cause, cx))?;
@@ -111,7 +111,7 @@ impl<B: Batch> Push<B> for Drain<B> {
     }
     fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.epoch(epoch, cx)?;
-        cx.current = self.node;
+        cx.enter(self.node);
         let closed = self.writer.close();
         let token = closed.map_err(|cause| self.failure(cause, cx))?;
         self.record_flushed(cx);

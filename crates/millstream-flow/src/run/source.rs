@@ -347,7 +347,7 @@ impl<B: Batch> Reader<B> {
         if !self.opener.grows || cx.control.phase() != Phase::Running {
             return Ok(());
         }
-        cx.current = self.node;
+        cx.enter(self.node);
         let opened = self.opener.open_found(cx);
         let opened = opened.map_err(|cause| self.failure(cause, cx))?;
         if opened.is_empty() {
@@ -386,7 +386,7 @@ impl<B: Batch> Reader<B> {
     }
 
     fn note_positions(&self, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         let mut positions = self.closed.clone();
         for open in &self.partitions {
             positions.push(self.position_of(open, cx)?);
@@ -415,7 +415,7 @@ impl<B: Batch> Reader<B> {
         if indexes.is_empty() {
             return Ok(());
         }
-        cx.current = self.node;
+        cx.enter(self.node);
         self.next -= indexes.iter().filter(|index| **index < self.next).count();
         let mut has_ended = vec![false; self.partitions.len()];
         indexes.iter().for_each(|index| has_ended[*index] = true);
@@ -450,7 +450,7 @@ impl<B: Batch> Reader<B> {
     /// Notes how much each partition has not read, for the next publication of the worker.
     #[cold]
     fn note_lags(&mut self, cx: &mut WorkerContext) {
-        cx.current = self.node;
+        cx.enter(self.node);
         self.opener.published = cx.publication;
         let name = &cx.metrics[self.node].name;
         for open in &mut self.partitions {
@@ -470,7 +470,7 @@ impl<B: Batch> Reader<B> {
         let turn_items = self.turn_items(cx);
         let mut items = 0;
         for _ in 0..BATCHES_PER_TURN {
-            cx.current = self.node;
+            cx.enter(self.node);
             self.batch.clear();
             let room = self.pace.limit().saturating_sub(self.items).max(1);
             let room = room.min(turn_items).min(self.batch_size_max);

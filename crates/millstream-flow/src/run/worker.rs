@@ -55,6 +55,7 @@ pub(super) fn guarded(
         .map(|node| StepMetrics::new(&node.name, node.kind))
         .collect();
     let place = (worker.index(), worker.peers());
+    control.current_of(worker.index()).begin();
     let mut context = WorkerContext::new(place, metrics, Arc::clone(clock), Arc::clone(control));
     context.unbounded = options.rehearsal.is_some();
     context.shards = match checkpoints {
@@ -73,7 +74,7 @@ pub(super) fn guarded(
     // A panic has unwound the operator that borrowed the context.
     let running = || {
         let cx = context.borrow();
-        let step = cx.metrics.get(cx.current);
+        let step = cx.metrics.get(cx.current());
         step.map_or_else(String::new, |step| step.name.clone())
     };
     let worked = caught(running, || work(worker, plan, &context, options));

@@ -262,7 +262,7 @@ impl<O, A> Assigner<O, A> {
 
 impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
     fn push(&mut self, batch: &mut I, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         let items = batch.len();
         self.add_found(cx);
         let known = self
@@ -291,7 +291,7 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
     }
     fn flush(&mut self, cx: &mut WorkerContext) -> Result<(), Failure> {
         if matches!(self.source, TimeSource::Clock) {
-            cx.current = self.node;
+            cx.enter(self.node);
             for partition in &mut self.partitions {
                 if cx.live.binary_search(&partition.partition).is_ok() {
                     self.assign.pause(partition, cx)?;
@@ -316,7 +316,7 @@ impl<I: Batch, O: Batch, A: Assign<I, O>> Push<I> for Assigner<O, A> {
         self.next.epoch(epoch, cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
-        cx.current = self.node;
+        cx.enter(self.node);
         self.note(cx);
         self.dead_letters.close(self.node, epoch, cx)?;
         if !cx.suspended()

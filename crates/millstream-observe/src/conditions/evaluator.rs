@@ -1,18 +1,13 @@
 //! Evaluates the conditions, and remembers since when each holds.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use super::{Condition, ConditionSnapshot, PARTS, Severity, all, sort};
-use crate::snapshot::Snapshot;
+use super::condition::{Condition, Finder, Finding, Samples};
+use super::list::{PARTS, all};
+use crate::snapshot::{ConditionSnapshot, Snapshot, sort_conditions};
 
-/// The time over which growth is measured.
-const WINDOW_MS: u64 = 60_000;
-/// The time between two samples that are kept.
-const SAMPLE_MS: u64 = 5_000;
-/// The least time over which a movement is a trend.
-const TREND_MS: u64 = 30_000;
 /// The number of subjects of a condition that are reported; the worst ones.
 const SUBJECTS_MAX: usize = 20;
 
@@ -28,33 +23,6 @@ struct Held {
     since_ms: u64,
     found_ms: u64,
     finding: Finding,
-}
-
-struct Finding {
-    kind: &'static str,
-    severity: Severity,
-    words: String,
-}
-
-/// A value over the last minute, with the times of a clock that never jumps.
-#[derive(Default)]
-struct Samples(VecDeque<(u64, f64)>);
-
-/// By how much a counter has grown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Growth {
-    /// Since the last look.
-    pub(super) now: u64,
-    /// In the last minute.
-    pub(super) minute: u64,
-}
-
-/// What a condition looks with.
-pub(super) struct Finder<'a> {
-    index: usize,
-    now_ms: u64,
-    samples: &'a mut HashMap<(usize, u8, String), Samples>,
-    found: Vec<(String, Finding)>,
 }
 
 impl Default for Evaluator {
@@ -107,9 +75,8 @@ impl Evaluator {
         let lasts: Vec<u64> = all().map(|condition| condition.lasts * 1000).collect();
         self.held
             .retain(|(index, _), held| now_ms - held.found_ms < lasts[*index].max(1));
-        let is_known = |samples: &Samples| samples.0.back().is_some_and(|one| one.0 == now_ms);
-        self.samples.retain(|_, samples| is_known(samples));
-        sort(&mut shown);
+        self.samples.retain(|_, samples| samples.is_of(now_ms));
+        sort_conditions(&mut shown);
         shown
     }
 }
@@ -135,7 +102,7 @@ fn reported<'a>(
             process: None,
         })
         .collect();
-    sort(&mut shown);
+    sort_conditions(&mut shown);
     let more = shown.len().saturating_sub(SUBJECTS_MAX);
     shown.truncate(SUBJECTS_MAX);
     if let (Some(last), true) = (shown.last_mut(), more > 0) {
@@ -144,78 +111,10 @@ fn reported<'a>(
     shown
 }
 
-impl Finder<'_> {
-    /// The condition holds of `subject`.
-    pub(super) fn found(
-        &mut self,
-        (kind, subject): (&'static str, &str),
-        severity: Severity,
-        words: String,
-    ) {
-        let finding = Finding {
-            kind,
-            severity,
-            words,
-        };
-        self.found.push((subject.to_owned(), finding));
-    }
-
-    /// By how much a counter has grown, which began at 0. After a smaller value than before it begins anew: the sum of several
-    /// falls when one of them is gone. `slot` tells the counters of a subject apart.
-    pub(super) fn grown(&mut self, slot: u8, subject: &str, value: u64) -> Growth {
-        let now_ms = self.now_ms;
-        let Samples(kept) = self.samples(slot, subject);
-        if kept.is_empty() {
-            kept.push_back((now_ms, 0.0));
-        }
-        let value = value as f64;
-        let last = kept.back().map_or(0.0, |last| last.1);
-        let first = kept.front().map_or(0.0, |first| first.1);
-        if last > value {
-            kept.clear();
-            kept.push_back((now_ms, value));
-            return Growth::default();
-        }
-        self.keep(slot, subject, value);
-        Growth {
-            now: (value - last) as u64,
-            minute: (value - first) as u64,
-        }
-    }
-
-    /// By how much a value has changed in the last minute; `None` while it is known for less than half of one.
-    pub(super) fn moved(&mut self, slot: u8, subject: &str, value: f64) -> Option<f64> {
-        let now_ms = self.now_ms;
-        let first = self.samples(slot, subject).0.front().copied();
-        self.keep(slot, subject, value);
-        let (at, before) = first?;
-        (now_ms - at >= TREND_MS).then_some(value - before)
-    }
-
-    fn samples(&mut self, slot: u8, subject: &str) -> &mut Samples {
-        let key = (self.index, slot, subject.to_owned());
-        self.samples.entry(key).or_default()
-    }
-
-    fn keep(&mut self, slot: u8, subject: &str, value: f64) {
-        let now_ms = self.now_ms;
-        let Samples(kept) = self.samples(slot, subject);
-        // The newest one replaces the one before it, unless that is old enough to stay.
-        let count = kept.len();
-        if count >= 2 && kept[count - 1].0 - kept[count - 2].0 < SAMPLE_MS {
-            kept.pop_back();
-        }
-        kept.push_back((now_ms, value));
-        while kept.len() >= 2 && now_ms - kept[1].0 >= WINDOW_MS {
-            kept.pop_front();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{SourceSnapshot, State, StepSnapshot};
+    use crate::snapshot::{Severity, SourceSnapshot, State, StepSnapshot};
 
     fn snapshot(seconds: u64, step: StepSnapshot) -> Snapshot {
         Snapshot {

@@ -1,20 +1,20 @@
 //! The conditions of flows and their processes.
 
-use super::{Condition, EVENT_SECONDS, Finder, Severity};
-use crate::snapshot::{Limit, Snapshot, State, StepSnapshot};
+use super::condition::{Condition, EVENT_SECONDS, Finder};
+use crate::snapshot::{Limit, Severity, Snapshot, State, StepSnapshot};
 
 /// The share of a step's items from which skipped or late ones are critical.
 const SHARE_CRITICAL: f64 = 0.1;
 /// The share of a step's items from which late ones are reported.
 const SHARE_LATE: f64 = 0.01;
-/// The seconds without news from which a worker is inside one call, and those from which that is critical.
-const SILENT_SECONDS: (f64, f64) = (4.0, 30.0);
+/// The seconds inside one call from which that is critical.
+const STUCK_SECONDS: f64 = 30.0;
 /// The number of epochs without an end, and the least seconds, after which a commit is late; and when that is critical.
 const EPOCHS_LATE: f64 = 3.0;
 const LATE_SECONDS: (f64, f64) = (3.0, 60.0);
 /// The seconds of lag of a source, and of a record in an outbox, from which they are reported.
 const LAG_SECONDS: f64 = 60.0;
-/// How far the watermarks of the partitions of a source may be apart, in seconds.
+/// The largest difference between the watermarks of the partitions of a source that is not reported, in seconds.
 const WATERMARKS_SECONDS: f64 = 300.0;
 /// The time in which restarts are counted, and their number from which they are critical.
 const RESTARTS: (u64, usize) = (15 * 60_000, 3);
@@ -51,7 +51,7 @@ pub(super) static FLOWS: &[Condition] = &[
         severity: "critical",
         after: "15s",
         summary: "A process of the flow has sent no news for seconds.",
-        action: "Look at that process and its machine: it is stopped, overloaded, or cut off.",
+        action: "Look at that process and its machine: it is stopped, overloaded, or disconnected.",
         ends: "with its next news",
         is_obstacle: false,
         lasts: 0,
@@ -106,7 +106,7 @@ pub(super) static FLOWS: &[Condition] = &[
         severity: "warning; critical from 30 s",
         after: "30s",
         summary: "A worker is inside one call of a step for seconds.",
-        action: "Look at the stacks of the process (`py-spy dump`, `gdb`): the step waits for something without a time limit.",
+        action: "The page has the stack of a Python function, and `py-spy dump` and `gdb` that of each thread: the step waits for something without a time limit.",
         ends: "when the call ends",
         is_obstacle: false,
         lasts: 0,
@@ -233,11 +233,15 @@ fn processes(all: &Snapshot, find: &mut Finder<'_>) {
     }
 }
 
+/// A worker inside a long call is reported as that.
 fn saturated(all: &Snapshot, find: &mut Finder<'_>) {
-    if let Some(found) = all
-        .bottleneck
-        .as_ref()
-        .filter(|found| found.limit == Limit::Step)
+    let is_stuck = |step: &String| {
+        all.workers
+            .iter()
+            .any(|one| one.step.as_ref() == Some(step))
+    };
+    let found = all.bottleneck.as_ref();
+    if let Some(found) = found.filter(|found| found.limit == Limit::Step && !is_stuck(&found.step))
     {
         find.found(
             ("step", &found.step),
@@ -315,19 +319,13 @@ fn faults(all: &Snapshot, find: &mut Finder<'_>) {
 }
 
 fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
-    let (reported, critical) = SILENT_SECONDS;
-    for worker in &all.workers {
-        let silent = worker.silent_seconds;
-        if silent >= reported && all.state == State::Running {
-            let words = format!(
-                "Worker {} has been inside one call of a step for {silent:.0} s.",
-                worker.worker
-            );
-            find.found(
-                ("worker", &worker.worker.to_string()),
-                from(critical, silent),
-                words,
-            );
+    let workers = all.workers.iter().filter(|_| all.state == State::Running);
+    for worker in workers {
+        if let Some(step) = &worker.step {
+            let (number, silent) = (worker.worker, worker.silent_seconds);
+            let words =
+                format!("Worker {number} has been inside one call of {step} for {silent:.0} s.");
+            find.found(("step", step), from(STUCK_SECONDS, silent), words);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The conditions of journals on the disk.
 
-use super::{Condition, Finder, Severity};
+use super::condition::{Condition, Finder};
 use crate::sections::journal_figures::{JournalSnapshot, JournalState};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Severity, Snapshot};
 
 /// The time without a look that is reported.
 const SILENT_SECONDS: f64 = 30.0;

@@ -1,9 +1,9 @@
 //! The conditions of a server of queues.
 
-use super::{Condition, EVENT_SECONDS, Finder, Severity};
+use super::condition::{Condition, EVENT_SECONDS, Finder};
 use crate::ages::BUCKETS;
 use crate::sections::queue_figures::{QueueState, QueuesSnapshot};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Severity, Snapshot};
 
 /// The subject of a condition of the whole server.
 const SERVER: (&str, &str) = ("queues", "queues");

@@ -1,8 +1,8 @@
 //! The conditions of services.
 
-use super::{Condition, EVENT_SECONDS, Finder, Severity};
+use super::condition::{Condition, EVENT_SECONDS, Finder};
 use crate::sections::service_figures::{ServiceSnapshot, ServiceState};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Severity, Snapshot};
 
 /// The conditions, in the order of the guide.
 pub(super) static SERVICES: &[Condition] = &[

@@ -13,7 +13,7 @@ use crate::sections::service_figures::{
 };
 use crate::snapshot::{
     Bottleneck, EpochSnapshot, Limit, PartitionSnapshot, ProcessSnapshot, Restart, SinkSnapshot,
-    SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
+    Snapshot, SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
 /// A process of which everything is right.
@@ -154,9 +154,20 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
     ("MillstreamInputFaults", "book", "closed 1", |all, _| {
         all.steps[0].faults = 1
     }),
-    ("MillstreamWorkerStuck", "0", "for 5 s", |all, _| {
-        all.workers[0].silent_seconds = 5.0
-    }),
+    (
+        "MillstreamWorkerStuck",
+        "book",
+        "of book for 5 s",
+        |all, _| {
+            let words = "book limits the flow.".to_owned();
+            all.bottleneck = Some(Bottleneck {
+                step: "book".to_owned(),
+                words,
+                limit: Limit::Step,
+            });
+            (all.workers[0].silent_seconds, all.workers[0].step) = (5.0, Some("book".to_owned()));
+        },
+    ),
     (
         "MillstreamSourceLagGrows",
         "in",

@@ -159,7 +159,7 @@ function showFacts(snapshot) {
   const busiest = Math.max(0, ...snapshot.workers.map((worker) => worker.busy));
   const facts = [
     ["running for", duration(snapshot.seconds)],
-    ["read", shown("rate", sources.reduce((sum, step) => sum + step.out_rate, 0))],
+    ["read", shown("rate", sources.every((step) => step.out_rate === null) ? null : sources.reduce((sum, step) => sum + step.out_rate, 0))],
     ...(snapshot.processes ? [["processes", String(snapshot.processes.length)]] : []),
     ["workers", String(snapshot.workers.length)],
     ["busiest worker", shown("share", busiest)],
@@ -209,6 +209,13 @@ function healthy(snapshot) {
   return ["No step limits this flow: it processes what its sources deliver.", "good"];
 }
 
+// What a worker does that has been inside one call of a step for seconds.
+function stackOf({ name, subject, process }) {
+  if (name !== "MillstreamWorkerStuck") return null;
+  const inside = page.snapshot.workers.filter((worker) => worker.step === subject && (worker.process || undefined) === process);
+  return inside.find((worker) => worker.stack)?.stack ?? null;
+}
+
 // Says what needs attention in one part of the page, or that nothing does.
 function showVerdict(sentence, list, conditions, [text, kind]) {
   const [first] = conditions;
@@ -217,13 +224,13 @@ function showVerdict(sentence, list, conditions, [text, kind]) {
   const name = `verdict ${first ? first.severity : kind}`;
   if (sentence.className !== name) sentence.className = name;
   const lines = conditions.map((one, index) => [
-    one.severity, index > 0 ? words(one) : "", `since ${CLOCK.format(one.since_ms)} · ${one.name}`, one.action,
+    one.severity, index > 0 ? words(one) : "", `since ${CLOCK.format(one.since_ms)} · ${one.name}`, one.action, stackOf(one),
   ]);
   const key = JSON.stringify(lines);
   if (list.dataset.key === key) return;
   list.dataset.key = key;
   list.hidden = lines.length === 0;
-  list.replaceChildren(...lines.map(([severity, text, since, action]) => {
+  list.replaceChildren(...lines.map(([severity, text, since, action, stack]) => {
     const item = line("li", "", severity);
     item.append(line("span", `${severity}, ${since}`, "quiet-line"));
     if (text) item.append(line("strong", text, "error"));
@@ -231,6 +238,7 @@ function showVerdict(sentence, list, conditions, [text, kind]) {
     // Every second part stands between back quotes.
     remedy.append(...action.split("`").map((part, at) => line(at % 2 ? "code" : "span", part)));
     item.append(remedy);
+    if (stack) item.append(line("pre", stack));
     return item;
   }));
 }
@@ -331,12 +339,12 @@ function showProcesses(snapshot) {
 }
 
 function showWorkers(snapshot) {
-  const head = ["worker", "busy", "items in flight", "last news"];
+  const head = ["worker", "busy", "items in flight", "last news", "thread"];
   table("workers", head, snapshot.workers.map((worker) => ({
     key: worker.process === undefined ? String(worker.worker) : `${worker.worker} (process ${worker.process})`,
     mark: worker.process ? "" : rowMark(["worker"], String(worker.worker)),
     choose: () => choose([{ kind: "worker", name: String(worker.worker) }], `Worker ${worker.worker}`),
-    cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds)],
+    cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds), cell(String(worker.thread ?? "–"), worker.thread)],
   })));
 }
 

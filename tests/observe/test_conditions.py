@@ -64,7 +64,7 @@ import millstream as ms
 
 def ask_the_shop(n):
     never = threading.Event()
-    if n == 500:
+    if n == FIRST:
         never.wait()
     return n
 
@@ -112,6 +112,8 @@ def holds(read: Callable[[], Any], name: str) -> Any:
 def test_dead_letters_and_late_items_are_not_green(tab: "Tab", tmp_path: Path) -> None:
     with Observed(tmp_path, BAD) as flow, prometheus(tmp_path, f"{flow.host}:{flow.port}") as port:
         tab.page.goto(flow.url)
+        # The first few of them are a warning.
+        until("many", lambda: holds(flow.snapshot, "MillstreamItemsSkipped")["severity"] == "critical")
         skipped = holds(flow.snapshot, "MillstreamItemsSkipped")
         assert (skipped["kind"], skipped["subject"], skipped["severity"]) == ("step", "book", "critical")
         assert "as dead letters. The last error: " in skipped["words"] and "TypeError" in skipped["words"]
@@ -168,18 +170,36 @@ def states(flow: Observed) -> list[str]:
 
 
 def test_a_hung_call_is_named_with_its_stack(tab: "Tab", tmp_path: Path) -> None:
-    with Observed(tmp_path, HUNG) as flow:
+    with Observed(tmp_path, HUNG.replace("FIRST", "500")) as flow:
         tab.page.goto(flow.url)
-        stuck = holds(flow.snapshot, "MillstreamWorkerStuck")
-        assert (stuck["kind"], stuck["subject"]) == ("step", "enrich")
-        assert "Worker 0 has been inside one call of enrich for " in stuck["words"]
-        looked_at(tab, "MillstreamWorkerStuck", "inside one call of enrich", stuck["severity"])
+        limits = holds(flow.snapshot, "MillstreamStepSaturated")
+        assert (limits["kind"], limits["subject"]) == ("step", "enrich")
+        words = "enrich limits the flow: it takes 100% of the time of the worker"
+        looked_at(tab, "MillstreamStepSaturated", words, "warning")
         tab.wait("document.querySelector('.conditions pre')?.textContent.includes('never.wait()')")
         snapshot = flow.snapshot()
         step = next(one for one in snapshot["steps"] if one["name"] == "enrich")
         # The call counts as work, and rates of before the call are not those of now.
         assert (step["busy"], step["in_rate"], step["mark"]) == (1.0, None, "cause")
         assert tab.page.locator("#steps tr", has_text="enrich").locator("td").nth(2).inner_text() == "–"
+        # After half a minute it is a critical condition, and the one before is over.
+        stuck = holds(flow.snapshot, "MillstreamWorkerStuck")
+        assert (stuck["subject"], stuck["severity"]) == ("enrich", "critical")
+        until("one condition", lambda: list(held(flow.snapshot())) == ["MillstreamWorkerStuck"])
+        flow.kill()
+
+
+def test_the_first_call_may_hang_and_a_worker_without_work_does_not(tmp_path: Path) -> None:
+    # Three of four workers have no partition, and end at once.
+    with Observed(tmp_path, HUNG.replace("FIRST", "-1"), "--workers", "4") as flow:
+        until("items", lambda: flow.step("out")["items_in"] > 2000)
+        assert [one["step"] for one in flow.snapshot()["workers"]] == [None] * 4
+        assert flow.snapshot()["conditions"] == []
+        flow.kill()
+    with Observed(tmp_path, HUNG.replace("FIRST", "0")) as flow:
+        limits = holds(flow.snapshot, "MillstreamStepSaturated")
+        assert limits["subject"] == "enrich"
+        until("the stack", lambda: "never.wait()" in (flow.snapshot()["workers"][0]["stack"] or ""))
         flow.kill()
 
 

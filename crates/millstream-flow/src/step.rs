@@ -51,7 +51,9 @@ pub struct Context {
     pub control: Arc<Control>,
     /// The running node.
     current: usize,
-    /// The same, for a view of the run.
+    /// The number of the last turn.
+    turn: u64,
+    /// The running node and turn, for a view of the run.
     shown: Arc<Current>,
     pub(crate) metrics: Vec<StepMetrics>,
     pub(crate) floor: i64,
@@ -76,6 +78,7 @@ impl Context {
             stamp: 0,
             control,
             current: 0,
+            turn: 0,
             metrics,
             floor: NEVER,
             now: BEFORE_ALL,
@@ -115,6 +118,17 @@ impl Context {
     pub(crate) fn enter(&mut self, node: usize) {
         self.current = node;
         self.shown.set(node);
+    }
+
+    /// Begins a turn of an operator.
+    pub(crate) fn turn_begins(&mut self) {
+        self.turn += 1;
+        self.shown.begin_turn(self.turn);
+    }
+
+    /// Ends a turn of an operator.
+    pub(crate) fn turn_ends(&self) {
+        self.shown.end_turn();
     }
 
     /// Returns the running node.

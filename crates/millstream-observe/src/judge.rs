@@ -123,6 +123,7 @@ mod tests {
             outboxes: Vec::new(),
             lags: Vec::new(),
             watermarks: Vec::new(),
+            without_items: Vec::new(),
             epochs: None,
             failures: Vec::new(),
             edges: Vec::new(),

@@ -299,7 +299,9 @@ fn add_notes(all: &mut Snapshot, process: usize, sent: &Snapshot) {
 
 /// Adds what needs attention of another process.
 fn add_conditions(all: &mut Snapshot, process: usize, sent: &Snapshot) {
-    let conditions = sent.conditions.iter().cloned();
+    // Every process has the restarts of the supervisor.
+    let own = sent.conditions.iter().filter(|one| one.kind != "flow");
+    let conditions = own.cloned();
     all.conditions
         .extend(conditions.map(|one| ConditionSnapshot {
             process: Some(process),

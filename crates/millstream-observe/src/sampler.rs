@@ -18,8 +18,8 @@ use crate::snapshot::{
     SourceSnapshot, State, StepSnapshot, WorkerSnapshot,
 };
 
-/// The time without a publication after which the figures of a worker are of the past. It publishes once a second.
-const SILENT_NS: u64 = 2_500_000_000;
+/// The time in one turn of an operator after which the figures of a worker are of the past: it publishes them between turns, once a second.
+const INSIDE_NS: u64 = 1_500_000_000;
 
 /// What a step did on one worker between two publications.
 #[derive(Clone, Default)]
@@ -38,6 +38,8 @@ struct WorkerPace {
     published_ns: u64,
     steps: Arc<Vec<StepMetrics>>,
     paces: Vec<Pace>,
+    /// The number of the turn that it is in, and when it was seen first.
+    turn: Option<(u64, u64)>,
 }
 
 /// The sampler of one run.
@@ -67,11 +69,12 @@ impl Sampler {
             .saturating_sub(moment.elapsed.as_nanos() as u64);
         for (worker, published) in self.workers.iter_mut().zip(&moment.workers) {
             worker.advance(published, started_ns);
+            worker.advance_turn(published, moment.now_ns);
         }
         let workers: Vec<WorkerSnapshot> = (0..self.workers.len())
             .map(|worker| self.worker(worker, moment))
             .collect();
-        let inside: Vec<Option<usize>> = (0..self.workers.len())
+        let inside: Vec<Option<(usize, u64)>> = (0..self.workers.len())
             .map(|worker| self.inside(worker, moment))
             .collect();
         let mut steps: Vec<StepSnapshot> = (0..self.graph.nodes.len())
@@ -82,7 +85,7 @@ impl Sampler {
             .iter()
             .zip(&inside)
             .map(|(worker, inside)| {
-                let nodes = 0..worker.paces.len();
+                let nodes = 0..self.graph.nodes.len();
                 nodes.map(|node| worker.busy(node, *inside)).collect()
             })
             .collect();
@@ -117,42 +120,40 @@ impl Sampler {
         }
     }
 
-    /// The time since a worker published its metrics.
-    fn silent_ns(&self, index: usize, moment: &Moment) -> u64 {
-        match self.workers[index].published_ns {
-            0 => 0,
-            at => moment.now_ns.saturating_sub(at),
-        }
-    }
-
-    /// The step inside whose call a worker is, if it has published nothing for so long that its last figures are of the past.
-    fn inside(&self, index: usize, moment: &Moment) -> Option<usize> {
-        let is_inside = !moment.ending && self.silent_ns(index, moment) > SILENT_NS;
-        is_inside.then_some(moment.workers[index].current)
+    /// The step that a worker is in, and for how many nanoseconds, if that is so long that its last figures are of the past.
+    fn inside(&self, index: usize, moment: &Moment) -> Option<(usize, u64)> {
+        let (_, since_ns) = self.workers[index].turn.filter(|_| !moment.ending)?;
+        let inside_ns = moment.now_ns.saturating_sub(since_ns);
+        (inside_ns > INSIDE_NS).then_some((moment.workers[index].current, inside_ns))
     }
 
     fn worker(&self, index: usize, moment: &Moment) -> WorkerSnapshot {
         let worker = &self.workers[index];
         let busy_ns: u64 = worker.steps.iter().map(|step| step.busy_ns).sum();
+        let silent = match worker.published_ns {
+            0 => 0,
+            at => moment.now_ns.saturating_sub(at),
+        };
         let inside = self.inside(index, moment);
-        let node = inside.and_then(|node| self.graph.nodes.get(node));
+        let node = inside.and_then(|(node, _)| self.graph.nodes.get(node));
         WorkerSnapshot {
             process: None,
             worker: index,
-            busy: (0..worker.paces.len())
+            busy: (0..self.graph.nodes.len())
                 .map(|node| worker.busy(node, inside))
                 .sum::<f64>()
                 .min(1.0),
             busy_seconds: busy_ns as f64 / 1e9,
             in_flight_items: moment.workers[index].in_flight_items as u64,
-            silent_seconds: self.silent_ns(index, moment) as f64 / 1e9,
+            silent_seconds: silent as f64 / 1e9,
             step: node.map(|node| node.name.clone()),
+            inside_seconds: inside.map(|(_, inside_ns)| inside_ns as f64 / 1e9),
             thread: moment.workers[index].thread,
             stack: None,
         }
     }
 
-    fn step(&self, node: usize, inside: &[Option<usize>]) -> StepSnapshot {
+    fn step(&self, node: usize, inside: &[Option<(usize, u64)>]) -> StepSnapshot {
         let described = &self.graph.nodes[node];
         let mut step = StepSnapshot {
             name: described.name.clone(),
@@ -163,6 +164,9 @@ impl Sampler {
         };
         let (mut recent, mut busy_sum) = (Recorded::default(), 0.0);
         for (worker, inside) in self.workers.iter().zip(inside) {
+            let busy = worker.busy(node, *inside);
+            step.busy = step.busy.max(busy);
+            busy_sum += busy;
             let (Some(metrics), Some(pace)) = (worker.steps.get(node), worker.paces.get(node))
             else {
                 continue;
@@ -180,9 +184,6 @@ impl Sampler {
             step.late += metrics.late;
             step.faults += metrics.faults;
             step.busy_seconds += metrics.busy_ns as f64 / 1e9;
-            let busy = worker.busy(node, *inside);
-            step.busy = step.busy.max(busy);
-            busy_sum += busy;
             if inside.is_none() {
                 *step.in_rate.get_or_insert(0.0) += pace.in_rate;
                 *step.out_rate.get_or_insert(0.0) += pace.out_rate;
@@ -240,11 +241,19 @@ impl Sampler {
 
 impl WorkerPace {
     /// The share of its time that it spends in a step. A call in progress, of the step `inside`, takes all of it.
-    fn busy(&self, node: usize, inside: Option<usize>) -> f64 {
+    fn busy(&self, node: usize, inside: Option<(usize, u64)>) -> f64 {
         match inside {
-            Some(inside) => f64::from(inside == node),
-            None => self.paces[node].busy,
+            Some((inside, _)) => f64::from(inside == node),
+            None => self.paces.get(node).map_or(0.0, |pace| pace.busy),
         }
+    }
+
+    /// Notes the turn that the worker is in, and since when it is known to be: a turn that lasts has the same number.
+    fn advance_turn(&mut self, now: &WorkerMetrics, now_ns: u64) {
+        self.turn = now.turn.map(|number| match self.turn {
+            Some((known, since_ns)) if known == number => (known, since_ns),
+            _ => (number, now_ns),
+        });
     }
 
     /// Takes a publication, if it is a new one. The first one is compared with the start of the run.
@@ -322,6 +331,10 @@ fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
     if partitions.len() > PARTITIONS_MAX {
         partitions.clear();
     }
+    let mut without_items = moment
+        .without_items
+        .iter()
+        .filter(|(source, _)| source == name);
     let age = lags().filter_map(|lag| lag.lag.age).max();
     SourceSnapshot {
         name: name.to_owned(),
@@ -331,6 +344,7 @@ fn source(name: &str, moment: &Moment, time_ns: i64) -> SourceSnapshot {
         lag_seconds: age.map(|age| age.as_secs_f64()),
         watermark_lag_seconds: lowest.map(|mark| lag_of(mark)),
         held_by: lowest.map(|mark| mark.partition.clone()),
+        without_items: without_items.next().map(|(_, partition)| partition.clone()),
         partitions,
     }
 }
@@ -396,6 +410,7 @@ mod tests {
             outboxes: Vec::new(),
             lags: Vec::new(),
             watermarks: Vec::new(),
+            without_items: Vec::new(),
             epochs: None,
             failures: Vec::new(),
             edges: Vec::new(),
@@ -484,34 +499,47 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_inside_a_long_call_is_busy_with_it_and_has_no_rates() {
+    fn a_worker_inside_a_long_turn_is_busy_with_it_and_has_no_rates() {
         let flow = millstream_flow::Flow::new("f");
         flow.source("in", millstream_flow::testing::items(0..9))
             .map(|n| n)
             .named("ask")
             .sink("out", millstream_flow::testing::Collected::new().sink());
         let report = flow.run(millstream_flow::Options::default()).unwrap();
-        let mut sampler = Sampler::new(flow.describe(), "r".to_owned());
-        let mut at = |seconds: u64| {
-            let worker = WorkerMetrics {
-                published_ns: 1_000_000_000,
-                steps: Arc::new(report.steps().to_vec()),
-                current: 1,
-                ..WorkerMetrics::default()
+        let steps = Arc::new(report.steps().to_vec());
+        for has_published in [true, false] {
+            let mut sampler = Sampler::new(flow.describe(), "r".to_owned());
+            let mut at = |seconds: u64, turn: Option<u64>| {
+                let mut worker = WorkerMetrics {
+                    current: 1,
+                    turn,
+                    ..WorkerMetrics::default()
+                };
+                if has_published {
+                    (worker.published_ns, worker.steps) = (1_000_000_000, Arc::clone(&steps));
+                }
+                let moment = Moment {
+                    now_ns: seconds * 1_000_000_000,
+                    elapsed: Duration::from_secs(seconds),
+                    workers: vec![worker],
+                    ..moment()
+                };
+                let snapshot = sampler.sample(&moment, 0);
+                let ask = &snapshot.steps[1];
+                let worker = &snapshot.workers[0];
+                let inside = worker.step.clone().zip(worker.inside_seconds);
+                (ask.in_rate.is_some(), ask.busy == 1.0, inside, ask.mark)
             };
-            let moment = Moment {
-                now_ns: seconds * 1_000_000_000,
-                elapsed: Duration::from_secs(seconds),
-                workers: vec![worker],
-                ..moment()
-            };
-            let snapshot = sampler.sample(&moment, 0);
-            let ask = &snapshot.steps[1];
-            let worker = snapshot.workers[0].step.clone();
-            (ask.in_rate.is_some(), ask.busy == 1.0, worker, ask.mark)
-        };
-        assert_eq!(at(3), (true, false, None, Mark::None));
-        assert_eq!(at(4), (false, true, Some("ask".to_owned()), Mark::Cause));
+            let quiet = (has_published, false, None, Mark::None);
+            let stuck = |seconds| (false, true, Some(("ask".to_owned(), seconds)), Mark::Cause);
+            assert_eq!(at(3, Some(7)), quiet);
+            assert_eq!(at(4, Some(7)), quiet);
+            assert_eq!(at(5, Some(7)), stuck(2.0));
+            // Another turn, and none: a worker that has ended publishes nothing and is in none.
+            assert_eq!(at(9, Some(8)), quiet);
+            assert_eq!(at(11, Some(8)), stuck(2.0));
+            assert_eq!(at(99, None), quiet);
+        }
     }
 
     #[test]

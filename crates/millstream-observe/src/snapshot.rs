@@ -251,7 +251,7 @@ pub struct StepSnapshot {
     pub items_in: u64,
     /// Items that came out since the start.
     pub items_out: u64,
-    /// Items that went in, per second; none while all workers are inside a call.
+    /// Items that went in, per second; none while all workers are inside a long turn.
     pub in_rate: Option<f64>,
     /// Items that came out, per second.
     pub out_rate: Option<f64>,
@@ -299,8 +299,10 @@ pub struct WorkerSnapshot {
     pub in_flight_items: u64,
     /// Seconds since it published its metrics: more than a few when it is inside a long call.
     pub silent_seconds: f64,
-    /// The step inside which it is, if it is in a long call.
+    /// The step in which it is, if it has been in one turn of it for seconds: in one call, or in a batch of slow ones.
     pub step: Option<String>,
+    /// For how many seconds it has been in that turn.
+    pub inside_seconds: Option<f64>,
     /// The number of its thread in the operating system.
     pub thread: Option<u32>,
     /// What the long call does: the end of the stack of its thread, if the program has a language that knows it.
@@ -343,6 +345,8 @@ pub struct SourceSnapshot {
     pub watermark_lag_seconds: Option<f64>,
     /// The partition that holds the watermark back.
     pub held_by: Option<String>,
+    /// A partition that has had no item, and for which event time waits.
+    pub without_items: Option<String>,
     /// Each partition of which something is known, at most [`PARTITIONS_MAX`](crate::list::PARTITIONS_MAX); none if there are more.
     pub partitions: Vec<PartitionSnapshot>,
 }

@@ -41,12 +41,10 @@ fn cells(step: &StepSnapshot) -> Vec<String> {
 }
 
 fn title(snapshot: &Snapshot) -> String {
-    let read: f64 = snapshot
-        .steps
-        .iter()
-        .filter(|step| step.kind == "source")
+    let sources = snapshot.steps.iter().filter(|step| step.kind == "source");
+    let read = sources
         .filter_map(|step| step.out_rate)
-        .sum();
+        .reduce(|one, other| one + other);
     let busiest = snapshot
         .workers
         .iter()
@@ -57,7 +55,7 @@ fn title(snapshot: &Snapshot) -> String {
         plain(&snapshot.flow),
         snapshot.state.name(),
         time(snapshot.seconds),
-        human(read).trim_end(),
+        read.map_or_else(|| "-".to_owned(), human).trim_end(),
         snapshot.workers.len(),
         busiest * 100.0
     )

@@ -627,6 +627,7 @@ impl Control {
                 steps,
                 in_flight_items,
                 current: peer.current.get(),
+                turn: peer.current.turn(),
                 thread: peer.current.thread(),
             }
         };

@@ -41,12 +41,13 @@ pub(super) struct Peer {
     pub(super) snapshot: Mutex<(u64, Arc<Vec<StepMetrics>>)>,
 }
 
-/// The node of the operator in which a worker is, and its thread, for a view of the run. It has a cache line of its own, since the
-/// worker writes it with each batch.
+/// Where a worker is, and its thread, for a view of the run. It has a cache line of its own, since the worker writes it with each batch.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Current {
     node: AtomicUsize,
+    /// The number of the turn that it is in; 0 between turns.
+    turn: AtomicU64,
     thread: AtomicU32,
 }
 
@@ -56,6 +57,16 @@ impl Current {
     }
     pub(crate) fn get(&self) -> usize {
         self.node.load(Ordering::Relaxed)
+    }
+    pub(crate) fn begin_turn(&self, number: u64) {
+        self.turn.store(number, Ordering::Relaxed);
+    }
+    pub(crate) fn end_turn(&self) {
+        self.turn.store(0, Ordering::Relaxed);
+    }
+    /// The number of the turn that the worker is in, if it is in one.
+    pub(crate) fn turn(&self) -> Option<u64> {
+        Some(self.turn.load(Ordering::Relaxed)).filter(|turn| *turn > 0)
     }
     /// Notes that the calling thread is that of the worker.
     pub(crate) fn begin(&self) {

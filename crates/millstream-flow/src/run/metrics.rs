@@ -137,6 +137,8 @@ pub struct WorkerMetrics {
     pub in_flight_items: usize,
     /// The step in which it is, or was last: its number in the order of the flow.
     pub current: usize,
+    /// The number of the turn of an operator that it is in, if it is in one.
+    pub turn: Option<u64>,
     /// The number of its thread in the operating system.
     pub thread: Option<u32>,
 }

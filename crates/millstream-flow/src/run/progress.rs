@@ -196,6 +196,17 @@ impl Progress {
         of_source.any(|gauge| gauge.at.load(Ordering::Relaxed) != BEFORE_ALL)
     }
 
+    /// Returns the sources and partitions that steps wait for, and that have had no item.
+    pub(crate) fn without_items(&self) -> Vec<(String, String)> {
+        let watched = lock(&self.watermarks);
+        let waits = watched.iter().filter(|gauge| {
+            gauge.at.load(Ordering::Relaxed) == BEFORE_ALL && gauge.counts.load(Ordering::Relaxed)
+        });
+        waits
+            .map(|gauge| (gauge.source.clone(), gauge.partition.clone()))
+            .collect()
+    }
+
     /// Returns the watermarks that steps wait for, in no order.
     pub(crate) fn watermarks(&self) -> Vec<PartitionWatermark> {
         let watched = lock(&self.watermarks);

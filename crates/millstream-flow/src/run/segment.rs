@@ -3,7 +3,7 @@
 //! Invariant: an operator holds a capability for each of its outputs until it has ended, so that its output at
 //! the end is still in time; the operators after it see the end only then.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,10 +30,21 @@ use crate::run::packet::{ByAddress, Content, Packet};
 use crate::time::{BEFORE_ALL, NEVER, Watermark, Watermarks};
 
 /// Runs one turn of an operator inside the wrapper of the run.
-pub(crate) fn turn(hold: Option<&Wrapper>, mut body: impl FnMut() -> bool) -> bool {
-    let Some(hold) = hold else { return body() };
+pub(crate) fn turn(
+    hold: Option<&Wrapper>,
+    context: &RefCell<WorkerContext>,
+    mut body: impl FnMut(&mut WorkerContext) -> bool,
+) -> bool {
+    let mut run = || {
+        let cx = &mut *context.borrow_mut();
+        cx.turn_begins();
+        let again = body(cx);
+        cx.turn_ends();
+        again
+    };
+    let Some(hold) = hold else { return run() };
     let mut again = false;
-    hold(&mut || again = body());
+    hold(&mut || again = run());
     again
 }
 
@@ -141,8 +152,7 @@ pub(crate) fn arrival_root<B: Batch>(
             *capabilities.borrow_mut() = initial;
             let mut ended = false;
             move |frontiers| {
-                turn(hold.as_ref(), || {
-                    let cx = &mut *context.borrow_mut();
+                turn(hold.as_ref(), &context, |cx| {
                     if ended || cx.control.aborted() {
                         return false;
                     }

@@ -80,8 +80,7 @@ pub(crate) fn source_root<B: Batch>(
         builder.build_reschedule(move |initial| {
             *capabilities.borrow_mut() = initial;
             move |_| {
-                turn(hold.as_ref(), || {
-                    let cx = &mut *context.borrow_mut();
+                turn(hold.as_ref(), &context, |cx| {
                     if reader.ended || cx.control.aborted() {
                         return false;
                     }

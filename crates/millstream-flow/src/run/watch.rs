@@ -38,6 +38,8 @@ pub struct Moment {
     pub lags: Vec<PartitionLag>,
     /// The watermarks of partitions that have event time, and that steps wait for.
     pub watermarks: Vec<PartitionWatermark>,
+    /// The source and the partition of those that steps wait for, and that have had no item.
+    pub without_items: Vec<(String, String)>,
     /// The commits of a run with a state directory.
     pub epochs: Option<EpochMetrics>,
     /// The last failures, the oldest first.
@@ -108,6 +110,7 @@ impl Watch {
             outboxes: self.control.outboxes(),
             lags: self.control.lags(),
             watermarks: self.control.progress.watermarks(),
+            without_items: self.control.progress.without_items(),
             epochs: self.control.progress.epochs(),
             failures: self
                 .control

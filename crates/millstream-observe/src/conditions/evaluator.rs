@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use super::condition::{Condition, Finder, Finding, Samples};
-use super::list::{PARTS, all};
+use super::list::PARTS;
 use crate::snapshot::{ConditionSnapshot, Snapshot, sort_conditions};
 
 /// The number of subjects of a condition that are reported; the worst ones.
@@ -20,7 +20,9 @@ pub struct Evaluator {
 
 /// A condition that holds.
 struct Held {
+    /// By the time of day.
     since_ms: u64,
+    /// When it was found last, by a clock that never jumps.
     found_ms: u64,
     finding: Finding,
 }
@@ -35,6 +37,13 @@ impl Default for Evaluator {
     }
 }
 
+impl Held {
+    /// Whether it still holds, of a condition of the list.
+    fn holds(&self, condition: &Condition, now_ms: u64) -> bool {
+        now_ms - self.found_ms < (condition.lasts * 1000).max(1)
+    }
+}
+
 impl Evaluator {
     /// Adds to a snapshot what needs attention now. Growth is that since the snapshots before.
     pub fn complete(&mut self, snapshot: &mut Snapshot) {
@@ -44,71 +53,66 @@ impl Evaluator {
 
     /// Returns the conditions that hold, the worst first. `now_ms` is the time of a clock that never jumps.
     pub(super) fn evaluate(&mut self, snapshot: &Snapshot, now_ms: u64) -> Vec<ConditionSnapshot> {
+        let conditions = PARTS
+            .iter()
+            .flat_map(|(part, list)| list.iter().map(move |one| (*part, one)));
         let mut shown = Vec::new();
-        let parts = PARTS.into_iter();
-        let conditions = parts.flat_map(|(part, list)| list.iter().map(move |one| (part, one)));
         for (index, (part, condition)) in conditions.enumerate() {
-            let mut finder = Finder {
-                index,
-                now_ms,
-                samples: &mut self.samples,
-                found: Vec::new(),
-            };
-            (condition.look)(snapshot, &mut finder);
-            for (subject, finding) in finder.found {
-                let held = self.held.entry((index, subject)).or_insert(Held {
-                    since_ms: now_ms,
-                    found_ms: now_ms,
-                    finding: Finding {
-                        words: String::new(),
-                        ..finding
-                    },
-                });
-                held.found_ms = now_ms;
-                held.finding = finding;
-            }
-            let first = (index, String::new());
-            let of_this = self.held.range(first..(index + 1, String::new()));
-            let time_ms = snapshot.time_ms;
-            shown.extend(reported((part, condition), of_this, (time_ms, now_ms)));
+            self.look(index, condition, snapshot, now_ms);
+            let of_this = (index, String::new())..(index + 1, String::new());
+            let held = self.held.range(of_this);
+            let held = held.map(|((_, subject), held)| ConditionSnapshot {
+                name: Cow::Borrowed(condition.name),
+                severity: held.finding.severity,
+                part: Cow::Borrowed(part),
+                kind: Cow::Borrowed(held.finding.kind),
+                subject: subject.clone(),
+                words: held.finding.words.clone(),
+                action: Cow::Borrowed(condition.action),
+                since_ms: held.since_ms,
+                process: None,
+            });
+            shown.extend(worst(held.collect()));
         }
-        let lasts: Vec<u64> = all().map(|condition| condition.lasts * 1000).collect();
-        self.held
-            .retain(|(index, _), held| now_ms - held.found_ms < lasts[*index].max(1));
         self.samples.retain(|_, samples| samples.is_of(now_ms));
         sort_conditions(&mut shown);
         shown
     }
+
+    /// Notes of what a condition holds now.
+    fn look(&mut self, index: usize, condition: &Condition, snapshot: &Snapshot, now_ms: u64) {
+        let mut finder = Finder {
+            index,
+            now_ms,
+            samples: &mut self.samples,
+            found: Vec::new(),
+        };
+        (condition.look)(snapshot, &mut finder);
+        for (subject, finding) in finder.found {
+            let key = (index, subject);
+            let known = self.held.get(&key);
+            let since_ms = known.map_or(snapshot.time_ms, |held| held.since_ms);
+            let held = Held {
+                since_ms,
+                found_ms: now_ms,
+                finding,
+            };
+            self.held.insert(key, held);
+        }
+        self.held
+            .retain(|(of, _), held| *of != index || held.holds(condition, now_ms));
+    }
 }
 
-/// The worst of those that hold of one condition.
-fn reported<'a>(
-    (part, condition): (&'static str, &'static Condition),
-    held: impl Iterator<Item = (&'a (usize, String), &'a Held)>,
-    (time_ms, now_ms): (u64, u64),
-) -> Vec<ConditionSnapshot> {
-    let holds = |held: &Held| now_ms - held.found_ms < (condition.lasts * 1000).max(1);
-    let held = held.filter(|(_, held)| holds(held));
-    let mut shown: Vec<_> = held
-        .map(|((_, subject), held)| ConditionSnapshot {
-            name: Cow::Borrowed(condition.name),
-            severity: held.finding.severity,
-            part: Cow::Borrowed(part),
-            kind: Cow::Borrowed(held.finding.kind),
-            subject: subject.clone(),
-            words: held.finding.words.clone(),
-            action: Cow::Borrowed(condition.action),
-            since_ms: time_ms.saturating_sub(now_ms - held.since_ms),
-            process: None,
-        })
-        .collect();
-    sort_conditions(&mut shown);
-    let more = shown.len().saturating_sub(SUBJECTS_MAX);
-    shown.truncate(SUBJECTS_MAX);
-    if let (Some(last), true) = (shown.last_mut(), more > 0) {
+/// The worst of those that hold of one condition, and how many more there are.
+fn worst(mut held: Vec<ConditionSnapshot>) -> Vec<ConditionSnapshot> {
+    sort_conditions(&mut held);
+    let more = held.len().saturating_sub(SUBJECTS_MAX);
+    held.truncate(SUBJECTS_MAX);
+    if let (Some(last), true) = (held.last_mut(), more > 0) {
         last.words = format!("{} ({more} more are like this.)", last.words);
     }
-    shown
+    held
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::snapshot::{Limit, Severity, Snapshot, State, StepSnapshot};
 const SHARE_CRITICAL: f64 = 0.1;
 /// The share of a step's items from which late ones are reported.
 const SHARE_LATE: f64 = 0.01;
-/// The seconds inside one call from which that is critical.
+/// The seconds in one turn of a step from which a worker is stuck.
 const STUCK_SECONDS: f64 = 30.0;
 /// The number of epochs without an end, and the least seconds, after which a commit is late; and when that is critical.
 const EPOCHS_LATE: f64 = 3.0;
@@ -16,6 +16,10 @@ const LATE_SECONDS: (f64, f64) = (3.0, 60.0);
 const LAG_SECONDS: f64 = 60.0;
 /// The largest difference between the watermarks of the partitions of a source that is not reported, in seconds.
 const WATERMARKS_SECONDS: f64 = 300.0;
+/// By how many seconds a watermark has grown older in the last 30 to 60 s if it stands still.
+const STANDS_STILL: f64 = 25.0;
+/// The number of skipped items of a minute from which they are critical.
+const SKIPPED_CRITICAL: u64 = 10;
 /// The time in which restarts are counted, and their number from which they are critical.
 const RESTARTS: (u64, usize) = (15 * 60_000, 3);
 /// The seconds after which a flow that waits for another process or a server is reported, and one that still starts.
@@ -63,9 +67,9 @@ pub(super) static FLOWS: &[Condition] = &[
         after: "10m",
         summary: "One step takes all the time of a worker: it limits the flow.",
         action: "Open the page and look at the coloured step. Add workers if it is keyed and the load is even; otherwise make the step cheaper, or call external systems with `map_async`.",
-        ends: "when the worker has time again",
+        ends: "when the worker has had time for 10 s",
         is_obstacle: false,
-        lasts: 0,
+        lasts: 10,
         look: saturated,
     },
     Condition {
@@ -103,11 +107,11 @@ pub(super) static FLOWS: &[Condition] = &[
     },
     Condition {
         name: "MillstreamWorkerStuck",
-        severity: "warning; critical from 30 s",
+        severity: "critical",
         after: "30s",
-        summary: "A worker is inside one call of a step for seconds.",
-        action: "The page has the stack of a Python function, and `py-spy dump` and `gdb` that of each thread: the step waits for something without a time limit.",
-        ends: "when the call ends",
+        summary: "A worker has been inside one call of a step, or a batch of slow ones, for half a minute.",
+        action: "The page has the stack of a Python function, and `py-spy dump` and `gdb` that of each thread. A call that waits needs a time limit; slow calls of external systems run beside each other in `map_async`.",
+        ends: "when the call or the batch ends",
         is_obstacle: false,
         lasts: 0,
         look: stuck,
@@ -116,7 +120,7 @@ pub(super) static FLOWS: &[Condition] = &[
         name: "MillstreamSourceLagGrows",
         severity: "warning",
         after: "10m",
-        summary: "A source is more than a minute after its input, and the lag has grown in the last minute.",
+        summary: "A source is more than a minute after its input, by times or by its present rate, and the lag has grown in the last minute.",
         action: "Open the page: if a step is coloured, it limits the flow. If none is, the source itself is slow or waits for its server.",
         ends: "when the lag falls",
         is_obstacle: false,
@@ -127,7 +131,7 @@ pub(super) static FLOWS: &[Condition] = &[
         name: "MillstreamWatermarkHeldBack",
         severity: "warning",
         after: "10m",
-        summary: "One partition holds the watermark back by more than five minutes: windows do not close.",
+        summary: "One partition holds the watermark back by more than five minutes, or has had no item: windows do not close.",
         action: "The sentence names the partition. If it has no input, set `idle` of `event_time`; if it has, its producer is slow.",
         ends: "when the partition has caught up or is idle",
         is_obstacle: false,
@@ -233,12 +237,16 @@ fn processes(all: &Snapshot, find: &mut Finder<'_>) {
     }
 }
 
-/// A worker inside a long call is reported as that.
+/// What takes so long that a worker is stuck is reported as that.
 fn saturated(all: &Snapshot, find: &mut Finder<'_>) {
     let is_stuck = |step: &String| {
-        all.workers
+        let inside = all
+            .workers
             .iter()
-            .any(|one| one.step.as_ref() == Some(step))
+            .filter(|worker| worker.step.as_ref() == Some(step));
+        inside
+            .filter_map(|worker| worker.inside_seconds)
+            .any(|seconds| seconds >= STUCK_SECONDS)
     };
     let found = all.bottleneck.as_ref();
     if let Some(found) = found.filter(|found| found.limit == Limit::Step && !is_stuck(&found.step))
@@ -256,7 +264,13 @@ fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
         let items = find.grown(0, &step.name, step.items_in).minute;
         let skipped = find.grown(1, &step.name, step.skipped);
         if skipped.now > 0 {
-            let severity = from(SHARE_CRITICAL, share(skipped.minute, items));
+            let many = skipped.minute >= SKIPPED_CRITICAL;
+            let part = if many {
+                share(skipped.minute, items)
+            } else {
+                0.0
+            };
+            let severity = from(SHARE_CRITICAL, part);
             find.found(("step", &step.name), severity, skipped_words(all, step));
         }
     }
@@ -270,7 +284,7 @@ fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
                 share(refused.minute, items + refused.minute),
             );
             let words = format!(
-                "{} has refused {} records of {}, which were skipped.",
+                "{} has refused {} records of {}, which it does not have.",
                 sink.address, sink.refused_records, sink.name
             );
             find.found(("sink", &sink.name), severity, words);
@@ -321,46 +335,74 @@ fn faults(all: &Snapshot, find: &mut Finder<'_>) {
 fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
     let workers = all.workers.iter().filter(|_| all.state == State::Running);
     for worker in workers {
-        if let Some(step) = &worker.step {
-            let (number, silent) = (worker.worker, worker.silent_seconds);
-            let words =
-                format!("Worker {number} has been inside one call of {step} for {silent:.0} s.");
-            find.found(("step", step), from(STUCK_SECONDS, silent), words);
+        let inside = worker.step.as_ref().zip(worker.inside_seconds);
+        if let Some((step, seconds)) = inside.filter(|(_, seconds)| *seconds >= STUCK_SECONDS) {
+            let words = format!(
+                "A worker has been inside {step} for {seconds:.0} s: in one call, or in a batch of slow ones."
+            );
+            find.found(("step", step), Severity::Critical, words);
         }
     }
 }
 
 fn lag(all: &Snapshot, find: &mut Finder<'_>) {
     for source in &all.sources {
-        let Some(lag) = source.lag_seconds else {
+        let step = all.steps.iter().find(|step| step.name == source.name);
+        let rate = step.and_then(|step| step.out_rate).unwrap_or(0.0);
+        // Without times the lag is the time that reading it takes at the present rate.
+        let by_records = source
+            .lag_records
+            .map(|records| records as f64 / rate.max(0.1));
+        let Some(lag) = source.lag_seconds.or(by_records) else {
             continue;
         };
-        let grows = find.moved(0, &source.name, lag).is_some_and(|by| by > 0.0);
-        if lag > LAG_SECONDS && grows {
-            let words = format!(
-                "{} is {lag:.0} s after its input, and the lag grows.",
-                source.name
-            );
+        let amount = source
+            .lag_seconds
+            .or(source.lag_records.map(|records| records as f64));
+        let moved = find.moved(0, &source.name, amount.unwrap_or(0.0));
+        if lag > LAG_SECONDS && moved.is_some_and(|by| by > 0.0) {
+            let words = match source.lag_seconds {
+                Some(lag) => format!(
+                    "{} is {lag:.0} s after its input, and the lag grows.",
+                    source.name
+                ),
+                None => format!(
+                    "{} has not read {} records of its input, and the lag grows.",
+                    source.name,
+                    source.lag_records.unwrap_or(0)
+                ),
+            };
             find.found(("source", &source.name), Severity::Warning, words);
         }
     }
 }
 
+/// A watermark that stands still grows old as time passes; one of a backfill moves on.
 fn watermark(all: &Snapshot, find: &mut Finder<'_>) {
     for source in &all.sources {
+        let name = &source.name;
         let partitions = source.partitions.iter();
         let lags = partitions.filter_map(|one| one.watermark_lag_seconds);
         let (least, most) = lags.fold((f64::MAX, 0.0_f64), |(least, most), lag| {
             (least.min(lag), most.max(lag))
         });
-        if most - least > WATERMARKS_SECONDS {
-            let partition = source.held_by.as_deref().unwrap_or_default();
-            let words = format!(
-                "Partition {partition} of {} holds the watermark back: it is {most:.0} s old, that of another one {least:.0} s.",
-                source.name
-            );
-            find.found(("source", &source.name), Severity::Warning, words);
-        }
+        let stands_still = find
+            .moved(0, name, most)
+            .is_some_and(|by| by >= STANDS_STILL);
+        let words = match (&source.without_items, &source.held_by) {
+            (Some(partition), Some(_)) if find.moved(1, name, 0.0).is_some() => {
+                format!(
+                    "Partition {partition} of {name} has had no item, and event time waits for it: no window closes."
+                )
+            }
+            (None, Some(partition)) if most - least > WATERMARKS_SECONDS && stands_still => {
+                format!(
+                    "Partition {partition} of {name} holds the watermark back: it is {most:.0} s old, that of another one {least:.0} s."
+                )
+            }
+            _ => continue,
+        };
+        find.found(("source", name), Severity::Warning, words);
     }
 }
 
@@ -377,7 +419,7 @@ fn outbox(all: &Snapshot, find: &mut Finder<'_>) {
             (Some(full), _) if full.step == *name => full.words.clone(),
             (_, 0) if records > 0 && sink.waiting_seconds > due => {
                 format!(
-                    "{records} records wait in the outbox of {name}, the oldest for {:.0} s: {address} takes them too slowly.",
+                    "{records} records wait in the outbox of {name}, the oldest for {:.0} s: {address} takes them too slowly, or a delivery hangs.",
                     sink.waiting_seconds
                 )
             }

@@ -2,15 +2,13 @@
 
 use super::condition::{Condition, EVENT_SECONDS, Finder};
 use crate::ages::BUCKETS;
-use crate::sections::queue_figures::{QueueState, QueuesSnapshot};
+use crate::sections::queue_figures::{QueueSnapshot, QueueState, QueuesSnapshot};
 use crate::snapshot::{Severity, Snapshot};
 
 /// The subject of a condition of the whole server.
 const SERVER: (&str, &str) = ("queues", "queues");
 /// The time without figures that is reported.
 const SILENT_SECONDS: f64 = 5.0;
-/// The time from which an item that a client keeps is critical.
-const HELD_SECONDS: f64 = 60.0;
 /// The median of the syncs of a minute that is reported, and the least number of syncs.
 const SYNC_SECONDS: f64 = 0.5;
 const SYNCS_MIN: u64 = 3;
@@ -21,23 +19,23 @@ pub(super) static QUEUES: &[Condition] = &[
         name: "MillstreamQueueNotRead",
         severity: "critical",
         after: "5m",
-        summary: "Items of a queue wait, and none is taken: for a minute, or since no client is connected.",
-        action: "Start a consumer, or look at the log of the one that there is. The page shows whether clients are connected and wait for the queue.",
+        summary: "Items of a queue wait, and none is taken: for a minute, or since no client is connected; or they expire.",
+        action: "Start a consumer, or look at the log of the one that there is; the page shows whether clients wait for the queue. Items of an error queue are returned with `millstream queue redrive`.",
         ends: "when an item is taken, or a client waits",
         is_obstacle: false,
         lasts: 0,
-        look: |all, find| in_state(all, find, QueueState::Unread),
+        look: not_read,
     },
     Condition {
         name: "MillstreamQueueConsumerStuck",
-        severity: "warning; critical from a minute",
+        severity: "warning",
         after: "1m",
         summary: "A client has an item open for seconds, while others wait.",
-        action: "The sentence names the address of the client. Look at that process, or end it: its items are requeued. `open_timeout` requeues them without that.",
+        action: "The sentence names the address of the client. If it does no long job, end it: its items are requeued. `open_timeout` requeues them without that, and a long job renews its lease with `touch`.",
         ends: "when the client confirms or aborts, or nothing waits",
         is_obstacle: false,
         lasts: 0,
-        look: |all, find| in_state(all, find, QueueState::Stuck),
+        look: kept,
     },
     Condition {
         name: "MillstreamQueueFull",
@@ -134,31 +132,41 @@ fn server(all: &Snapshot) -> Option<&QueuesSnapshot> {
 }
 
 /// The queues in a state. It is that of the section, by which it also chooses the queues to show.
-fn in_state(all: &Snapshot, find: &mut Finder<'_>, state: QueueState) {
+fn in_state(all: &Snapshot, state: QueueState) -> impl Iterator<Item = &QueueSnapshot> {
     let queues = server(all).into_iter().flat_map(|server| &server.queues);
-    for queue in queues.filter(|queue| queue.state == state) {
-        let (name, items) = (&queue.name, queue.items);
-        let (severity, words) = match (&queue.held_by, state) {
-            (Some(client), QueueState::Stuck) => {
-                let held = queue.held_seconds;
-                let severity = match held >= HELD_SECONDS {
-                    true => Severity::Critical,
-                    false => Severity::Warning,
-                };
-                let words = format!(
-                    "Client {client} has kept an item of queue \"{name}\" open for {held:.0} s, while {items} items wait."
-                );
-                (severity, words)
-            }
-            _ => {
-                let oldest = queue.oldest_seconds;
-                let words = format!(
-                    "No client takes items of queue \"{name}\": {items} wait, the oldest for {oldest:.0} s."
-                );
-                (Severity::Critical, words)
-            }
-        };
-        find.found(("queue", name), severity, words);
+    queues.filter(move |queue| queue.state == state)
+}
+
+fn not_read(all: &Snapshot, find: &mut Finder<'_>) {
+    for queue in in_state(all, QueueState::Unread) {
+        let (name, items, oldest) = (&queue.name, queue.items, queue.oldest_seconds);
+        let words = format!(
+            "No client takes items of queue \"{name}\": {items} wait, the oldest for {oldest:.0} s."
+        );
+        find.found(("queue", name), Severity::Critical, words);
+    }
+    for queue in server(all).into_iter().flat_map(|server| &server.labelled) {
+        let expired = find.grown(0, &queue.name, queue.expired_items).minute;
+        let taken = find.grown(1, &queue.name, queue.out_items).minute;
+        if expired > 0 && taken == 0 && queue.open_items + queue.waiters == 0 {
+            let words = format!(
+                "{expired} items of queue \"{}\" have expired in the last minute, and none was taken.",
+                queue.name
+            );
+            find.found(("queue", &queue.name), Severity::Critical, words);
+        }
+    }
+}
+
+/// A long job may keep an item, and renew its lease.
+fn kept(all: &Snapshot, find: &mut Finder<'_>) {
+    for queue in in_state(all, QueueState::Stuck) {
+        let client = queue.held_by.as_deref().unwrap_or_default();
+        let (name, items, held) = (&queue.name, queue.items, queue.held_seconds);
+        let words = format!(
+            "Client {client} has kept an item of queue \"{name}\" open for {held:.0} s, while {items} items wait."
+        );
+        find.found(("queue", name), Severity::Warning, words);
     }
 }
 

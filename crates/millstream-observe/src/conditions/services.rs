@@ -4,6 +4,9 @@ use super::condition::{Condition, EVENT_SECONDS, Finder};
 use crate::sections::service_figures::{ServiceSnapshot, ServiceState};
 use crate::snapshot::{Severity, Snapshot};
 
+/// The time in which a supervisor starts.
+const START_SECONDS: f64 = 3.0;
+
 /// The conditions, in the order of the guide.
 pub(super) static SERVICES: &[Condition] = &[
     Condition {
@@ -16,6 +19,17 @@ pub(super) static SERVICES: &[Condition] = &[
         is_obstacle: true,
         lasts: 0,
         look: down,
+    },
+    Condition {
+        name: "MillstreamServiceRestarts",
+        severity: "warning; critical from two in a minute",
+        after: "0m",
+        summary: "A process of a system of services has died, and was started again.",
+        action: "The sentence has the last error. A component that fails on the same record fails again after each restart: correct it, or set the record aside with `on_error`.",
+        ends: "5 minutes after the last restart",
+        is_obstacle: false,
+        lasts: EVENT_SECONDS,
+        look: restarts,
     },
     Condition {
         name: "MillstreamServiceLags",
@@ -66,6 +80,24 @@ fn down(all: &Snapshot, find: &mut Finder<'_>) {
     }
 }
 
+fn restarts(all: &Snapshot, find: &mut Finder<'_>) {
+    for one in all.services.iter().flat_map(|all| &all.processes) {
+        let grown = find.grown(0, &one.name, one.restarts);
+        if grown.now > 0 {
+            let severity = match grown.minute {
+                2.. => Severity::Critical,
+                _ => Severity::Warning,
+            };
+            let why = one.error.as_deref().unwrap_or("no error is known");
+            let words = format!(
+                "Process \"{}\" was started again {} times, at last because of: {why}",
+                one.name, one.restarts
+            );
+            find.found(("part", &one.name), severity, words);
+        }
+    }
+}
+
 fn lags(all: &Snapshot, find: &mut Finder<'_>) {
     for service in services(all).filter(|one| one.state == ServiceState::Lagging) {
         let inputs = service.inputs.iter();
@@ -95,7 +127,9 @@ fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
 }
 
 fn unknown(all: &Snapshot, find: &mut Finder<'_>) {
-    if let Some(error) = all.services.as_ref().and_then(|all| all.error.clone()) {
+    let error = all.services.as_ref().and_then(|all| all.error.clone());
+    // The supervisor writes its files when it has started.
+    if let Some(error) = error.filter(|_| all.seconds > START_SECONDS) {
         find.found(("services", "services"), Severity::Critical, error);
     }
     for service in services(all) {

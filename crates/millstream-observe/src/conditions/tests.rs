@@ -157,7 +157,7 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
     (
         "MillstreamWorkerStuck",
         "book",
-        "of book for 5 s",
+        "inside book for 31 s",
         |all, _| {
             let words = "book limits the flow.".to_owned();
             all.bottleneck = Some(Bottleneck {
@@ -165,7 +165,8 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
                 words,
                 limit: Limit::Step,
             });
-            (all.workers[0].silent_seconds, all.workers[0].step) = (5.0, Some("book".to_owned()));
+            (all.workers[0].inside_seconds, all.workers[0].step) =
+                (Some(31.0), Some("book".to_owned()));
         },
     ),
     (
@@ -180,13 +181,49 @@ const PLANTS: &[(&str, &str, &str, Plant)] = &[
         "MillstreamWatermarkHeldBack",
         "in",
         "Partition p1 of in",
-        |all, _| {
+        |all, seconds| {
             let partition = |lag| PartitionSnapshot {
                 watermark_lag_seconds: Some(lag),
                 ..PartitionSnapshot::default()
             };
-            all.sources[0].partitions = vec![partition(1.0), partition(400.0)];
+            all.sources[0].partitions = vec![partition(1.0), partition(400.0 + seconds as f64)];
             all.sources[0].held_by = Some("p1".to_owned());
+        },
+    ),
+    (
+        "MillstreamWatermarkHeldBack",
+        "in",
+        "Partition p2 of in has had no item",
+        |all, _| {
+            all.sources[0].held_by = Some("p1".to_owned());
+            all.sources[0].without_items = Some("p2".to_owned());
+        },
+    ),
+    (
+        "MillstreamSourceLagGrows",
+        "in",
+        "has not read 10",
+        |all, seconds| all.sources[0].lag_records = Some(1000 + seconds),
+    ),
+    (
+        "MillstreamQueueNotRead",
+        "jobs",
+        "7 items of queue \"jobs\" have expired",
+        |all, _| queues(all).labelled[0].expired_items = 7,
+    ),
+    (
+        "MillstreamServiceRestarts",
+        "desk",
+        "started again 3 times, at last because of: a bad record",
+        |all, _| {
+            let (state, error) = ("running".to_owned(), Some("a bad record".to_owned()));
+            all.services.as_mut().unwrap().processes = vec![PartSnapshot {
+                name: "desk".to_owned(),
+                state,
+                error,
+                restarts: 3,
+                ..PartSnapshot::default()
+            }];
         },
     ),
     (
@@ -373,7 +410,11 @@ fn each_condition_is_found_alone_where_it_is_planted() {
 
 #[test]
 fn what_stands_still_for_a_moment_is_no_condition() {
-    let growing = ["MillstreamSourceLagGrows", "MillstreamCursorLags"];
+    let growing = [
+        "MillstreamSourceLagGrows",
+        "MillstreamCursorLags",
+        "MillstreamWatermarkHeldBack",
+    ];
     for (name, _, _, plant) in PLANTS {
         let found = held_after(1, *plant);
         assert_eq!(found.len(), usize::from(!growing.contains(name)), "{name}");

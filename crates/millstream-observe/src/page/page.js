@@ -211,7 +211,7 @@ function healthy(snapshot) {
 
 // What a worker does that has been inside one call of a step for seconds.
 function stackOf({ name, subject, process }) {
-  if (name !== "MillstreamWorkerStuck") return null;
+  if (name !== "MillstreamWorkerStuck" && name !== "MillstreamStepSaturated") return null;
   const inside = page.snapshot.workers.filter((worker) => worker.step === subject && (worker.process || undefined) === process);
   return inside.find((worker) => worker.stack)?.stack ?? null;
 }
@@ -238,7 +238,8 @@ function showVerdict(sentence, list, conditions, [text, kind]) {
     // Every second part stands between back quotes.
     remedy.append(...action.split("`").map((part, at) => line(at % 2 ? "code" : "span", part)));
     item.append(remedy);
-    if (stack) item.append(line("pre", stack));
+    // It scrolls, so that the keyboard reaches it.
+    if (stack) item.append(Object.assign(line("pre", stack), { tabIndex: 0 }));
     return item;
   }));
 }

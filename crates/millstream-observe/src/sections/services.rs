@@ -179,6 +179,9 @@ impl Section for Services {
         let Some(looked) = newest.as_ref() else {
             return Some("the service starts".to_owned());
         };
+        if let Some(error) = &looked.error {
+            return Some(error.clone());
+        }
         let starts = |service: &&ServiceSnapshot| service.state == ServiceState::Starting;
         let starting = looked.services.iter().find(starts)?;
         Some(format!("the service \"{}\" starts", starting.name))

@@ -108,25 +108,31 @@ fn the_tables_of_the_guide_are_those_of_the_list() {
 #[test]
 fn the_alert_rules_are_those_of_the_list() {
     let mut text = String::from(
-        "# Alert rules of Millstream for Prometheus. Generated from crates/millstream-observe/src/conditions.rs; a test compares them.\n# Their labels `severity` and `subject` are those of the metric.\ngroups:\n- name: millstream\n  rules:\n",
+        "# Alert rules of Millstream for Prometheus. Generated from crates/millstream-observe/src/conditions.rs; a test compares them.\ngroups:\n- name: millstream\n  rules:\n",
     );
+    let quoted = |text: &str| Value::from(text).to_string();
     for one in conditions::all() {
-        let quoted = |text: &str| Value::from(text).to_string();
-        let (name, after, summary, action) = (one.name, one.after, one.summary, one.action);
-        let expr = quoted(&format!(
-            "millstream_condition{{condition=\"{name}\"}} == 1"
-        ));
-        let summary = quoted(&format!("{{{{ $labels.subject }}}}: {summary}"));
-        let action = quoted(action);
-        let runbook = format!(
-            "{}/blob/main/docs/guide/operating.md#conditions",
-            env!("CARGO_PKG_REPOSITORY")
-        );
-        writeln!(
-            text,
-            "  - alert: {name}\n    expr: {expr}\n    for: {after}\n    annotations:\n      summary: {summary}\n      description: {action}\n      runbook_url: {runbook}"
-        )
-        .unwrap();
+        let (name, after) = (one.name, one.after);
+        let holds = format!("millstream_condition{{condition=\"{name}\"");
+        let summary = quoted(&format!("{{{{ $labels.subject }}}}: {}", one.summary));
+        let action = quoted(one.action);
+        let repository = env!("CARGO_PKG_REPOSITORY");
+        // A condition that becomes critical goes on: only a rule for both severities counts its time from its begin.
+        let all = format!("max without (severity) ({holds}}}) == 1");
+        let critical = format!("max without (severity) ({holds},severity=\"critical\"}}) == 1");
+        let rules: &[(&str, &String)] = match one.severity {
+            "critical" => &[("critical", &all)],
+            "warning" => &[("warning", &all)],
+            _ => &[("warning", &all), ("critical", &critical)],
+        };
+        for (severity, expr) in rules {
+            writeln!(
+                text,
+                "  - alert: {name}\n    expr: {}\n    for: {after}\n    labels:\n      severity: {severity}\n    annotations:\n      summary: {summary}\n      description: {action}\n      runbook_url: {repository}/blob/main/docs/guide/operating.md#conditions",
+                quoted(expr)
+            )
+            .unwrap();
+        }
     }
     compare("contrib/prometheus/millstream.rules.yml", &text);
 }

@@ -84,7 +84,7 @@ pub struct ConditionSnapshot {
     pub severity: Severity,
     /// The part of the page that has it: `flow`, `queues`, `journals` or `services`.
     pub part: Cow<'static, str>,
-    /// What it is of: `flow`, `step`, `source`, `sink`, `worker`, `process`, `epochs`, `queue`, `queues`, `journal`, `journals`,
+    /// What it is of: `flow`, `step`, `source`, `sink`, `process`, `epochs`, `queue`, `queues`, `journal`, `journals`,
     /// `service`, `services` or `part`, which is a process of a system of services.
     pub kind: Cow<'static, str>,
     /// The name of that.

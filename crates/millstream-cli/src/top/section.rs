@@ -127,19 +127,19 @@ pub(super) fn verdict(
     lines
 }
 
-/// How a row is shown, by the worst condition of what it is of; `None` if there is none.
+/// How a row is shown, by the worst condition of what it is of; `otherwise` if there is none.
 pub(super) fn tone_of(
     conditions: &[ConditionSnapshot],
     kinds: &[&str],
     name: &str,
-) -> Option<Tone> {
-    let of_this = conditions
-        .iter()
-        .find(|one| kinds.contains(&&*one.kind) && one.subject == name)?;
-    Some(match of_this.severity {
-        Severity::Critical => Tone::Marked,
-        Severity::Warning => Tone::Waits,
-    })
+    otherwise: Tone,
+) -> Tone {
+    let is_of_this = |one: &&ConditionSnapshot| kinds.contains(&&*one.kind) && one.subject == name;
+    match conditions.iter().find(is_of_this).map(|one| one.severity) {
+        Some(Severity::Critical) => Tone::Marked,
+        Some(Severity::Warning) => Tone::Waits,
+        None => otherwise,
+    }
 }
 
 /// A text as lines of at most `width` characters, broken between words.

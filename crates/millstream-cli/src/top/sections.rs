@@ -40,7 +40,7 @@ pub(super) fn queues(queues: &QueuesSnapshot, snapshot: &Snapshot) -> Section {
             human(queue.expired_rate),
         ];
         (
-            tone_of(&snapshot.conditions, &["queue"], &queue.name).unwrap_or(Tone::Plain),
+            tone_of(&snapshot.conditions, &["queue"], &queue.name, Tone::Plain),
             cells,
         )
     };
@@ -92,7 +92,12 @@ pub(super) fn journals(journals: &JournalsSnapshot, snapshot: &Snapshot) -> Sect
             journal.writers.len().to_string(),
         ];
         (
-            tone_of(&snapshot.conditions, &["journal"], &journal.name).unwrap_or(Tone::Plain),
+            tone_of(
+                &snapshot.conditions,
+                &["journal"],
+                &journal.name,
+                Tone::Plain,
+            ),
             cells,
         )
     };
@@ -139,8 +144,13 @@ pub(super) fn services(services: &ServicesSnapshot, snapshot: &Snapshot) -> Sect
                 .to_string(),
             time(oldest),
         ];
-        let tone = tone_of(&snapshot.conditions, &["service"], &service.name);
-        (tone.unwrap_or(Tone::Plain), cells)
+        let tone = tone_of(
+            &snapshot.conditions,
+            &["service"],
+            &service.name,
+            Tone::Plain,
+        );
+        (tone, cells)
     };
     let process =
         |one: &PartSnapshot| format!("process {}: {}", plain(&one.name), plain(&one.state));

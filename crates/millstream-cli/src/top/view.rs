@@ -131,19 +131,12 @@ fn others(snapshot: &Snapshot) -> Vec<String> {
 /// The figures of a flow.
 pub(super) fn section(snapshot: &Snapshot) -> Section {
     let row = |step: &StepSnapshot| {
-        let by_condition = tone_of(
-            &snapshot.conditions,
-            &["step", "source", "sink"],
-            &step.name,
-        );
-        let by_mark = match step.mark {
+        let kinds = &["step", "source", "sink"];
+        let of_condition = |mark| tone_of(&snapshot.conditions, kinds, &step.name, mark);
+        let tone = match step.mark {
             Mark::Cause => Tone::Marked,
-            Mark::Waiting => Tone::Waits,
-            Mark::None => Tone::Plain,
-        };
-        let tone = match by_mark {
-            Tone::Marked => by_mark,
-            _ => by_condition.unwrap_or(by_mark),
+            Mark::Waiting => of_condition(Tone::Waits),
+            Mark::None => of_condition(Tone::Plain),
         };
         (tone, cells(step))
     };

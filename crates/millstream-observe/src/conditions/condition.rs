@@ -36,7 +36,6 @@ pub struct Condition {
 
 /// What was found.
 pub(super) struct Finding {
-    pub(super) kind: &'static str,
     pub(super) severity: Severity,
     pub(super) words: String,
 }
@@ -59,7 +58,8 @@ pub(super) struct Finder<'a> {
     pub(super) index: usize,
     pub(super) now_ms: u64,
     pub(super) samples: &'a mut HashMap<(usize, u8, String), Samples>,
-    pub(super) found: Vec<(String, Finding)>,
+    /// By kind and name of what it is of.
+    pub(super) found: Vec<(&'static str, String, Finding)>,
 }
 
 impl Samples {
@@ -77,12 +77,8 @@ impl Finder<'_> {
         severity: Severity,
         words: String,
     ) {
-        let finding = Finding {
-            kind,
-            severity,
-            words,
-        };
-        self.found.push((subject.to_owned(), finding));
+        let finding = Finding { severity, words };
+        self.found.push((kind, subject.to_owned(), finding));
     }
 
     /// By how much a counter has grown, which began at 0. After a smaller value than before it begins anew: the sum of several

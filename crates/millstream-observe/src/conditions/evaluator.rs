@@ -14,7 +14,8 @@ const SUBJECTS_MAX: usize = 20;
 /// Evaluates the list for one process, in each of its snapshots.
 pub struct Evaluator {
     started: Instant,
-    held: BTreeMap<(usize, String), Held>,
+    /// By the number of the condition, and the kind and name of what it is of.
+    held: BTreeMap<(usize, &'static str, String), Held>,
     samples: HashMap<(usize, u8, String), Samples>,
 }
 
@@ -59,13 +60,13 @@ impl Evaluator {
         let mut shown = Vec::new();
         for (index, (part, condition)) in conditions.enumerate() {
             self.look(index, condition, snapshot, now_ms);
-            let of_this = (index, String::new())..(index + 1, String::new());
-            let held = self.held.range(of_this);
-            let held = held.map(|((_, subject), held)| ConditionSnapshot {
+            let of_this = self.held.range((index, "", String::new())..);
+            let held = of_this.take_while(|((of, ..), _)| *of == index);
+            let held = held.map(|((_, kind, subject), held)| ConditionSnapshot {
                 name: Cow::Borrowed(condition.name),
                 severity: held.finding.severity,
                 part: Cow::Borrowed(part),
-                kind: Cow::Borrowed(held.finding.kind),
+                kind: Cow::Borrowed(kind),
                 subject: subject.clone(),
                 words: held.finding.words.clone(),
                 action: Cow::Borrowed(condition.action),
@@ -88,8 +89,8 @@ impl Evaluator {
             found: Vec::new(),
         };
         (condition.look)(snapshot, &mut finder);
-        for (subject, finding) in finder.found {
-            let key = (index, subject);
+        for (kind, subject, finding) in finder.found {
+            let key = (index, kind, subject);
             let known = self.held.get(&key);
             let since_ms = known.map_or(snapshot.time_ms, |held| held.since_ms);
             let held = Held {
@@ -100,7 +101,7 @@ impl Evaluator {
             self.held.insert(key, held);
         }
         self.held
-            .retain(|(of, _), held| *of != index || held.holds(condition, now_ms));
+            .retain(|(of, ..), held| *of != index || held.holds(condition, now_ms));
     }
 }
 

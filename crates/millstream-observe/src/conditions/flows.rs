@@ -275,9 +275,8 @@ fn skipped(all: &Snapshot, find: &mut Finder<'_>) {
         }
     }
     for sink in &all.sinks {
-        let name = format!("{} ", sink.name);
-        let items = find.grown(0, &name, sink.delivered_records).minute;
-        let refused = find.grown(1, &name, sink.refused_records);
+        let items = find.grown(2, &sink.name, sink.delivered_records).minute;
+        let refused = find.grown(3, &sink.name, sink.refused_records);
         if refused.now > 0 {
             let severity = from(
                 SHARE_CRITICAL,
@@ -347,32 +346,26 @@ fn stuck(all: &Snapshot, find: &mut Finder<'_>) {
 
 fn lag(all: &Snapshot, find: &mut Finder<'_>) {
     for source in &all.sources {
-        let step = all.steps.iter().find(|step| step.name == source.name);
-        let rate = step.and_then(|step| step.out_rate).unwrap_or(0.0);
-        // Without times the lag is the time that reading it takes at the present rate.
-        let by_records = source
-            .lag_records
-            .map(|records| records as f64 / rate.max(0.1));
-        let Some(lag) = source.lag_seconds.or(by_records) else {
-            continue;
+        let name = &source.name;
+        let (lag, amount, words) = match (source.lag_seconds, source.lag_records) {
+            (Some(lag), _) => {
+                let words = format!("{name} is {lag:.0} s after its input, and the lag grows.");
+                (lag, lag, words)
+            }
+            // Without times the lag is the time that reading it takes at the present rate.
+            (None, Some(records)) => {
+                let step = all.steps.iter().find(|step| step.name == *name);
+                let rate = step.and_then(|step| step.out_rate).unwrap_or(0.0);
+                let words = format!(
+                    "{name} has not read {records} records of its input, and the lag grows."
+                );
+                (records as f64 / rate.max(0.1), records as f64, words)
+            }
+            (None, None) => continue,
         };
-        let amount = source
-            .lag_seconds
-            .or(source.lag_records.map(|records| records as f64));
-        let moved = find.moved(0, &source.name, amount.unwrap_or(0.0));
-        if lag > LAG_SECONDS && moved.is_some_and(|by| by > 0.0) {
-            let words = match source.lag_seconds {
-                Some(lag) => format!(
-                    "{} is {lag:.0} s after its input, and the lag grows.",
-                    source.name
-                ),
-                None => format!(
-                    "{} has not read {} records of its input, and the lag grows.",
-                    source.name,
-                    source.lag_records.unwrap_or(0)
-                ),
-            };
-            find.found(("source", &source.name), Severity::Warning, words);
+        let grows = find.moved(0, name, amount).is_some_and(|by| by > 0.0);
+        if lag > LAG_SECONDS && grows {
+            find.found(("source", name), Severity::Warning, words);
         }
     }
 }

@@ -401,6 +401,9 @@ fn each_condition_is_found_alone_where_it_is_planted() {
         assert_eq!((&*one.name, &*one.subject), (*name, *subject));
         assert!(one.words.contains(words), "{name}: {}", one.words);
         assert!(!one.action.is_empty() && !one.kind.is_empty(), "{name}");
+        let condition = all().find(|condition| condition.name == *name);
+        let severities = condition.unwrap().severity;
+        assert!(severities.contains(one.severity.name()), "{name}");
     }
     for condition in all() {
         let is_planted = PLANTS.iter().any(|plant| plant.0 == condition.name);

@@ -343,7 +343,6 @@ function showWorkers(snapshot) {
   const head = ["worker", "busy", "items in flight", "last news", "thread"];
   table("workers", head, snapshot.workers.map((worker) => ({
     key: worker.process === undefined ? String(worker.worker) : `${worker.worker} (process ${worker.process})`,
-    mark: worker.process ? "" : rowMark(["worker"], String(worker.worker)),
     choose: () => choose([{ kind: "worker", name: String(worker.worker) }], `Worker ${worker.worker}`),
     cells: [unit("share", worker.busy), unit("count", worker.in_flight_items), unit("seconds", worker.silent_seconds), cell(String(worker.thread ?? "–"), worker.thread)],
   })));

@@ -158,7 +158,7 @@ impl Section for Services {
         let all = snapshot.services.get_or_insert_default();
         all.services.extend(looked.services);
         all.processes.extend(looked.processes);
-        all.error = looked.error;
+        all.error = all.error.take().or(looked.error);
     }
 
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page> {

@@ -172,6 +172,41 @@ fn random_rows(seed: u64, count: usize) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn the_bytes_of_a_row_are_those_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.csv");
+    // Longer than a buffer, with records across its ends, blank lines, and one that is longer than a buffer.
+    let mut file = String::from("\n\r\n");
+    for number in 0..30_000 {
+        let end = ["\n", "\r\n", "\n\n"][number % 3];
+        let long = if number == 20_000 {
+            200_000
+        } else {
+            number % 50
+        };
+        file += &format!("{number},\"a \"\"{}\n\"{end}", "x".repeat(long));
+    }
+    std::fs::write(&path, &file).unwrap();
+    let raw = |row: Row<'_>| Ok::<_, Cause>((row.offset() as usize, row.raw().to_vec()));
+    let (flow, out) = (Flow::new("raw"), Collected::new());
+    flow.source("rows", bare(&path).decode(raw))
+        .sink("out", out.sink());
+    run(&flow, 1).unwrap();
+    let rows = out.take();
+    assert_eq!(rows.len(), 30_000);
+    let mut from = 0;
+    for (offset, raw) in rows {
+        assert!(
+            file[from..offset]
+                .bytes()
+                .all(|byte| b"\r\n".contains(&byte))
+        );
+        from = offset + raw.len();
+        assert_eq!(&file.as_bytes()[offset..from], raw);
+    }
+}
+
+#[test]
 fn a_crash_at_every_commit_does_not_change_the_results() {
     let dir = tempfile::tempdir().unwrap();
     let [input, output, state] = ["in", "out", "state"].map(|name| dir.path().join(name));

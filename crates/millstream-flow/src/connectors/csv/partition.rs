@@ -35,6 +35,8 @@ struct Parsing {
     buffer: Vec<u8>,
     /// The number of bytes of the buffer that are parsed.
     at: usize,
+    /// Where the bytes begin that the batch has not kept; none before its first record.
+    kept: Option<usize>,
     /// The offset in the file of the next byte to parse.
     offset: u64,
     /// The offset of the record that is being parsed.
@@ -70,6 +72,7 @@ impl Parsing {
             reader,
             buffer: Vec::new(),
             at: 0,
+            kept: None,
             offset: from,
             record: from,
             fields: vec![0; 4096],
@@ -78,8 +81,19 @@ impl Parsing {
         })
     }
 
+    /// Appends the bytes to `raw` that were parsed since the last time, as they are in the file.
+    fn keep(&mut self, raw: &mut Vec<u8>) {
+        if let Some(kept) = self.kept.replace(self.at) {
+            raw.extend_from_slice(&self.buffer[kept..self.at]);
+        }
+    }
+
     /// Reads more bytes; false at the end of the file.
-    fn refill(&mut self) -> Result<bool, Cause> {
+    fn refill(&mut self, raw: &mut Vec<u8>) -> Result<bool, Cause> {
+        if self.kept.is_some() {
+            self.keep(raw);
+            self.kept = Some(0);
+        }
         self.buffer.clear();
         self.at = 0;
         let piece = (&mut self.file).take(READ_BYTES as u64);
@@ -90,7 +104,7 @@ impl Parsing {
 
     /// Skips line ends between records, so that the offset of the next record is known. False at the end of the
     /// file.
-    fn begin(&mut self) -> Result<bool, Cause> {
+    fn begin(&mut self, raw: &mut Vec<u8>) -> Result<bool, Cause> {
         loop {
             while let Some(b'\n' | b'\r') = self.buffer.get(self.at) {
                 self.at += 1;
@@ -99,18 +113,19 @@ impl Parsing {
             if self.at < self.buffer.len() {
                 self.record = self.offset;
                 self.used = (0, 0);
+                self.kept.get_or_insert(self.at);
                 return Ok(true);
             }
-            if !self.refill()? {
+            if !self.refill(raw)? {
                 self.record = self.offset;
                 return Ok(false);
             }
         }
     }
 
-    /// Parses the next record into `fields` and `ends`, and appends its bytes to `raw`.
+    /// Parses the next record into `fields` and `ends`. Bytes that leave the buffer are appended to `raw`.
     fn next(&mut self, raw: &mut Vec<u8>) -> Result<Found, Cause> {
-        if !self.begin()? {
+        if !self.begin(raw)? {
             return Ok(Found::End);
         }
         let mut is_over = false;
@@ -126,7 +141,6 @@ impl Parsing {
             let (result, read, bytes, count) = self.reader.read_record(input, fields, ends);
             self.used = (self.used.0 + bytes, self.used.1 + count);
             if !is_over {
-                raw.extend_from_slice(&input[..read]);
                 self.at += read;
                 self.offset += read as u64;
             }
@@ -140,7 +154,7 @@ impl Parsing {
                     let what = "the quote is not closed before the end of the file";
                     return Err(self.unclosed(what));
                 }
-                ReadRecordResult::InputEmpty => is_over = !self.refill()?,
+                ReadRecordResult::InputEmpty => is_over = !self.refill(raw)?,
             }
             let length = self.offset - self.record;
             if length > self.max_record_bytes as u64 {
@@ -224,6 +238,7 @@ impl Partition<Rows> for CsvPartition {
         }
         batch.file = Some(Arc::clone(&self.file));
         let most = ROWS_MAX.min(events.limit());
+        self.parsing.kept = None;
         while batch.rows.len() < most && batch.data.len() < ROWS_BYTES {
             match self.parsing.next(&mut batch.raw) {
                 Ok(Found::End) => break,
@@ -232,11 +247,8 @@ impl Partition<Rows> for CsvPartition {
                 Err(error) if batch.rows.is_empty() => return Err(error),
                 Err(error) => {
                     self.failed = Some(error);
-                    return Ok(Next::Batch);
+                    break;
                 }
-            }
-            while let Some(b'\n' | b'\r') = batch.raw.last() {
-                batch.raw.pop();
             }
             let (bytes, count) = self.parsing.used;
             let base = batch.data.len() as u32;
@@ -246,10 +258,11 @@ impl Partition<Rows> for CsvPartition {
             batch.rows.push(End {
                 offset: self.parsing.record,
                 fields: batch.ends.len() as u32,
-                raw: batch.raw.len() as u32,
+                length: (self.parsing.offset - self.parsing.record) as u32,
             });
             self.position = self.parsing.offset;
         }
+        self.parsing.keep(&mut batch.raw);
         match batch.rows.is_empty() {
             true => {
                 self.position = self.parsing.offset;

@@ -15,8 +15,7 @@ pub struct Rows {
     pub(super) data: Vec<u8>,
     /// The end of each field in `data`.
     pub(super) ends: Vec<u32>,
-    /// The rows as they are in the file, without the ends of their lines, concatenated: the file may be another one when a row turns
-    /// out to be none.
+    /// The file from the first row on, to the last one at least: it may be another one when a row turns out to be none.
     pub(super) raw: Vec<u8>,
     pub(super) rows: Vec<End>,
     pub(super) file: Option<Arc<CsvFile>>,
@@ -29,8 +28,8 @@ pub(super) struct End {
     pub(super) offset: u64,
     /// The number of fields up to its end.
     pub(super) fields: u32,
-    /// The number of bytes of `raw` up to its end.
-    pub(super) raw: u32,
+    /// The number of its bytes in the file, with the end of its line.
+    pub(super) length: u32,
 }
 
 /// The file of the rows.
@@ -53,19 +52,24 @@ impl Batch for Rows {
     fn take_first(&mut self, count: usize) -> Self {
         let count = count.min(self.rows.len());
         let rows = self.rows.split_off(count);
-        let (first, raw) = self.rows.last().map_or((0, 0), |end| (end.fields, end.raw));
+        let first = self.rows.last().map_or(0, |end| end.fields);
+        let offset = |rows: &[End]| rows.first().map(|end| end.offset);
+        let raw = match (offset(&self.rows), offset(&rows)) {
+            (Some(from), Some(to)) => self.raw.split_off((to - from) as usize),
+            (None, _) => std::mem::take(&mut self.raw),
+            (_, None) => Vec::new(),
+        };
         let ends = self.ends.split_off(first as usize);
         let bytes = self.ends.last().copied().unwrap_or(0);
         let data = self.data.split_off(bytes as usize);
         let rest = Rows {
             data,
             ends: ends.into_iter().map(|end| end - bytes).collect(),
-            raw: self.raw.split_off(raw as usize),
+            raw,
             rows: rows
                 .into_iter()
                 .map(|end| End {
                     fields: end.fields - first,
-                    raw: end.raw - raw,
                     ..end
                 })
                 .collect(),
@@ -80,16 +84,16 @@ impl Rows {
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Row<'_>> {
         let end = self.rows.get(index)?;
-        let (first, start) = match index {
-            0 => (0, 0),
-            _ => (self.rows[index - 1].fields, self.rows[index - 1].raw),
+        let first = match index {
+            0 => 0,
+            _ => self.rows[index - 1].fields,
         };
         Some(Row {
             rows: self,
             offset: end.offset,
             first: first as usize,
             end: end.fields as usize,
-            raw: &self.raw[start as usize..end.raw as usize],
+            length: end.length as usize,
         })
     }
 
@@ -112,7 +116,7 @@ pub struct Row<'a> {
     offset: u64,
     first: usize,
     end: usize,
-    raw: &'a [u8],
+    length: usize,
 }
 
 impl<'a> Row<'a> {
@@ -192,7 +196,13 @@ impl<'a> Row<'a> {
     /// Returns the bytes of the row as they are in the file, without the end of the line.
     #[must_use]
     pub fn raw(&self) -> &'a [u8] {
-        self.raw
+        let from = self.rows.rows.first().map_or(0, |first| first.offset);
+        let start = (self.offset - from) as usize;
+        let mut raw = &self.rows.raw[start..start + self.length];
+        while let [record @ .., b'\n' | b'\r'] = raw {
+            raw = record;
+        }
+        raw
     }
     /// Returns the place of the row, path and line. It reads the file up to there.
     #[must_use]
@@ -220,6 +230,41 @@ impl<'a> Row<'a> {
         match &self.rows.file {
             Some(file) => place::field_error(&file.about, self.offset, index, what).into(),
             None => what.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divided_rows_keep_their_bytes() {
+        let file = "a\r\n\nbb\nc";
+        let end = |offset, fields, length| End {
+            offset,
+            fields,
+            length,
+        };
+        let rows = || Rows {
+            data: b"abbc".to_vec(),
+            ends: vec![1, 3, 4],
+            raw: file.as_bytes().to_vec(),
+            // The first one begins after other batches.
+            rows: vec![end(90, 1, 2), end(94, 2, 3), end(97, 3, 1)],
+            file: None,
+        };
+        let all = |rows: &Rows| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let row = |index| rows.get(index).unwrap();
+            let pair = |row: Row<'_>| (row.raw().to_vec(), row.get(0).unwrap().to_vec());
+            (0..rows.len()).map(|index| pair(row(index))).collect()
+        };
+        let expected = all(&rows());
+        assert_eq!(expected[1], (b"bb".to_vec(), b"bb".to_vec()));
+        for count in 0..5 {
+            let mut rest = rows();
+            let first = rest.take_first(count);
+            assert_eq!([all(&first), all(&rest)].concat(), expected, "{count}");
         }
     }
 }

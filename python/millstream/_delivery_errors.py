@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Verdict = Literal["retry", "refused", "failed"]
 
-__all__ = ["Refusals", "Refusing", "verdict"]
+__all__ = ["Refusals", "verdict"]
 
 RETRIED = (OSError, RetryLater)
 
@@ -114,20 +114,18 @@ class Refusals:
 
     Example:
         >>> import millstream as ms
-        >>> refusals = Refusals(ms.OutboxIdentity("orders", "out", "00" * 16, True), "nats://broker")
-        >>> refusals.made(int, ["1", "x"], 7)
+        >>> outbox = ms.OutboxIdentity("orders", "out", "00" * 16, True, print)
+        >>> Refusals(outbox, "nats://broker").made(int, ["1", "x"], 7)
+        8 nats://broker: ValueError: invalid literal for int() with base 10: 'x'. The item is 'x'
         [(7, '1', 1)]
-        >>> refusals.taken()
-        [(8, "nats://broker: ValueError: invalid literal for int() with base 10: 'x'. The item is 'x'")]
     """
 
     def __init__(
         self, outbox: OutboxIdentity, place: str, error: Callable[[str], Exception] = FlowError
     ) -> None:
-        self.skips = outbox.skips_refused
+        self.outbox = outbox
         self.place = place
         self.error = error
-        self.found: list[tuple[int, str]] = []
 
     def refuse(self, number: int, item: object, why: object) -> None:
         """Leaves out the item with this number.
@@ -136,9 +134,9 @@ class Refusals:
             Exception: refused items are not skipped; the error names the item.
         """
         text = f"{why}. The item is {show(item)}"
-        if not self.skips:
+        if not self.outbox.skips_refused:
             raise self.error(f"{self.place}: record {number} is refused: {text}")
-        self.found.append((number, f"{self.place}: {text}"))
+        self.outbox.leave_out(number, f"{self.place}: {text}")
 
     def made(self, make: Callable[[Any], Any], batch: list[Any], first: int) -> list[tuple[int, Any, Any]]:
         """The number, the item and what ``make`` makes of it, without the items on which it fails."""
@@ -149,18 +147,3 @@ class Refusals:
             except Exception as error:
                 self.refuse(number, item, f"{type(error).__name__}: {error}")
         return found
-
-    def taken(self) -> list[tuple[int, str]]:
-        """The number and the reason of each item that is left out, and forgets them."""
-        found, self.found = self.found, []
-        return found
-
-
-class Refusing:
-    """A destination that knows which items are refused: ``connect`` sets ``refusals``."""
-
-    refusals: Refusals
-
-    def left_out(self) -> list[tuple[int, str]]:
-        """The items that the last ``write`` has left out: number and reason of each."""
-        return self.refusals.taken()

@@ -51,13 +51,8 @@ class Connection:
             self.close()
             raise
 
-    def write(self, batch: list[Any], first: int, last: int) -> list[tuple[int, str]]:
-        """Writes items; returns the number and the reason of each that is left out because it is refused."""
+    def write(self, batch: list[Any], first: int, last: int) -> None:
         self.caller.call(lambda: self.destination.write(batch, first, last))
-        if not hasattr(self.destination, "left_out"):
-            return []
-        left_out: list[tuple[int, str]] = self.caller.call(lambda: self.destination.left_out())
-        return left_out
 
     def skip(self, number: int) -> None:
         """Makes a destination that remembers its position skip an item that it has refused."""

@@ -126,10 +126,11 @@ class DeadLetter:
         step: the name of the step.
         key: the key of the item, or None.
         item: the item. Of a source that cannot decode its input, it is the input as it was read: bytes, or a
-            :class:`millstream.kafka.Message` with its key and headers.
-        error: the exception.
+            :class:`millstream.kafka.Message` with its key and headers. Of a sink whose destination refuses
+            it, it is the item, or the bytes that its ``encode`` has made.
+        error: the exception. Of a sink whose destination refuses the item, :class:`Refused` with the reason.
         position: where a source has read it: file and line, topic, partition and offset, or journal and
-            record. None for a step.
+            record. Of a sink whose destination refuses it, ``"record 7"``. None for a step.
 
     Example:
         >>> import millstream as ms

@@ -505,7 +505,7 @@ def queue_read(
 ) -> ByteSource[Any]: ...
 def outbox_sink(
     address: str,
-    connect: Callable[[str, str, str, bool], object],
+    connect: Callable[[str, str, str, bool, Callable[[int, str], None]], object],
     *,
     remembers: bool,
     encode: Callable[[Any], object] | None,

@@ -11,7 +11,7 @@ from . import _millstream
 from ._backoff import Backoff
 from ._durable import retention_of
 from ._durations import nanos
-from ._errors import FlowUsageError
+from ._errors import FlowError, FlowUsageError
 from ._io import Sink
 
 TYPE_CHECKING = False
@@ -30,6 +30,11 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
+def refused(number: int, reason: str) -> None:
+    """Fails with an item that is refused: what ``leave_out`` does where none is skipped."""
+    raise FlowError(f"record {number} is refused: {reason}")
+
+
 @dataclass(frozen=True)
 class OutboxIdentity:
     """The identity of an outbox, as the method ``connect`` of a destination receives it.
@@ -38,8 +43,12 @@ class OutboxIdentity:
         flow: the name of the flow.
         sink: the name of the sink.
         id: 32 hexadecimal digits, set when the outbox is created. Copies of a state directory share them.
-        skips_refused: whether the sink skips items that the destination refuses, by ``on_error`` of
-            ``Stream.sink``: ``write`` may leave such items out, and the method ``left_out`` returns them.
+        skips_refused: whether the sink skips items that the destination refuses, or makes dead letters of
+            them, by ``on_error`` of ``Stream.sink``.
+        leave_out: if so, ``write`` may write the other items of a batch and call this function with the
+            number and the reason of each that is refused, in place of raising :class:`Refused`; and before it
+            stores its position: a dead letter is kept durably when the function returns. It raises FlowError
+            if refused items are not skipped, or the item is none of the batch.
 
     Example:
         >>> import millstream as ms
@@ -51,6 +60,7 @@ class OutboxIdentity:
     sink: str
     id: str
     skips_refused: bool = False
+    leave_out: Callable[[int, str], None] = refused
 
 
 class Writes(Protocol[T]):
@@ -193,10 +203,9 @@ def sink(
     other.
 
     A delivery is repeated after OSError (also ConnectionError and TimeoutError) and :class:`RetryLater`.
-    After :class:`Refused` the batch is halved until the refused item is alone; that one fails the flow, or is
-    skipped with ``on_error`` of ``Stream.sink``. A class that knows which items are refused may write the
-    others, if ``outbox.skips_refused`` is set: its method ``left_out``, called after each ``write``, returns
-    the number and the reason of each in a list.
+    After :class:`Refused` the batch is halved until the refused item is alone; that one fails the flow, is
+    skipped or becomes a dead letter, as ``on_error`` of ``Stream.sink`` says. A class that knows which items
+    are refused may write the others, and leave these out: see :class:`OutboxIdentity`.
     Any other exception fails the flow; the items stay in the outbox.
 
     Args:
@@ -309,10 +318,12 @@ def _engine(
 ) -> _millstream.ByteSink[Any]:
     is_async = any(map(inspect.iscoroutinefunction, methods))
 
-    def connect(flow: str, sink: str, id: str, skips_refused: bool) -> object:
+    def connect(
+        flow: str, sink: str, id: str, skips_refused: bool, leave_out: Callable[[int, str], None]
+    ) -> object:
         from ._destination import Connection
 
-        return Connection(make, OutboxIdentity(flow, sink, id, skips_refused), is_async)
+        return Connection(make, OutboxIdentity(flow, sink, id, skips_refused, leave_out), is_async)
 
     retry = options.retry
     return _millstream.outbox_sink(

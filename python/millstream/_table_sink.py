@@ -28,7 +28,6 @@ class Destination(Protocol):
 
     def connect(self, outbox: OutboxIdentity) -> None: ...
     def write(self, batch: list[Any], first: int, last: int) -> None: ...
-    def left_out(self) -> list[tuple[int, str]]: ...
     def position(self) -> int | None: ...
     def close(self) -> None: ...
 
@@ -44,9 +43,6 @@ class _Connected:
 
     def write(self, batch: list[Any], first: int, last: int) -> None:
         self.destination.write(batch, first, last)
-
-    def left_out(self) -> list[tuple[int, str]]:
-        return self.destination.left_out()
 
     def position(self) -> int | None:
         return self.destination.position()

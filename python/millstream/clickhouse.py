@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from ._delivery_errors import Refusals, Refusing
+from ._delivery_errors import Refusals
 from ._durations import nanos
 from ._errors import FlowUsageError
 from ._servers import TLS, Login, Server, context_of, destination, named, parts_of
@@ -88,7 +88,7 @@ def write(
     return make(server, headers, context, table, encode, id_column, seconds)
 
 
-class _Table(Refusing):
+class _Table:
     """The destination of ``write``."""
 
     def __init__(

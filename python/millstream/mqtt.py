@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._adapter.deliveries import Delivered, delivered_by
-from ._delivery_errors import Refusals, Refusing
+from ._delivery_errors import Refusals
 from ._errors import FlowUsageError
 from ._servers import TLS, Login, Server, context_of, destination, library, named, parts_of
 
@@ -284,7 +284,7 @@ class _Subscriber:
             await asyncio.to_thread(self.client.loop_stop)
 
 
-class _Publisher(Refusing):
+class _Publisher:
     """The destination of ``write``."""
 
     def __init__(self, link: _Link, topic: Any, encode: Any) -> None:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 
 from ._adapter.deliveries import Delivered, delivered_by
-from ._delivery_errors import Refusals, Refusing
+from ._delivery_errors import Refusals
 from ._durations import nanos
 from ._errors import FlowError, FlowUsageError
 from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
@@ -276,7 +276,7 @@ class _Consumer:
             await self.client.close()
 
 
-class _Publisher(Refusing):
+class _Publisher:
     """The destination of ``write``: the messages of a batch are published, and then their answers awaited."""
 
     def __init__(self, link: _Link, subject: Any, encode: Any) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._adapter.deliveries import Delivered, delivered_by
-from ._delivery_errors import Refusals, Refusing
+from ._delivery_errors import Refusals
 from ._errors import FlowUsageError
 from ._servers import TLS, Login, Server, context_of, destination, library, named, parts_of
 
@@ -251,7 +251,7 @@ class _Consumer:
             await self.connection.close()
 
 
-class _Publisher(Refusing):
+class _Publisher:
     """The destination of ``write``: messages of a batch are published, and then their confirms awaited."""
 
     def __init__(self, link: _Link, exchange: str, routing_key: Any, encode: Any) -> None:

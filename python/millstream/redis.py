@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ._adapter.deliveries import Delivered, delivered_by
-from ._delivery_errors import Refusals, Refusing
+from ._delivery_errors import Refusals
 from ._errors import FlowUsageError
 from ._servers import TLS, Login, Server, chosen, context_of, destination, library, named, parts_of
 
@@ -259,7 +259,7 @@ class _Consumer:
             await client.aclose()
 
 
-class _Adder(Refusing):
+class _Adder:
     """The destination of ``write``."""
 
     def __init__(self, link: _Link, stream: str, encode: Any, max_entries: int | None) -> None:

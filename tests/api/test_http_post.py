@@ -149,6 +149,21 @@ def test_one_refused_item_of_many_holds_up_only_itself(
             run(ms.http.post(server.url), list(range(100)), tmp_path / "fails" if durable else None)
 
 
+@pytest.mark.parametrize("body", ["array", "lines", "each", "requests"])
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_refused_item_is_a_dead_letter(tmp_path: Path, durable: bool, body: str) -> None:
+    letters: list[ms.DeadLetter] = []
+    parts: dict[str, Any] = {"body": body}
+    if body == "requests":
+        parts = {"body": "each", "headers": lambda item: {"X-Number": str(item)}}
+    with serving(of=Picky) as server:
+        sink = ms.http.post(server.url, **parts)
+        run(sink, list(range(100)), tmp_path if durable else None, ms.dead_letter(letters))
+        assert len([body for _, body, _ in server.requests if b"13" in body]) <= 8
+    assert [letter.item for letter in letters] == [b"13"]
+    assert str(letters[0].error).startswith("the answer is 422")
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 302])
 def test_what_is_not_about_the_items_is_never_skipped(tmp_path: Path, status: int) -> None:
     with serving(status) as server:

@@ -507,6 +507,44 @@ def test_refused_items_hold_up_only_themselves(tmp_path: Path, durable: bool, ba
     assert report.outboxes[0]["waiting_records"] == 0
 
 
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("bad", [{0}, {17, 18, 99}, set(range(100))])
+def test_a_refused_item_is_a_dead_letter(tmp_path: Path, durable: bool, workers: int, bad: set[int]) -> None:
+    taken: list[Any] = []
+    letters: list[ms.DeadLetter] = []
+    flow = ms.Flow("letters")
+    numbers = flow.source("in", ms.testing.items(range(100))).redistribute()
+    numbers.sink("out", refusing(taken, bad, batch=30), on_error=ms.dead_letter(letters))
+    ms.run(flow, state=tmp_path if durable else None, workers=workers)
+    assert sorted(item for _, item in taken) == sorted(set(range(100)) - bad)
+    assert sorted(letter.item for letter in letters) == sorted(bad)
+    placed = dict(taken) | {
+        int(str(letter.position).removeprefix("record ")): letter.item for letter in letters
+    }
+    assert sorted(placed) == list(range(100)) and sorted(placed.values()) == list(range(100))
+    for letter in letters:
+        assert (letter.step, letter.key) == ("out", None)
+        assert isinstance(letter.error, ms.Refused) and str(letter.error) == f"no {{{letter.item}}}"
+    # Nothing is refused again.
+    ms.run(flow, state=tmp_path if durable else None, workers=workers)
+    assert len(letters) == (len(bad) if durable else 2 * len(bad))
+
+
+def test_letters_of_one_sink_are_those_of_several_steps(tmp_path: Path) -> None:
+    """In a file to which other steps write too, each letter is there once."""
+    path, taken = tmp_path / "letters", list[Any]()
+    letters = ms.dead_letter(ms.files.write(path, encode=lambda letter: f"{letter.step} {letter.item!r}"))
+    for count in (10, 20):
+        (tmp_path / "in").write_text("".join(f"{number}\n" for number in [*range(count), "x"]))
+        flow = ms.Flow("shared")
+        numbers = flow.source("in", ms.files.lines(tmp_path / "in")).map(int, name="int", on_error=letters)
+        numbers.sink("out", refusing(taken, {3, 13}), on_error=letters)
+        ms.run(flow, state=tmp_path / "state", drop_state=["in"] if count == 20 else [])
+    found = sorted(path.read_text().splitlines())
+    assert found == ["int 'x'", "int 'x'", "out 13", "out 3", "out 3"]
+
+
 def test_the_error_of_a_refused_item_names_it_and_the_next_start_may_skip_it(tmp_path: Path) -> None:
     taken: list[Any] = []
     with pytest.raises(ms.FlowError, match=r"record 41: .*no \{41\}|no \{41\}"):
@@ -564,7 +602,7 @@ def test_items_that_encode_or_decode_fails_on_go_to_the_policy(tmp_path: Path, d
     state = tmp_path if durable else None
     run_into(numbers, [5, 0, 1, 6], state, ms.dead_letter(letters))
     assert taken == [-1, -1]
-    assert [letter.item for letter in letters] == [0]
+    assert [letter.item for letter in letters] == [0, b"1"]
 
 
 class Answer(Exception):
@@ -643,7 +681,7 @@ def test_a_connection_is_closed_at_the_end_of_its_run_and_holds_up_no_end_of_a_p
 
 
 class Leaving:
-    """Has a position, and leaves out odd numbers if the sink skips what is refused."""
+    """Has a position, and leaves out what ``left`` returns."""
 
     rows: ClassVar[dict[int, int]] = {}
 
@@ -651,19 +689,16 @@ class Leaving:
         self.left = left
 
     def connect(self, outbox: ms.OutboxIdentity) -> None:
-        self.skips = outbox.skips_refused
+        self.outbox = outbox
 
     def write(self, batch: list[int], first: int, last: int) -> None:
-        self.numbers = (first, last)
+        for number, reason in self.left(first, last):
+            self.outbox.leave_out(number, reason)
         Leaving.rows |= {number: item for number, item in enumerate(batch, first) if number % 2 == 0}
         Leaving.rows[last] = batch[-1]
 
     def position(self) -> int | None:
         return max(Leaving.rows, default=None)
-
-    def left_out(self) -> list[tuple[int, str]]:
-        first, last = self.numbers
-        return self.left(first, last)
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -688,3 +723,28 @@ def test_a_destination_leaves_out_only_what_it_may(tmp_path: Path, on_error: str
     number = 0 if on_error == "fail" else 77
     with pytest.raises(ms.FlowError, match=f"record {number} is refused: why"):
         run_into(ms.sink(Leaving)(lambda first, last: [(number, "why")]), [1, 2], tmp_path, on_error)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_a_destination_with_a_position_leaves_out_is_a_dead_letter(
+    tmp_path: Path, durable: bool
+) -> None:
+    def odd(first: int, last: int) -> list[tuple[int, str]]:
+        return [(number, "odd") for number in range(first, last + 1) if number % 2]
+
+    Leaving.rows = {}
+    letters: list[ms.DeadLetter] = []
+    items, state = list(range(100, 111)), tmp_path if durable else None
+    run_into(ms.sink(Leaving)(odd), items, state, ms.dead_letter(letters))
+    assert {number for number in Leaving.rows if number % 2 == 0} == set(range(0, 11, 2))
+    found = [(letter.item, letter.position, str(letter.error)) for letter in letters]
+    assert found == [(100 + number, f"record {number}", "odd") for number in (1, 3, 5, 7, 9)]
+
+
+def test_a_sink_of_dead_letters_has_none_of_its_own(tmp_path: Path) -> None:
+    flow, refused = ms.Flow("circle"), refusing([], {1})
+    numbers = flow.source("in", ms.testing.items([1]))
+    numbers.sink("one", refusing([], {1}), on_error=ms.dead_letter(refused))
+    numbers.sink("two", refused, on_error=ms.dead_letter([]))
+    with pytest.raises(ms.FlowUsageError, match='"two" has dead letters of its own and gets those of "one"'):
+        ms.run(flow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -148,6 +149,23 @@ def test_the_sink_skips_what_is_refused_and_nothing_else(
     for number in refused:
         assert any(f"record {number} is refused" in warning for warning in warnings), warnings
     assert all(str(broker.port) in warning for warning in warnings)
+
+
+@EachWritten
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_the_server_refuses_is_a_dead_letter(broker: Broker, tmp_path: Path, durable: bool) -> None:
+    items, refused = odd_items(broker)
+    flow, letters = ms.Flow("odd"), list[ms.DeadLetter]()
+    numbers = flow.source("in", ms.testing.items(items))
+    numbers.sink("out", sink(broker, ""), on_error=ms.dead_letter(letters))
+    ms.run(flow, state=tmp_path / "state" if durable else None)
+    # The server is asked after the client.
+    letters.sort(key=lambda letter: str(letter.position))
+    assert [letter.position for letter in letters] == [f"record {number}" for number in refused]
+    # Items that have no equality of their own are compared as text, without addresses.
+    shown = [re.sub("0x[0-9a-f]+", "", repr(items[number])) for number in refused]
+    assert [re.sub("0x[0-9a-f]+", "", repr(letter.item)) for letter in letters] == shown
+    assert all(isinstance(letter.error, ms.Refused) for letter in letters)
 
 
 @EachWritten

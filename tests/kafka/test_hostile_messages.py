@@ -106,6 +106,21 @@ def test_a_message_that_the_broker_refuses_holds_up_only_itself(
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_message_that_the_broker_refuses_is_a_dead_letter(broker: Broker, tmp_path: Path, way: str) -> None:
+    topic = broker.create(f"letters-{way.replace(' ', '-')}", max_message_bytes="2000")
+    items = [ms.kafka.Message(b"%d" % n, key=b"k%d" % n) for n in range(50)]
+    items[31] = ms.kafka.Message(b"x" * 3000, key=b"culprit", headers=[("a", b"\xff")])
+    letters: list[ms.DeadLetter] = []
+    write(broker, topic, items, way, tmp_path, ms.dead_letter(letters))
+    [letter] = letters
+    found = letter.item
+    assert (found.key, found.value, found.headers) == (b"culprit", b"x" * 3000, [("a", b"\xff")])
+    assert isinstance(letter.error, ms.Refused) and "culprit" in str(letter.error)
+    assert letter.position == (None if way == "at least once" else "record 31")
+    assert sorted(int(value) for value in Judge(broker, topic).values()) == [n for n in range(50) if n != 31]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_the_error_of_a_refused_message_names_it(broker: Broker, tmp_path: Path, way: str) -> None:
     topic = broker.create(f"named-{way.replace(' ', '-')}", max_message_bytes="2000")
     items = [ms.kafka.Message(b"%d" % n, key=b"k%d" % n) for n in range(50)]

@@ -103,8 +103,11 @@ WRONG: dict[str, tuple[Any, str]] = {
 CASES = [(wrong, False) for wrong in WRONG] + [(wrong, True) for wrong in WRONG if wrong != "twice"]
 
 
+@pytest.mark.parametrize("policy", ["skip", "letters"])
 @pytest.mark.parametrize(("wrong", "keyed"), CASES)
-def test_a_refused_row_is_named(orders: Database, tmp_path: Path, wrong: str, keyed: bool) -> None:
+def test_a_refused_row_is_named(
+    orders: Database, tmp_path: Path, wrong: str, keyed: bool, policy: str
+) -> None:
     row, text = WRONG[wrong]
     good = [(number, "good", 1) for number in range(5)]
     options: dict[str, Any] = {"key": "id"} if keyed else {}
@@ -117,8 +120,13 @@ def test_a_refused_row_is_named(orders: Database, tmp_path: Path, wrong: str, ke
     assert orders.rows("SELECT * FROM orders ORDER BY id") in [good[:count] for count in range(5)]
     # The same row with the other policy: the others are written.
     sink = ms.postgres.write(orders.dsn, "orders", **options)
-    deliver([*good[:4], row, good[4]], sink, tmp_path, "skip")
+    letters: list[ms.DeadLetter] = []
+    on_error = "skip" if policy == "skip" else ms.dead_letter(letters)
+    deliver([*good[:4], row, good[4]], sink, tmp_path, on_error)
     assert orders.rows("SELECT * FROM orders ORDER BY id") == good
+    if policy == "letters":
+        [letter] = letters
+        assert letter.position == "record 4" and repr(letter.item)[:10] == repr(row)[:10]
 
 
 @pytest.mark.parametrize("value", [object(), "\ud800"])

@@ -1,4 +1,5 @@
-"""Flows that write to SQLite by ``ms.sqlite.write``, killed with -9 at random: each row is there once.
+"""Flows that write to SQLite by ``ms.sqlite.write``, killed with -9 at random: each row is there once, and
+each that the database refuses is a dead letter once.
 
 ``make kills`` kills more often (``MILLSTREAM_KILLS``). A failure prints the seed.
 """
@@ -28,7 +29,8 @@ source = ms.generate(lambda: range(end), rate=20_000 if end > 1 << 40 else None,
 numbers = flow.source("in", source).key_by(lambda n: n % 7).map(lambda n: n, name="spread").values()
 key = os.environ["KEY"] or None
 table = ms.sqlite.write(os.environ["TABLE"], "numbers", key=key, batch=200)
-numbers.map(lambda n: (n, f"n{n}")).sink("table", table)
+letters = ms.files.write(os.environ["LETTERS"], encode=lambda letter: f"{letter.item[0]}")
+numbers.map(lambda n: (n, f"n{n}")).sink("table", table, on_error=ms.dead_letter(letters))
 numbers.sink("expected", ms.files.write(os.environ["EXPECTED"]))
 """
 
@@ -40,14 +42,17 @@ def test_killed_flows(tmp_path: Path, key: str, workers: int) -> None:
     flow.write_text(FLOW)
     table = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
     table.execute("PRAGMA journal_mode = WAL")
-    table.execute(f"CREATE TABLE numbers (number INTEGER {'PRIMARY KEY' if key else ''}, text TEXT)")
+    primary = "PRIMARY KEY" if key else ""
+    table.execute(f"CREATE TABLE numbers (number INTEGER {primary} CHECK (number % 10 <> 3), text TEXT)")
 
     def length() -> int:
         return int(table.execute("SELECT count(*) FROM numbers").fetchone()[0])
 
     command = [sys.executable, "-m", "millstream", "run", str(flow), "--workers", str(workers)]
     command += ["--state", str(tmp_path / "state"), "--epoch", "20ms", "--sync", "never"]
+    letters = tmp_path / "letters"
     environment = os.environ | {"TABLE": str(path), "EXPECTED": str(expected), "KEY": key}
+    environment |= {"LETTERS": str(letters)}
     killed = Killed(command, environment | {"END": str(1 << 41)}, length, random.Random(SEED))
     killed.kill(KILLS)
     # The source has passed this number, so that the last run delivers what waits, and ends.
@@ -57,10 +62,17 @@ def test_killed_flows(tmp_path: Path, key: str, workers: int) -> None:
     assert last.returncode == 0, last.stderr
     rows = table.execute("SELECT number, text FROM numbers").fetchall()
     assert all(text == f"n{number}" for number, text in rows)
-    found = Counter(number for number, _ in rows)
+    refused = Counter(map(int, letters.read_text().splitlines()))
+    assert all(number % 10 == 3 for number in refused)
+    found = Counter(number for number, _ in rows) + refused
     given = Counter(map(int, expected.read_text().splitlines()))
     assert sorted(given) == list(range(len(given)))
-    figures = {"items": len(given), "lost": (given - found).total(), "twice": (found - given).total()}
+    figures = {
+        "items": len(given),
+        "refused": refused.total(),
+        "lost": (given - found).total(),
+        "twice": (found - given).total(),
+    }
     print(json.dumps({"destination": "sqlite", "keyed": bool(key)} | figures | killed.figures()))
-    assert figures["lost"] == figures["twice"] == 0 < figures["items"], figures
+    assert figures["lost"] == figures["twice"] == 0 < figures["refused"] < figures["items"], figures
     assert table.execute("SELECT flow, sink FROM millstream_progress").fetchall() == [("numbers", "table")]

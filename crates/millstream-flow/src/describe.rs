@@ -2,6 +2,7 @@
 
 pub(crate) mod gathered;
 pub mod graph;
+pub(crate) mod letters;
 pub(crate) mod meeting;
 pub mod node;
 pub mod overlap;

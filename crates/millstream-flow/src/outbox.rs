@@ -55,6 +55,7 @@ mod forwarder;
 mod link;
 mod progress;
 mod refusals;
+mod refused;
 mod settings;
 mod sink;
 
@@ -63,5 +64,7 @@ pub use destination::{
     Connector, DeliveryError, Destination, OutboxIdentity, connector, too_large,
 };
 pub(crate) use forwarder::undelivered;
+pub use refusals::Refusals;
+pub(crate) use refused::SUFFIX as REFUSED_SUFFIX;
 pub use settings::outbox_dir;
 pub use sink::Outbox;

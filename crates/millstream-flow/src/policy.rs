@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::{Cause, Failure, shorten};
 use crate::run::failures::Outcome;
 use crate::run::panics::Owned;
-use crate::sink::{Sink, Writer};
+use crate::sink::{Refused, Sink, Writer};
 use crate::step::Context;
 
 /// An item on which a step failed, as text, with the error.
@@ -22,6 +22,24 @@ pub struct DeadLetter {
     pub item: Option<String>,
     /// The error and its causes.
     pub error: String,
+}
+
+impl DeadLetter {
+    /// The letter of a record that the destination of the sink `step` has refused.
+    pub(crate) fn of_refused(step: &str, refused: &Refused) -> Self {
+        let item = String::from_utf8_lossy(&refused.record).into_owned();
+        let place = refused.number.map(|number| format!("record {number}"));
+        let failure = Failure {
+            item: place,
+            ..Failure::new(step, refused.reason.as_str())
+        };
+        DeadLetter {
+            step: step.to_owned(),
+            key: None,
+            item: Some(item),
+            error: failure.to_string(),
+        }
+    }
 }
 
 impl std::fmt::Display for DeadLetter {

@@ -28,6 +28,7 @@ pub(crate) mod panics;
 pub(crate) mod plan;
 pub mod poller;
 pub(crate) mod progress;
+pub(crate) mod refused;
 pub(crate) mod remote;
 mod reports;
 mod running;

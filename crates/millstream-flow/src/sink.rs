@@ -139,8 +139,11 @@ pub trait Sink<B>: Send + Sync + 'static {
         None
     }
     /// Skips records that its destination refuses, in place of failing the flow, as
-    /// [`Outbox::skip_refused`](crate::outbox::Outbox::skip_refused) does. A sink whose destination refuses none ignores it.
-    fn skip_refused(&self) {}
+    /// [`Outbox::skip_refused`](crate::outbox::Outbox::skip_refused) does; with `keeps` they become dead letters:
+    /// [`Writer::take_refused`] returns them. False, and nothing more, if the destination refuses none.
+    fn skip_refused(&self, _keeps: bool) -> bool {
+        false
+    }
     /// The size of the largest frame that it takes, in bytes, if there is a limit.
     fn record_bytes_max(&self) -> Option<usize> {
         None
@@ -229,8 +232,8 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         (**self).forwarding()
     }
-    fn skip_refused(&self) {
-        (**self).skip_refused();
+    fn skip_refused(&self, keeps: bool) -> bool {
+        (**self).skip_refused(keeps)
     }
     fn record_bytes_max(&self) -> Option<usize> {
         (**self).record_bytes_max()
@@ -266,6 +269,25 @@ pub trait Forwarding: Send + Sync {
     /// # Errors
     /// As for [`Sink::open`].
     fn start(&self) -> Result<(), Cause>;
+    /// Whether the delivery has ended. Asked after [`Transactional::finish`].
+    fn has_ended(&self) -> bool;
+    /// Takes records that were refused after the last epoch, and returns them with a token: the last commit is amended by their dead
+    /// letters and by this token. Called when the delivery has [ended](Self::has_ended), until there are none.
+    ///
+    /// # Errors
+    /// An error of the system.
+    fn take_refused(&self) -> Result<(Vec<Refused>, Token), Cause>;
+}
+
+/// A record that the destination of a sink has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its number, if the sink numbers its records.
+    pub number: Option<u64>,
+    /// What the destination says.
+    pub reason: String,
+    /// The record, as the sink received it.
+    pub record: Vec<u8>,
 }
 
 /// What a writer has prepared, in the sink's own format: a length, the name of a transaction.
@@ -302,5 +324,13 @@ pub trait Writer<B> {
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.flush()?;
         Ok(None)
+    }
+    /// Takes the refused records of a sink that [keeps](Sink::skip_refused) them. Called after `flush`, after `prepare`, whose token covers
+    /// them, and after `close`.
+    ///
+    /// # Errors
+    /// An error of the system.
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        Ok(Vec::new())
     }
 }

@@ -102,6 +102,11 @@ fn make(py: Python<'_>, name: &str, message: &str) -> PyErr {
     }
 }
 
+/// A failure of a flow, in words.
+pub(crate) fn flow_error(py: Python<'_>, message: &str) -> PyErr {
+    make(py, "FlowError", message)
+}
+
 /// A mistake in how the flow is described or run.
 pub(crate) fn usage(py: Python<'_>, message: &str) -> PyErr {
     make(py, "FlowUsageError", message)

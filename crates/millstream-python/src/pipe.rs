@@ -563,10 +563,13 @@ impl Pipe {
             name: name.to_owned(),
             sink: AnySink::read(sink)?,
         };
+        let mut letters = None;
         if on_error.tolerant() {
             let (encoding, sink) = parted(py, named.sink)?;
             named.sink = sink;
-            named.skip_refused();
+            if named.skip_refused(false) {
+                letters = on_error.refused_to(&named);
+            }
             if let Some(encoding) = encoding {
                 let (own, handling) = (name.to_owned(), on_error.clone());
                 let step = pipe.step("encode", &format!("{name}.encode"), move |making| {
@@ -575,9 +578,10 @@ impl Pipe {
                 pipe = handling.of(step);
             }
         }
-        match gather {
-            true => pipe.sink_gathered(name, named),
-            false => pipe.sink(name, named),
+        match (letters, gather) {
+            (Some(letters), gather) => pipe.sink_with_letters(name, named, gather, &letters),
+            (None, true) => pipe.sink_gathered(name, named),
+            (None, false) => pipe.sink(name, named),
         }
         self.clone().checked(py).map(drop)
     }

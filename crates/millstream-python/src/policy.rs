@@ -5,15 +5,16 @@ use std::sync::Arc;
 use millstream_flow::batch::Batch;
 use millstream_flow::error::Failure;
 use millstream_flow::policy::{DeadLetters, Policy};
-use millstream_flow::sink::Sink;
+use millstream_flow::sink::{Refused, Sink};
 use millstream_flow::step::Context;
-use millstream_flow::stream::Making;
+use millstream_flow::stream::{Making, RefusedLetters};
 use millstream_flow::{FlowError, OnError, Pipe as Engine};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::batch::PyBatch;
 use crate::error::{cause, is_usage, usage};
+use crate::gil::locked;
 use crate::show::show;
 use crate::sink::{AnySink, NamedSink};
 
@@ -68,6 +69,30 @@ impl OnErrorOption {
         pipe
     }
 
+    /// The dead letters of what the destination of a sink refuses, if they go to a sink and the destination can refuse something.
+    pub(crate) fn refused_to(&self, sink: &NamedSink) -> Option<RefusedLetters> {
+        let (OnErrorOption::DeadLetter(to), AnySink::Bytes(of)) = (self, &sink.sink) else {
+            return None;
+        };
+        let to: Arc<dyn Sink<PyBatch>> = Arc::new(NamedSink {
+            name: sink.name.clone(),
+            sink: to.clone(),
+        });
+        let (step, of) = (sink.name.clone(), Arc::clone(of));
+        Some(RefusedLetters::new(&to, move |refused| {
+            locked(|py| {
+                let letters = PyList::empty(py);
+                for one in &refused {
+                    let item = of.item(py, &one.record)?;
+                    letters
+                        .append(refused_letter(py, &step, one, item).map_err(cause)?)
+                        .map_err(cause)?;
+                }
+                Ok(PyBatch::of(letters))
+            })
+        }))
+    }
+
     /// As `open`, for a step that is a part of the source or sink `name`: failures are in its name.
     pub(crate) fn open_for(
         &self,
@@ -103,6 +128,22 @@ impl OnErrorOption {
             dead,
         })
     }
+}
+
+/// The letter of a record that the destination of sink `step` has refused.
+fn refused_letter<'py>(
+    py: Python<'py>,
+    step: &str,
+    refused: &Refused,
+    item: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let errors = py.import("millstream._errors")?;
+    let reason = refused.reason.strip_prefix("Refused: ");
+    let reason = reason.unwrap_or(&refused.reason);
+    let error = errors.getattr("Refused")?.call1((reason,))?;
+    let place = refused.number.map(|number| format!("record {number}"));
+    let letter = errors.getattr("DeadLetter")?;
+    letter.call1((step, py.None(), item, error, place))
 }
 
 /// The input of a source that cannot be decoded: as it was read, and where.

@@ -12,6 +12,7 @@ mod list;
 mod object;
 mod outbox;
 mod post_encode;
+mod records;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -166,9 +167,10 @@ impl Sink<PyBatch> for NamedSink {
     fn transactional(&self) -> Option<&dyn Transactional> {
         Some(self)
     }
-    fn skip_refused(&self) {
-        if let AnySink::Bytes(sink) = &self.sink {
-            sink.engine().skip_refused();
+    fn skip_refused(&self, keeps: bool) -> bool {
+        match &self.sink {
+            AnySink::Bytes(sink) => sink.engine().skip_refused(keeps),
+            AnySink::Keyed(_) | AnySink::List(_) | AnySink::Object(_) => false,
         }
     }
     fn forwarding(&self) -> Option<&dyn Forwarding> {

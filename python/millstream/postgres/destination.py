@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from time import monotonic
 
-from .._delivery_errors import Refusals, Refusing
+from .._delivery_errors import Refusals
 from .._rows import BadRow
 from .connection import answered, connect, describe_server, limited
 from .errors import PostgresError, is_of_row, may_pass, report, unreachable
@@ -38,7 +38,7 @@ class Refusal:
     is_deferred: bool
 
 
-class Destination(Refusing):
+class Destination:
     """A connection that writes items into a table.
 
     Args:

@@ -10,7 +10,7 @@ import sqlite3
 import uuid
 from collections.abc import Mapping
 
-from .._delivery_errors import Refusals, Refusing
+from .._delivery_errors import Refusals
 from .._rows import EMPTY, BadRow, Row
 from .._table_sink import rival
 from .errors import SqliteError
@@ -38,7 +38,7 @@ PASSING = ("locked", "busy", "full", "disk i/o error")
 REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 
-class SqliteTable(Refusing):
+class SqliteTable:
     """A connection that writes items into a table."""
 
     def __init__(self, options: TableOptions) -> None:

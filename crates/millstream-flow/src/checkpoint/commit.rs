@@ -26,7 +26,9 @@ use crate::error::FlowError;
 use crate::run::control::{Control, Phase};
 use crate::run::panics::{caught, in_step};
 use crate::run::progress::CommitTimer;
+use crate::run::refused::SinkLetters;
 
+mod refused;
 mod shared;
 
 pub(crate) use shared::SharedCommits;
@@ -47,6 +49,8 @@ pub(crate) struct Committer {
     pub(crate) flow: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sinks: Sinks,
+    /// The dead letters of sinks that have some.
+    pub(crate) letters: SinkLetters,
     /// The recordings of sources, which are notified of commits.
     pub(crate) recordings: Recordings,
     pub(crate) local: LocalPartitions,
@@ -127,6 +131,9 @@ impl Committer {
         let worked = caught(commit, || self.work(notices));
         let worked = worked.and_then(|worked| worked);
         worked.unwrap_or_else(|error| self.control.fail(error));
+        let passed_on = caught(commit, || self.pass_on_refused());
+        let passed_on = passed_on.and_then(|passed_on| passed_on);
+        passed_on.unwrap_or_else(|error| self.control.fail(error));
         let finished = caught(commit, || self.sinks.finish(&self.nodes));
         finished.unwrap_or_else(|error| self.control.fail(error));
         if !self.control.aborted()
@@ -400,14 +407,7 @@ impl Committer {
         for (writer, token) in &part.tokens {
             let worker = part.worker;
             let mark = self.sinks.mark(*writer, &self.nodes, worker, token.clone());
-            match next
-                .sinks
-                .iter_mut()
-                .find(|known| known.sink == mark.sink && known.worker == worker)
-            {
-                Some(known) => *known = mark,
-                None => next.sinks.push(mark),
-            }
+            next.put_sink(mark);
         }
     }
 

@@ -21,7 +21,7 @@ use super::switch::interrupted;
 use crate::cluster::{CommitId, Membership};
 use crate::error::{Cause, FlowError};
 use crate::key::{Key, Shards};
-use crate::outbox;
+use crate::outbox::{self, REFUSED_SUFFIX};
 use crate::sink::Scope;
 
 /// What the tokens of a sink of this flow belong to, and whether one process writes the output of all.
@@ -303,7 +303,10 @@ pub(super) fn undelivered(dir: &Path) -> Result<Option<(u64, String)>, Cause> {
         let path = entry?.path();
         let left = outbox::undelivered(&Journal::open(&path, Options::read_only())?)?;
         if left > 0 {
-            let name = path.file_name().and_then(|name| unescape(name.to_str()?));
+            let name = path.file_name().and_then(|name| {
+                let name = name.to_str()?;
+                unescape(name.strip_suffix(REFUSED_SUFFIX).unwrap_or(name))
+            });
             return Ok(Some((left, name.unwrap_or_default())));
         }
     }

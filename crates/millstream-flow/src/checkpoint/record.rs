@@ -212,6 +212,15 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// Puts the mark of a writer of a sink in the place of an earlier one.
+    pub(crate) fn put_sink(&mut self, mark: SinkMark) {
+        let mut known = self.sinks.iter_mut();
+        match known.find(|known| known.sink == mark.sink && known.worker == mark.worker) {
+            Some(known) => *known = mark,
+            None => self.sinks.push(mark),
+        }
+    }
+
     /// The run that appended it, in a run of several processes.
     pub(crate) fn run(&self) -> Option<u64> {
         self.division.as_ref().map(|division| division.run)

@@ -14,7 +14,7 @@ use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::{Cause, FlowError};
 use crate::run::control::Control;
 use crate::run::panics::in_step;
-use crate::sink::{OutputRun, Scope, Sink, Token};
+use crate::sink::{OutputRun, Refused, Scope, Sink, Token};
 
 /// A writer of a sink: the node that ends a stream, or a step with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +242,45 @@ impl Sinks {
         Ok(())
     }
 
+    /// The sinks of these nodes that this process writes and that deliver in the background.
+    fn delivering(&self, nodes: &[NodeId]) -> impl Iterator<Item = &SinkOf> {
+        let of = |sink: &&SinkOf| {
+            !sink.writer.dead_letters
+                && nodes.contains(&sink.writer.node)
+                && !self.is_elsewhere(sink)
+                && sink.sink.delivers()
+        };
+        self.all.iter().filter(of)
+    }
+
+    /// Notifies the sinks of these nodes that nothing more is committed to them in this run, so that their deliveries end.
+    pub(crate) fn finish_deliveries(&self, nodes: &[Node], of: &[NodeId]) {
+        for sink in self.delivering(of) {
+            let _called = in_step(&nodes[sink.writer.node].name);
+            sink.sink.finish();
+        }
+    }
+
+    /// Whether the deliveries of the sinks of these nodes have ended.
+    pub(crate) fn have_ended(&self, of: &[NodeId]) -> bool {
+        self.delivering(of).all(|sink| sink.sink.has_ended())
+    }
+
+    /// Takes records that the destination of the sink of this node has refused after the last commit, with the token for them.
+    pub(crate) fn take_refused(
+        &self,
+        nodes: &[Node],
+        node: NodeId,
+    ) -> Result<Option<(Vec<Refused>, Token)>, FlowError> {
+        let Some(sink) = self.delivering(&[node]).next() else {
+            return Ok(None);
+        };
+        let _called = in_step(&nodes[node].name);
+        let taken = sink.sink.take_refused();
+        let (refused, token) = taken.map_err(|cause| failed(sink, nodes, cause))?;
+        Ok((!refused.is_empty()).then_some((refused, token)))
+    }
+
     /// Notifies the sinks that nothing more is committed in this run.
     pub(crate) fn finish(&self, nodes: &[Node]) {
         for sink in &self.all {
@@ -310,6 +349,10 @@ pub(crate) trait ErasedSink: Send + Sync {
     fn sync(&self) -> Result<(), Cause>;
     fn commit(&self, epoch: u64, tokens: &[Token]) -> Result<(), Cause>;
     fn finish(&self);
+    /// Whether it delivers in the background.
+    fn delivers(&self) -> bool;
+    fn has_ended(&self) -> bool;
+    fn take_refused(&self) -> Result<(Vec<Refused>, Token), Cause>;
 }
 
 /// A sink without its type.
@@ -350,6 +393,18 @@ impl<B: 'static> ErasedSink for Erased<B> {
     fn finish(&self) {
         if let Some(sink) = self.0.transactional() {
             sink.finish();
+        }
+    }
+    fn delivers(&self) -> bool {
+        self.0.forwarding().is_some()
+    }
+    fn has_ended(&self) -> bool {
+        self.0.forwarding().is_none_or(|sink| sink.has_ended())
+    }
+    fn take_refused(&self) -> Result<(Vec<Refused>, Token), Cause> {
+        match self.0.forwarding() {
+            Some(sink) => sink.take_refused(),
+            None => Ok((Vec::new(), Token::new())),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::policy::OnError;
 use crate::run::control::Control;
 use crate::run::lag::Lag;
 use crate::run::poller::Io;
-use crate::sink::{Forwarding, Output, Sink, Token, Transactional, Writer};
+use crate::sink::{Forwarding, Output, Refused, Sink, Token, Transactional, Writer};
 use crate::source::{
     Events, Growing, Next, Partition, Position, Resumable, Source, SourceSettings,
 };
@@ -267,8 +267,8 @@ where
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         self.sink.forwarding()
     }
-    fn skip_refused(&self) {
-        self.sink.skip_refused();
+    fn skip_refused(&self, keeps: bool) -> bool {
+        self.sink.skip_refused(keeps)
     }
     fn record_bytes_max(&self) -> Option<usize> {
         self.sink.record_bytes_max()
@@ -304,5 +304,8 @@ where
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.inner.close()
+    }
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        self.inner.take_refused()
     }
 }

@@ -14,6 +14,7 @@ use crate::key::Shards;
 use crate::push::Push;
 use crate::run::build::{Outlet, Reader, Root, Route, SegmentBuild};
 use crate::run::plan::Plan;
+use crate::run::refused::Letters;
 use crate::run::segment::arrival_root;
 use crate::run::sink::Drain;
 use crate::sink::Sink;
@@ -33,9 +34,10 @@ impl Gathered {
         (from, node): (NodeId, NodeId),
         always: bool,
         sink: &Arc<dyn Sink<B>>,
+        letters: Option<&Arc<dyn Letters>>,
     ) -> Self {
         let outlet = Outlet::new();
-        outlet.read_by(drain(node, Arc::clone(sink)));
+        outlet.read_by(drain(node, Arc::clone(sink), letters.cloned()));
         Gathered {
             node,
             always,
@@ -56,8 +58,12 @@ impl Gathered {
 }
 
 /// Creates the end of a stream in a sink, or the way to the worker that writes it.
-pub(crate) fn end<B: Batch>(node: NodeId, sink: Arc<dyn Sink<B>>) -> Reader<B> {
-    let drain = drain(node, sink);
+pub(crate) fn end<B: Batch>(
+    node: NodeId,
+    sink: Arc<dyn Sink<B>>,
+    letters: Option<Arc<dyn Letters>>,
+) -> Reader<B> {
+    let drain = drain(node, sink, letters);
     Arc::new(move |segment: &mut SegmentBuild<'_, '_>| {
         if !segment.nodes[node].exchanged {
             return drain(segment);
@@ -71,9 +77,14 @@ pub(crate) fn end<B: Batch>(node: NodeId, sink: Arc<dyn Sink<B>>) -> Reader<B> {
     })
 }
 
-fn drain<B: Batch>(node: NodeId, sink: Arc<dyn Sink<B>>) -> Reader<B> {
+fn drain<B: Batch>(
+    node: NodeId,
+    sink: Arc<dyn Sink<B>>,
+    letters: Option<Arc<dyn Letters>>,
+) -> Reader<B> {
     Arc::new(move |segment: &mut SegmentBuild<'_, '_>| {
-        let drain: Box<dyn Push<B>> = Box::new(Drain::open(node, &*sink, segment)?);
+        let drain: Box<dyn Push<B>> =
+            Box::new(Drain::open(node, &*sink, letters.as_deref(), segment)?);
         Ok::<_, FlowError>(drain)
     })
 }

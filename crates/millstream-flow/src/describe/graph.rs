@@ -23,6 +23,7 @@ use crate::input::Input;
 use crate::policy::OnError;
 use crate::run::build::Root;
 use crate::run::plan::Plan;
+use crate::run::refused::SinkLetters;
 use crate::sink::{Sink, Transactional};
 use crate::source::Source;
 use crate::testing::rehearsal::Rehearsal;
@@ -49,6 +50,8 @@ pub(crate) struct Graph {
     sources: Sources,
     sinks: Vec<DescribedSink>,
     pub(crate) gathered: Vec<Gathered>,
+    /// The dead letters of sinks that have some.
+    pub(crate) letters: SinkLetters,
     /// The types whose values can be encoded.
     pub(crate) codecs: Codecs,
     files: Files,
@@ -193,9 +196,34 @@ impl Graph {
         }
     }
 
+    /// Checks that no sink gets the dead letters of a sink and has some of its own: at the end of a flow its delivery would have to end
+    /// before that of the other, and after it.
+    fn check_letters(&self) -> Result<(), FlowError> {
+        let has_letters = |node| self.letters.iter().any(|(with, _)| *with == node);
+        let sinks = || self.sinks.iter().map(|described| &described.sink);
+        let with_letters = sinks().filter(|sink| has_letters(sink.writer.node));
+        let (to, of): (Vec<&SinkOf>, Vec<&SinkOf>) =
+            with_letters.partition(|sink| sink.writer.dead_letters);
+        for sink in to {
+            let same =
+                |other: &&&SinkOf| sink.identity.is_some() && other.identity == sink.identity;
+            if let Some(other) = of.iter().find(same) {
+                let name = |sink: &SinkOf| sink.writer.name(&self.nodes);
+                return Err(FlowError::Usage(format!(
+                    "flow \"{}\": the sink \"{}\" has dead letters of its own and gets those of \"{}\"; use another sink for these",
+                    self.name,
+                    name(other),
+                    self.nodes[sink.writer.node].name
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what must hold before the flow can run.
     fn check_complete(&self) -> Result<(), FlowError> {
         self.check()?;
+        self.check_letters()?;
         if !self.nodes.iter().any(|node| node.kind == "source") {
             return Err(FlowError::NoSource(self.name.clone()));
         }
@@ -243,6 +271,11 @@ impl Graph {
             edges: self.edges.clone(),
             sources,
             sinks,
+            // In a rehearsal nothing is delivered, and nothing refused.
+            letters: match rehearsal {
+                Some(_) => Vec::new(),
+                None => self.letters.clone(),
+            },
             codecs: self.codecs.clone(),
         };
         for gathered in &self.gathered {

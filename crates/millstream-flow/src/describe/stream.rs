@@ -27,6 +27,7 @@ use crate::sink::Sink;
 use crate::source::Source;
 use crate::step::{Context, Each, Step};
 
+pub use crate::describe::letters::RefusedLetters;
 pub use crate::run::making::Making;
 
 /// A flow: sources, steps and sinks. Described once, run any number of times.
@@ -577,7 +578,7 @@ impl<B: Batch> Pipe<B> {
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn sink(&self, name: &str, sink: impl Sink<B>) {
-        self.end(name, Arc::new(sink), false);
+        self.end(name, Arc::new(sink), false, None);
     }
 
     /// Ends the stream in a sink as [`sink`](Self::sink) does, with one writer: all workers of all processes send
@@ -594,21 +595,49 @@ impl<B: Batch> Pipe<B> {
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     pub fn sink_gathered(&self, name: &str, sink: impl Sink<B>) {
-        self.end(name, Arc::new(sink), true);
+        self.end(name, Arc::new(sink), true, None);
     }
 
-    fn end(&self, name: &str, sink: Arc<dyn Sink<B>>, gathered: bool) {
+    /// Ends the stream in a sink as [`sink`](Self::sink) does, or as [`sink_gathered`](Self::sink_gathered) if it is `gathered`. Records that
+    /// its destination refuses are skipped, and become dead letters: each is written to the sink of `letters` once, in the epoch in which it
+    /// is refused; at the end of a run those that are refused after its last epoch.
+    ///
+    /// [`try_sink`](crate::Stream::try_sink) is made of it.
+    pub fn sink_with_letters(
+        &self,
+        name: &str,
+        sink: impl Sink<B>,
+        gathered: bool,
+        letters: &RefusedLetters,
+    ) {
+        sink.skip_refused(true);
+        self.end(name, Arc::new(sink), gathered, Some(letters));
+    }
+
+    fn end(
+        &self,
+        name: &str,
+        sink: Arc<dyn Sink<B>>,
+        gathered: bool,
+        letters: Option<&RefusedLetters>,
+    ) {
         let mut graph = lock(&self.graph);
         let node = graph.add("sink", name, vec![self.node]);
         graph.nodes[node].detail = sink.describe();
         graph.nodes[node].exchanged = gathered;
         graph.add_sink(WriterId::sink(node), &sink);
+        if let Some(letters) = letters {
+            letters.announce(&mut graph, node);
+            graph.letters.push((node, Arc::clone(&letters.letters)));
+        }
+        let letters = letters.map(|letters| Arc::clone(&letters.letters));
         if gathered || sink.in_one_process() {
-            let gathered = Gathered::new((self.node, node), gathered, &sink);
+            let at = (self.node, node);
+            let gathered = Gathered::new(at, gathered, &sink, letters.as_ref());
             graph.gathered.push(gathered);
         }
         drop(graph);
-        self.outlet.read_by(gathered::end(node, sink));
+        self.outlet.read_by(gathered::end(node, sink, letters));
     }
 
     /// Returns the flow of this stream.

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use crate::batch::Data;
 use crate::connectors::codec::{Encoded, Encoding};
+use crate::describe::letters::RefusedLetters;
 use crate::describe::stream::Stream;
 use crate::error::{Cause, Failure, FlowError};
 use crate::framing::Frames;
 use crate::outbox::too_large;
-use crate::policy::{OnError, Policy};
-use crate::sink::Sink;
+use crate::policy::{DeadLetter, OnError, Policy};
+use crate::sink::{Refused, Sink};
 use crate::step::{Context, Each, Step};
 
 /// Joins a function on batches to a stream.
@@ -303,8 +304,8 @@ impl<T: Data> Stream<T> {
     /// Ends the stream in a sink as [`sink`](crate::Pipe::sink) does, with a policy for an item that cannot be encoded, that is larger than the
     /// destination takes, or that the destination refuses.
     ///
-    /// Items are encoded in a step of its own, `NAME.encode`. A dead letter is made of an item that cannot be encoded or is too large. What a
-    /// destination refuses is found after its epoch was committed: unless `on_error` is [`OnError::Fail`], it is skipped with a warning.
+    /// Items are encoded in a step of its own, `NAME.encode`, which has the dead letters of items that cannot be encoded or are too large. What
+    /// a destination refuses is found later, when it is delivered; the item of such a letter is the encoded record as text.
     ///
     /// ```
     /// use millstream_flow::{Flow, OnError, Options, codec, files, testing};
@@ -327,9 +328,21 @@ impl<T: Data> Stream<T> {
         R: Encoding,
     {
         let (sink, encode) = sink.parted();
-        if !matches!(on_error, OnError::Fail) {
-            sink.skip_refused();
-        }
+        let letters = match &on_error {
+            OnError::Fail => None,
+            OnError::Skip => {
+                sink.skip_refused(false);
+                None
+            }
+            OnError::DeadLetter(_) if !sink.skip_refused(false) => None,
+            OnError::DeadLetter(to) => {
+                let step = name.to_owned();
+                let letter = move |refused: &Refused| DeadLetter::of_refused(&step, refused);
+                Some(RefusedLetters::new(to, move |refused: Vec<Refused>| {
+                    Ok(refused.iter().map(&letter).collect())
+                }))
+            }
+        };
         let settles = on_error.clone();
         let most = sink.record_bytes_max().unwrap_or(usize::MAX);
         let address = sink.describe();
@@ -351,7 +364,11 @@ impl<T: Data> Stream<T> {
                 policy: making.policy(&on_error)?,
             })
         });
-        encoded.settles_by(&settles).sink(name, sink);
+        let encoded = encoded.settles_by(&settles);
+        match letters {
+            Some(letters) => encoded.sink_with_letters(name, sink, false, &letters),
+            None => encoded.sink(name, sink),
+        }
     }
 }
 

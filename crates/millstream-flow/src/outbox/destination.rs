@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use crate::error::{Cause, Failure};
 use crate::framing::Frames;
+use crate::outbox::refusals::Refusals;
 
 /// A live connection to an external system that takes batches of records.
 pub trait Destination: Send {
     /// Writes the records `first` to `last`, which `batch` holds in order, as one unit: all of them or none, unless it knows
-    /// what it has [taken](Self::taken).
+    /// what it has [taken](Self::taken). If [`Refusals::are_skipped`], it may write the others where it refuses some, in place of
+    /// [`DeliveryError::Refused`]: [`Refusals::leave_out`] takes each of these before its transaction ends.
     ///
     /// The same records may be written again after an error, and after a crash. A destination that
     /// [remembers](Connector::remembers) stores `last` in the same transaction, on the condition that the position stored before is
@@ -29,11 +31,6 @@ pub trait Destination: Send {
     /// As for [`write`](Self::write).
     fn position(&mut self) -> Result<Option<u64>, DeliveryError> {
         Ok(None)
-    }
-    /// Returns the records that the last [`write`](Self::write) has left out because it does not take them, each with the reason. It may leave
-    /// some out if [`OutboxIdentity::skips_refused`] is set: in place of [`DeliveryError::Refused`], when it knows which they are.
-    fn left_out(&mut self) -> Vec<(u64, Cause)> {
-        Vec::new()
     }
     /// The record `number` was refused, and the flow skips it. A destination that [remembers](Connector::remembers) stores `number` as
     /// its position, as if the record were written.
@@ -80,7 +77,7 @@ pub trait Connector: Send + Sync + 'static {
 
 /// The identity of an outbox. Copies of a state directory share it: a destination that stores its position under it detects that
 /// two of them deliver.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct OutboxIdentity {
     /// The name of the flow.
     pub flow: String,
@@ -88,8 +85,8 @@ pub struct OutboxIdentity {
     pub sink: String,
     /// The identity of the journal, which is set when the outbox is created and never changes.
     pub outbox: u128,
-    /// Whether the sink skips records that the destination refuses; otherwise one fails the flow.
-    pub skips_refused: bool,
+    /// What becomes of records that the destination refuses.
+    pub refusals: Refusals,
 }
 
 impl OutboxIdentity {

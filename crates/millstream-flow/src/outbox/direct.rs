@@ -13,7 +13,8 @@ use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::{Control, lock};
-use crate::sink::Writer;
+use crate::run::failures::chain;
+use crate::sink::{Refused, Writer};
 
 /// The part that the workers of a run share.
 pub(super) struct Direct {
@@ -23,6 +24,8 @@ pub(super) struct Direct {
     control: Arc<Control>,
     /// The number of the next record.
     next: u64,
+    /// The refused records that are no dead letters yet; `None` if they become none.
+    refused: Option<Vec<Refused>>,
     has_connected: bool,
     /// The run was stopped with a batch that could not be delivered: nothing after it is delivered either.
     has_dropped: bool,
@@ -33,6 +36,7 @@ impl Direct {
         sink: &str,
         link: Link,
         progress: Arc<Progress>,
+        keeps_refused: bool,
         control: &Arc<Control>,
     ) -> Self {
         Direct {
@@ -41,6 +45,7 @@ impl Direct {
             progress,
             control: Arc::clone(control),
             next: 0,
+            refused: keeps_refused.then(Vec::new),
             has_connected: false,
             has_dropped: false,
         }
@@ -79,7 +84,9 @@ impl Direct {
                     return self.deliver_part(&second);
                 }
                 Err(DeliveryError::Refused(cause)) if self.link.skips_refused() => {
-                    self.progress.refused(self.next, &cause);
+                    let reason = chain(&cause);
+                    self.progress.refused(self.next, &reason);
+                    self.keep(self.next, batch.get(0), reason);
                     skips = true;
                     continue;
                 }
@@ -116,6 +123,17 @@ impl Direct {
         Ok(())
     }
 
+    /// Keeps a record that was refused for its dead letter, if there is one.
+    fn keep(&mut self, number: u64, record: &[u8], reason: String) {
+        if let Some(refused) = &mut self.refused {
+            refused.push(Refused {
+                number: Some(number),
+                reason,
+                record: record.to_vec(),
+            });
+        }
+    }
+
     fn attempt(&mut self, batch: &Frames) -> Result<(), DeliveryError> {
         let records = batch.spans.len() as u64;
         let position = self.link.connect()?;
@@ -131,6 +149,9 @@ impl Direct {
         let mut left_out = Vec::new();
         if position <= Position::Next(last) {
             left_out = self.link.write(batch, self.next, last)?;
+            for (number, reason) in left_out.clone() {
+                self.keep(number, batch.get((number - self.next) as usize), reason);
+            }
         }
         self.next = last + 1;
         self.progress.delivered(records as usize, &left_out);
@@ -226,5 +247,13 @@ impl Writer<Frames> for DirectWriter {
         self.control
             .outside(&mut || outcome = lock(direct).deliver(pending));
         outcome
+    }
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        let mut direct = lock(&self.direct);
+        Ok(direct
+            .refused
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default())
     }
 }

@@ -18,11 +18,10 @@ use crate::outbox::destination::{DeliveryError, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::{Progress, Situation};
 use crate::outbox::refusals::Parts as Divided;
-use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
+use crate::outbox::refused::RefusedLog;
+use crate::outbox::settings::{CHECK_INTERVAL, DELIVERED, STOP_NS, Settings};
 use crate::run::control::Control;
-
-/// The cursor at the first record that is not acknowledged.
-const DELIVERED: &str = "delivered";
+use crate::run::failures::chain;
 
 /// The number of records in the outbox of a flow that does not run that are not delivered.
 pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {
@@ -42,6 +41,8 @@ pub(super) struct Parts {
     pub(super) link: Link,
     pub(super) settings: Settings,
     pub(super) progress: Arc<Progress>,
+    /// Where refused records are kept, if they become dead letters.
+    pub(super) refused: Option<Arc<RefusedLog>>,
     pub(super) control: Arc<Control>,
 }
 
@@ -107,7 +108,7 @@ impl Forwarder {
         if let Err(error) = outcome {
             self.parts.control.fail(error);
         }
-        self.parts.progress.release();
+        self.parts.progress.end();
         let control = Arc::clone(&self.parts.control);
         drop(self);
         control.forwarder_ended();
@@ -261,7 +262,9 @@ impl Forwarder {
             if !self.parts.link.skips_refused() {
                 return Err(DeliveryError::Refused(cause));
             }
-            self.parts.progress.refused(self.first, &cause);
+            let reason = chain(&cause);
+            self.keep(&reason)?;
+            self.parts.progress.refused(self.first, &reason);
             self.divided.skips_next = true;
             return Ok(());
         }
@@ -271,6 +274,15 @@ impl Forwarder {
         self.batch.data.truncate(end as usize);
         let moved = self.reader.seek(self.first + half);
         moved.map_err(DeliveryError::fatal)
+    }
+
+    /// Keeps the record that was refused alone for its dead letter, if there is one.
+    fn keep(&self, reason: &str) -> Result<(), DeliveryError> {
+        let Some(refused) = &self.parts.refused else {
+            return Ok(());
+        };
+        let kept = refused.add(self.first, reason, self.batch.get(0));
+        kept.map_err(DeliveryError::Fatal)
     }
 
     /// Reads what is committed; true if a batch is ready for delivery.
@@ -558,7 +570,7 @@ mod tests {
         writer.append(b"of an earlier run").unwrap();
         let control = Arc::new(Control::new(1, None));
         let settings = Settings::default();
-        let progress = Progress::new("out", "a table", 1, settings, &control);
+        let progress = Progress::new("out", "a table", 1, (settings, false), &control);
         let taken = Arc::new(Mutex::new(0));
         let taking = Arc::clone(&taken);
         let connector = connector("a table", false, move |_: &OutboxIdentity| {
@@ -568,7 +580,7 @@ mod tests {
             flow: "flow".to_owned(),
             sink: "out".to_owned(),
             outbox: 1,
-            skips_refused: false,
+            refusals: crate::outbox::refusals::Refusals::default(),
         };
         let forwarder = Forwarder::new(Parts {
             sink: "out".to_owned(),
@@ -576,6 +588,7 @@ mod tests {
             journal,
             link: Link::new(Arc::new(connector), identity, settings.backoff),
             settings,
+            refused: None,
             progress: Arc::clone(&progress),
             control: Arc::clone(&control),
         })

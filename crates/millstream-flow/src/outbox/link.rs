@@ -91,10 +91,11 @@ impl Link {
         batch: &Frames,
         first: u64,
         last: u64,
-    ) -> Result<Vec<(u64, Cause)>, DeliveryError> {
+    ) -> Result<Vec<(u64, String)>, DeliveryError> {
         let Some(connection) = &mut self.connection else {
             return Err(DeliveryError::retry("there is no connection"));
         };
+        self.identity.refusals.begin(batch, first);
         if let Err(error) = connection.write(batch, first, last) {
             if matches!(error, DeliveryError::Refused(_)) && self.remembers() {
                 // Its transaction ends with the connection.
@@ -102,22 +103,12 @@ impl Link {
             }
             return Err(error);
         }
-        let left_out = connection.left_out();
-        let is_wrong = |number| !(first..=last).contains(&number);
-        if let Some((number, cause)) = left_out
-            .iter()
-            .find(|(number, _)| is_wrong(*number) || !self.skips_refused())
-        {
-            return Err(DeliveryError::fatal(format!(
-                "record {number} is refused: {cause}"
-            )));
-        }
-        Ok(left_out)
+        Ok(self.identity.refusals.take())
     }
 
     /// Whether records that the destination refuses are skipped.
     pub(super) fn skips_refused(&self) -> bool {
-        self.identity.skips_refused
+        self.identity.refusals.are_skipped()
     }
 
     /// Makes the destination skip a record that it has refused.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use millstream_journal::clock::wall_ns;
 
-use crate::error::Cause;
 use crate::outbox::settings::Settings;
 use crate::run::control::{Control, lock};
 use crate::run::metrics::OutboxMetrics;
@@ -18,6 +17,8 @@ pub(super) struct Progress {
     state: Mutex<State>,
     changed: Condvar,
     settings: Settings,
+    /// Whether refused records become dead letters.
+    keeps_refused: bool,
     /// The run, which holds this.
     control: Weak<Control>,
 }
@@ -32,6 +33,8 @@ struct State {
     delivered_ns: Option<u64>,
     /// Nothing more is committed in this run.
     finished: bool,
+    /// The forwarder has ended.
+    ended: bool,
     /// Whether it makes the sources pause.
     holds: bool,
     /// The time of the last pause that was logged, and whether its end is logged too.
@@ -52,7 +55,7 @@ impl Progress {
         sink: &str,
         address: &str,
         committed: u64,
-        settings: Settings,
+        (settings, keeps_refused): (Settings, bool),
         control: &Arc<Control>,
     ) -> Arc<Self> {
         let progress = Arc::new(Progress {
@@ -62,12 +65,14 @@ impl Progress {
                 oldest_ns: None,
                 delivered_ns: None,
                 finished: false,
+                ended: false,
                 holds: false,
                 logged_ns: None,
                 logs_end: false,
             }),
             changed: Condvar::new(),
             settings,
+            keeps_refused,
             control: Arc::downgrade(control),
         });
         let watched = Arc::clone(&progress);
@@ -108,9 +113,9 @@ impl Progress {
     }
 
     /// Counts a delivery of so many records that has succeeded but for those that were left out as refused.
-    pub(super) fn delivered(&self, records: usize, left_out: &[(u64, Cause)]) {
-        for (number, cause) in left_out {
-            self.refused(*number, cause);
+    pub(super) fn delivered(&self, records: usize, left_out: &[(u64, String)]) {
+        for (number, reason) in left_out {
+            self.refused(*number, reason);
         }
         let mut state = lock(&self.state);
         state.metrics.delivered_records += (records - left_out.len()) as u64;
@@ -119,15 +124,19 @@ impl Progress {
     }
 
     /// Counts and logs a record that the destination has refused and the flow skips.
-    pub(super) fn refused(&self, number: u64, cause: &Cause) {
+    pub(super) fn refused(&self, number: u64, reason: &str) {
         let mut state = lock(&self.state);
         state.metrics.refused_records += 1;
         let metrics = &state.metrics;
         let (sink, address) = (metrics.sink.clone(), metrics.address.clone());
         drop(state);
+        let what = match self.keeps_refused {
+            true => "becomes a dead letter",
+            false => "skipped",
+        };
         tracing::warn!(
             sink = sink.as_str(),
-            "sink \"{sink}\" ({address}): record {number} is refused and skipped: {cause}"
+            "sink \"{sink}\" ({address}): record {number} is refused and {what}: {reason}"
         );
     }
 
@@ -224,11 +233,17 @@ impl Progress {
     }
 
     /// Lets the sources resume, at the end of the forwarder.
-    pub(super) fn release(&self) {
+    pub(super) fn end(&self) {
         let mut state = lock(&self.state);
+        state.ended = true;
         if std::mem::replace(&mut state.holds, false) {
             self.hold_sources(false);
         }
+    }
+
+    /// Whether the forwarder has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        lock(&self.state).ended
     }
 
     fn hold_sources(&self, hold: bool) {

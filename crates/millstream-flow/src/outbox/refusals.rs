@@ -1,6 +1,94 @@
-//! Records that the destination refuses: a batch is halved until they are alone, so that they hold up no other record.
+//! Records that the destination refuses: it leaves them out, or a batch is halved until they are alone, so that they hold up no other record.
 //!
 //! Invariant: the ends of the parts that wait are in descending order, the next part last. A part is never read beyond its end.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use crate::error::Cause;
+use crate::framing::Frames;
+use crate::outbox::refused::RefusedLog;
+use crate::run::control::lock;
+
+/// What becomes of the records of an outbox that its destination refuses. Clones are one.
+#[derive(Clone, Default)]
+pub struct Refusals {
+    are_skipped: bool,
+    write: Arc<Mutex<Write>>,
+}
+
+/// The write in progress.
+#[derive(Default)]
+struct Write {
+    first: u64,
+    records: u64,
+    /// Those that it has left out, each with the reason.
+    left_out: Vec<(u64, String)>,
+    /// Where they are kept, if they become dead letters: with a copy of the batch.
+    log: Option<(Arc<RefusedLog>, Frames)>,
+}
+
+impl Refusals {
+    pub(super) fn new(are_skipped: bool, log: Option<Arc<RefusedLog>>) -> Self {
+        let write = Write {
+            log: log.map(|log| (log, Frames::default())),
+            ..Write::default()
+        };
+        Refusals {
+            are_skipped,
+            write: Arc::new(Mutex::new(write)),
+        }
+    }
+
+    /// Whether the sink skips records that its destination refuses, or makes dead letters of them; otherwise one fails the flow.
+    #[must_use]
+    pub fn are_skipped(&self) -> bool {
+        self.are_skipped
+    }
+
+    /// Leaves the record `number` out of the write in progress, since the destination refuses it; `reason` is for people. When it returns,
+    /// a record that becomes a dead letter is stored durably: then the position of the destination may pass it.
+    ///
+    /// # Errors
+    /// Refused records are not skipped; the write has no such record; an error of the system.
+    pub fn leave_out(&self, number: u64, reason: &str) -> Result<(), Cause> {
+        let mut write = lock(&self.write);
+        let at = number.checked_sub(write.first);
+        match at.filter(|at| *at < write.records && self.are_skipped) {
+            Some(at) => {
+                if let Some((log, batch)) = &write.log {
+                    log.add(number, reason, batch.get(at as usize))?;
+                }
+                write.left_out.push((number, reason.to_owned()));
+                Ok(())
+            }
+            None => Err(format!("record {number} is refused: {reason}").into()),
+        }
+    }
+
+    /// A write of these records begins.
+    pub(super) fn begin(&self, batch: &Frames, first: u64) {
+        let write = &mut *lock(&self.write);
+        (write.first, write.records) = (first, batch.spans.len() as u64);
+        write.left_out.clear();
+        if let Some((_, copy)) = &mut write.log {
+            copy.clone_from(batch);
+        }
+    }
+
+    /// Takes what the write has left out.
+    pub(super) fn take(&self) -> Vec<(u64, String)> {
+        std::mem::take(&mut lock(&self.write).left_out)
+    }
+}
+
+impl fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusals")
+            .field("are_skipped", &self.are_skipped)
+            .finish_non_exhaustive()
+    }
+}
 
 /// The parts of a batch of which some record is refused.
 #[derive(Debug, Default)]
@@ -41,6 +129,31 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_records_of_the_write_are_left_out() {
+        let mut batch = Frames::default();
+        for record in ["a", "b"] {
+            batch
+                .append(|out| out.extend_from_slice(record.as_bytes()))
+                .unwrap();
+        }
+        let refusals = Refusals::new(true, None);
+        refusals.begin(&batch, 7);
+        assert!(refusals.leave_out(8, "why").is_ok());
+        for number in [6, 9] {
+            let error = refusals.leave_out(number, "why").unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("record {number} is refused: why")
+            );
+        }
+        assert_eq!(refusals.take(), [(8, "why".to_owned())]);
+        assert!(refusals.take().is_empty());
+        let fails = Refusals::default();
+        fails.begin(&batch, 7);
+        assert!(fails.leave_out(7, "why").is_err());
+    }
 
     #[test]
     fn parts_end_where_halves_do() {

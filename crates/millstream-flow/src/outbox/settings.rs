@@ -12,6 +12,9 @@ pub fn outbox_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("outputs").join(escape(name))
 }
 
+/// The cursor of an outbox at the first record that is not acknowledged.
+pub(super) const DELIVERED: &str = "delivered";
+
 /// The interval at which a wait checks whether the run stops.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which a run that was asked to stop continues to deliver.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Identity, Journal, Options};
 
-use crate::connectors::files::{length_of, token_of};
 use crate::connectors::journals::Appending;
 use crate::connectors::shared_log::SharedLog;
 use crate::error::Cause;
@@ -19,9 +18,11 @@ use crate::outbox::direct::{Direct, DirectWriter};
 use crate::outbox::forwarder::{Forwarder, Parts};
 use crate::outbox::link::Link;
 use crate::outbox::progress::Progress;
+use crate::outbox::refusals::Refusals;
+use crate::outbox::refused::{Marks, RefusedLog, refused_dir};
 use crate::outbox::settings::{Settings, outbox_dir};
 use crate::run::control::{Control, lock};
-use crate::sink::{Forwarding, OutputRun, Scope, Sink, Token, Transactional, Writer};
+use crate::sink::{Forwarding, OutputRun, Refused, Scope, Sink, Token, Transactional, Writer};
 
 /// The size of a segment, and about the largest record of an outbox.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -32,6 +33,8 @@ pub struct Outbox {
     settings: Settings,
     /// Whether records that the destination refuses are skipped. It is set while the flow is described.
     skips_refused: AtomicBool,
+    /// Whether they become dead letters.
+    keeps_refused: AtomicBool,
     run: Mutex<Option<Run>>,
 }
 
@@ -53,19 +56,16 @@ enum Way {
 /// The outbox of a run with a state directory.
 struct Kept {
     path: PathBuf,
-    /// Records below this number are committed.
-    committed: u64,
-    open: Option<OpenOutbox>,
+    /// What is committed.
+    committed: Marks,
+    /// One opening for writers and syncs, so that a sync covers all that was appended: from the start of a run to its last commit.
+    open: Option<Journal>,
+    /// The progress of the forwarder, from its start on.
+    progress: Option<Arc<Progress>>,
+    /// The refused records, if they become dead letters.
+    refused: Option<Arc<RefusedLog>>,
     /// The journal as the workers share it.
     shared: Weak<Mutex<SharedLog<Appending>>>,
-}
-
-/// The outbox between the start of a run and its last commit.
-#[derive(Clone)]
-struct OpenOutbox {
-    /// One opening for writers and syncs, so that a sync covers all that was appended.
-    journal: Journal,
-    progress: Arc<Progress>,
 }
 
 impl Outbox {
@@ -80,6 +80,7 @@ impl Outbox {
             connector: Arc::new(connector),
             settings,
             skips_refused: AtomicBool::new(false),
+            keeps_refused: AtomicBool::new(false),
             run: Mutex::default(),
         }
     }
@@ -154,12 +155,22 @@ impl Outbox {
         }
     }
 
-    fn link(&self, flow: &str, sink: &str, outbox: u128) -> Link {
+    fn keeps_refused(&self) -> bool {
+        self.keeps_refused.load(Ordering::Relaxed)
+    }
+
+    fn link(
+        &self,
+        (flow, sink): (&str, &str),
+        outbox: u128,
+        refused: Option<Arc<RefusedLog>>,
+    ) -> Link {
+        let skips = self.skips_refused.load(Ordering::Relaxed);
         let identity = OutboxIdentity {
             flow: flow.to_owned(),
             sink: sink.to_owned(),
             outbox,
-            skips_refused: self.skips_refused.load(Ordering::Relaxed),
+            refusals: Refusals::new(skips, refused),
         };
         Link::new(Arc::clone(&self.connector), identity, self.settings.backoff)
     }
@@ -172,9 +183,10 @@ impl Outbox {
             sink,
             "sink \"{sink}\" ({address}): at least once while this run lasts, as the flow has no state directory"
         );
-        let progress = Progress::new(sink, &address, 0, self.settings, control);
-        let link = self.link(flow, sink, outbox);
-        let direct = Direct::new(sink, link, progress, control);
+        let keeps = self.keeps_refused();
+        let progress = Progress::new(sink, &address, 0, (self.settings, keeps), control);
+        let link = self.link((flow, sink), outbox, None);
+        let direct = Direct::new(sink, link, progress, keeps, control);
         Arc::new(Mutex::new(direct))
     }
 
@@ -187,6 +199,11 @@ impl Outbox {
             }) => Some(look(kept)),
             _ => None,
         }
+    }
+
+    /// Returns the progress of the forwarder, if it has started.
+    fn progress(&self) -> Option<Arc<Progress>> {
+        self.kept(|kept| kept.progress.clone()).flatten()
     }
 
     /// Returns the name of the sink in the run.
@@ -207,6 +224,10 @@ fn directory(state: &Path, names: &[String]) -> PathBuf {
 
 /// Removes an outbox that no commit knows.
 fn remove(path: &Path, sink: &str) -> Result<(), Cause> {
+    let refused = refused_dir(path);
+    if refused.exists() {
+        remove_all(&refused)?;
+    }
     if !path.exists() {
         return Ok(());
     }
@@ -215,6 +236,10 @@ fn remove(path: &Path, sink: &str) -> Result<(), Cause> {
         "sink \"{sink}\": starts again without state; the outbox {} is removed with its records",
         path.display()
     );
+    remove_all(path)
+}
+
+fn remove_all(path: &Path) -> Result<(), Cause> {
     std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
@@ -241,12 +266,14 @@ impl Sink<Frames> for Outbox {
                 return Ok(Box::new(writer));
             }
         };
-        let opened = kept.open.clone();
-        let opened = opened.ok_or("the run of this outbox has not started")?;
+        let (Some(journal), Some(progress)) = (&kept.open, &kept.progress) else {
+            return Err("the run of this outbox has not started".into());
+        };
+        let progress = Arc::clone(progress);
         let shared = match kept.shared.upgrade() {
             Some(open) => open,
             None => {
-                let appender = opened.journal.writer()?;
+                let appender = journal.writer()?;
                 let open = Arc::new(Mutex::new(SharedLog::new(Appending(appender), control)));
                 kept.shared = Arc::downgrade(&open);
                 open
@@ -256,7 +283,9 @@ impl Sink<Frames> for Outbox {
         Ok(Box::new(OutboxWriter {
             shared,
             share,
-            progress: opened.progress,
+            progress,
+            refused: kept.refused.clone(),
+            taken: Vec::new(),
             limit,
             address: self.connector.describe(),
         }))
@@ -267,8 +296,10 @@ impl Sink<Frames> for Outbox {
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         Some(self)
     }
-    fn skip_refused(&self) {
+    fn skip_refused(&self, keeps: bool) -> bool {
         self.skips_refused.store(true, Ordering::Relaxed);
+        self.keeps_refused.fetch_or(keeps, Ordering::Relaxed);
+        true
     }
     fn record_bytes_max(&self) -> Option<usize> {
         self.connector.record_bytes_max()
@@ -280,9 +311,10 @@ impl Transactional for Outbox {
         Scope::State
     }
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
-        let committed = length_of(tokens)?;
+        let marks = Marks::of(tokens)?;
+        let committed = marks.length;
         let resumed = self.kept(|kept| {
-            kept.committed = committed;
+            kept.committed = marks;
             kept.path.clone()
         });
         let path = resumed.ok_or("the run of this outbox has not begun")?;
@@ -307,24 +339,36 @@ impl Transactional for Outbox {
             .into());
         }
         journal.cut(committed)?;
-        Ok(Some(token_of(committed)))
+        let refused = match self.keeps_refused() {
+            true => Some(Arc::new(RefusedLog::resume(&path, marks.passed_on)?)),
+            false => None,
+        };
+        self.kept(|kept| kept.refused = refused);
+        Ok(Some(marks.token()))
     }
     fn sync(&self) -> Result<(), Cause> {
         // Outside of the lock: workers can append during the sync.
         if let Some(open) = self.kept(|kept| kept.open.clone()).flatten() {
-            open.journal.sync()?;
+            open.sync()?;
         }
         Ok(())
     }
     fn commit(&self, _: u64, tokens: &[Token]) -> Result<(), Cause> {
-        if let Some(open) = self.kept(|kept| kept.open.clone()).flatten() {
-            open.progress.commit(length_of(tokens)?);
+        let Some(progress) = self.progress() else {
+            return Ok(());
+        };
+        let marks = Marks::of(tokens)?;
+        self.kept(|kept| kept.committed = marks);
+        progress.commit(marks.length);
+        match self.kept(|kept| kept.refused.clone()).flatten() {
+            Some(refused) => refused.commit(marks.passed_on),
+            None => Ok(()),
         }
-        Ok(())
     }
     fn finish(&self) {
-        if let Some(open) = self.kept(|kept| kept.open.take()).flatten() {
-            open.progress.finish();
+        self.kept(|kept| kept.open = None);
+        if let Some(progress) = self.progress() {
+            progress.finish();
         }
     }
     fn identity(&self) -> Option<usize> {
@@ -342,8 +386,10 @@ impl Forwarding for Outbox {
             None => Way::Direct(Weak::new()),
             Some(state) => Way::Kept(Kept {
                 path: directory(state, run.names),
-                committed: 0,
+                committed: Marks::default(),
                 open: None,
+                progress: None,
+                refused: None,
                 shared: Weak::new(),
             }),
         };
@@ -360,35 +406,53 @@ impl Forwarding for Outbox {
         let Some(run) = &mut *run else {
             return Ok(());
         };
-        let Way::Kept(Kept {
-            path, committed, ..
-        }) = &run.way
-        else {
+        let Way::Kept(kept) = &run.way else {
             return Ok(());
         };
+        let Kept {
+            path,
+            committed,
+            refused,
+            ..
+        } = kept;
         let journal = Journal::open(path, Self::options())?;
         let outbox = journal.lineage()?;
         let (address, control) = (self.connector.describe(), Arc::clone(&run.control));
-        let progress = Progress::new(&run.sink, &address, *committed, self.settings, &control);
+        let settings = (self.settings, refused.is_some());
+        let committed = committed.length;
+        let progress = Progress::new(&run.sink, &address, committed, settings, &control);
         let forwarder = Forwarder::new(Parts {
             sink: run.sink.clone(),
             address,
             journal: journal.clone(),
-            link: self.link(&run.flow, &run.sink, outbox),
+            link: self.link((&run.flow, &run.sink), outbox, refused.clone()),
             settings: self.settings,
             progress: Arc::clone(&progress),
+            refused: refused.clone(),
             control: Arc::clone(&control),
         })?;
         control.forwarder_begins();
         let thread = std::thread::Builder::new().name("millstream-outbox".to_owned());
         let started = thread.spawn(move || forwarder.run());
         if let Way::Kept(kept) = &mut run.way {
-            kept.open = Some(OpenOutbox { journal, progress });
+            (kept.open, kept.progress) = (Some(journal), Some(progress));
         }
         started.map(drop).map_err(|error| {
             control.forwarder_ended();
             error.into()
         })
+    }
+    fn has_ended(&self) -> bool {
+        self.progress().is_none_or(|progress| progress.has_ended())
+    }
+    fn take_refused(&self) -> Result<(Vec<Refused>, Token), Cause> {
+        let kept = self.kept(|kept| (kept.refused.clone(), kept.committed));
+        let (Some(refused), mut marks) = kept.unwrap_or_default() else {
+            return Ok((Vec::new(), Marks::default().token()));
+        };
+        let taken = refused.take()?;
+        marks.passed_on = refused.passed_on();
+        Ok((taken, marks.token()))
     }
 }
 
@@ -397,6 +461,9 @@ struct OutboxWriter {
     shared: Arc<Mutex<SharedLog<Appending>>>,
     share: usize,
     progress: Arc<Progress>,
+    /// The refused records, and those that were taken in this epoch.
+    refused: Option<Arc<RefusedLog>>,
+    taken: Vec<Refused>,
     /// The largest record that the destination takes, and its name.
     limit: Option<usize>,
     address: String,
@@ -414,11 +481,26 @@ impl Writer<Frames> for OutboxWriter {
         Ok(())
     }
     fn prepare(&mut self, epoch: u64) -> Result<Option<Token>, Cause> {
+        // The first writer takes them. The last one to end the epoch makes the token: all have taken then.
+        if let (Some(refused), 0) = (&self.refused, self.share) {
+            self.taken.extend(refused.take()?);
+        }
         let next = lock(&self.shared).prepare(self.share, epoch)?;
-        Ok(next.map(token_of))
+        Ok(next.map(|next| self.token(next)))
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         let end = lock(&self.shared).leave(self.share)?;
-        Ok(end.map(token_of))
+        Ok(end.map(|end| self.token(end)))
+    }
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        Ok(std::mem::take(&mut self.taken))
+    }
+}
+
+impl OutboxWriter {
+    fn token(&self, length: u64) -> Token {
+        let refused = self.refused.as_ref();
+        let passed_on = refused.map_or(0, |refused| refused.passed_on());
+        Marks { length, passed_on }.token()
     }
 }

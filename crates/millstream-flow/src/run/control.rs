@@ -653,6 +653,12 @@ impl Control {
         self.all_ended.notify_all();
     }
 
+    /// Waits until a thread that delivers committed output has ended, at most for a short time.
+    pub(crate) fn await_forwarder(&self) {
+        let waited = self.all_ended.wait_timeout(lock(&self.ended), ENDED_TICK);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The number of threads that deliver committed output and have not ended.
     pub(crate) fn forwarders_left(&self) -> usize {
         lock(&self.ended).forwarders

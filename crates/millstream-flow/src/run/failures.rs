@@ -144,7 +144,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// An error with its causes.
-fn chain(cause: &Cause) -> String {
+pub(crate) fn chain(cause: &Cause) -> String {
     let mut text = cause.to_string();
     let mut source = cause.source();
     while let Some(error) = source {

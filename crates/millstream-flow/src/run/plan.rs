@@ -4,6 +4,7 @@ use crate::checkpoint::{Codecs, Sinks, Sources};
 use crate::describe::node::{DescribedEdge, Node, NodeId};
 use crate::error::FlowError;
 use crate::run::build::Root;
+use crate::run::refused::SinkLetters;
 
 /// The operators of a flow, with the sources and sinks that take part in checkpoints.
 pub(crate) struct Plan {
@@ -15,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) edges: Vec<DescribedEdge>,
     pub(crate) sources: Sources,
     pub(crate) sinks: Sinks,
+    /// The dead letters of sinks that have some.
+    pub(crate) letters: SinkLetters,
     pub(crate) codecs: Codecs,
 }
 

@@ -4,10 +4,12 @@ use crate::batch::Batch;
 use crate::checkpoint::WriterId;
 use crate::describe::node::{NodeId, open_error};
 use crate::error::{Cause, Failure, FlowError};
+use crate::policy::unwritten;
 use crate::push::Push;
 use crate::run::build::SegmentBuild;
 use crate::run::context::WorkerContext;
 use crate::run::panics::{Owned, in_step};
+use crate::run::refused::{LetterWriter, Letters};
 use crate::sink::{Sink, Token, Writer};
 use crate::time::Watermark;
 
@@ -15,6 +17,8 @@ use crate::time::Watermark;
 pub(crate) struct Drain<B> {
     node: NodeId,
     writer: Owned<Box<dyn Writer<B>>>,
+    /// The writer of the dead letters of refused records.
+    letters: Option<Box<dyn LetterWriter>>,
     /// Batches since the last flush: the time at which they were complete at the source, and their items.
     unflushed: Vec<(u64, usize)>,
 }
@@ -23,27 +27,33 @@ impl<B: Batch> Drain<B> {
     pub(crate) fn open(
         node: NodeId,
         sink: &dyn Sink<B>,
+        letters: Option<&dyn Letters>,
         segment: &SegmentBuild<'_, '_>,
     ) -> Result<Self, FlowError> {
         let cx = segment.context.borrow();
         let name = &segment.nodes[node].name;
-        let drain = |writer| Drain {
+        let drain = |writer, letters| Drain {
             node,
             writer: Owned::new(writer, name, &cx.control),
+            letters,
             unflushed: Vec::new(),
         };
         if segment.nodes[node].exchanged && cx.worker > 0 {
-            return Ok(drain(Box::new(Elsewhere)));
+            return Ok(drain(Box::new(Elsewhere), None));
         }
         let _called = in_step(name);
-        let writer = match segment.rehearsal {
+        let (worker, control) = (cx.worker, &cx.control);
+        let opened = match segment.rehearsal {
             Some(rehearsal) => rehearsal
                 .sink_for(name, sink)
-                .and_then(|instead| instead.open(cx.worker, &cx.control)),
-            None => sink.open(cx.worker, &cx.control),
+                .and_then(|instead| Ok((instead.open(worker, control)?, None))),
+            None => sink.open(worker, control).and_then(|writer| {
+                let letters = letters.map(|letters| letters.open(name, worker, control));
+                Ok((writer, letters.transpose()?))
+            }),
         };
-        let writer = writer.map_err(|cause| open_error(&segment.nodes[node], cause))?;
-        Ok(drain(writer))
+        let (writer, letters) = opened.map_err(|cause| open_error(&segment.nodes[node], cause))?;
+        Ok(drain(writer, letters))
     }
 
     /// Records the batches of a flush: a batch counts when the system has accepted it.
@@ -54,15 +64,31 @@ impl<B: Batch> Drain<B> {
         }
     }
 
-    /// Adds a token to the part of this epoch; it replaces an earlier one of the writer.
-    fn keep(&self, token: Option<Token>, cx: &mut WorkerContext) {
-        if let (Some(checkpoint), Some(token)) = (&mut cx.checkpoint, token) {
-            let writer = WriterId {
-                node: self.node,
-                dead_letters: false,
-            };
-            checkpoint.part.tokens.push((writer, token));
-        }
+    /// Writes the dead letters of the records that were refused.
+    fn write_letters(&mut self, cx: &WorkerContext) -> Result<(), Failure> {
+        let Some(letters) = &mut self.letters else {
+            return Ok(());
+        };
+        let refused = self.writer.take_refused();
+        let written =
+            refused.and_then(|refused| letters.write(refused).map_err(|it| unwritten(&it)));
+        written.map_err(|cause| self.failure(cause, cx))
+    }
+
+    /// Ends an epoch of the dead letters, or the run.
+    fn end_letters(
+        &mut self,
+        end: impl FnOnce(&mut dyn LetterWriter) -> Result<Option<Token>, Cause>,
+        cx: &mut WorkerContext,
+    ) -> Result<(), Failure> {
+        self.write_letters(cx)?;
+        let Some(letters) = &mut self.letters else {
+            return Ok(());
+        };
+        let token = end(&mut **letters);
+        let token = token.map_err(|cause| self.failure(unwritten(&cause), cx))?;
+        keep(WriterId::dead_letters(self.node), token, cx);
+        Ok(())
     }
 
     fn failure(&self, cause: Cause, cx: &WorkerContext) -> Failure {
@@ -88,6 +114,9 @@ impl<B: Batch> Push<B> for Drain<B> {
                 .flush()
                 .map_err(|cause| self.failure(cause, cx))?;
             self.record_flushed(cx);
+            if cx.checkpoint.is_none() {
+                self.write_letters(cx)?;
+            }
         }
         Ok(())
     }
@@ -106,8 +135,8 @@ impl<B: Batch> Push<B> for Drain<B> {
         let prepared = self.writer.prepare(number);
         let token = prepared.map_err(|cause| self.failure(cause, cx))?;
         self.record_flushed(cx);
-        self.keep(token, cx);
-        Ok(())
+        keep(WriterId::sink(self.node), token, cx);
+        self.end_letters(|letters| letters.prepare(number), cx)
     }
     fn end(&mut self, epoch: u64, cx: &mut WorkerContext) -> Result<(), Failure> {
         self.epoch(epoch, cx)?;
@@ -115,8 +144,15 @@ impl<B: Batch> Push<B> for Drain<B> {
         let closed = self.writer.close();
         let token = closed.map_err(|cause| self.failure(cause, cx))?;
         self.record_flushed(cx);
-        self.keep(token, cx);
-        Ok(())
+        keep(WriterId::sink(self.node), token, cx);
+        self.end_letters(|letters| letters.close(), cx)
+    }
+}
+
+/// Adds a token to the part of this epoch; it replaces an earlier one of the writer.
+fn keep(writer: WriterId, token: Option<Token>, cx: &mut WorkerContext) {
+    if let (Some(checkpoint), Some(token)) = (&mut cx.checkpoint, token) {
+        checkpoint.part.tokens.push((writer, token));
     }
 }
 

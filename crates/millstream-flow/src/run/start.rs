@@ -209,6 +209,7 @@ fn prepare(
     // Forwarders that have started must not continue.
     let (checkpoints, committer, links) = begun.inspect_err(|error| shared.end_start(error))?;
     running.meet(links);
+    running.committer = committer;
     if checkpoints
         .as_ref()
         .is_some_and(|(resume, _)| resume.ends_here)
@@ -216,7 +217,6 @@ fn prepare(
         (0..running.options.workers).for_each(|_| shared.worker_ended());
         return Ok((running, None));
     }
-    running.committer = committer;
     let life = move |worker: &mut Worker| {
         let mut life = || guarded(worker, &plan, &shared, &settings, &clock, &checkpoints);
         match &settings.around {
@@ -337,11 +337,6 @@ fn begin_checkpoints(
     let (sender, notices) = channel();
     let started = plan.sinks.start(&plan.nodes);
     started.inspect_err(|_| plan.sinks.finish(&plan.nodes))?;
-    if resume.ends_here {
-        plan.sinks.finish(&plan.nodes);
-        let checkpoints = Some((Arc::new(resume), Mutex::new(sender)));
-        return Ok(Begun::without(checkpoints, None));
-    }
     let committer = Committer {
         store: resumed.store,
         base: resumed.base,
@@ -352,12 +347,17 @@ fn begin_checkpoints(
         flow: running.name.clone(),
         nodes: plan.nodes.clone(),
         sinks: plan.sinks.clone(),
+        letters: plan.letters.clone(),
         recordings: resumed.recordings,
         local: resumed.local,
         options: recovery.clone(),
         control: Arc::clone(&running.control),
         clock: Arc::clone(clock),
-        workers: running.options.workers,
+        // Of a flow that has ended only the deliveries are left.
+        workers: match resume.ends_here {
+            true => 0,
+            false => running.options.workers,
+        },
         roots: plan.roots.len(),
     };
     let thread = start_committer(committer, notices, recovery);

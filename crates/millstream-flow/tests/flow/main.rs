@@ -47,6 +47,7 @@ mod outbox_compares;
 mod outbox_crashes;
 mod outbox_faults;
 mod outbox_kills;
+mod outbox_refused;
 mod packets;
 mod panics;
 mod policies;

@@ -75,6 +75,12 @@ impl PostRequest {
         record.extend_from_slice(&self.body);
         Ok(())
     }
+
+    /// Returns the body of a record, which is the whole record if it is none of a request.
+    #[must_use]
+    pub fn body_of(record: &[u8]) -> &[u8] {
+        View::read(record).map_or(record, |request| request.body)
+    }
 }
 
 /// A request in a record.

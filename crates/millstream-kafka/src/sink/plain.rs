@@ -1,5 +1,6 @@
 //! Delivery without transactions: messages are sent as they come, and acknowledged before their epoch is committed.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +8,7 @@ use millstream_flow::Frames;
 use millstream_flow::clock::now_ns;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
-use millstream_flow::sink::{Sink, Writer};
+use millstream_flow::sink::{Refused, Sink, Writer};
 
 use super::target::Target;
 use crate::client::Notice;
@@ -23,6 +24,8 @@ pub(super) struct Plain {
     target: Target,
     /// Whether messages that the broker refuses are skipped.
     skips: Arc<AtomicBool>,
+    /// Whether they become dead letters.
+    keeps: Arc<AtomicBool>,
 }
 
 impl Plain {
@@ -30,6 +33,7 @@ impl Plain {
         Plain {
             target,
             skips: Arc::default(),
+            keeps: Arc::default(),
         }
     }
 }
@@ -44,6 +48,8 @@ impl Sink<Frames> for Plain {
         Ok(Box::new(PlainWriter {
             producer: connect(&target.servers, &target.settings, &target.topic)?,
             skips: Arc::clone(&self.skips),
+            keeps: Arc::clone(&self.keeps),
+            refused: RefCell::default(),
             topic: target.topic.clone(),
             servers: target.servers.clone(),
             bytes_max: target.record_bytes_max(),
@@ -51,8 +57,10 @@ impl Sink<Frames> for Plain {
         }))
     }
 
-    fn skip_refused(&self) {
+    fn skip_refused(&self, keeps: bool) -> bool {
         self.skips.store(true, Ordering::Relaxed);
+        self.keeps.fetch_or(keeps, Ordering::Relaxed);
+        true
     }
 
     fn record_bytes_max(&self) -> Option<usize> {
@@ -64,6 +72,9 @@ impl Sink<Frames> for Plain {
 struct PlainWriter {
     producer: Box<dyn Producer>,
     skips: Arc<AtomicBool>,
+    keeps: Arc<AtomicBool>,
+    /// Those that are no dead letters yet.
+    refused: RefCell<Vec<Refused>>,
     topic: String,
     servers: String,
     bytes_max: usize,
@@ -97,21 +108,32 @@ impl PlainWriter {
             self.producer.take_failure();
             match self.producer.send(&View::of(&frame)?, &self.topic) {
                 Ok(_) => self.drain(stop_seen)?,
-                Err(failure) => self.settle(failure)?,
+                Err(failure) => self.settle(failure, &frame)?,
             }
             self.producer.take_refused();
             if let Some(failure) = self.producer.take_failure() {
-                self.settle(failure)?;
+                self.settle(failure, &frame)?;
             }
         }
         Ok(())
     }
 
-    /// Handles the failure of a message that was sent alone.
-    fn settle(&self, failure: Failure) -> Result<(), Cause> {
+    /// Handles the failure of a message that was sent alone, as `frame` has it.
+    fn settle(&self, failure: Failure, frame: &[u8]) -> Result<(), Cause> {
         match failure {
             Failure::Message(error) if self.skips.load(Ordering::Relaxed) => {
-                tracing::warn!("kafka {}: a message is skipped: {error}", self.servers);
+                let what = match self.keeps.load(Ordering::Relaxed) {
+                    true => "becomes a dead letter",
+                    false => "is skipped",
+                };
+                tracing::warn!("kafka {}: a message {what}: {error}", self.servers);
+                if self.keeps.load(Ordering::Relaxed) {
+                    self.refused.borrow_mut().push(Refused {
+                        number: None,
+                        reason: error.to_string(),
+                        record: frame.to_vec(),
+                    });
+                }
                 Ok(())
             }
             Failure::Passing(error) | Failure::Lasting(error) | Failure::Message(error) => {
@@ -162,7 +184,7 @@ impl Writer<Frames> for PlainWriter {
                         self.check(&mut stop_seen)?;
                     }
                     Err(failure) => {
-                        self.settle(failure)?;
+                        self.settle(failure, frame)?;
                         break;
                     }
                 }
@@ -190,5 +212,9 @@ impl Writer<Frames> for PlainWriter {
 
     fn close(&mut self) -> Result<Option<Vec<u8>>, Cause> {
         self.prepare(0)
+    }
+
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        Ok(self.refused.take())
     }
 }

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use super::OpenWriter;
 use super::encode::{EncodedWriter, Encoder, Otherwise, Unlocked};
 use super::post_encode::PostEncoder;
+use super::records::{Decode, Records};
 use crate::error::usage;
 use crate::gil::unlocked;
 use crate::journal::sync_of;
@@ -27,6 +28,7 @@ use crate::source::{compression, framing};
 pub(crate) struct ByteSink {
     sink: Arc<dyn Sink<Frames>>,
     encoder: Encoder,
+    records: Records,
 }
 
 #[pymethods]
@@ -53,6 +55,7 @@ impl ByteSink {
                 otherwise,
                 ..Encoder::of_frames()
             },
+            records: Records::Bytes,
         }
     }
 
@@ -68,12 +71,20 @@ impl ByteSink {
                 messages: Some(messages),
                 ..Encoder::of_frames()
             },
+            records: Records::Messages,
         }
     }
 
     /// A sink with an outbox, whose records are saved items unless there is an encoder.
-    pub(super) fn of_outbox(outbox: Outbox, encode: Option<Py<PyAny>>) -> Self {
-        Self::with(outbox, encode, Otherwise::Saved)
+    pub(super) fn of_outbox(
+        outbox: Outbox,
+        encode: Option<Py<PyAny>>,
+        decode: Arc<Decode>,
+    ) -> Self {
+        ByteSink {
+            records: Records::Outbox(decode),
+            ..Self::with(outbox, encode, Otherwise::Saved)
+        }
     }
 
     /// A sink that posts, with its outbox.
@@ -84,6 +95,7 @@ impl ByteSink {
                 posted: Some(encoder),
                 ..Encoder::of_frames()
             },
+            records: Records::Posted,
         }
     }
 
@@ -102,8 +114,14 @@ impl ByteSink {
         let frames = ByteSink {
             sink: Arc::clone(&self.sink),
             encoder: Encoder::of_frames(),
+            records: self.records.clone(),
         };
         (self.encoder.clone(), frames)
+    }
+
+    /// Makes the item of a record that its destination has refused.
+    pub(crate) fn item(&self, py: Python<'_>, record: &[u8]) -> Result<Py<PyAny>, Cause> {
+        self.records.item(py, record)
     }
 
     /// The sink of the engine.

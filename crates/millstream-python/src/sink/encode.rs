@@ -7,7 +7,7 @@ use millstream_flow::batch::Batch;
 use millstream_flow::control::Control;
 use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
-use millstream_flow::sink::{Token, Writer};
+use millstream_flow::sink::{Refused, Token, Writer};
 use pyo3::prelude::*;
 
 use super::frame::{append_frame, end_of};
@@ -161,6 +161,9 @@ impl Writer<PyBatch> for EncodedWriter {
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.inner.close()
     }
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        self.inner.take_refused()
+    }
 }
 
 /// A writer that works without the interpreter lock, until it is dropped.
@@ -190,6 +193,9 @@ impl Writer<Frames> for Unlocked {
     }
     fn close(&mut self) -> Result<Option<Token>, Cause> {
         self.call(|writer| writer.close())
+    }
+    fn take_refused(&mut self) -> Result<Vec<Refused>, Cause> {
+        self.call(|writer| writer.take_refused())
     }
 }
 

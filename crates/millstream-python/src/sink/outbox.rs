@@ -5,30 +5,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::error::Cause;
 use millstream_flow::framing::Frames;
 use millstream_flow::outbox::{
-    Backoff, Connector, DeliveryError, Destination, Outbox, OutboxIdentity,
+    Backoff, Connector, DeliveryError, Destination, Outbox, OutboxIdentity, Refusals,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyCFunction;
 
 use super::bytes::ByteSink;
-use crate::error::{AtRecord, cause};
-use crate::gil::locked_while_alive;
-use crate::saving::load_object;
-
-/// How the items of a batch are read from their records.
-enum Decode {
-    /// As objects are saved.
-    Saved,
-    /// The bytes themselves.
-    Bytes,
-    By(Py<PyAny>),
-}
+use super::records::Decode;
+use crate::error::{cause, flow_error};
+use crate::gil::{locked_while_alive, unlocked};
 
 /// Makes connections in Python.
 struct PyConnector {
@@ -43,8 +33,6 @@ struct PyConnector {
 struct PyDestination {
     connection: Py<PyAny>,
     decode: Arc<Decode>,
-    /// The records that the last write has left out, each with the reason.
-    left_out: Vec<(u64, String)>,
 }
 
 /// Tells what may succeed later, and records that are refused, from what cannot succeed.
@@ -60,37 +48,22 @@ fn delivery_error(py: Python<'_>, error: PyErr) -> DeliveryError {
     }
 }
 
+/// The function of Python that leaves a record out of a write.
+fn leave_out<'py>(py: Python<'py>, refusals: &Refusals) -> PyResult<Bound<'py, PyCFunction>> {
+    let refusals = refusals.clone();
+    PyCFunction::new_closure(py, None, None, move |arguments, _| {
+        let (number, reason): (u64, String) = arguments.extract()?;
+        let left_out = unlocked(|| refusals.leave_out(number, &reason));
+        left_out.map_err(|cause| flow_error(arguments.py(), &cause.to_string()))
+    })
+}
+
 /// Makes a call in Python, on the thread of the forwarder.
 fn calling<T>(
     call: impl for<'py> FnOnce(Python<'py>) -> Result<T, DeliveryError>,
 ) -> Result<T, DeliveryError> {
     let called = locked_while_alive(call);
     called.unwrap_or_else(|| Err(DeliveryError::retry("the interpreter ends")))
-}
-
-impl Decode {
-    fn item(&self, py: Python<'_>, mut record: &[u8]) -> Result<Py<PyAny>, Cause> {
-        match self {
-            Decode::Saved => load_object(py, &mut record, None),
-            Decode::Bytes => Ok(PyBytes::new(py, record).into_any().unbind()),
-            Decode::By(decode) => decode.call1(py, (PyBytes::new(py, record),)).map_err(cause),
-        }
-    }
-
-    fn batch<'py>(
-        &self,
-        py: Python<'py>,
-        batch: &Frames,
-        first: u64,
-    ) -> Result<Bound<'py, PyList>, Cause> {
-        let items = PyList::empty(py);
-        for (number, record) in (first..).zip(batch.iter()) {
-            let item = self.item(py, record);
-            let item = item.map_err(|cause| AtRecord { number, cause })?;
-            items.append(item).map_err(cause)?;
-        }
-        Ok(items)
-    }
 }
 
 impl Connector for PyConnector {
@@ -103,13 +76,13 @@ impl Connector for PyConnector {
                 &outbox.flow,
                 &outbox.sink,
                 outbox.id(),
-                outbox.skips_refused,
+                outbox.refusals.are_skipped(),
+                leave_out(py, &outbox.refusals).map_err(|error| delivery_error(py, error))?,
             );
             let connection = self.connect.call1(py, identity);
             Ok(Box::new(PyDestination {
                 connection: connection.map_err(|error| delivery_error(py, error))?,
                 decode: Arc::clone(&self.decode),
-                left_out: Vec::new(),
             }) as Box<dyn Destination>)
         })
     }
@@ -123,7 +96,7 @@ impl Connector for PyConnector {
 
 impl Destination for PyDestination {
     fn write(&mut self, batch: &Frames, first: u64, last: u64) -> Result<(), DeliveryError> {
-        self.left_out = calling(|py| {
+        calling(|py| {
             let batch = self.decode.batch(py, batch, first);
             let batch = batch.map_err(|cause| match *self.decode {
                 // It is that of the sink, and fails for the record alone.
@@ -132,15 +105,8 @@ impl Destination for PyDestination {
             })?;
             let name = intern!(py, "write");
             let written = self.connection.call_method1(py, name, (batch, first, last));
-            let left_out = written.and_then(|written| written.extract(py));
-            left_out.map_err(|error| delivery_error(py, error))
-        })?;
-        Ok(())
-    }
-    fn left_out(&mut self) -> Vec<(u64, Cause)> {
-        let left_out = std::mem::take(&mut self.left_out);
-        let named = |(number, reason): (u64, String)| (number, reason.into());
-        left_out.into_iter().map(named).collect()
+            written.map(drop).map_err(|error| delivery_error(py, error))
+        })
     }
     fn skip(&mut self, number: u64) -> Result<(), DeliveryError> {
         calling(|py| {
@@ -232,12 +198,13 @@ pub(crate) fn outbox_sink(
         None if saved => Decode::Saved,
         None => Decode::Bytes,
     };
+    let decode = Arc::new(decode);
     let outbox = Outbox::new(PyConnector {
         address,
         connect,
         remembers,
         compares,
-        decode: Arc::new(decode),
+        decode: Arc::clone(&decode),
     });
     let outbox = limited(outbox, retry, max_bytes, max_age, batch, wait_at_end)?;
     let outbox = outbox.batch_bytes(batch_bytes);
@@ -245,5 +212,5 @@ pub(crate) fn outbox_sink(
         Some(age) => outbox.batch_age(seconds(age)?),
         None => outbox,
     };
-    Ok(ByteSink::of_outbox(outbox, encode))
+    Ok(ByteSink::of_outbox(outbox, encode, decode))
 }

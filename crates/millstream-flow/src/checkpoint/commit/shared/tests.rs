@@ -354,6 +354,7 @@ impl Process<'_> {
         let control = self.control();
         control.keep_state();
         let committer = Committer {
+            letters: Vec::new(),
             store: resumed.store,
             base: resumed.base,
             commit: resumed.commit,

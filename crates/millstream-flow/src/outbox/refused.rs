@@ -1,0 +1,273 @@
+//! The records that a destination has refused, until they are dead letters: a journal beside the outbox, `STATE/outputs/NAME%refused`.
+//!
+//! A record of it is the number in the outbox (8 bytes), the length of the reason (4 bytes), the reason, and the record that was refused;
+//! numbers are little-endian. A record is there, durably, before the destination skips it.
+//!
+//! Invariant: what is below [`RefusedLog::passed_on`] was taken for an epoch, whose commit has that number in the token of the outbox. So
+//! each record becomes one dead letter, whenever the flow is killed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use millstream_journal::storage::create_dir_durably;
+use millstream_journal::{CursorMode, Journal, Options, Retention, Sync, Writer};
+
+use crate::error::Cause;
+use crate::outbox::settings::DELIVERED;
+use crate::run::control::lock;
+use crate::sink::{Refused, Token};
+
+/// What follows the name of the outbox in that of the directory. A name has no `%` that is not followed by two digits.
+pub(crate) const SUFFIX: &str = "%refused";
+/// The size of a segment: it has room for the largest record of an outbox with its reason.
+const SEGMENT_BYTES: u64 = 64 << 20;
+/// The bytes of a reason that are kept.
+const REASON_BYTES: usize = 10_000;
+/// How much is taken at once.
+const TAKEN_BYTES: usize = 16 << 20;
+/// The bytes before the reason.
+const HEAD: usize = 12;
+
+/// The records of one outbox that were refused.
+pub(super) struct RefusedLog {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Records below this number were taken.
+    passed_on: u64,
+    open: Option<Kept>,
+}
+
+struct Kept {
+    appender: Writer,
+    /// The numbers in the outbox of the records that are in the journal: a delivery that is repeated may be refused again.
+    numbers: BTreeSet<u64>,
+}
+
+/// What the token of an outbox says: how many records are committed, and how many refused ones were passed on with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) length: u64,
+    pub(super) passed_on: u64,
+}
+
+impl Marks {
+    /// Returns the latest of the tokens of the writers.
+    pub(super) fn of(tokens: &[Token]) -> Result<Self, Cause> {
+        let mut latest = Marks::default();
+        for token in tokens {
+            let marks = <[u8; 16]>::try_from(token.as_slice());
+            let marks = marks.map_err(|_| "the saved length of the outbox has another format")?;
+            let (length, passed_on) = marks.split_at(8);
+            latest.length = latest.length.max(number(length));
+            latest.passed_on = latest.passed_on.max(number(passed_on));
+        }
+        Ok(latest)
+    }
+
+    pub(super) fn token(self) -> Token {
+        [self.length.to_le_bytes(), self.passed_on.to_le_bytes()].concat()
+    }
+}
+
+/// Reads the little-endian number of eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// Returns the directory for the outbox in `outbox`.
+pub(super) fn refused_dir(outbox: &Path) -> PathBuf {
+    let mut path = outbox.as_os_str().to_owned();
+    path.push(SUFFIX);
+    path.into()
+}
+
+impl RefusedLog {
+    /// Resumes after the records that the last commit has passed on.
+    pub(super) fn resume(outbox: &Path, passed_on: u64) -> Result<Self, Cause> {
+        let path = refused_dir(outbox);
+        let open = path.exists().then(|| Kept::open(&path)).transpose()?;
+        let end = match &open {
+            Some(open) => open.appender.journal().next()?,
+            None => 0,
+        };
+        if end < passed_on {
+            return Err(format!(
+                "the refused records in {} end before {end}, and {passed_on} were passed on: it was removed, or a loss of power has \
+                 taken its end",
+                path.display()
+            )
+            .into());
+        }
+        let state = Mutex::new(State { passed_on, open });
+        Ok(RefusedLog { path, state })
+    }
+
+    /// Keeps a record, durably. One that is there is not added again.
+    pub(super) fn add(&self, number: u64, reason: &str, record: &[u8]) -> Result<(), Cause> {
+        let mut state = lock(&self.state);
+        let open = match &mut state.open {
+            Some(open) => open,
+            None => {
+                create_dir_durably(&self.path)
+                    .map_err(|error| format!("{}: {error}", self.path.display()))?;
+                state.open.insert(Kept::open(&self.path)?)
+            }
+        };
+        open.add(number, reason, record)
+    }
+
+    /// Takes the records that were not taken before, as many as are passed on at once.
+    pub(super) fn take(&self) -> Result<Vec<Refused>, Cause> {
+        let mut state = lock(&self.state);
+        let mut taken = Vec::new();
+        let Some(open) = &state.open else {
+            return Ok(taken);
+        };
+        let journal = open.appender.journal();
+        let (end, mut bytes) = (journal.next()?, 0);
+        if end <= state.passed_on {
+            return Ok(taken);
+        }
+        let mut reader = journal.reader()?;
+        reader.seek(state.passed_on.max(journal.first()?))?;
+        while bytes < TAKEN_BYTES
+            && let Some(record) = reader.next()?
+        {
+            bytes += record.body.len();
+            let refused = parse(record.body);
+            taken.push(
+                refused.ok_or_else(|| format!("{}: a record is damaged", self.path.display()))?,
+            );
+        }
+        state.passed_on = reader.position();
+        Ok(taken)
+    }
+
+    /// How many records were taken.
+    pub(super) fn passed_on(&self) -> u64 {
+        lock(&self.state).passed_on
+    }
+
+    /// The records below `passed_on` are dead letters that are committed: they are not needed any more.
+    pub(super) fn commit(&self, passed_on: u64) -> Result<(), Cause> {
+        let mut state = lock(&self.state);
+        let Some(open) = &mut state.open else {
+            return Ok(());
+        };
+        open.forget(passed_on)
+    }
+}
+
+impl Kept {
+    fn open(path: &Path) -> Result<Self, Cause> {
+        let options = Options {
+            record_bytes_max: SEGMENT_BYTES as u32,
+            ..Options::default()
+                .with_segment_bytes(SEGMENT_BYTES)
+                .with_sync(Sync::Always)
+        };
+        let journal = Journal::open(path, options)?;
+        let mut reader = journal.reader()?;
+        reader.seek(journal.first()?)?;
+        let mut numbers = BTreeSet::new();
+        while let Some(record) = reader.next()? {
+            numbers.extend(record.body.get(..8).map(number));
+        }
+        let appender = journal.writer()?;
+        Ok(Kept { appender, numbers })
+    }
+
+    fn add(&mut self, number: u64, reason: &str, record: &[u8]) -> Result<(), Cause> {
+        if !self.numbers.insert(number) {
+            return Ok(());
+        }
+        let mut end = reason.len().min(REASON_BYTES);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let reason = &reason.as_bytes()[..end];
+        let mut body = Vec::with_capacity(HEAD + reason.len() + record.len());
+        body.extend_from_slice(&number.to_le_bytes());
+        body.extend_from_slice(&(reason.len() as u32).to_le_bytes());
+        body.extend_from_slice(reason);
+        body.extend_from_slice(record);
+        self.appender.append(&body)?;
+        Ok(())
+    }
+
+    fn forget(&mut self, passed_on: u64) -> Result<(), Cause> {
+        let journal = self.appender.journal();
+        // The cursor that says of an outbox what is delivered: a journal of refused records without open ones is looked at alike.
+        let cursor = journal.cursor(DELIVERED, CursorMode::Shared)?;
+        if cursor.position()? >= passed_on {
+            return Ok(());
+        }
+        cursor.set(passed_on)?;
+        journal.prune(&Retention {
+            keep_for_cursors: true,
+            ..Retention::default()
+        })?;
+        Ok(())
+    }
+}
+
+/// Reads a record of the journal.
+fn parse(body: &[u8]) -> Option<Refused> {
+    let (head, rest) = body.split_at_checked(HEAD)?;
+    let length = u32::from_le_bytes(head[8..].try_into().ok()?);
+    let (reason, record) = rest.split_at_checked(length as usize)?;
+    Some(Refused {
+        number: Some(number(&head[..8])),
+        reason: String::from_utf8_lossy(reason).into_owned(),
+        record: record.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_record_is_taken_once_and_those_of_an_epoch_that_was_not_committed_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let outbox = dir.path().join("out");
+        let log = RefusedLog::resume(&outbox, 0).unwrap();
+        assert!(log.take().unwrap().is_empty() && !refused_dir(&outbox).exists());
+        log.add(7, "too long", b"seven").unwrap();
+        log.add(7, "too long", b"seven").unwrap();
+        log.add(9, &"\u{e9}".repeat(REASON_BYTES), b"").unwrap();
+        let taken = log.take().unwrap();
+        assert_eq!(taken.len(), 2);
+        assert_eq!(
+            (taken[0].number, &*taken[0].record),
+            (Some(7), &b"seven"[..])
+        );
+        assert_eq!(taken[1].reason.len(), REASON_BYTES);
+        assert!(log.take().unwrap().is_empty());
+        assert_eq!(log.passed_on(), 2);
+        log.commit(1).unwrap();
+        drop(log);
+        // The commit has the first one only.
+        let log = RefusedLog::resume(&outbox, 1).unwrap();
+        log.add(9, "again", b"").unwrap();
+        let taken = log.take().unwrap();
+        assert_eq!(
+            taken.iter().map(|it| it.number).collect::<Vec<_>>(),
+            [Some(9)]
+        );
+        assert!(RefusedLog::resume(&outbox, 3).is_err());
+    }
+
+    #[test]
+    fn the_latest_token_counts() {
+        let marks = |length, passed_on| Marks { length, passed_on };
+        let tokens = [marks(3, 9).token(), marks(5, 2).token()];
+        assert_eq!(Marks::of(&tokens).unwrap(), marks(5, 9));
+        assert_eq!(Marks::of(&[]).unwrap(), Marks::default());
+        assert!(Marks::of(&[vec![0; 8]]).is_err());
+    }
+}

@@ -741,6 +741,28 @@ def test_what_a_destination_with_a_position_leaves_out_is_a_dead_letter(
     assert found == [(100 + number, f"record {number}", "odd") for number in (1, 3, 5, 7, 9)]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("method", ["connect", "position", "skip"])
+def test_a_refusal_of_no_item_fails_the_flow(tmp_path: Path, durable: bool, method: str) -> None:
+    class Table:
+        def write(self, batch: list[int], first: int, last: int) -> None:
+            raise ms.Refused("no")
+
+        def position(self) -> None:
+            return None
+
+        def skip(self, number: int) -> None:
+            pass
+
+    def refuse(self: Table, *_: object) -> None:
+        raise ms.Refused(f"no {method}")
+
+    setattr(Table, method, refuse)
+    state = tmp_path if durable else None
+    with pytest.raises(ms.FlowError, match=f"no {method}"):
+        run_into(ms.sink(retry=SOON)(Table)(), [1, 2], state, ms.dead_letter([]))
+
+
 def test_a_sink_of_dead_letters_has_none_of_its_own(tmp_path: Path) -> None:
     flow, refused = ms.Flow("circle"), refusing([], {1})
     numbers = flow.source("in", ms.testing.items([1]))

@@ -35,6 +35,9 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "flow")]
+mod states;
+
 #[cfg(feature = "cluster")]
 pub use millstream_cluster as cluster;
 #[cfg(feature = "flow")]
@@ -61,3 +64,5 @@ pub use millstream_replication as replication;
 #[cfg(feature = "service")]
 pub use millstream_service as service;
 pub use millstream_wire as wire;
+#[cfg(feature = "flow")]
+pub use states::wire_state;

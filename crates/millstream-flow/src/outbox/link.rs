@@ -74,9 +74,10 @@ impl Link {
         if self.connection.is_some() {
             return Ok(Position::Unknown);
         }
-        let mut connection = self.connector.connect(&self.identity)?;
+        let connected = self.connector.connect(&self.identity);
+        let mut connection = connected.map_err(of_no_record)?;
         let position = match self.connector.remembers() {
-            true => connection.position()?,
+            true => connection.position().map_err(of_no_record)?,
             false => None,
         };
         self.connection = Some(connection);
@@ -114,7 +115,7 @@ impl Link {
     /// Makes the destination skip a record that it has refused.
     pub(super) fn skip(&mut self, number: u64) -> Result<(), DeliveryError> {
         match &mut self.connection {
-            Some(connection) => connection.skip(number),
+            Some(connection) => connection.skip(number).map_err(of_no_record),
             None => Err(DeliveryError::retry("there is no connection")),
         }
     }
@@ -153,5 +154,13 @@ impl Link {
     /// Returns the delay before the next attempt.
     pub(super) fn delay(&self) -> Duration {
         self.backoff.delay(self.failures).max(self.asked)
+    }
+}
+
+/// A refusal by a call that has no record, or that skips one, concerns all records.
+fn of_no_record(error: DeliveryError) -> DeliveryError {
+    match error {
+        DeliveryError::Refused(cause) => DeliveryError::Fatal(cause),
+        other => other,
     }
 }

@@ -1,4 +1,4 @@
-"""A Kafka broker for tests: one node, which is its own controller, on free ports.
+"""A Kafka broker for tests: one node, which is its own controller, on free ports; or a cluster of two.
 
 Apache Kafka comes from Maven Central and is kept in `~/.cache/millstream-tests`. This module,
 run as a program, fetches it. The listeners of a broker:
@@ -14,6 +14,7 @@ run as a program, fetches it. The listeners of a broker:
 With `AUTHORIZER` as settings everything but the plain listeners needs rights.
 """
 
+import base64
 import fcntl
 import os
 import re
@@ -22,7 +23,8 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,8 @@ AUTHORIZER = {
 }
 READY_SECONDS = 60
 STARTS = 5
+# Of one node.
+PORTS = 7
 
 
 @contextmanager
@@ -109,20 +113,37 @@ class Authority:
         subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
 
 
-class Broker:
-    """A broker that keeps its data in `folder`, and can be killed and started again."""
+def new_identity() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
-    def __init__(self, folder: Path, version: str = VERSIONS[-1], **settings: str) -> None:
+
+class Broker:
+    """A broker that keeps its data in `folder`, and can be killed and started again.
+
+    With `process.roles` and `node.id` among the settings it is one node of the cluster of this identity.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        version: str = VERSIONS[-1],
+        identity: str = "",
+        ports: Sequence[int] = (),
+        heap: str = "512m",
+        **settings: str,
+    ) -> None:
         self.folder, self.version = folder, version
+        self.identity, self.heap = identity or new_identity(), heap
+        self.roles = settings.get("process.roles", "broker,controller").split(",")
         self.libs = install(version)
         self.authority = Authority(folder / "tls")
-        ports = free_ports(7)
+        ports = ports or free_ports(PORTS)
         self._plain, self._controller, self._tls, self._scram, self._inner, self._proxy, self._oauth = ports
         self.process: subprocess.Popen[bytes] | None = None
         self.folder.mkdir(parents=True, exist_ok=True)
         self.properties = folder / "server.properties"
-        lines = {**self._settings(), **settings}
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        self.settings = {**self._settings(), **settings}
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
         self._format()
 
     servers = property(lambda self: f"127.0.0.1:{self._plain}")
@@ -136,18 +157,24 @@ class Broker:
         """The port at which a proxy listens for `proxied`, and the one to which it connects."""
         return self._proxy, self._inner
 
-    def _settings(self) -> dict[str, str]:
+    def _listeners(self) -> dict[str, str]:
+        """Where it listens, in each of its roles."""
+        controller = {"CONTROLLER": self._controller} if "controller" in self.roles else {}
+        if "broker" not in self.roles:
+            return {"listeners": _addresses(controller)}
         at = {
             "PLAIN": self._plain,
-            "CONTROLLER": self._controller,
             "TLS": self._tls,
             "SCRAM": self._scram,
             "PROXIED": self._inner,
             "OAUTH": self._oauth,
         }
-        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in at.items())
-        advertised = {**at, "PROXIED": self._proxy}
-        del advertised["CONTROLLER"]
+        return {
+            "listeners": _addresses({**at, **controller}),
+            "advertised.listeners": _addresses({**at, "PROXIED": self._proxy}),
+        }
+
+    def _settings(self) -> dict[str, str]:
         protocols = "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SCRAM:SASL_SSL,PROXIED:PLAINTEXT"
         protocols += ",OAUTH:SASL_PLAINTEXT"
         login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -159,8 +186,7 @@ class Broker:
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAIN",
-            "listeners": listeners,
-            "advertised.listeners": ",".join(f"{n}://127.0.0.1:{p}" for n, p in advertised.items()),
+            **self._listeners(),
             "listener.security.protocol.map": protocols,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.key_store),
@@ -202,14 +228,19 @@ class Broker:
                 shutil.copytree(data, new)
                 new.rename(formatted)
         shutil.copytree(formatted, data, dirs_exist_ok=True)
-        identity, meta = uuid.uuid4().hex[:22], data / "meta.properties"
-        meta.write_text(re.sub("(?m)^cluster.id=.*$", f"cluster.id={identity}", meta.read_text()))
+        meta = data / "meta.properties"
+        text = meta.read_text()
+        node = self.settings["node.id"]
+        own = {"cluster.id": self.identity, "node.id": node, "directory.id": new_identity()}
+        for name, value in own.items():
+            text = re.sub(f"(?m)^{name}=.*$", f"{name}={value}", text)
+        meta.write_text(text)
 
     def _storage_tool_formats(self) -> None:
         user = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
         options = [
             "--cluster-id",
-            uuid.uuid4().hex[:22],
+            new_identity(),
             "--config",
             str(self.properties),
             "--add-scram",
@@ -224,7 +255,7 @@ class Broker:
         for attempt in range(STARTS):
             assert self.process is None, "the broker runs"
             with open(self.folder / "broker.log", "wb") as log:
-                command = self._java("kafka.Kafka", str(self.properties))
+                command = self._java("kafka.Kafka", str(self.properties), heap=self.heap)
                 self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
             try:
                 self.wait_ready()
@@ -242,14 +273,19 @@ class Broker:
             if self.process.poll() is not None:
                 break
             try:
-                socket.create_connection(("127.0.0.1", self._plain), timeout=1).close()
-                if self.admin().list_topics(timeout=5).brokers:
+                if self._answers():
                     return
             except (OSError, KafkaException):
                 time.sleep(0.05)
         log = (self.folder / "broker.log").read_text(errors="replace")
         self.kill()
         raise AssertionError(f"the broker {self.version} did not become ready:\n{log[-4000:]}")
+
+    def _answers(self) -> bool:
+        is_broker = "broker" in self.roles
+        port = self._plain if is_broker else self._controller
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return not is_broker or bool(self.admin().list_topics(timeout=5).brokers)
 
     def keep(self, end_with_run: Callable[[int], None]) -> "Broker":
         """Leaves its process to the run of tests; it is not this object's any more."""
@@ -287,19 +323,24 @@ class Broker:
         admin = self.admin()
         return [group.group_id for group in admin.list_consumer_groups().result(timeout=30).valid]
 
-    def create(self, topic: str, partitions: int = 1, **settings: str) -> str:
-        """Creates a topic, waits until it has leaders, and returns its name."""
+    def create(self, topic: str, partitions: int = 1, replicas: Sequence[int] = (1,), **settings: str) -> str:
+        """Creates a topic, waits until the first of its replicas leads it, and returns its name."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
         admin = self.admin()
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+        new = NewTopic(topic, partitions, replica_assignment=[list(replicas)] * partitions, config=config)
         admin.create_topics([new])[topic].result(timeout=30)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             found = admin.list_topics(topic, timeout=10).topics[topic].partitions
-            if len(found) == partitions and all(p.leader == 1 for p in found.values()):
+            if len(found) == partitions and all(p.leader == replicas[0] for p in found.values()):
                 return topic
             time.sleep(0.02)
         raise AssertionError(f"the topic {topic} has no leaders")
+
+    def leader_and_in_sync(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
+        """The leader of a partition, -1 for none, and its replicas in sync, as this broker knows them."""
+        found = self.admin().list_topics(topic, timeout=10).topics[topic].partitions.get(partition)
+        return (found.leader, sorted(found.isrs)) if found else (-1, [])
 
     def log_of(self, topic: str, partition: int = 0) -> Path:
         """The file with the messages of a partition."""
@@ -323,6 +364,46 @@ class Broker:
         admin.delete_topics([topic])[topic].result(timeout=30)
         while topic in admin.list_topics(timeout=10).topics:
             time.sleep(0.02)
+
+
+class Cluster:
+    """Two brokers, and a controller as a process of its own, which no kill of a broker ends."""
+
+    def __init__(self, folder: Path, version: str = VERSIONS[-1]) -> None:
+        identity, ports = new_identity(), free_ports(3 * PORTS)
+
+        def node(number: int, role: str, **settings: str) -> Broker:
+            settings = {"node.id": str(number), "process.roles": role, **settings}
+            own = ports[(number - 1) * PORTS : number * PORTS]
+            return Broker(folder / f"node-{number}", version, identity, own, heap="256m", **settings)
+
+        self.controller = node(1, "controller")
+        voters = {name: self.controller.settings[name] for name in ["controller.quorum.voters"]}
+        self.brokers = [node(number, "broker", **voters) for number in (2, 3)]
+
+    servers = property(lambda self: ",".join(broker.servers for broker in self.brokers))
+
+    def start(self) -> "Cluster":
+        """Starts all nodes, and waits until the brokers know each other."""
+        nodes = [self.controller, *self.brokers]
+        with ThreadPoolExecutor(len(nodes)) as starting:
+            list(starting.map(Broker.start, nodes))
+        deadline = time.monotonic() + READY_SECONDS
+        while not all(self._all_are_known_to(broker) for broker in self.brokers):
+            assert time.monotonic() < deadline, "the brokers do not know each other"
+            time.sleep(0.05)
+        return self
+
+    def _all_are_known_to(self, broker: Broker) -> bool:
+        return len(broker.admin().list_topics(timeout=10).brokers) == len(self.brokers)
+
+    def kill(self) -> None:
+        for node in (*self.brokers, self.controller):
+            node.kill()
+
+
+def _addresses(at: Mapping[str, int]) -> str:
+    return ",".join(f"{listener}://127.0.0.1:{port}" for listener, port in at.items())
 
 
 class _Quiet:

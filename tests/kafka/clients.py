@@ -20,9 +20,11 @@ def until(true: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     return found
 
 
-def put(broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, **more: Any) -> None:
+def put(
+    broker: Broker, topic: str, values: Iterable[Any], partition: int = 0, acks: str = "all", **more: Any
+) -> None:
     """Writes values to a partition."""
-    producer = Producer({"bootstrap.servers": broker.servers, "linger.ms": 1, "logger": QUIET})
+    producer = Producer({"bootstrap.servers": broker.servers, "acks": acks, "linger.ms": 1, "logger": QUIET})
     for value in values:
         value = value if value is None or isinstance(value, bytes) else str(value).encode()
         while True:

@@ -144,6 +144,7 @@ def test_a_copy_of_the_state_is_shut_out(broker: Broker, tmp_path: Path) -> None
     judge = Judge(broker, topic)
     until(lambda: len(judge.values()) > 20)
     running.stop()
+    running.wait()
     shutil.copytree(state, copy)
     older = counting(broker, topic).start(state=state, epoch=0.05)
     before = len(judge.values())

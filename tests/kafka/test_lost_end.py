@@ -61,6 +61,50 @@ def test_a_log_that_lost_its_end_and_grew_again(own_broker: Callable[..., Broker
     assert lines(out) == numbers(range(50), range(100, 140))
 
 
+def test_a_log_that_lost_its_end_and_has_not_grown_as_long(
+    own_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    """The message names where the others begin, and not only where the log ends."""
+    broker = own_broker()
+    topic, out, state = broker.create("shorter"), tmp_path / "out", tmp_path / "state"
+    put(broker, topic, range(30))
+    kept = broker.log_of(topic).stat().st_size
+    put(broker, topic, range(30, 50))
+    ms.run(reading(broker, topic, out, end="latest"), state=state)
+    broker.kill()
+    broker.lose_end(topic, kept)
+    broker.start()
+    put(broker, topic, range(100, 110))
+    with pytest.raises(FAILURE, match=r"the partition ends at 40: .*from offset 30 on.*--drop-state"):
+        ms.run(reading(broker, topic, out, end="latest"), state=state)
+    again = reading(broker, topic, out, end="latest", start={topic: {0: 30}})
+    ms.run(again, state=state, drop_state=["in"])
+    assert lines(out) == numbers(range(50), range(100, 110))
+
+
+@pytest.mark.parametrize("grown", [5, 60])
+def test_a_log_that_lost_only_what_was_not_read(
+    own_broker: Callable[..., Broker], tmp_path: Path, grown: int
+) -> None:
+    """The position is after messages of an aborted transaction, and these are gone."""
+    broker = own_broker()
+    topic, out, state = broker.create("aborted"), tmp_path / "out", tmp_path / "state"
+    put(broker, topic, range(30))
+    kept = broker.log_of(topic).stat().st_size
+    with transaction(broker, "aborted", commit=False) as producer:
+        for number in range(20):
+            producer.produce(topic, str(number).encode(), partition=0)
+    ms.run(reading(broker, topic, out, end="latest"), state=state)
+    assert lines(out) == numbers(range(30))
+    broker.kill()
+    broker.lose_end(topic, kept)
+    broker.start()
+    ms.run(reading(broker, topic, out, end="latest"), state=state)
+    put(broker, topic, range(100, 100 + grown))
+    ms.run(reading(broker, topic, out, end="latest"), state=state)
+    assert lines(out) == numbers(range(30), range(100, 100 + grown))
+
+
 def test_a_log_that_loses_its_end_while_the_flow_runs(
     own_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:

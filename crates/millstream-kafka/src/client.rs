@@ -69,8 +69,8 @@ pub(crate) trait Consumer: Send + Sync {
     fn serve(&self);
     /// Returns where a partition that is fetched ends, as of the last statistics.
     fn end_of(&self, of: TopicPartition<'_>) -> Option<Ends>;
-    /// Returns the offset up to which a partition has the messages that it had when this record was its last; `None` if that is not
-    /// known in time.
+    /// Returns the offset of the first message that a partition has now after those that it had when this record was its last: before the
+    /// end of the record if that is gone. `None` if that is not known in time.
     fn kept_before(&self, of: TopicPartition<'_>, last: LastRecord) -> Result<Option<i64>, Error>;
     /// Begins to fetch a partition: at `offset`, if its record before that is of the leader epoch `epoch`. `wake` is called when the
     /// queue is no longer empty.

@@ -72,7 +72,8 @@ pub enum Error {
     /// A partition ends before the position of the flow.
     #[error(
         "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition ends at {end}: the topic \
-         was created anew, or the cluster has lost messages. Start the source again with --drop-state to read the new topic"
+         was created anew, or the cluster has lost messages.{} Start the source again with --drop-state to read the new topic",
+        grown_from(*.kept)
     )]
     Shrunk {
         /// The name of the topic.
@@ -82,6 +83,23 @@ pub enum Error {
         /// The position of the flow.
         offset: i64,
         /// The offset after the last message.
+        end: i64,
+        /// The offset from which on it has other messages than those that the flow has read, if there are some and it is known.
+        kept: Option<i64>,
+    },
+    /// A partition has lost what followed the last message that the flow has read: messages of transactions that were aborted, or open.
+    #[error(
+        "topic \"{topic}\", partition {partition}: the flow continues at offset {offset}, and the partition has lost what followed offset \
+         {end}. The flow has read no message of that: start it again, and it continues there"
+    )]
+    Unread {
+        /// The name of the topic.
+        topic: String,
+        /// The number of the partition.
+        partition: i32,
+        /// The position of the flow.
+        offset: i64,
+        /// The offset after the last message that the flow has read.
         end: i64,
     },
     /// A partition has lost messages that the flow has read, and has others at their offsets.
@@ -206,6 +224,16 @@ pub enum Error {
         /// The reason that the client reports.
         reason: String,
     },
+}
+
+/// What a partition has that lost its end and grew again, but not to the position of the flow.
+fn grown_from(kept: Option<i64>) -> String {
+    match kept {
+        Some(kept) => {
+            format!(" It has other messages from offset {kept} on, which the flow has not read.")
+        }
+        None => String::new(),
+    }
 }
 
 /// What is known of the messages that a partition has lost.

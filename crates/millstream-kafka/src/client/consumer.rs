@@ -151,6 +151,18 @@ fn is_connection(error: &KafkaError) -> bool {
     )
 }
 
+/// Whether a call has failed as the broker that was asked does not lead the partition any more.
+fn is_of_leader(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::DestroyBroker
+                | RDKafkaErrorCode::NotLeaderForPartition
+                | RDKafkaErrorCode::LeaderNotAvailable
+        )
+    )
+}
+
 impl Client {
     /// Returns the error of a call about a topic.
     fn failed(&self, topic: &str, error: &KafkaError) -> Error {
@@ -169,6 +181,27 @@ impl Client {
         of_group
             .and_then(|code| self.denied(code, topic))
             .unwrap_or_else(|| self.failed(topic, error))
+    }
+
+    /// Asks the leader of a partition. One that is replaced or removed meanwhile does not answer: the next one is asked, which the
+    /// metadata name.
+    fn ask_leader<T>(
+        &self,
+        topic: &str,
+        ask: impl Fn() -> Result<T, KafkaError>,
+    ) -> Result<T, Error> {
+        let deadline = now_ns() + self.settings.patience().as_nanos() as u64;
+        loop {
+            match ask() {
+                Err(error) if is_of_leader(&error) && now_ns() < deadline => {
+                    let patience = self.settings.patience();
+                    let found = self.consumer.fetch_metadata(Some(topic), patience);
+                    found.map_err(|error| self.failed(topic, &error))?;
+                    self.poll(REASON_WAIT);
+                }
+                asked => return asked.map_err(|error| self.failed(topic, &error)),
+            }
+        }
     }
 
     fn denied(&self, code: RDKafkaErrorCode, topic: &str) -> Option<Error> {
@@ -299,19 +332,19 @@ impl Consumer for Client {
     }
 
     fn bounds(&self, (topic, partition): TopicPartition<'_>) -> Result<(i64, i64), Error> {
-        let bounds = self
-            .consumer
-            .fetch_watermarks(topic, partition, self.settings.patience());
-        bounds.map_err(|error| self.failed(topic, &error))
+        let patience = self.settings.patience();
+        self.ask_leader(topic, || {
+            self.consumer.fetch_watermarks(topic, partition, patience)
+        })
     }
 
     fn offset_at(&self, of: TopicPartition<'_>, time_ms: i64) -> Result<Option<i64>, Error> {
-        let times = Self::list(of, Offset::Offset(time_ms));
-        let found = self
-            .consumer
-            .offsets_for_times(times, self.settings.patience());
-        let found = found.and_then(|list| Self::only(&list));
-        found.map_err(|error| self.failed(of.0, &error))
+        let patience = self.settings.patience();
+        self.ask_leader(of.0, || {
+            let times = Self::list(of, Offset::Offset(time_ms));
+            let found = self.consumer.offsets_for_times(times, patience);
+            found.and_then(|list| Self::only(&list))
+        })
     }
 
     fn group_offset(&self, of: TopicPartition<'_>) -> Result<Option<i64>, Error> {
@@ -354,7 +387,7 @@ impl Consumer for Client {
         let deadline = now_ns() + self.settings.patience().as_nanos() as u64;
         while now_ns() < deadline {
             if let Some(Ok(message)) = reader.poll(REASON_WAIT) {
-                return Ok(Some(message.offset()).filter(|first| *first < last.end));
+                return Ok(Some(message.offset()));
             }
         }
         Ok(None)

@@ -45,21 +45,35 @@ pub(super) fn resumed(
             first,
         }));
     }
-    if offset > end {
-        return Err(Box::new(Error::Shrunk {
-            topic,
-            partition,
-            offset,
-            end,
-        }));
-    }
     // After the last record are ends of transactions. The client compares the epoch of a record with the offset after it.
-    Ok(match last {
+    let begin = match last {
         Some(last) if last.end >= first => Begin {
             offset: last.end,
             last: Some(last),
         },
         _ => Begin::from(offset),
+    };
+    match begin.offset > end {
+        true => Err(Box::new(shrunk(run, of, (offset, begin.last), end)?)),
+        false => Ok(begin),
+    }
+}
+
+/// Returns the error of a partition that ends at `end`, before the position of the flow. It may have grown again after it lost its end.
+pub(super) fn shrunk(
+    run: &Run,
+    of: TopicPartition<'_>,
+    (offset, last): (i64, Option<LastRecord>),
+    end: i64,
+) -> Result<Error, Error> {
+    let last = last.filter(|last| last.end > end);
+    let kept = last.map(|last| run.topics.control.kept_before(of, last));
+    Ok(Error::Shrunk {
+        topic: of.0.to_owned(),
+        partition: of.1,
+        offset,
+        end,
+        kept: kept.transpose()?.flatten().filter(|kept| *kept < end),
     })
 }
 
@@ -80,6 +94,7 @@ pub(super) fn started(run: &Run, of: TopicPartition<'_>, start: &Start) -> Resul
                 partition,
                 offset,
                 end,
+                kept: None,
             }),
             offset => Ok(offset),
         }

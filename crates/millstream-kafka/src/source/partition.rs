@@ -10,7 +10,7 @@ use millstream_flow::error::Cause;
 use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 
-use super::bounds::Begin;
+use super::bounds::{Begin, shrunk};
 use super::choices::Format;
 use super::progress::Progress;
 use super::run::Run;
@@ -162,25 +162,31 @@ impl KafkaPartition {
         let (topic, partition, offset) = (self.topic.clone(), self.number, self.next);
         let control = &self.run.topics.control;
         let (first, end) = control.bounds((&topic, partition))?;
-        Ok(match self.last {
-            _ if offset > end => Error::Shrunk {
-                topic,
-                partition,
-                offset,
-                end,
-            },
-            Some(last) if offset >= first => Error::Truncated {
-                kept: control.kept_before((&topic, partition), last)?,
-                topic,
-                partition,
-                offset,
-                epoch: last.epoch,
-            },
-            _ => Error::Lost {
+        if offset > end {
+            return shrunk(&self.run, (&topic, partition), (offset, self.last), end);
+        }
+        let Some(last) = self.last.filter(|_| offset >= first) else {
+            return Ok(Error::Lost {
                 topic,
                 partition,
                 offset,
                 first,
+            });
+        };
+        let kept = control.kept_before((&topic, partition), last)?;
+        Ok(match kept {
+            Some(kept) if kept >= last.end => Error::Unread {
+                topic,
+                partition,
+                offset,
+                end: last.end,
+            },
+            kept => Error::Truncated {
+                kept,
+                topic,
+                partition,
+                offset,
+                epoch: last.epoch,
             },
         })
     }

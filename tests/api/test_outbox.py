@@ -720,8 +720,8 @@ def test_items_that_a_destination_leaves_out_are_counted_and_logged(
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
 def test_a_destination_leaves_out_only_what_it_may(tmp_path: Path, on_error: str) -> None:
     Leaving.rows = {}
-    number = 0 if on_error == "fail" else 77
-    with pytest.raises(ms.FlowError, match=f"record {number} is refused: why"):
+    number, says = (0, "is refused: why") if on_error == "fail" else (77, "is none of the write, which has 2")
+    with pytest.raises(ms.FlowError, match=f"record {number} {says}"):
         run_into(ms.sink(Leaving)(lambda first, last: [(number, "why")]), [1, 2], tmp_path, on_error)
 
 
@@ -761,6 +761,30 @@ def test_a_refusal_of_no_item_fails_the_flow(tmp_path: Path, durable: bool, meth
     state = tmp_path if durable else None
     with pytest.raises(ms.FlowError, match=f"no {method}"):
         run_into(ms.sink(retry=SOON)(Table)(), [1, 2], state, ms.dead_letter([]))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_an_item_is_left_out_once_whatever_the_reason_is(tmp_path: Path, durable: bool) -> None:
+    reasons: list[Any] = ["\ud800", ValueError("no number"), "again"]
+
+    def left(first: int, last: int) -> list[Any]:
+        return [(number, reason) for number in range(first, last + 1) for reason in reasons]
+
+    Leaving.rows = {}
+    letters: list[ms.DeadLetter] = []
+    state = tmp_path if durable else None
+    report = run_into(ms.sink(Leaving)(left), [1, 2], state, ms.dead_letter(letters))
+    assert [letter.item for letter in letters] == [1, 2]
+    assert report.outboxes[0]["refused_records"] == 2
+
+
+def test_two_steps_do_not_share_a_sink_with_dead_letters(tmp_path: Path) -> None:
+    flow, sink = ms.Flow("shared"), refusing([], {1})
+    numbers = flow.source("in", ms.testing.items([1]))
+    numbers.sink("one", sink, on_error=ms.dead_letter([]))
+    numbers.sink("two", sink)
+    with pytest.raises(ms.FlowUsageError, match='"one" and "two" write to one sink'):
+        ms.run(flow)
 
 
 def test_a_sink_of_dead_letters_has_none_of_its_own(tmp_path: Path) -> None:

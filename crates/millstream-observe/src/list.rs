@@ -432,7 +432,7 @@ pub static METRICS: &[Metric] = &[
         "millstream_outbox_refused_records_total",
         Kind::Counter,
         SINK,
-        "Records that a destination has refused, and the flow has skipped",
+        "Records that a destination has refused, and that are skipped or dead letters",
         |all, put| {
             each_sink(all, put, |sink| sink.refused_records as f64);
         },

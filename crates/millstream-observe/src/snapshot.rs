@@ -391,7 +391,7 @@ pub struct SinkSnapshot {
     pub retries: u64,
     /// Attempts that have failed since the last one that succeeded.
     pub failures_in_a_row: u64,
-    /// Records that the destination has refused, and the flow has skipped, since the start.
+    /// Records that the destination has refused, and that are skipped or dead letters, since the start.
     pub refused_records: u64,
     /// How long a delivery waits for more records, in seconds.
     pub batch_age_seconds: f64,

@@ -201,6 +201,25 @@ impl Graph {
     fn check_letters(&self) -> Result<(), FlowError> {
         let has_letters = |node| self.letters.iter().any(|(with, _)| *with == node);
         let sinks = || self.sinks.iter().map(|described| &described.sink);
+        let name = |sink: &SinkOf| sink.writer.name(&self.nodes);
+        let ends = |sink: &&SinkOf| !sink.writer.dead_letters;
+        for sink in sinks()
+            .filter(ends)
+            .filter(|sink| has_letters(sink.writer.node))
+        {
+            let mut others = sinks()
+                .filter(ends)
+                .filter(|other| other.writer != sink.writer);
+            let same = |other: &&SinkOf| sink.identity.is_some() && other.identity == sink.identity;
+            if let Some(other) = others.find(same) {
+                return Err(FlowError::Usage(format!(
+                    "flow \"{}\": \"{}\" and \"{}\" write to one sink, and a sink with dead letters has one policy; make a sink for each",
+                    self.name,
+                    name(sink),
+                    name(other)
+                )));
+            }
+        }
         let with_letters = sinks().filter(|sink| has_letters(sink.writer.node));
         let (to, of): (Vec<&SinkOf>, Vec<&SinkOf>) =
             with_letters.partition(|sink| sink.writer.dead_letters);
@@ -208,7 +227,6 @@ impl Graph {
             let same =
                 |other: &&&SinkOf| sink.identity.is_some() && other.identity == sink.identity;
             if let Some(other) = of.iter().find(same) {
-                let name = |sink: &SinkOf| sink.writer.name(&self.nodes);
                 return Err(FlowError::Usage(format!(
                     "flow \"{}\": the sink \"{}\" has dead letters of its own and gets those of \"{}\"; use another sink for these",
                     self.name,

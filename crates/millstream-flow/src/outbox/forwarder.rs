@@ -82,6 +82,9 @@ impl Forwarder {
         let first = cursor.position()?.max(parts.journal.first()?);
         let mut reader = parts.journal.reader()?;
         reader.seek(first)?;
+        if let Some(refused) = &parts.refused {
+            refused.settle(first, |_| true)?;
+        }
         Ok(Forwarder {
             cursor,
             reader,
@@ -238,18 +241,27 @@ impl Forwarder {
         let records = self.batch.spans.len();
         let last = self.first + records as u64 - 1;
         self.attempted = self.attempted.max(last + 1);
+        let mut refused = Vec::new();
         if self.divided.skips_next {
             self.parts.link.skip(last)?;
+            refused.push(last);
         } else {
             match self.parts.link.write(&self.batch, self.first, last) {
-                Ok(left_out) => self.parts.progress.delivered(records, &left_out),
+                Ok(left_out) => {
+                    self.parts.progress.delivered(records, &left_out);
+                    refused.extend(left_out.into_iter().map(|(number, _)| number));
+                }
                 Err(error) => return self.divide(error),
             }
         }
         self.moved_at = Some(now_ns());
         let bytes = self.batch.iter().map(<[u8]>::len).sum();
-        self.acknowledge(last + 1, records, bytes)
-            .map_err(DeliveryError::Fatal)
+        let acknowledged = self.acknowledge(last + 1, records, bytes);
+        let settled = acknowledged.and_then(|()| match &self.parts.refused {
+            Some(log) => log.settle(last + 1, |number| refused.contains(&number)),
+            None => Ok(()),
+        });
+        settled.map_err(DeliveryError::Fatal)
     }
 
     /// Halves a batch of which the destination refuses some record. One that is alone is skipped, or is the failure.
@@ -423,16 +435,38 @@ impl Forwarder {
     fn return_to(&mut self, next: u64) -> Result<(), Cause> {
         let lost_end = std::mem::replace(&mut self.first, next);
         self.cursor.set(next)?;
+        if let Some(refused) = &self.parts.refused {
+            refused.rewind(next);
+        }
         self.divided.clear();
         self.clear();
         self.reader.seek(next)?;
         self.count_waiting(lost_end)
     }
 
+    /// A destination that is ahead by more than a delivery was served by a newer copy of the state: only that one knows what it refused.
+    fn warn_of_others(&self, next: u64) {
+        if next - self.first > self.parts.settings.batch_records as u64 {
+            let sink = self.parts.sink.as_str();
+            tracing::warn!(
+                sink,
+                "sink \"{sink}\" ({}): it has the records {} to {}, which a newer copy of this state has delivered: the dead letters of those \
+                 that it refused are in the output of that one only",
+                self.parts.address,
+                self.first,
+                next - 1
+            );
+        }
+    }
+
     /// Acknowledges the records below `next`, which the destination has already.
     fn skip_to(&mut self, next: u64) -> Result<(), Cause> {
         if next <= self.first {
             return Ok(());
+        }
+        if let Some(refused) = &self.parts.refused {
+            self.warn_of_others(next);
+            refused.settle(next, |_| true)?;
         }
         self.clear();
         self.reader.seek(self.first)?;

@@ -56,12 +56,20 @@ impl Refusals {
         let at = number.checked_sub(write.first);
         match at.filter(|at| *at < write.records && self.are_skipped) {
             Some(at) => {
+                if write.left_out.iter().any(|(known, _)| *known == number) {
+                    return Ok(());
+                }
                 if let Some((log, batch)) = &write.log {
                     log.add(number, reason, batch.get(at as usize))?;
                 }
                 write.left_out.push((number, reason.to_owned()));
                 Ok(())
             }
+            None if self.are_skipped => Err(format!(
+                "record {number} is none of the write, which has {} records from {} on",
+                write.records, write.first
+            )
+            .into()),
             None => Err(format!("record {number} is refused: {reason}").into()),
         }
     }
@@ -140,13 +148,14 @@ mod tests {
         }
         let refusals = Refusals::new(true, None);
         refusals.begin(&batch, 7);
-        assert!(refusals.leave_out(8, "why").is_ok());
+        for reason in ["why", "another reason"] {
+            assert!(refusals.leave_out(8, reason).is_ok());
+        }
         for number in [6, 9] {
             let error = refusals.leave_out(number, "why").unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                format!("record {number} is refused: why")
-            );
+            let says =
+                format!("record {number} is none of the write, which has 2 records from 7 on");
+            assert_eq!(error.to_string(), says);
         }
         assert_eq!(refusals.take(), [(8, "why".to_owned())]);
         assert!(refusals.take().is_empty());

@@ -1,12 +1,14 @@
 //! The records that a destination has refused, until they are dead letters: a journal beside the outbox, `STATE/outputs/NAME%refused`.
 //!
 //! A record of it is the number in the outbox (8 bytes), the length of the reason (4 bytes), the reason, and the record that was refused;
-//! numbers are little-endian. A record is there, durably, before the destination skips it.
+//! numbers are little-endian. A record is there, durably, before the destination skips it. If the destination takes it after all, since
+//! its write failed and was repeated, a record with the number alone follows. The journal is there from the start on, so that a follower
+//! of the state has it.
 //!
 //! Invariant: what is below [`RefusedLog::passed_on`] was taken for an epoch, whose commit has that number in the token of the outbox. So
 //! each record becomes one dead letter, whenever the flow is killed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -38,13 +40,11 @@ pub(super) struct RefusedLog {
 struct State {
     /// Records below this number were taken.
     passed_on: u64,
-    open: Option<Kept>,
-}
-
-struct Kept {
     appender: Writer,
-    /// The numbers in the outbox of the records that are in the journal: a delivery that is repeated may be refused again.
-    numbers: BTreeSet<u64>,
+    /// Where the journal has the refusal of each record of the outbox that is not settled: its delivery may be repeated.
+    unsettled: BTreeMap<u64, u64>,
+    /// Records of the outbox below this number are delivered or skipped.
+    settled: u64,
 }
 
 /// What the token of an outbox says: how many records are committed, and how many refused ones were passed on with them.
@@ -89,118 +89,121 @@ impl RefusedLog {
     /// Resumes after the records that the last commit has passed on.
     pub(super) fn resume(outbox: &Path, passed_on: u64) -> Result<Self, Cause> {
         let path = refused_dir(outbox);
-        let open = path.exists().then(|| Kept::open(&path)).transpose()?;
-        let end = match &open {
-            Some(open) => open.appender.journal().next()?,
-            None => 0,
-        };
-        if end < passed_on {
-            return Err(format!(
-                "the refused records in {} end before {end}, and {passed_on} were passed on: it was removed, or a loss of power has \
-                 taken its end",
-                path.display()
-            )
-            .into());
-        }
-        let state = Mutex::new(State { passed_on, open });
-        Ok(RefusedLog { path, state })
-    }
-
-    /// Keeps a record, durably. One that is there is not added again.
-    pub(super) fn add(&self, number: u64, reason: &str, record: &[u8]) -> Result<(), Cause> {
-        let mut state = lock(&self.state);
-        let open = match &mut state.open {
-            Some(open) => open,
-            None => {
-                create_dir_durably(&self.path)
-                    .map_err(|error| format!("{}: {error}", self.path.display()))?;
-                state.open.insert(Kept::open(&self.path)?)
-            }
-        };
-        open.add(number, reason, record)
-    }
-
-    /// Takes the records that were not taken before, as many as are passed on at once.
-    pub(super) fn take(&self) -> Result<Vec<Refused>, Cause> {
-        let mut state = lock(&self.state);
-        let mut taken = Vec::new();
-        let Some(open) = &state.open else {
-            return Ok(taken);
-        };
-        let journal = open.appender.journal();
-        let (end, mut bytes) = (journal.next()?, 0);
-        if end <= state.passed_on {
-            return Ok(taken);
-        }
-        let mut reader = journal.reader()?;
-        reader.seek(state.passed_on.max(journal.first()?))?;
-        while bytes < TAKEN_BYTES
-            && let Some(record) = reader.next()?
-        {
-            bytes += record.body.len();
-            let refused = parse(record.body);
-            taken.push(
-                refused.ok_or_else(|| format!("{}: a record is damaged", self.path.display()))?,
-            );
-        }
-        state.passed_on = reader.position();
-        Ok(taken)
-    }
-
-    /// How many records were taken.
-    pub(super) fn passed_on(&self) -> u64 {
-        lock(&self.state).passed_on
-    }
-
-    /// The records below `passed_on` are dead letters that are committed: they are not needed any more.
-    pub(super) fn commit(&self, passed_on: u64) -> Result<(), Cause> {
-        let mut state = lock(&self.state);
-        let Some(open) = &mut state.open else {
-            return Ok(());
-        };
-        open.forget(passed_on)
-    }
-}
-
-impl Kept {
-    fn open(path: &Path) -> Result<Self, Cause> {
+        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let options = Options {
             record_bytes_max: SEGMENT_BYTES as u32,
             ..Options::default()
                 .with_segment_bytes(SEGMENT_BYTES)
                 .with_sync(Sync::Always)
         };
-        let journal = Journal::open(path, options)?;
-        let mut reader = journal.reader()?;
-        reader.seek(journal.first()?)?;
-        let mut numbers = BTreeSet::new();
-        while let Some(record) = reader.next()? {
-            numbers.extend(record.body.get(..8).map(number));
+        let journal = Journal::open(&path, options)?;
+        let end = journal.next()?;
+        if end < passed_on {
+            return Err(format!(
+                "the refused records in {} end before {end}, and {passed_on} were passed on: the journal was removed, or a loss of power \
+                 has taken its end; start the sink again with --drop-state",
+                path.display()
+            )
+            .into());
         }
-        let appender = journal.writer()?;
-        Ok(Kept { appender, numbers })
+        let mut unsettled = BTreeMap::new();
+        let mut reader = journal.reader()?;
+        reader.seek(passed_on.max(journal.first()?))?;
+        while let Some(record) = reader.next()? {
+            match parse(record.body) {
+                Some(Entry::Refused(refused)) => {
+                    unsettled.insert(refused.number.unwrap_or_default(), record.sequence);
+                }
+                Some(Entry::Taken(number)) => drop(unsettled.remove(&number)),
+                None => return Err(damaged(&path)),
+            }
+        }
+        let state = Mutex::new(State {
+            passed_on,
+            appender: journal.writer()?,
+            unsettled,
+            settled: 0,
+        });
+        Ok(RefusedLog { path, state })
     }
 
-    fn add(&mut self, number: u64, reason: &str, record: &[u8]) -> Result<(), Cause> {
-        if !self.numbers.insert(number) {
-            return Ok(());
+    /// Keeps a record, durably. One that is there is not added again.
+    pub(super) fn add(&self, number: u64, reason: &str, record: &[u8]) -> Result<(), Cause> {
+        let mut state = lock(&self.state);
+        if number >= state.settled && !state.unsettled.contains_key(&number) {
+            let at = state.appender.append(&body(number, reason, record))?;
+            state.unsettled.insert(number, at);
         }
-        let mut end = reason.len().min(REASON_BYTES);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        let reason = &reason.as_bytes()[..end];
-        let mut body = Vec::with_capacity(HEAD + reason.len() + record.len());
-        body.extend_from_slice(&number.to_le_bytes());
-        body.extend_from_slice(&(reason.len() as u32).to_le_bytes());
-        body.extend_from_slice(reason);
-        body.extend_from_slice(record);
-        self.appender.append(&body)?;
         Ok(())
     }
 
-    fn forget(&mut self, passed_on: u64) -> Result<(), Cause> {
-        let journal = self.appender.journal();
+    /// The records below `next` are delivered, but for those that were refused last.
+    pub(super) fn settle(&self, next: u64, is_refused: impl Fn(u64) -> bool) -> Result<(), Cause> {
+        let mut state = lock(&self.state);
+        let later = state.unsettled.split_off(&next);
+        for number in std::mem::replace(&mut state.unsettled, later).into_keys() {
+            if !is_refused(number) {
+                state.appender.append(&number.to_le_bytes())?;
+            }
+        }
+        state.settled = state.settled.max(next);
+        Ok(())
+    }
+
+    /// Takes the refused records that are settled and were not taken before, as many as are passed on at once.
+    pub(super) fn take(&self) -> Result<Vec<Refused>, Cause> {
+        let mut state = lock(&self.state);
+        let journal = state.appender.journal();
+        // What is not settled may be taken by the destination after all.
+        let unsettled = state.unsettled.values().min().copied();
+        let end = unsettled.unwrap_or(u64::MAX).min(journal.next()?);
+        let mut taken = Vec::new();
+        if end <= state.passed_on {
+            return Ok(taken);
+        }
+        let first = state.passed_on.max(journal.first()?);
+        let mut reader = journal.reader()?;
+        reader.seek(first)?;
+        // Where the destination has taken a record after all, which may follow the end.
+        let mut accepted = BTreeMap::new();
+        while let Some(record) = reader.next()? {
+            if let Some(Entry::Taken(number)) = parse(record.body) {
+                accepted.insert(number, record.sequence);
+            }
+        }
+        reader.seek(first)?;
+        let mut bytes = 0;
+        while reader.position() < end
+            && bytes < TAKEN_BYTES
+            && let Some(record) = reader.next()?
+        {
+            bytes += record.body.len();
+            let entry = parse(record.body).ok_or_else(|| damaged(&self.path))?;
+            if let Entry::Refused(refused) = entry {
+                let later = refused.number.and_then(|number| accepted.get(&number));
+                if later.is_none_or(|later| *later < record.sequence) {
+                    taken.push(refused);
+                }
+            }
+        }
+        state.passed_on = reader.position();
+        Ok(taken)
+    }
+
+    /// The records from `first` on are delivered again: the destination has lost them.
+    pub(super) fn rewind(&self, first: u64) {
+        lock(&self.state).settled = first;
+    }
+
+    /// How many records of the journal were taken.
+    pub(super) fn passed_on(&self) -> u64 {
+        lock(&self.state).passed_on
+    }
+
+    /// The records below `passed_on` are dead letters that are committed: they are not needed any more.
+    pub(super) fn commit(&self, passed_on: u64) -> Result<(), Cause> {
+        let state = lock(&self.state);
+        let journal = state.appender.journal();
         // The cursor that says of an outbox what is delivered: a journal of refused records without open ones is looked at alike.
         let cursor = journal.cursor(DELIVERED, CursorMode::Shared)?;
         if cursor.position()? >= passed_on {
@@ -215,38 +218,75 @@ impl Kept {
     }
 }
 
+/// A record of the journal.
+enum Entry {
+    Refused(Refused),
+    /// The destination has taken the record with this number after all.
+    Taken(u64),
+}
+
+fn body(number: u64, reason: &str, record: &[u8]) -> Vec<u8> {
+    let mut end = reason.len().min(REASON_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    let reason = &reason.as_bytes()[..end];
+    let mut body = Vec::with_capacity(HEAD + reason.len() + record.len());
+    body.extend_from_slice(&number.to_le_bytes());
+    body.extend_from_slice(&(reason.len() as u32).to_le_bytes());
+    body.extend_from_slice(reason);
+    body.extend_from_slice(record);
+    body
+}
+
+fn damaged(path: &Path) -> Cause {
+    format!("{}: a record is damaged", path.display()).into()
+}
+
 /// Reads a record of the journal.
-fn parse(body: &[u8]) -> Option<Refused> {
+fn parse(body: &[u8]) -> Option<Entry> {
+    if body.len() == 8 {
+        return Some(Entry::Taken(number(body)));
+    }
     let (head, rest) = body.split_at_checked(HEAD)?;
     let length = u32::from_le_bytes(head[8..].try_into().ok()?);
     let (reason, record) = rest.split_at_checked(length as usize)?;
-    Some(Refused {
+    Some(Entry::Refused(Refused {
         number: Some(number(&head[..8])),
         reason: String::from_utf8_lossy(reason).into_owned(),
         record: record.to_vec(),
-    })
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn numbers(taken: Vec<Refused>) -> Vec<u64> {
+        taken.into_iter().filter_map(|it| it.number).collect()
+    }
+
     #[test]
     fn each_record_is_taken_once_and_those_of_an_epoch_that_was_not_committed_again() {
         let dir = tempfile::tempdir().unwrap();
         let outbox = dir.path().join("out");
         let log = RefusedLog::resume(&outbox, 0).unwrap();
-        assert!(log.take().unwrap().is_empty() && !refused_dir(&outbox).exists());
         log.add(7, "too long", b"seven").unwrap();
         log.add(7, "too long", b"seven").unwrap();
+        log.settle(8, |_| true).unwrap();
         log.add(9, &"\u{e9}".repeat(REASON_BYTES), b"").unwrap();
         let taken = log.take().unwrap();
-        assert_eq!(taken.len(), 2);
+        assert_eq!(taken.len(), 1);
         assert_eq!(
             (taken[0].number, &*taken[0].record),
             (Some(7), &b"seven"[..])
         );
-        assert_eq!(taken[1].reason.len(), REASON_BYTES);
+        log.settle(10, |_| true).unwrap();
+        let taken = log.take().unwrap();
+        assert_eq!(
+            (taken[0].number, taken[0].reason.len()),
+            (Some(9), REASON_BYTES)
+        );
         assert!(log.take().unwrap().is_empty());
         assert_eq!(log.passed_on(), 2);
         log.commit(1).unwrap();
@@ -254,12 +294,27 @@ mod tests {
         // The commit has the first one only.
         let log = RefusedLog::resume(&outbox, 1).unwrap();
         log.add(9, "again", b"").unwrap();
-        let taken = log.take().unwrap();
-        assert_eq!(
-            taken.iter().map(|it| it.number).collect::<Vec<_>>(),
-            [Some(9)]
-        );
+        log.settle(10, |_| true).unwrap();
+        assert_eq!(numbers(log.take().unwrap()), [9]);
         assert!(RefusedLog::resume(&outbox, 3).is_err());
+    }
+
+    #[test]
+    fn what_the_destination_takes_after_all_is_not_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let outbox = dir.path().join("out");
+        let log = RefusedLog::resume(&outbox, 0).unwrap();
+        for number in [3, 4, 5] {
+            log.add(number, "no", b"x").unwrap();
+        }
+        assert!(log.take().unwrap().is_empty());
+        drop(log);
+        // The process was killed in the write, and the next one is asked again.
+        let log = RefusedLog::resume(&outbox, 0).unwrap();
+        log.settle(5, |number| number == 4).unwrap();
+        assert_eq!(numbers(log.take().unwrap()), [4]);
+        log.settle(6, |_| true).unwrap();
+        assert_eq!(numbers(log.take().unwrap()), [5]);
     }
 
     #[test]

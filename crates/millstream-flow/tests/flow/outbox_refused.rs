@@ -41,6 +41,8 @@ struct Contents {
     rows: BTreeMap<u64, u32>,
     next: u64,
     calls: u64,
+    /// The first write fails, and later ones refuse nothing.
+    relents: bool,
     /// The call that ends the run, before or after it takes effect.
     dies: Option<(u64, bool)>,
 }
@@ -131,15 +133,22 @@ impl Destination for Connection {
             }
             _ => {}
         }
-        for (number, _) in numbers.iter().filter(|row| is_bad(row)) {
+        let refuses = !contents.relents || contents.calls == 1;
+        for (number, _) in numbers.iter().filter(|row| refuses && is_bad(row)) {
             let left_out = self
                 .refusals
                 .leave_out(*number, "it is a multiple of three");
             left_out.map_err(DeliveryError::Fatal)?;
         }
-        contents
-            .rows
-            .extend(numbers.iter().copied().filter(|row| !is_bad(row)));
+        if contents.relents && contents.calls == 1 {
+            return Err(DeliveryError::retry("no route"));
+        }
+        contents.rows.extend(
+            numbers
+                .iter()
+                .copied()
+                .filter(|row| !refuses || !is_bad(row)),
+        );
         contents.next = last + 1;
         contents.call(true)
     }
@@ -421,4 +430,38 @@ fn refused_records_that_were_removed_are_missed() {
     assert!(said.contains("7 were passed on"), "{said}");
     let again = Recovery::new(&state).drop_state("out");
     run(&flow, 1, again).unwrap();
+}
+
+#[test]
+fn what_is_taken_after_a_failed_write_is_no_letter() {
+    for kind in [Kind::LeavesOut, Kind::LeavesOutAndRemembers] {
+        let dir = tempfile::tempdir().unwrap();
+        let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
+        // The first write leaves records out and fails; then the destination takes all.
+        picky.contents.lock().unwrap().relents = true;
+        let flow = copy(12, &picky, &letters);
+        run(&flow, 1, recovery(&dir.path().join("state"))).unwrap();
+        let all: Vec<u32> = (0..12).filter(|n| *n != 5).collect();
+        assert_eq!(picky.rows(), all, "{kind:?}");
+        let text = std::fs::read_to_string(&letters).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_sink_with_dead_letters_is_that_of_one_step() {
+    let (picky, dir) = (Picky::new(Kind::Refuses), tempfile::tempdir().unwrap());
+    let flow = Flow::new("shared");
+    let shared: Arc<dyn millstream_flow::sink::Sink<Frames>> = Arc::new(picky.outbox());
+    let numbers = flow.source("numbers", testing::items(0..4u32));
+    for name in ["one", "two"] {
+        let bad = OnError::dead_letter(codec::encode(files::write(dir.path().join(name)), letter));
+        let sink = codec::encode(Arc::clone(&shared), codec::display);
+        numbers.try_sink(name, bad, sink);
+    }
+    let said = flow.run(Options::default()).unwrap_err().to_string();
+    assert!(
+        said.contains("\"one\" and \"two\" write to one sink"),
+        "{said}"
+    );
 }

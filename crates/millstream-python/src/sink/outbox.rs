@@ -52,7 +52,8 @@ fn delivery_error(py: Python<'_>, error: PyErr) -> DeliveryError {
 fn leave_out<'py>(py: Python<'py>, refusals: &Refusals) -> PyResult<Bound<'py, PyCFunction>> {
     let refusals = refusals.clone();
     PyCFunction::new_closure(py, None, None, move |arguments, _| {
-        let (number, reason): (u64, String) = arguments.extract()?;
+        let (number, reason): (u64, Bound<'_, PyAny>) = arguments.extract()?;
+        let reason = reason.str()?.to_string_lossy().into_owned();
         let left_out = unlocked(|| refusals.leave_out(number, &reason));
         left_out.map_err(|cause| flow_error(arguments.py(), &cause.to_string()))
     })

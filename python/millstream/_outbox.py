@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from . import _millstream
@@ -60,7 +60,7 @@ class OutboxIdentity:
     sink: str
     id: str
     skips_refused: bool = False
-    leave_out: Callable[[int, str], None] = refused
+    leave_out: Callable[[int, str], None] = field(default_factory=lambda: refused)
 
 
 class Writes(Protocol[T]):

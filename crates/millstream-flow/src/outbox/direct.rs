@@ -146,15 +146,15 @@ impl Direct {
         };
         self.has_connected = true;
         // An attempt that seemed to fail may have succeeded.
-        let mut left_out = Vec::new();
+        let (first, mut left_out) = (self.next, Vec::new());
         if position <= Position::Next(last) {
-            left_out = self.link.write(batch, self.next, last)?;
-            for (number, reason) in left_out.clone() {
-                self.keep(number, batch.get((number - self.next) as usize), reason);
-            }
+            left_out = self.link.write(batch, first, last)?;
         }
         self.next = last + 1;
         self.progress.delivered(records as usize, &left_out);
+        for (number, reason) in left_out {
+            self.keep(number, batch.get((number - first) as usize), reason);
+        }
         let failures = self.link.succeeded();
         self.progress.succeeded();
         if failures > 0 {

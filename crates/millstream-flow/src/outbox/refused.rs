@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use millstream_journal::storage::create_dir_durably;
-use millstream_journal::{CursorMode, Journal, Options, Retention, Sync, Writer};
+use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
 use crate::error::Cause;
 use crate::outbox::settings::DELIVERED;
@@ -41,6 +41,8 @@ struct State {
     /// Records below this number were taken.
     passed_on: u64,
     appender: Writer,
+    /// At the first record that is no committed dead letter: a journal of refused records is looked at as an outbox is.
+    cursor: Cursor,
     /// Where the journal has the refusal of each record of the outbox that is not settled: its delivery may be repeated.
     unsettled: BTreeMap<u64, u64>,
     /// Records of the outbox below this number are delivered or skipped.
@@ -87,7 +89,7 @@ pub(super) fn refused_dir(outbox: &Path) -> PathBuf {
 
 impl RefusedLog {
     /// Resumes after the records that the last commit has passed on.
-    pub(super) fn resume(outbox: &Path, passed_on: u64) -> Result<Self, Cause> {
+    pub(super) fn resume(outbox: &Path, sink: &str, passed_on: u64) -> Result<Self, Cause> {
         let path = refused_dir(outbox);
         create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let options = Options {
@@ -101,7 +103,7 @@ impl RefusedLog {
         if end < passed_on {
             return Err(format!(
                 "the refused records in {} end before {end}, and {passed_on} were passed on: the journal was removed, or a loss of power \
-                 has taken its end; start the sink again with --drop-state",
+                 has taken its end; start the sink again with --drop-state \"{sink}\"",
                 path.display()
             )
             .into());
@@ -110,17 +112,18 @@ impl RefusedLog {
         let mut reader = journal.reader()?;
         reader.seek(passed_on.max(journal.first()?))?;
         while let Some(record) = reader.next()? {
-            match parse(record.body) {
-                Some(Entry::Refused(refused)) => {
-                    unsettled.insert(refused.number.unwrap_or_default(), record.sequence);
+            match taken_after_all(record.body) {
+                Some(number) => drop(unsettled.remove(&number)),
+                None => {
+                    let of = parse(record.body).ok_or_else(|| damaged(&path))?.0;
+                    unsettled.insert(of, record.sequence);
                 }
-                Some(Entry::Taken(number)) => drop(unsettled.remove(&number)),
-                None => return Err(damaged(&path)),
             }
         }
         let state = Mutex::new(State {
             passed_on,
             appender: journal.writer()?,
+            cursor: journal.cursor(DELIVERED, CursorMode::Shared)?,
             unsettled,
             settled: 0,
         });
@@ -167,7 +170,7 @@ impl RefusedLog {
         // Where the destination has taken a record after all, which may follow the end.
         let mut accepted = BTreeMap::new();
         while let Some(record) = reader.next()? {
-            if let Some(Entry::Taken(number)) = parse(record.body) {
+            if let Some(number) = taken_after_all(record.body) {
                 accepted.insert(number, record.sequence);
             }
         }
@@ -178,12 +181,18 @@ impl RefusedLog {
             && let Some(record) = reader.next()?
         {
             bytes += record.body.len();
-            let entry = parse(record.body).ok_or_else(|| damaged(&self.path))?;
-            if let Entry::Refused(refused) = entry {
-                let later = refused.number.and_then(|number| accepted.get(&number));
-                if later.is_none_or(|later| *later < record.sequence) {
-                    taken.push(refused);
-                }
+            if taken_after_all(record.body).is_some() {
+                continue;
+            }
+            let parts = parse(record.body).ok_or_else(|| damaged(&self.path))?;
+            let (number, reason, refused) = parts;
+            let later = accepted.get(&number);
+            if later.is_none_or(|later| *later < record.sequence) {
+                taken.push(Refused {
+                    number: Some(number),
+                    reason: String::from_utf8_lossy(reason).into_owned(),
+                    record: refused.to_vec(),
+                });
             }
         }
         state.passed_on = reader.position();
@@ -203,14 +212,11 @@ impl RefusedLog {
     /// The records below `passed_on` are dead letters that are committed: they are not needed any more.
     pub(super) fn commit(&self, passed_on: u64) -> Result<(), Cause> {
         let state = lock(&self.state);
-        let journal = state.appender.journal();
-        // The cursor that says of an outbox what is delivered: a journal of refused records without open ones is looked at alike.
-        let cursor = journal.cursor(DELIVERED, CursorMode::Shared)?;
-        if cursor.position()? >= passed_on {
+        if state.cursor.position()? >= passed_on {
             return Ok(());
         }
-        cursor.set(passed_on)?;
-        journal.prune(&Retention {
+        state.cursor.set(passed_on)?;
+        state.appender.journal().prune(&Retention {
             keep_for_cursors: true,
             ..Retention::default()
         })?;
@@ -218,13 +224,12 @@ impl RefusedLog {
     }
 }
 
-/// A record of the journal.
-enum Entry {
-    Refused(Refused),
-    /// The destination has taken the record with this number after all.
-    Taken(u64),
+/// Returns the number of the record that the destination has taken after all, if that is what a record of the journal says.
+fn taken_after_all(body: &[u8]) -> Option<u64> {
+    (body.len() == 8).then(|| number(body))
 }
 
+/// Returns the record of the journal for a refused one.
 fn body(number: u64, reason: &str, record: &[u8]) -> Vec<u8> {
     let mut end = reason.len().min(REASON_BYTES);
     while !reason.is_char_boundary(end) {
@@ -243,19 +248,12 @@ fn damaged(path: &Path) -> Cause {
     format!("{}: a record is damaged", path.display()).into()
 }
 
-/// Reads a record of the journal.
-fn parse(body: &[u8]) -> Option<Entry> {
-    if body.len() == 8 {
-        return Some(Entry::Taken(number(body)));
-    }
+/// Returns the number, the reason and the refused record that a record of the journal has.
+fn parse(body: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let (head, rest) = body.split_at_checked(HEAD)?;
     let length = u32::from_le_bytes(head[8..].try_into().ok()?);
     let (reason, record) = rest.split_at_checked(length as usize)?;
-    Some(Entry::Refused(Refused {
-        number: Some(number(&head[..8])),
-        reason: String::from_utf8_lossy(reason).into_owned(),
-        record: record.to_vec(),
-    }))
+    Some((number(&head[..8]), reason, record))
 }
 
 #[cfg(test)]
@@ -270,7 +268,7 @@ mod tests {
     fn each_record_is_taken_once_and_those_of_an_epoch_that_was_not_committed_again() {
         let dir = tempfile::tempdir().unwrap();
         let outbox = dir.path().join("out");
-        let log = RefusedLog::resume(&outbox, 0).unwrap();
+        let log = RefusedLog::resume(&outbox, "out", 0).unwrap();
         log.add(7, "too long", b"seven").unwrap();
         log.add(7, "too long", b"seven").unwrap();
         log.settle(8, |_| true).unwrap();
@@ -292,25 +290,25 @@ mod tests {
         log.commit(1).unwrap();
         drop(log);
         // The commit has the first one only.
-        let log = RefusedLog::resume(&outbox, 1).unwrap();
+        let log = RefusedLog::resume(&outbox, "out", 1).unwrap();
         log.add(9, "again", b"").unwrap();
         log.settle(10, |_| true).unwrap();
         assert_eq!(numbers(log.take().unwrap()), [9]);
-        assert!(RefusedLog::resume(&outbox, 3).is_err());
+        assert!(RefusedLog::resume(&outbox, "out", 3).is_err());
     }
 
     #[test]
     fn what_the_destination_takes_after_all_is_not_refused() {
         let dir = tempfile::tempdir().unwrap();
         let outbox = dir.path().join("out");
-        let log = RefusedLog::resume(&outbox, 0).unwrap();
+        let log = RefusedLog::resume(&outbox, "out", 0).unwrap();
         for number in [3, 4, 5] {
             log.add(number, "no", b"x").unwrap();
         }
         assert!(log.take().unwrap().is_empty());
         drop(log);
         // The process was killed in the write, and the next one is asked again.
-        let log = RefusedLog::resume(&outbox, 0).unwrap();
+        let log = RefusedLog::resume(&outbox, "out", 0).unwrap();
         log.settle(5, |number| number == 4).unwrap();
         assert_eq!(numbers(log.take().unwrap()), [4]);
         log.settle(6, |_| true).unwrap();

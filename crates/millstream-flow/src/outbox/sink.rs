@@ -340,7 +340,10 @@ impl Transactional for Outbox {
         }
         journal.cut(committed)?;
         let refused = match self.keeps_refused() {
-            true => Some(Arc::new(RefusedLog::resume(&path, marks.passed_on)?)),
+            true => {
+                let log = RefusedLog::resume(&path, &self.name(), marks.passed_on)?;
+                Some(Arc::new(log))
+            }
             false => None,
         };
         self.kept(|kept| kept.refused = refused);

@@ -34,7 +34,7 @@ fn expected() -> Vec<String> {
 }
 
 /// Runs until the end, where the n-th run crashes at the point that `crash` returns. Returns the number of crashes.
-fn crash(
+pub fn crash(
     flow: &Flow,
     mut workers: impl FnMut() -> usize,
     at: impl Fn(u64) -> Option<Crash>,

@@ -10,11 +10,12 @@ use millstream_flow::outbox::{
     Backoff, Connector, DeliveryError, Destination, Outbox, OutboxIdentity, Refusals, outbox_dir,
 };
 use millstream_flow::{
-    DeadLetter, Flow, FlowError, Frames, OnError, Options, Recovery, codec, files, testing,
+    DeadLetter, Flow, Frames, OnError, Options, Recovery, codec, files, testing,
 };
 use millstream_journal::{Journal, Options as Opening};
 
 use crate::destination::{Table, recovery, run};
+use crate::outbox_crashes::crash;
 use crate::support::Random;
 
 /// A destination that refuses multiples of three.
@@ -274,23 +275,6 @@ fn letters_are_written_while_the_flow_goes_on() {
     running.wait().unwrap();
 }
 
-/// Runs until the end, where the n-th run crashes at the point that `at` returns.
-fn crash(flow: &Flow, state: &Path, at: impl Fn(u64) -> Option<Crash>) -> u64 {
-    for crashes in 0..1000 {
-        let recovery = recovery(state).epoch(Duration::ZERO);
-        let recovery = match at(crashes) {
-            Some(at) => recovery.crash(at),
-            None => recovery,
-        };
-        match run(flow, 1, recovery) {
-            Ok(_) => return crashes,
-            Err(FlowError::Crashed(_)) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("it gets nowhere");
-}
-
 #[test]
 fn a_crash_around_any_commit_repeats_and_loses_no_letter() {
     for kind in [Kind::Refuses, Kind::LeavesOutAndRemembers] {
@@ -300,7 +284,7 @@ fn a_crash_around_any_commit_repeats_and_loses_no_letter() {
                 let (picky, letters) = (Picky::new(kind), dir.path().join("letters"));
                 let flow = copy(20, &picky, &letters);
                 let at = |run| (run == 0).then_some(moment(commit));
-                let crashes = crash(&flow, &dir.path().join("state"), at);
+                let crashes = crash(&flow, || 1, at);
                 check(
                     20,
                     &picky,

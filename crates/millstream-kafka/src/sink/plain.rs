@@ -23,17 +23,17 @@ const STOP_NS: u64 = 5_000_000_000;
 pub(super) struct Plain {
     target: Target,
     /// Whether messages that the broker refuses are skipped.
-    skips: Arc<AtomicBool>,
+    skips: AtomicBool,
     /// Whether they become dead letters.
-    keeps: Arc<AtomicBool>,
+    keeps: AtomicBool,
 }
 
 impl Plain {
     pub(super) fn new(target: Target) -> Self {
         Plain {
             target,
-            skips: Arc::default(),
-            keeps: Arc::default(),
+            skips: AtomicBool::default(),
+            keeps: AtomicBool::default(),
         }
     }
 }
@@ -47,8 +47,8 @@ impl Sink<Frames> for Plain {
         let target = &self.target;
         Ok(Box::new(PlainWriter {
             producer: connect(&target.servers, &target.settings, &target.topic)?,
-            skips: Arc::clone(&self.skips),
-            keeps: Arc::clone(&self.keeps),
+            skips: self.skips.load(Ordering::Relaxed),
+            keeps: self.keeps.load(Ordering::Relaxed),
             refused: RefCell::default(),
             topic: target.topic.clone(),
             servers: target.servers.clone(),
@@ -71,8 +71,8 @@ impl Sink<Frames> for Plain {
 /// A producer of one worker.
 struct PlainWriter {
     producer: Box<dyn Producer>,
-    skips: Arc<AtomicBool>,
-    keeps: Arc<AtomicBool>,
+    skips: bool,
+    keeps: bool,
     /// Those that are no dead letters yet.
     refused: RefCell<Vec<Refused>>,
     topic: String,
@@ -121,13 +121,13 @@ impl PlainWriter {
     /// Handles the failure of a message that was sent alone, as `frame` has it.
     fn settle(&self, failure: Failure, frame: &[u8]) -> Result<(), Cause> {
         match failure {
-            Failure::Message(error) if self.skips.load(Ordering::Relaxed) => {
-                let what = match self.keeps.load(Ordering::Relaxed) {
+            Failure::Message(error) if self.skips => {
+                let what = match self.keeps {
                     true => "becomes a dead letter",
                     false => "is skipped",
                 };
                 tracing::warn!("kafka {}: a message {what}: {error}", self.servers);
-                if self.keeps.load(Ordering::Relaxed) {
+                if self.keeps {
                     self.refused.borrow_mut().push(Refused {
                         number: None,
                         reason: error.to_string(),

@@ -1,9 +1,10 @@
 """The flows of the Kafka benchmark in Bytewax 0.21, beside which those of Millstream are measured.
 
-    python kafka_bytewax.py SERVERS FROM [TO]
+    python kafka_bytewax.py SERVERS FROM [copy TO | count TO]
 
-Reads a topic to its end: to nothing, or with a count by key to the topic TO, at least once. Prints the number
-of messages, and messages per second. It needs `bytewax` and `confluent-kafka`, and not Millstream.
+Reads a topic to its end: to nothing, or to the topic TO as it is or with a count by key, at least once.
+Prints the number of messages, and messages per second. It needs `bytewax` and `confluent-kafka`, and not
+Millstream.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ BATCH = 10_000
 TUNED = {"fetch.queue.backoff.ms": "5", "queued.min.messages": "100000", "fetch.wait.max.ms": "100"}
 
 
-def main(servers: str, source: str, target: str | None = None) -> None:
+def main(servers: str, source: str, what: str = "nothing", target: str | None = None) -> None:
     """Runs the flow and prints its rate."""
     # Other type checkers than the one of Bytewax's users do not have its stubs here.
     from importlib import import_module
@@ -39,8 +40,14 @@ def main(servers: str, source: str, target: str | None = None) -> None:
         return items
 
     messages = op.flat_map_batch("seen", messages, count)
-    if target is None:
+    if what == "nothing":
         op.output("out", messages, testing.TestingSink(_Nothing()))
+    elif what == "copy":
+
+        def to_copy(message: Any) -> Any:
+            return kafka.KafkaSinkMessage(message.key, message.value)
+
+        op.output("out", op.map("message", messages, to_copy), kafka.KafkaSink([servers], target))
     else:
         keyed = op.key_on("key", messages, lambda message: message.key.decode())
         counted = op.stateful_map("count", keyed, lambda total, _: ((total or 0) + 1, (total or 0) + 1))
@@ -66,4 +73,4 @@ class _Nothing(list[Any]):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

@@ -3,6 +3,7 @@
 
 mod cases;
 mod recovery;
+mod words;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 pub(crate) use self::cases::costly;
 use self::cases::{CASES, median, numbers, seconds, swallow};
 use self::recovery::Cost;
+use self::words::WordCount;
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
@@ -30,6 +32,8 @@ pub enum Part {
     Steps,
     /// Two workers beside one.
     Workers,
+    /// Word count beside the same by hand for `timely`.
+    Words,
     /// Recovery beside none.
     Recovery,
     /// The time until a flow with saved state resumes.
@@ -68,6 +72,8 @@ pub struct Figures {
     /// ratios of pairs of runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_workers_ratio: Option<f64>,
+    /// Word count beside the same by hand.
+    pub words: Vec<WordCount>,
     /// What recovery costs.
     pub recovery: Vec<Cost>,
     /// From the start of a flow with a million keys of 100 bytes to its first output.
@@ -93,6 +99,9 @@ pub fn run(plan: &Plan) -> Result<Figures, Fault> {
     }
     if plan.has(Part::Workers) {
         figures.two_workers_ratio = Some(two_workers_ratio(plan.runs)?);
+    }
+    if plan.has(Part::Words) {
+        figures.words = words::counts(plan.runs, &plan.folder)?;
     }
     if plan.has(Part::Recovery) {
         figures.recovery = recovery::costs(plan.runs, &plan.folder)?;
@@ -131,6 +140,16 @@ impl std::fmt::Display for Figures {
         if let Some(ratio) = self.two_workers_ratio {
             let what = "two workers against one, costly map";
             writeln!(f, "{what:<36} {ratio:>8.2} x")?;
+        }
+        for words in &self.words {
+            writeln!(
+                f,
+                "word count, {} workers: {:>8.2} M words/s, by hand {:>8.2}: {:.2} times its time",
+                words.workers,
+                words.flow / 1e6,
+                words.timely / 1e6,
+                words.ratio
+            )?;
         }
         for cost in &self.recovery {
             writeln!(

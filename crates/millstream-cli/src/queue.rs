@@ -16,6 +16,7 @@ mod put;
 mod salvage;
 mod secure;
 mod serve;
+mod signals;
 mod stats;
 
 use clap::Subcommand;

@@ -18,6 +18,7 @@ mod secure;
 mod serve;
 mod signals;
 mod stats;
+mod systemd;
 
 use clap::Subcommand;
 

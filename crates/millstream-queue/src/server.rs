@@ -32,7 +32,6 @@ mod requests;
 mod serve;
 mod serve_requests;
 mod spin;
-mod systemd;
 mod timer;
 mod tls;
 pub mod watch;

@@ -72,9 +72,9 @@ pub(super) fn run(
     let mut signals = None;
     let ready = |server: &Server| {
         // In place of those to an earlier server.
-        signals = Some(PassedSignals::reload(server));
+        signals = Some(PassedSignals::begin(server));
         if let Some(Err(error)) = &signals {
-            warn!("SIGHUP does not let the server read its files again: {error}");
+            warn!("the server does not take signals: {error}");
         }
         announce(server);
     };

@@ -15,6 +15,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::group;
 use super::signals::PassedSignals;
+use super::systemd;
 use crate::failure::Failure;
 use crate::journal::leader;
 use crate::{address, log, page};
@@ -169,14 +170,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
     let server = Server::start(options).map_err(Failure::failed)?;
     // Signals are handled before the server is announced.
-    let _signals = PassedSignals::all(&server).map_err(Failure::failed)?;
+    let _signals = PassedSignals::begin(&server).map_err(Failure::failed)?;
     announce(&server);
     server.wait().map_err(Failure::failed)
 }
 
-/// Tells where clients are served.
+/// Prints where clients are served, and notifies systemd.
 fn announce(server: &Server) {
     for address in server.addresses() {
         eprintln!("listening on {address}");
     }
+    systemd::notify("READY=1");
 }

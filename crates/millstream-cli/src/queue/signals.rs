@@ -8,6 +8,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tracing::warn;
 
+use super::systemd;
+
 /// Passes signals to a server, until it is dropped.
 pub(super) struct PassedSignals {
     handle: Handle,
@@ -15,25 +17,19 @@ pub(super) struct PassedSignals {
 }
 
 impl PassedSignals {
-    /// Passes all signals of a server to this one.
-    pub(super) fn all(server: &Server) -> io::Result<Self> {
-        Self::pass(&[SIGTERM, SIGINT, SIGHUP], server.control())
-    }
-
-    /// Passes SIGHUP alone, where others than the server stop too.
-    pub(super) fn reload(server: &Server) -> io::Result<Self> {
-        Self::pass(&[SIGHUP], server.control())
-    }
-
-    fn pass(signals: &[i32], server: ServerControl) -> io::Result<Self> {
-        let mut signals = Signals::new(signals)?;
-        let handle = signals.handle();
+    /// Passes them to this server.
+    pub(super) fn begin(server: &Server) -> io::Result<Self> {
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+        let (handle, server) = (signals.handle(), server.control());
         let thread = std::thread::Builder::new().name("signals".to_owned());
         let thread = thread.spawn(move || {
             for signal in signals.forever() {
                 match signal {
                     SIGHUP => reload(&server),
-                    _ => server.stop(),
+                    _ => {
+                        systemd::notify("STOPPING=1");
+                        server.stop();
+                    }
                 }
             }
         });

@@ -46,7 +46,7 @@ pub struct ServerOptions {
     /// Where the server publishes its figures once a second, if anywhere; else [`Server::watch`](super::Server::watch) makes it begin.
     pub watch: Option<ServerWatch>,
     /// Whether this process only serves, as `millstream queue serve` does: the server then takes the sockets that systemd passes, in
-    /// place of `listen`, notifies systemd, and raises the limit on open files. Otherwise this is left to the program.
+    /// place of `listen`, and raises the limit on open files. Otherwise this is left to the program.
     pub owns_process: bool,
 }
 

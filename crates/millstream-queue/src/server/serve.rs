@@ -19,7 +19,7 @@ use super::options::ServerOptions;
 use super::replica::{self, Serving};
 use super::requests::Request;
 use super::watch::ServerWatch;
-use super::{commit, descriptors, publish, serve_requests, spin, systemd, timer};
+use super::{commit, descriptors, publish, serve_requests, spin, timer};
 use crate::address::Address;
 use crate::broker::Broker;
 use crate::clock;
@@ -90,9 +90,7 @@ async fn serve(options: ServerOptions, shared: Shared) -> Result<(), ServerError
     let (accepting, addresses) = listeners.spawn(&core, &mut tasks);
     // The handle waits for this.
     let _ = shared.started.send(addresses);
-    notify_systemd(&core, "READY=1");
     must_stop(&core, &shared.stop, &mut tasks).await?;
-    notify_systemd(&core, "STOPPING=1");
     accepting.iter().for_each(AbortHandle::abort);
     if let Some(failure) = core.take_failure() {
         return Err(failure);
@@ -144,12 +142,6 @@ async fn must_stop(core: &Core, stop: &Notify, tasks: &mut JoinSet<()>) -> Resul
         stop.as_mut().poll(context).map(Ok)
     })
     .await
-}
-
-fn notify_systemd(core: &Core, state: &str) {
-    if core.options.owns_process {
-        systemd::notify(state);
-    }
 }
 
 /// The queues, with their changes if followers get them. `created` is notified of each new queue.

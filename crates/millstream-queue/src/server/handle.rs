@@ -23,9 +23,10 @@ const DROP_WAIT: Duration = Duration::from_secs(10);
 
 /// A server of queues inside this program, on a thread of its own.
 ///
-/// It takes no signals, prints nothing, and changes nothing of the process: [`owns_process`](ServerOptions::owns_process) is for programs
-/// that only serve. What it logs are events of `tracing`. Several servers may run in a process, each with a directory of its own. They share
-/// the limit on open files: `limits.connections` of the configuration leaves some for the rest of the program.
+/// It prints nothing, and changes nothing of the process: [`owns_process`](ServerOptions::owns_process) is for programs that only serve. It
+/// takes no signals but SIGBUS, as each journal does for its mapped files. What it logs are events of `tracing`. Several servers may run in a
+/// process, each with a directory of its own. They share the limit on open files: `limits.connections` of the configuration leaves some for
+/// the rest of the program.
 ///
 /// It needs no runtime of `tokio`, and works beside one of any kind. [`start`](Self::start), [`wait`](Self::wait),
 /// [`reload`](Self::reload) and the drop of the handle block their thread; `server.await` does not.
@@ -35,7 +36,7 @@ const DROP_WAIT: Duration = Duration::from_secs(10);
 ///
 /// ```
 /// use std::io::{BufRead, BufReader, Write};
-/// use std::net::SocketAddr;
+/// use std::net::{SocketAddr, TcpStream};
 ///
 /// use millstream_queue::server::{Server, ServerOptions};
 /// use millstream_queue::session::Compat;
@@ -48,7 +49,8 @@ const DROP_WAIT: Duration = Duration::from_secs(10);
 ///     ..ServerOptions::new(directory)
 /// })?;
 ///
-/// let mut client = BufReader::new(server.addresses()[0].connect()?);
+/// let address = server.addresses()[0].to_string();
+/// let mut client = BufReader::new(TcpStream::connect(address)?);
 /// client.get_mut().write_all(b"set jobs 0 0 5\r\nhello\r\n")?;
 /// let mut answer = String::new();
 /// client.read_line(&mut answer)?;

@@ -338,6 +338,17 @@ def test_machines_that_are_stopped_one_after_the_other_end(
     assert arbiter.record()["lease_ms"] == 0
 
 
+def test_the_machine_that_serves_reads_its_files_again(pair: Pair, arbiter: Arbiter) -> None:
+    """At SIGHUP, also the one that took over."""
+    one, two = begin(pair)
+    for serves in (one, two):
+        serves.wait_for("listening on")
+        for count in (1, 2):
+            serves.send(signal.SIGHUP)
+            serves.wait_for("configuration read", count)
+        assert serves.end(signal.SIGTERM) == 0, serves.log()
+
+
 def test_an_operator_decides_while_no_machine_serves(pair: Pair, arbiter: Arbiter, tmp_path: Path) -> None:
     three = Member(pair[0].program, tmp_path, "three", arbiter)
     try:

@@ -16,7 +16,9 @@ mod put;
 mod salvage;
 mod secure;
 mod serve;
+mod signals;
 mod stats;
+mod systemd;
 
 use clap::Subcommand;
 

@@ -33,17 +33,17 @@ use self::machine::{Machine, Next};
 pub use self::options::{PairOptions, TakenOver};
 pub(crate) use self::standing::Standing;
 use crate::error::Cause;
-use crate::server::ServerError;
+use crate::server::{Server, ServerError};
 
-/// Serves the queues or follows the machine that does, until `stop` is raised or a client stops the server. `ready` is called with each address at which
-/// clients are served, whenever that begins.
+/// Serves the queues or follows the machine that does, until `stop` is raised or a client stops the server. `ready` is called with the server
+/// whenever it begins to serve clients.
 ///
 /// # Errors
 /// The directory cannot be used, or belongs to another group; this copy cannot follow; the server fails.
 pub fn run(
     options: &PairOptions,
     stop: &Arc<AtomicBool>,
-    mut ready: impl FnMut(&str),
+    mut ready: impl FnMut(&Server),
 ) -> Result<(), Cause> {
     let mut machine = Machine::new(options, stop)?;
     while !stop.load(Ordering::Relaxed) {

@@ -7,15 +7,17 @@ use std::time::Duration;
 use millstream_journal::Sync as JournalSync;
 use millstream_queue::config::Sync;
 use millstream_queue::pair::{self, PairOptions, TakenOver};
-use millstream_queue::server::ServerOptions;
+use millstream_queue::server::{Server, ServerOptions};
 use millstream_replication::arbiter::{ArbiterAddress, ArbiterTls, LeaseTimes};
 use millstream_replication::{FollowOptions, Secret};
 
+use super::signals::PassedSignals;
 use crate::failure::Failure;
 use crate::journal::following::own_name;
 use crate::journal::leader;
 use crate::moment;
 use crate::stop::Stop;
+use tracing::warn;
 
 /// Which machine serves the queues.
 #[derive(clap::Args, Clone, Debug)]
@@ -58,7 +60,7 @@ pub(super) fn run(
     args: GroupArgs,
     server: ServerOptions,
     secret: Option<Secret>,
-    ready: impl FnMut(&str),
+    announce: impl Fn(&Server),
 ) -> Result<(), Failure> {
     if std::env::var_os("LISTEN_FDS").is_some() {
         return Err(Failure::usage(
@@ -67,6 +69,15 @@ pub(super) fn run(
     }
     let stop = Stop::on_signals()?;
     let options = options(args, server, secret)?;
+    let mut signals = None;
+    let ready = |server: &Server| {
+        // In place of those to an earlier server.
+        signals = Some(PassedSignals::begin(server));
+        if let Some(Err(error)) = &signals {
+            warn!("the server does not take signals: {error}");
+        }
+        announce(server);
+    };
     pair::run(&options, &stop.flag(), ready).map_err(Failure::failed)
 }
 

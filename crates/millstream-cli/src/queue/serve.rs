@@ -8,12 +8,14 @@ use millstream_observe::sections::queues::Queues;
 use millstream_queue::address::Address;
 use millstream_queue::config::Sync;
 use millstream_queue::server::watch::ServerWatch;
-use millstream_queue::server::{self, ReplicaOptions, ServerOptions};
+use millstream_queue::server::{ReplicaOptions, Server, ServerOptions};
 use millstream_queue::session::Compat;
 use millstream_replication::{Secret, ServeOptions};
 use tracing::level_filters::LevelFilter;
 
 use super::group;
+use super::signals::PassedSignals;
+use super::systemd;
 use crate::failure::Failure;
 use crate::journal::leader;
 use crate::{address, log, page};
@@ -160,11 +162,23 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         credentials: args.auth_file,
         tls: args.tls_cert.zip(args.tls_key),
         shutdown: args.allow_shutdown,
+        owns_process: true,
         ..ServerOptions::new(args.dir)
     };
-    let ready = |address: &str| eprintln!("listening on {address}");
-    match args.group.arbiter {
-        Some(_) => group::run(args.group, options, secret, ready),
-        None => server::run(options, ready).map_err(Failure::failed),
+    if args.group.arbiter.is_some() {
+        return group::run(args.group, options, secret, announce);
     }
+    let server = Server::start(options).map_err(Failure::failed)?;
+    // Signals are handled before the server is announced.
+    let _signals = PassedSignals::begin(&server).map_err(Failure::failed)?;
+    announce(&server);
+    server.wait().map_err(Failure::failed)
+}
+
+/// Prints where clients are served, and notifies systemd.
+fn announce(server: &Server) {
+    for address in server.addresses() {
+        eprintln!("listening on {address}");
+    }
+    systemd::notify("READY=1");
 }

@@ -38,15 +38,13 @@ const ALL: &str = "";
 ///
 /// ```no_run
 /// use millstream_observe::sections::queues::Queues;
-/// use millstream_queue::server::watch::ServerWatch;
-/// use millstream_queue::server::{self, ServerOptions};
+/// use millstream_queue::server::{Server, ServerOptions};
 ///
-/// let watch = ServerWatch::default();
-/// let options = ServerOptions { watch: Some(watch.clone()), ..ServerOptions::new("queues") };
+/// let server = Server::start(ServerOptions::new("queues"))?;
 /// let observer = millstream_observe::http("127.0.0.1:8080").bind()?;
-/// observer.show(Queues::new(watch, true));
-/// server::run(options, |address| println!("listening on {address}")).unwrap();
-/// # Ok::<(), millstream_observe::ObserveError>(())
+/// observer.show(Queues::new(server.watch().clone(), true));
+/// server.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queues {
     watch: ServerWatch,

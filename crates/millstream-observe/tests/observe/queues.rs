@@ -1,16 +1,14 @@
 //! What a reader with the token asks of a server of queues, which runs in this process.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use millstream_observe::sections::queues::Queues;
 use millstream_observe::{Observer, http};
-use millstream_queue::server::watch::ServerWatch;
-use millstream_queue::server::{self, ServerError, ServerOptions};
+use millstream_queue::address::Stream;
+use millstream_queue::server::{Server, ServerOptions};
 use millstream_queue::session::Compat;
 use serde_json::Value;
 
@@ -21,40 +19,34 @@ const RIGHT: &str = "Authorization: Bearer secret\r\n";
 /// A server of queues with a page, and a client of it.
 struct Served {
     observer: Observer,
-    client: BufReader<TcpStream>,
-    thread: Option<JoinHandle<Result<(), ServerError>>>,
+    client: BufReader<Stream>,
+    server: Option<Server>,
 }
 
 impl Served {
     fn start(folder: &Path, token: bool) -> Self {
-        let watch = ServerWatch::default();
         let mut page = http("127.0.0.1:0");
         if token {
             page = page.token("secret");
         }
         let observer = page.bind().unwrap();
-        observer.show(Queues::new(watch.clone(), true));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = ServerOptions {
             listen: vec![(any.into(), Compat::Memcached)],
             config: Some(folder.join("queues.toml")),
             shutdown: true,
-            watch: Some(watch),
             ..ServerOptions::new(folder.join("queues"))
         };
-        let (ready, address) = mpsc::channel();
-        let thread = Builder::new()
-            .name("queues".to_owned())
-            .spawn(move || server::run(options, |address| ready.send(address.to_owned()).unwrap()));
-        let address = address.recv_timeout(Duration::from_secs(60)).unwrap();
-        let client = TcpStream::connect(address).unwrap();
+        let server = Server::start(options).unwrap();
+        observer.show(Queues::new(server.watch().clone(), true));
+        let client = server.addresses()[0].connect().unwrap();
         client
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         Served {
             observer,
             client: BufReader::new(client),
-            thread: Some(thread.unwrap()),
+            server: Some(server),
         }
     }
 
@@ -86,8 +78,7 @@ impl Served {
 
     fn stop(&mut self) {
         self.client.get_mut().write_all(b"shutdown\r\n").unwrap();
-        let thread = self.thread.take().unwrap();
-        thread.join().unwrap().unwrap();
+        self.server.take().unwrap().wait().unwrap();
     }
 }
 

@@ -15,7 +15,7 @@ use super::options::{LOOK, PairOptions, rest};
 use crate::error::Cause;
 use crate::replica::{complete, make_changes};
 use crate::server::watch::Following;
-use crate::server::{self, ReplicaOptions, ServerOptions};
+use crate::server::{ReplicaOptions, Server, ServerOptions};
 use crate::storage::CHANGES;
 
 /// What a machine does next.
@@ -266,7 +266,7 @@ impl<'a> Machine<'a> {
         &self,
         keeper: Keeper,
         term: u64,
-        ready: &mut impl FnMut(&str),
+        ready: &mut impl FnMut(&Server),
     ) -> Result<(), Cause> {
         let keeper = Arc::new(keeper);
         let served = self.serve(&keeper, term, ready);
@@ -279,7 +279,7 @@ impl<'a> Machine<'a> {
         &self,
         keeper: &Arc<Keeper>,
         term: u64,
-        ready: &mut impl FnMut(&str),
+        ready: &mut impl FnMut(&Server),
     ) -> Result<(), Cause> {
         let dir = self.options.dir();
         if !Copy::of(dir)?.is_some_and(|copy| copy.has_led) {
@@ -298,7 +298,10 @@ impl<'a> Machine<'a> {
             }),
             ..self.options.server.clone()
         };
-        Ok(server::run(server, ready)?)
+        let server = Server::start(server)?;
+        ready(&server);
+        // The keeper of the lease stops it when `stop` is raised.
+        Ok(server.wait()?)
     }
 
     /// It could not serve. Where others may take over, it waits for that, and tries again.

@@ -1,10 +1,11 @@
 //! The state that all tasks of the server share, on one thread.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tracing::error;
 
 use super::attempts::{Attempts, ThrottleKey};
@@ -19,17 +20,11 @@ use crate::clock;
 use crate::connection::ConnectionId;
 use crate::replica::ReplicatedStorage;
 
-/// A command from a signal or a client to the whole server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
-    Reload,
-    Stop,
-}
-
 pub(super) struct Core {
     state: RefCell<State>,
     pub(super) options: ServerOptions,
-    commands: mpsc::UnboundedSender<Command>,
+    /// Notified when the server must stop.
+    stop: Arc<Notify>,
     /// A reply waits for a commit.
     pub(super) commit_wanted: Notify,
     /// The next timed work is earlier than before.
@@ -107,7 +102,7 @@ impl Core {
         broker: Broker<ReplicatedStorage>,
         live: LiveSettings,
         options: ServerOptions,
-        commands: mpsc::UnboundedSender<Command>,
+        stop: Arc<Notify>,
     ) -> Self {
         Core {
             state: RefCell::new(State {
@@ -131,7 +126,7 @@ impl Core {
                 timer_us: None,
             }),
             options,
-            commands,
+            stop,
             commit_wanted: Notify::new(),
             timer_changed: Notify::new(),
             input_arrived: Notify::new(),
@@ -173,8 +168,7 @@ impl Core {
     }
 
     pub(super) fn shut_down(&self) {
-        // The receiver is gone once the server stops.
-        let _ = self.commands.send(Command::Stop);
+        self.stop.notify_one();
     }
 
     /// Ends the server at once: no client gets another answer.

@@ -11,16 +11,24 @@ const OF_A_QUEUE: u64 = 4;
 
 /// Raises the soft limit to the hard limit. Returns the limit.
 pub(super) fn raise() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
+    let before = getrlimit(Resource::Nofile);
     let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
+        current: before.maximum,
+        ..before
     };
-    if limit.current != limit.maximum
+    if before.current != before.maximum
         && let Err(error) = setrlimit(Resource::Nofile, raised)
     {
-        warn!("the limit on open files stays {:?}: {error}", limit.current);
+        warn!(
+            "the limit on open files stays {:?}: {error}",
+            before.current
+        );
     }
+    limit()
+}
+
+/// Returns the limit on the open files of this process.
+pub(super) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

@@ -1,6 +1,7 @@
 //! Why a server cannot start or reload.
 
-use std::path::PathBuf;
+use std::any::Any;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Cause, QueueError};
 
@@ -50,7 +51,26 @@ pub enum ServerError {
     /// Another machine serves these queues now.
     #[error("{0}: this server answers nothing any more")]
     Superseded(String),
-    /// The runtime or the signals.
+    /// The runtime or a thread.
     #[error("cannot start: {0}")]
     Start(#[source] std::io::Error),
+    /// The thread of the server has panicked: a bug in it.
+    #[error("{}: the server of the queues panicked: {message}", dir.display())]
+    Panicked {
+        /// The directory of its queues.
+        dir: PathBuf,
+        /// The message of the panic.
+        message: String,
+    },
+}
+
+impl ServerError {
+    pub(super) fn panicked(dir: &Path, panic: &(dyn Any + Send)) -> Self {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+        ServerError::Panicked {
+            dir: dir.to_owned(),
+            message: message.unwrap_or("no message").to_owned(),
+        }
+    }
 }

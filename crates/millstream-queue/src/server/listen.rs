@@ -10,7 +10,7 @@ use std::time::Duration;
 use listenfd::ListenFd;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
@@ -18,6 +18,7 @@ use super::attempts::ThrottleKey;
 use super::connection::{log_rejected, serve};
 use super::core::Core;
 use super::error::ServerError;
+use super::options::ServerOptions;
 use crate::address::Address;
 use crate::session::{Compat, Session};
 
@@ -32,7 +33,10 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 pub(super) struct Listeners(Vec<(Listener, Compat)>);
 
 enum Listener {
-    Tcp(TcpListener),
+    Tcp {
+        listener: TcpListener,
+        address: Address,
+    },
     Unix {
         listener: UnixListener,
         address: Address,
@@ -57,10 +61,13 @@ impl Drop for SocketFile {
 }
 
 impl Listeners {
-    /// Listens on all addresses, or on the sockets from systemd if there are any.
-    pub(super) fn bind(addresses: &[(Address, Compat)]) -> Result<Self, ServerError> {
-        let mut listeners = Vec::new();
-        let mut handed = ListenFd::from_env();
+    /// Listens on all addresses, or on the sockets from systemd if this process owns any.
+    pub(super) fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
+        let (addresses, mut listeners) = (&options.listen, Vec::new());
+        let mut handed = match options.owns_process {
+            true => ListenFd::from_env(),
+            false => ListenFd::empty(),
+        };
         for index in 0..handed.len() {
             let listener =
                 Listener::inherited(&mut handed, index).map_err(|source| ServerError::Listen {
@@ -84,23 +91,18 @@ impl Listeners {
         Ok(Listeners(listeners))
     }
 
-    /// Starts accepting connections.
+    /// Starts accepting connections. Returns what ends this, and the addresses.
     pub(super) fn spawn(
         self,
         core: &Rc<Core>,
-        ready: &mut impl FnMut(&str),
-    ) -> Vec<JoinHandle<()>> {
-        let mut tasks = Vec::new();
-        for (listener, compat) in self.0 {
-            let address = listener.address();
-            tasks.push(tokio::task::spawn_local(accept(
-                listener,
-                Rc::clone(core),
-                compat,
-            )));
-            ready(&address);
-        }
-        tasks
+        tasks: &mut JoinSet<()>,
+    ) -> (Vec<AbortHandle>, Vec<Address>) {
+        let accepting = self.0.into_iter().map(|(listener, compat)| {
+            let address = listener.address().clone();
+            let accepting = tasks.spawn_local(accept(listener, Rc::clone(core), compat));
+            (accepting, address)
+        });
+        accepting.unzip()
     }
 }
 
@@ -128,7 +130,10 @@ impl Listener {
     fn tcp(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         rustix::net::listen(&listener, BACKLOG)?;
-        TcpListener::from_std(listener).map(Listener::Tcp)
+        Ok(Listener::Tcp {
+            address: listener.local_addr()?.into(),
+            listener: TcpListener::from_std(listener)?,
+        })
     }
 
     fn unix(
@@ -146,18 +151,15 @@ impl Listener {
         })
     }
 
-    fn address(&self) -> String {
+    fn address(&self) -> &Address {
         match self {
-            Listener::Tcp(listener) => listener
-                .local_addr()
-                .map_or_else(|error| error.to_string(), |address| address.to_string()),
-            Listener::Unix { address, .. } => address.to_string(),
+            Listener::Tcp { address, .. } | Listener::Unix { address, .. } => address,
         }
     }
 
     async fn accept(&self) -> io::Result<(Client, Address)> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp { listener, .. } => {
                 let (stream, peer) = listener.accept().await?;
                 Ok((Client::Tcp(stream), peer.into()))
             }

@@ -27,11 +27,11 @@ pub struct ReplicaOptions {
 /// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Addresses, and the style of replies there. Sockets from systemd come first.
+    /// Addresses, and the style of replies there.
     pub listen: Vec<(Address, Compat)>,
     /// The directory of the queues.
     pub dir: PathBuf,
-    /// The configuration file. SIGHUP and `reload` read it again, with credentials and certificates.
+    /// The configuration file. A reload reads it again, with credentials and certificates.
     pub config: Option<PathBuf>,
     /// The sync policy where the configuration does not say.
     pub sync: Sync,
@@ -43,8 +43,11 @@ pub struct ServerOptions {
     pub shutdown: bool,
     /// Where followers get the changes of all queues, if anywhere.
     pub replica: Option<ReplicaOptions>,
-    /// Where the server publishes its figures once a second, if anywhere.
+    /// Where the server publishes its figures once a second, if anywhere; else [`Server::watch`](super::Server::watch) makes it begin.
     pub watch: Option<ServerWatch>,
+    /// Whether this process only serves, as `millstream queue serve` does: the server then takes the sockets that systemd passes, in
+    /// place of `listen`, and raises the limit on open files. Otherwise this is left to the program.
+    pub owns_process: bool,
 }
 
 impl ServerOptions {
@@ -63,6 +66,7 @@ impl ServerOptions {
             shutdown: false,
             replica: None,
             watch: None,
+            owns_process: false,
         }
     }
 

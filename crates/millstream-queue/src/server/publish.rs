@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::core::{Core, State};
 use super::watch::{Glance, GlancedItem, QueueFigures, ServerFigures, ServerWatch};
 use crate::broker::Status;
@@ -34,8 +36,13 @@ pub(super) struct Publisher {
     held: Held,
 }
 
-/// Publishes once a second, forever.
-pub(super) async fn run(core: Rc<Core>, watch: ServerWatch, mut publisher: Publisher) {
+/// Publishes once a second, forever, from the moment on when something reads the figures.
+pub(super) async fn run(
+    core: Rc<Core>,
+    (watch, is_watched): (ServerWatch, Arc<Notify>),
+    mut publisher: Publisher,
+) {
+    is_watched.notified().await;
     loop {
         tokio::time::sleep(EVERY).await;
         publisher.publish(&core, &watch).await;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use millstream_replication::{ServeOptions, Served};
+use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::core::Core;
@@ -35,6 +36,7 @@ pub(super) struct Serving {
 /// Begins to serve the changes to followers, if they are written.
 pub(super) async fn start(
     core: &Rc<Core>,
+    tasks: &mut JoinSet<()>,
     changes: Option<SharedChanges>,
 ) -> Result<Serving, ServerError> {
     let mut serving = Serving::default();
@@ -60,7 +62,7 @@ pub(super) async fn start(
         } else {
             serving.beside = Some(served);
         }
-        tokio::task::spawn_local(run(Rc::clone(core), changes));
+        tasks.spawn_local(run(Rc::clone(core), changes));
     }
     Ok(serving)
 }

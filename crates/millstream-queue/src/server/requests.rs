@@ -1,17 +1,17 @@
-//! What a page asks of the server: it is done on the thread of the connections.
+//! What a page or the program asks of the server: it is done on the thread of the connections.
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::error::ServerError;
 
 /// The requests that wait for the server; further ones are refused.
 pub(super) const REQUESTS_MAX: usize = 16;
 
-/// Where the answer to a request goes.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
+/// Takes the answer to a request. Dropped without a call if the server ends before.
+pub(super) type Reply<T> = Box<dyn FnOnce(Result<T, ServerError>) + Send>;
 
-/// A request of a page.
-#[derive(Debug)]
+/// A request of a page, or of the program.
 pub(super) enum Request {
     /// Moves items from one queue to another.
     Redrive {
@@ -22,4 +22,12 @@ pub(super) enum Request {
     },
     /// Reads the files again.
     Reload(Reply<Vec<String>>),
+}
+
+/// Sends a request to the server.
+pub(super) fn send(requests: &Sender<Request>, request: Request) -> Result<(), ServerError> {
+    requests.try_send(request).map_err(|refused| match refused {
+        TrySendError::Full(_) => ServerError::Busy,
+        TrySendError::Closed(_) => ServerError::NotRunning,
+    })
 }

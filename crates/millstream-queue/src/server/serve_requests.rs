@@ -1,4 +1,4 @@
-//! Answers to what a page asks: it is done as what clients ask.
+//! Answers to what a page or the program asks: it is done as what clients ask.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -28,11 +28,11 @@ pub(super) async fn serve(core: Rc<Core>, mut requests: mpsc::Receiver<Request>)
                 if let Ok(moved) = outcome {
                     info!("{moved} items moved from queue \"{from}\" to queue \"{to}\"");
                 }
-                let _ = reply.send(outcome.map_err(ServerError::Broker));
+                reply(outcome.map_err(ServerError::Broker));
             }
             Request::Reload(reply) => {
                 let outcome = core.with(|state| core.reload(state));
-                let _ = reply.send(outcome.map_err(ServerError::Reload));
+                reply(outcome.map_err(ServerError::Reload));
             }
         }
     }

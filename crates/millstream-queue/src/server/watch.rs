@@ -4,14 +4,13 @@
 //! request of a client waits for a reader, however many there are.
 //!
 //! ```
-//! use millstream_queue::server::ServerOptions;
-//! use millstream_queue::server::watch::ServerWatch;
+//! use millstream_queue::server::{Server, ServerOptions};
 //!
-//! let watch = ServerWatch::default();
-//! let options = ServerOptions { watch: Some(watch.clone()), ..ServerOptions::new("/var/lib/millstream/queues") };
-//! // Another thread runs the server with these options.
-//! assert!(watch.newest().queues.is_empty());
-//! # drop(options);
+//! # let directory = tempfile::tempdir()?;
+//! # let directory = directory.path();
+//! let server = Server::start(ServerOptions { listen: Vec::new(), ..ServerOptions::new(directory) })?;
+//! assert_eq!(server.watch().newest().status, "up");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,11 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use crate::broker::counters::{Counters, Latencies};
 pub use crate::broker::figures::{Holder, QueueFigures};
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::ServerError;
-use super::requests::{REQUESTS_MAX, Reply, Request};
+use super::requests::{Reply, Request, send};
 use crate::clock;
 
 /// The number of queues whose items are published at a time.
@@ -172,7 +170,7 @@ impl ServerWatch {
         }))
     }
 
-    /// Reads configuration, credentials and certificates again, as SIGHUP and a client's `reload` do. The answer is the settings that
+    /// Reads configuration, credentials and certificates again, as a client's `reload` does. The answer is the settings that
     /// need a restart, each with the reason.
     ///
     /// # Errors
@@ -182,22 +180,19 @@ impl ServerWatch {
     }
 
     /// Sends a request to the server, and returns where its answer arrives.
-    fn request<T>(&self, make: impl FnOnce(Reply<T>) -> Request) -> Requested<T> {
+    fn request<T: Send + 'static>(&self, make: impl FnOnce(Reply<T>) -> Request) -> Requested<T> {
         let (reply, answer) = oneshot::channel();
         let requests = lock(&self.0.requests);
         let requests = requests.as_ref().ok_or(ServerError::NotRunning)?;
-        match requests.try_send(make(reply)) {
-            Ok(()) => Ok(answer),
-            Err(TrySendError::Full(_)) => Err(ServerError::Busy),
-            Err(TrySendError::Closed(_)) => Err(ServerError::NotRunning),
-        }
+        // It is no error when nothing waits for the answer any more.
+        let reply = Box::new(move |outcome| drop(reply.send(outcome)));
+        send(requests, make(reply))?;
+        Ok(answer)
     }
 
-    /// The requests of a server that begins to run.
-    pub(super) fn receive(&self) -> mpsc::Receiver<Request> {
-        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        *lock(&self.0.requests) = Some(sender);
-        requests
+    /// Requests go to this server from now on.
+    pub(super) fn connect(&self, requests: mpsc::Sender<Request>) {
+        *lock(&self.0.requests) = Some(requests);
     }
 
     /// The machine that is followed, while this one does not serve.

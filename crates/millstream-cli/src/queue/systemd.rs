@@ -1,4 +1,4 @@
-//! Notifying systemd of the server's state: one datagram to the socket named in `NOTIFY_SOCKET` (sd_notify(3)).
+//! Notifying systemd of the state of the server: one datagram to the socket named in `NOTIFY_SOCKET` (sd_notify(3)).
 
 use std::os::unix::net::UnixDatagram;
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,40 @@ def test_word_count(
         assert done.returncode == 0, done.stderr
         words = Counter(book.read_text().lower().split())
         assert sorted(done.stdout.splitlines()) == sorted(f"{count} {word}" for word, count in words.items())
+
+
+# Programs in Rust.
+
+
+def test_lines_over_tcp_and_dead_letters(
+    rust_examples: Path, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    address, letters = f"127.0.0.1:{free_port()}", tmp_path / "letters"
+    command = [str(rust_examples / "tcp_letters")]
+    with process(command, LISTEN=address, LETTERS=str(letters)) as flow:
+        with connect(address) as client:
+            client.sendall(b"tea 300\nrum nine\ntea 400\n\xff 1\n")
+        out, errors = flow.communicate(timeout=TIMEOUT)
+    assert out == "tea 700\n"
+    assert errors.splitlines()[-1] == "2 lines were no orders"
+    assert "rum nine" in letters.read_text()
+
+
+def test_a_source_and_a_sink_of_ones_own(rust_examples: Path, tmp_path: Path) -> None:
+    for first in (0, 3):
+        command = [str(rust_examples / "own_connectors")]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == " ".join(f"tick {first + n}" for n in range(3)).split()
+
+
+def test_two_processes(rust_examples: Path, tmp_path: Path) -> None:
+    command = [str(rust_examples / "two_processes")]
+    with ExitStack() as running:
+        both = [running.enter_context(process_in(tmp_path, [*command, number])) for number in "01"]
+        assert [one.wait(TIMEOUT) for one in both] == [0, 0], (tmp_path / "log").read_text()
+    lines = (tmp_path / "digits.txt").read_text().splitlines()
+    assert sorted(lines) == [f"{digit} 400" for digit in range(10)]
 
 
 # Market Spread.

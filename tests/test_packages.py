@@ -43,6 +43,47 @@ def test_a_published_crate_has_what_its_page_needs(name: str, packages: dict[str
 
 
 @pytest.mark.parametrize("name", published())
+def test_its_documentation_has_all_that_users_may_turn_on(name: str) -> None:
+    manifest = published()[name]
+    settings = manifest["package"]["metadata"]["docs"]["rs"]
+    assert settings["targets"] == ["x86_64-unknown-linux-gnu"]
+    # Not what is for the simulation, nor what builds the same from other sources.
+    shown = {
+        one
+        for one in manifest.get("features", {})
+        if one not in ("default", "simulation") and "vendored" not in one
+    }
+    assert set(settings.get("features", [])) == shown
+
+
+def test_the_table_of_features_is_that_of_the_manifest() -> None:
+    manifest = published()["millstream"]["features"]
+    text = (ROOT / "crates" / "millstream" / "src" / "lib.rs").read_text("utf-8")
+    rows = re.findall(r"^//! \| (?:`([\w-]+)`)? ?\| (yes|no)? ?\| \[`(\w+)`\] \| ", text, re.MULTILINE)
+    default = {feature for feature, on, _ in rows if on == "yes"}
+    assert {feature for feature, _, _ in rows if feature} == set(manifest) - {"default"}
+    assert default == set(manifest["default"])
+    exported = re.findall(
+        r"(?:#\[cfg\(feature = \"([\w-]+)\"\)\]\n)?#\[doc\(inline\)\]\npub use \w+ as (\w+);", text
+    )
+    modules = {module: feature for feature, module in exported}
+    assert {module for _, _, module in rows} == set(modules)
+    for feature, _, module in rows:
+        on = {feature}
+        while more := {other for one in on for other in manifest.get(one, []) if other in manifest} - on:
+            on |= more
+        assert modules[module] in on, feature
+    # Where a feature is off, a link leads to the documentation on docs.rs.
+    links = re.findall(
+        r'cfg_attr\(\s*not\(feature = "([\w-]+)"\),\s*doc = "\[`(\w+)`\]: https://docs.rs/millstream/latest/millstream/(\w+)/"',
+        text,
+    )
+    assert [(module, module) for _, module, _ in links] == [(module, to) for _, module, to in links]
+    absent = {module: feature for feature, module, _ in links if module != "prelude"}
+    assert absent == {module: feature for module, feature in modules.items() if feature}
+
+
+@pytest.mark.parametrize("name", published())
 def test_a_package_holds_the_sources_and_no_more(name: str) -> None:
     command = ["cargo", "package", "--list", "--allow-dirty", "--offline", "--package", name]
     listed = subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL).splitlines()

@@ -1,4 +1,4 @@
-"""The programs in Rust of the guides, as rustdoc compiles and runs them."""
+"""The programs in Rust of the guides, as rustdoc runs them, and the links of the documentation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cargo_build import BUILD, FOLDER
 from documents import GUIDE, ROOT, blocks
+from public_api import published
 
 TIMEOUT = 500
 """Seconds for the programs of a guide: on a busy machine some take minutes to compile."""
@@ -43,18 +44,23 @@ END = "Ok::<(), Box<dyn std::error::Error + Send + std::marker::Sync>>(())"
 
 
 @pytest.fixture(scope="module")
-def libraries() -> list[str]:
-    """The arguments that let rustdoc find the crate and what its users need."""
+def built() -> dict[str, str]:
+    """The files of the compiled libraries, by name."""
     # The examples: what they need is compiled already, and is what the guides need.
     build = [*BUILD, "--examples", "--message-format", "json"]
     built = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
     found: dict[str, str] = {}
     for line in built.stdout.splitlines():
         message = json.loads(line)
-        files = [name for name in message.get("filenames", ()) if name.endswith(".rlib")]
+        files = [name for name in message.get("filenames", ()) if name.endswith((".rlib", ".so"))]
         if files:
             found[message["target"]["name"]] = files[0]
-    externs = [["--extern", f"{name}={found[name]}"] for name in ("millstream", "serde", "tokio")]
+    return found
+
+
+def libraries(built: dict[str, str], *names: str) -> list[str]:
+    """The arguments that let rustdoc find libraries."""
+    externs = [["--extern", f"{name}={built[name]}"] for name in names]
     return ["-L", f"dependency={FOLDER / 'deps'}", *sum(externs, [])]
 
 
@@ -63,7 +69,7 @@ def test_tables_name_guides_with_programs() -> None:
 
 
 @pytest.mark.parametrize("name", RUST)
-def test_programs_compile_and_run(name: str, libraries: list[str], tmp_path: Path) -> None:
+def test_programs_compile_and_run(name: str, built: dict[str, str], tmp_path: Path) -> None:
     attribute = "" if name in WHOLE else ",no_run"
     document, programs = tmp_path / name, blocks(GUIDE / name, "rust")
     with document.open("w") as out:
@@ -73,7 +79,53 @@ def test_programs_compile_and_run(name: str, libraries: list[str], tmp_path: Pat
             out.write(f"```rust{attribute}\n{program}```\n\n")
     # One after the other: programs of a guide may use one directory.
     command = ["rustdoc", "--test", "--test-args=--test-threads=1", "--edition", "2024"]
-    command = [*command, *libraries, str(document)]
+    command = [*command, *libraries(built, "millstream", "serde", "tokio"), str(document)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(programs)} passed" in done.stdout
+
+
+FEATURES: dict[str, list[str]] = published()["millstream"]["features"]
+
+
+def turned_on(*features: str) -> set[str]:
+    """These features of the crate, and those that they turn on."""
+    on = set(features)
+    while more := {other for one in on for other in FEATURES[one] if other in FEATURES} - on:
+        on |= more
+    return on
+
+
+@pytest.mark.parametrize("features", [(), *((name,) for name in FEATURES), tuple(FEATURES)], ids="+".join)
+def test_links_in_the_documentation_lead_somewhere(
+    features: tuple[str, ...], built: dict[str, str], tmp_path: Path
+) -> None:
+    """With any features; the crates that it shows are compiled with all."""
+    crates = [name.replace("-", "_") for name in published() if name != "millstream"]
+    command = [
+        "rustdoc",
+        "--crate-name",
+        "millstream",
+        "--edition",
+        "2024",
+        "-D",
+        "warnings",
+        "-o",
+        str(tmp_path),
+    ]
+    command += libraries(built, *(name for name in crates if name in built))
+    for feature in turned_on(*features):
+        command += ["--cfg", f'feature="{feature}"']
+    done = subprocess.run(
+        [*command, str(ROOT / "crates" / "millstream" / "src" / "lib.rs")],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 0, done.stderr
+    # What a user of the crate looks for has a page in its documentation.
+    pages = {"flow": "flow/struct.Flow.html", "queue": "queue/embedded/struct.Queues.html"}
+    pages |= {"service": "service/struct.Service.html"}
+    for feature, page in pages.items():
+        assert (tmp_path / "millstream" / page).exists() == (feature in turned_on(*features))
+    assert (tmp_path / "millstream" / "journal" / "struct.Journal.html").exists()

@@ -51,6 +51,7 @@ pub use compression::Compression;
 pub use connectors::SourceExt;
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
+pub use join::{Insert, Join, JoinAll, JoinKind};
 pub use key::Key;
 pub use keyed::{Emit, KeyedStream};
 #[doc(inline)]

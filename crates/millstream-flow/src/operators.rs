@@ -7,6 +7,9 @@ pub mod calls;
 pub mod collect;
 mod debug;
 pub mod keyed;
+mod limits;
 pub mod lookups;
+#[doc(hidden)]
+pub mod misplaced;
 mod stateful;
 pub mod verbs;

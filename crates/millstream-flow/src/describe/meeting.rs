@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::describe::node::{Node, NodeId};
 
 /// The kinds of steps whose output depends on the order of the items of a key.
-const IN_ORDER: [&str; 7] = [
+const IN_ORDER: [&str; 9] = [
     "stateful",
     "stateful_batch",
     "fold",
@@ -17,6 +17,8 @@ const IN_ORDER: [&str; 7] = [
     "join",
     "join_all",
     "collect",
+    "dedupe",
+    "throttle",
 ];
 
 /// Where an order is lost.

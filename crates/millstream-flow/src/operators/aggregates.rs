@@ -1,4 +1,4 @@
-//! One value for each key: `fold`, `reduce`, `count`, `sum`, `min` and `max`.
+//! One value for each key: `fold`, `reduce`, `count`, `sum`, `min`, `max` and `mean`.
 //!
 //! ```
 //! use millstream_flow::{Emit, Flow, Options, testing};
@@ -199,6 +199,37 @@ impl<K: Key, V: Data> KeyedStream<K, V> {
         V: PartialOrd,
     {
         self.combine("max", "max", emit, |a, b| if b > a { b } else { a })
+    }
+
+    /// Computes the mean of the values of each key.
+    ///
+    /// `emit` says when the value of a key is passed on: after each item, or once at the end of the input.
+    /// The step is named `mean`; a second one in a flow needs a name by [`named`](Self::named).
+    ///
+    /// ```
+    /// use millstream_flow::{Emit, Flow, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("means"), testing::Collected::new());
+    /// flow.source("in", testing::items([("a", 1), ("b", 2), ("a", 4)]))
+    ///     .into_keyed()
+    ///     .mean(Emit::End)
+    ///     .items()
+    ///     .sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("a", 2.5), ("b", 2.0)]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    #[must_use]
+    pub fn mean(&self, emit: Emit) -> KeyedStream<K, f64>
+    where
+        V: Into<f64>,
+    {
+        let add = |(sum, count): &mut (f64, u64), value: V| {
+            *sum += value.into();
+            *count += 1;
+        };
+        let mean = |(sum, count): &(f64, u64)| Some(sum / *count as f64);
+        self.aggregate("mean", "mean", emit, |_| (0.0, 0), add, mean)
     }
 
     fn combine(

@@ -129,7 +129,9 @@ impl Default for Codecs {
             f64,
             String,
             // The state of a mean.
-            (f64, u64)
+            (f64, u64),
+            // The period of a limit.
+            (i64, u64)
         );
         codecs
     }

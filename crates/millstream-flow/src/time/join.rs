@@ -2,7 +2,7 @@
 //!
 //! Invariant: the items of a key are processed in the order of their times, those of the right stream first
 //! where times are equal, once the watermark has passed them. So the pairs depend on the times alone, and not
-//! on which stream was read faster. Without times (in Python) items are processed in the order of arrival.
+//! on which stream was read faster. Without times items are processed in the order of arrival.
 //!
 //! ```
 //! use millstream_flow::join::Join;
@@ -33,9 +33,10 @@ use std::time::Duration;
 
 use crate::batch::Data;
 use crate::checkpoint::{BoxedCodec, Codecs};
+use crate::describe::graph::Mistake;
 use crate::error::Cause;
 use crate::key::Key;
-use crate::operators::keyed::KeyedStream;
+use crate::operators::keyed::{KeyedStream, Untimed};
 use crate::state::backlog::{Backlog, Chain};
 use crate::state::{KeyLogic, KeyedStep, Moment, Outputs};
 use crate::time::window::{ByKey, Outcome, PerKey};
@@ -44,7 +45,7 @@ pub use all::{Insert, JoinAll, Others, Row};
 use saved::JoinStateCodec;
 pub use side::{JoinKind, JoinState, Side};
 use side::{Retained, wait};
-use side_codec::both_sides;
+use side_codec::{both_sides, both_untimed};
 pub use windowed::{Sides, WindowPairs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -443,6 +444,53 @@ impl<K: 'static, L: 'static, R: 'static, P: Pair<L, R>> KeyLogic<K> for JoinLogi
 
 /// The outputs of a join: pairs, and the items that were too late.
 pub type Pairs<K, L, R> = Outcome<K, Side<L, R>, (Option<L>, Option<R>)>;
+
+impl<K: Key, L: Data> Untimed<K, L> {
+    /// Joins this stream, the left one, with `right`: pairs of items of one key, processed in the order of their arrival, so that two runs
+    /// may differ.
+    ///
+    /// `join` is [`Join::latest`] or [`Join::lookup`]. The latest items of each key are kept for ever. On streams with times the verb of this
+    /// name is [`KeyedStream::join`], which follows event time. `name` is the name of the step in errors, metrics and saved state. With
+    /// recovery the types of both streams are [announced](crate::Flow::saves).
+    ///
+    /// # Errors
+    /// At the start of a run, [`FlowError::MissingName`](crate::FlowError::MissingName) when `name` is empty,
+    /// [`FlowError::ForeignStream`](crate::FlowError::ForeignStream) when `right` belongs to another flow, and
+    /// [`FlowError::Usage`](crate::FlowError::Usage) for a join that needs times: [`Join::within`], [`Join::between`], [`Join::ttl`] and
+    /// [`Join::per_key`].
+    ///
+    /// ```
+    /// use millstream_flow::{Flow, Join, Options, testing};
+    ///
+    /// let (flow, out) = (Flow::new("stock"), testing::Collected::new());
+    /// let stock = flow.source("stock", testing::items([("tea", 3)])).into_keyed();
+    /// let orders = flow.source("orders", testing::items([("tea", "order 1")])).into_keyed();
+    /// orders.join("both", &stock, Join::latest()).items().sink("out", out.sink());
+    /// flow.run(Options::default())?;
+    /// assert_eq!(out.take(), [("tea", (Some("order 1"), Some(3)))]);
+    /// # Ok::<(), millstream_flow::FlowError>(())
+    /// ```
+    pub fn join<R: Data>(
+        &self,
+        name: &str,
+        right: &KeyedStream<K, R>,
+        join: Join,
+    ) -> KeyedStream<K, (Option<L>, Option<R>)> {
+        let both = both_untimed(&self.keyed(), right);
+        if matches!(join.partners, Partners::Between { .. })
+            || join.ttl.is_some()
+            || join.per_key.is_some()
+        {
+            both.mistake(Mistake::Usage(
+                "a join without times is Join::latest or Join::lookup, without ttl and per_key: call event_time before key_by",
+            ));
+        }
+        let called = name.to_owned();
+        both.keep("join", name, move || {
+            KeyedStep::new(&called, false, JoinLogic::new(join, false, Both))
+        })
+    }
+}
 
 impl<K: Key, L: Data> KeyedStream<K, Timed<L>> {
     /// Joins this stream, the left one, with `right`: pairs of items of one key. `join` says which items are partners.

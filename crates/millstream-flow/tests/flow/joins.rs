@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_flow::join::{Join, JoinKind, Pairs, Side};
-use millstream_flow::testing::{Collected, Mark, script};
-use millstream_flow::{EventTime, Flow, Timed};
+use millstream_flow::testing::{self, Collected, Mark, script};
+use millstream_flow::{EventTime, Flow, FlowError, Timed};
 
 use super::support::{Random, by_key, run};
 
@@ -223,4 +223,56 @@ fn a_key_expires_after_its_time_to_live() {
     run(&flow, 2).unwrap();
     let due = [(5, Some(0)), (15, Some(0)), (26, None), (30, Some(27))];
     assert_eq!(out.take(), due.map(|(left, right)| (Some(left), right)));
+}
+
+#[test]
+fn without_times_each_item_is_joined_with_the_latest_one_of_the_other_stream() {
+    for workers in 1..=3 {
+        let (flow, inner, table) = (Flow::new("join"), Collected::new(), Collected::new());
+        let left = flow.source("left", testing::items((0..50).map(|n| (n % 25, n))));
+        let right = flow.source("right", testing::items((10..40).map(|n| (n, -n))));
+        let (left, right) = (left.into_keyed(), right.into_keyed());
+        let pairs = left.join("inner", &right, Join::latest());
+        pairs.items().sink("inner out", inner.sink());
+        // Each item of the left stream has an output, whether the right one was faster or not.
+        let rows = left.join("table", &right, Join::lookup());
+        rows.items().sink("table out", table.sink());
+        run(&flow, workers).unwrap();
+        // Which of them meet depends on the order of arrival; the last ones of both streams always do.
+        let last = |pairs: &[(Option<i64>, Option<i64>)]| pairs.last().copied();
+        let inner = by_key(inner.take());
+        assert_eq!(
+            inner.keys().copied().collect::<Vec<_>>(),
+            (10..25).collect::<Vec<_>>()
+        );
+        for (key, pairs) in &inner {
+            assert_eq!(last(pairs), Some((Some(key + 25), Some(-key))));
+        }
+        let table = table.take();
+        let mut lefts: Vec<_> = table.iter().filter_map(|(_, (left, _))| *left).collect();
+        lefts.sort_unstable();
+        assert_eq!(lefts, (0..50).collect::<Vec<_>>());
+        for (key, (_, right)) in table {
+            assert!(right.is_none() || right == Some(-key));
+        }
+    }
+}
+
+#[test]
+fn without_times_a_join_by_time_is_a_mistake() {
+    let second = Duration::from_secs(1);
+    let by_time = [
+        Join::within(second),
+        Join::latest().ttl(second),
+        Join::lookup().per_key(second, None),
+    ];
+    for join in by_time {
+        let (flow, out) = (Flow::new("join"), Collected::new());
+        let keyed = flow.source("in", testing::items([(1, 2)])).into_keyed();
+        let pairs = keyed.join("pairs", &keyed, join);
+        pairs.items().sink("out", out.sink());
+        let error = flow.check().unwrap_err();
+        assert!(matches!(error, FlowError::Usage(_)), "{error}");
+        assert!(error.to_string().contains("call event_time before key_by"));
+    }
 }

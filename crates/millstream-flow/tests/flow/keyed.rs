@@ -84,6 +84,18 @@ fn aggregates() {
             |keyed| keyed.max(emit),
             |values| running(emit, values, |seen| *seen.iter().max().unwrap()),
         );
+        judge(
+            |keyed| {
+                let numbers = keyed.map(|value| value as i32);
+                numbers.mean(emit).map(|mean| mean.to_bits() as i64)
+            },
+            |values| {
+                running(emit, values, |seen| {
+                    let sum: i64 = seen.iter().sum();
+                    (sum as f64 / seen.len() as f64).to_bits() as i64
+                })
+            },
+        );
     }
 }
 

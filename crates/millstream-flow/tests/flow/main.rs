@@ -36,6 +36,7 @@ mod json_lines;
 mod keyed;
 mod last_commit;
 mod lifecycle;
+mod limits;
 mod lookups;
 mod memory;
 mod metrics;

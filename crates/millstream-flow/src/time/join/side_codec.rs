@@ -22,6 +22,16 @@ pub(super) fn both_sides<K: Key, L: Data, R: Data>(
     left.merge(&[right])
 }
 
+/// The same for streams without times.
+pub(super) fn both_untimed<K: Key, L: Data, R: Data>(
+    left: &KeyedStream<K, L>,
+    right: &KeyedStream<K, R>,
+) -> KeyedStream<K, Side<L, R>> {
+    left.derive(side::<L, R>);
+    left.derive(option_pair::<L, R>);
+    left.map(Side::Left).merge(&[right.map(Side::Right)])
+}
+
 /// The rule for items of both streams: a byte for the stream, then the item.
 pub(crate) fn side<L: 'static, R: 'static>(
     codecs: &Codecs,

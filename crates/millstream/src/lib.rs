@@ -1,15 +1,16 @@
 //! Millstream: durable, microsecond event processing in one install.
 //!
-//! This crate re-exports the others for users in Rust. Journals and records are always there; the rest are features, all on by default
-//! but `cluster` and the last five:
+//! This crate re-exports the others for users in Rust. Journals are always there; the rest are features, all on by default
+//! but `cluster` and the last six:
 //!
 //! | feature | module | what it is |
 //! |---|---|---|
 //! | | [`journal`] | a durable, memory-mapped log |
-//! | | [`wire`] | typed values and method calls as records |
 //! | `flow` | [`flow`] | dataflows on `timely` |
+//! | `compression` | [`flow`] | files compressed by gzip and zstd; its build needs a C compiler, and a run without it names this feature |
 //! | `cluster` | [`cluster`] | one flow on several processes, with TLS |
 //! | `queue` | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
+//! | `wire` | [`wire`] | typed values and method calls as records, as YAML and as JSON; `service` turns it on |
 //! | `service` | [`service`] | components whose inputs and outputs are method calls in journals |
 //! | `http` | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |
 //! | `observe` | [`observe`] | a page that shows a running flow, queues, journals or services, and their metrics for Prometheus |
@@ -35,7 +36,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-#[cfg(feature = "flow")]
+#[cfg(all(feature = "flow", feature = "wire"))]
 mod states;
 
 #[cfg(feature = "cluster")]
@@ -53,6 +54,7 @@ pub use millstream_kafka as kafka;
 #[cfg(feature = "flow")]
 #[doc(inline)]
 pub use millstream_macros::MillstreamKey as Key;
+#[cfg(feature = "wire")]
 #[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
 #[cfg(feature = "observe")]
@@ -63,6 +65,7 @@ pub use millstream_queue as queue;
 pub use millstream_replication as replication;
 #[cfg(feature = "service")]
 pub use millstream_service as service;
+#[cfg(feature = "wire")]
 pub use millstream_wire as wire;
-#[cfg(feature = "flow")]
+#[cfg(all(feature = "flow", feature = "wire"))]
 pub use states::wire_state;

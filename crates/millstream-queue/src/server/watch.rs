@@ -33,6 +33,7 @@ const GLANCE_US: u64 = 10_000_000;
 
 /// The figures of a server at one moment.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ServerFigures {
     /// The number of the publication; 0 before the first one.
     pub number: u64,
@@ -70,6 +71,7 @@ pub struct ServerFigures {
 
 /// The first items of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Glance {
     /// Items that wait, the next one first. Items that are only on the disk are not among them.
     pub waiting: Vec<GlancedItem>,
@@ -79,6 +81,7 @@ pub struct Glance {
 
 /// The beginning of an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct GlancedItem {
     /// Its number in its queue.
     pub id: u64,
@@ -98,6 +101,7 @@ pub struct GlancedItem {
 
 /// A machine that follows the one that serves the queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Following {
     /// The name of the one that serves, or did last.
     pub leader: String,
@@ -135,11 +139,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl ServerWatch {
     /// Returns the newest figures; all zero before the server runs.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn newest(&self) -> Arc<ServerFigures> {
         Arc::clone(&lock(&self.0.newest))
     }
 
     /// Asks for the first items of a queue. They are in the figures of the next 10 s; the newest eight requests count.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn ask(&self, queue: &str) {
         let mut wanted = lock(&self.0.wanted);
         wanted.insert(queue.to_owned(), clock::steady_us() + GLANCE_US);
@@ -157,6 +163,7 @@ impl ServerWatch {
     /// # Errors
     /// [`ServerError::Broker`]: as [`Broker::redrive`](crate::broker::Broker::redrive), an invalid name, or a failed sync; otherwise
     /// [`ServerError::NotRunning`] or [`ServerError::Busy`].
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn redrive(
         &self,
         from: &str,
@@ -177,6 +184,7 @@ impl ServerWatch {
     ///
     /// # Errors
     /// [`ServerError::Reload`]: the first invalid file; nothing changes. Otherwise [`ServerError::NotRunning`] or [`ServerError::Busy`].
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn reload(&self) -> impl Future<Output = Result<Vec<String>, ServerError>> + Send + use<> {
         answer(self.request(Request::Reload))
     }
@@ -202,6 +210,7 @@ impl ServerWatch {
 
     /// The machine that is followed, while this one does not serve.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn following(&self) -> Option<Following> {
         lock(&self.0.following).clone()
     }

@@ -30,14 +30,14 @@ def setup(stage: str, *programs: str, folder: Path) -> subprocess.CompletedProce
         (
             "demo",
             [
-                "Rust 1.88",
+                "Rust 1.95",
                 "a C compiler",
                 "Python 3.10",
                 "apt-get install",
                 "build-essential python3 python3-venv\n",
             ],
         ),
-        ("lint", ["Rust 1.88", "clippy", "headers of OpenSSL", " libssl-dev pkg-config "]),
+        ("lint", ["Rust 1.95", "clippy", "headers of OpenSSL", " libssl-dev pkg-config "]),
         ("test", ["headers of OpenSSL", "javac", "promtool", " prometheus ", " systemd\n"]),
     ],
 )

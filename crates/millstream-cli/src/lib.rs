@@ -8,31 +8,40 @@
 
 #![deny(clippy::print_stdout)]
 
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod address;
 mod bench;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod data;
 mod demo;
 mod diff;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod failure;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod figures;
 mod generate;
 mod journal;
 mod log;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod market_spread;
 mod moment;
 mod outcome;
 mod page;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod program;
 mod progress;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod python;
 mod queue;
 mod receive;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod report;
 mod run;
 mod scale;
 mod send;
 mod service;
 mod state;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod stop;
 mod top;
 mod watch;

@@ -35,6 +35,7 @@
 
 mod driver;
 mod error;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod protocol;
 
 pub use driver::{Auth, Processes, Settings, Tls};

@@ -13,8 +13,9 @@ use crate::framing::Frames;
 use crate::state::codec::Codecs;
 
 pub use crate::data::Data;
-pub use codec::{BatchCodec, key_and_value, option_pair, timed};
+pub use codec::{BatchCodec, timed};
 use codec::{FrameBytes, Halves, Items};
+pub(crate) use codec::{key_and_value, option_pair};
 pub use raw::{Kind, Raw};
 
 /// A group of items that travels as one.
@@ -34,6 +35,7 @@ pub trait Batch: Default + Clone + Send + 'static {
     ///
     /// # Errors
     /// They cannot, or an item's type was not [announced](crate::Flow::saves).
+    #[doc(hidden)] // For the other crates of Millstream.
     fn codec(_: &Codecs) -> Result<Box<dyn BatchCodec<Self>>, Cause> {
         let name = std::any::type_name::<Self>();
         Err(format!("a batch of the type {name} cannot become bytes").into())

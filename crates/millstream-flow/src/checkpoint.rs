@@ -42,10 +42,12 @@ mod division;
 pub mod durable;
 mod first_positions;
 mod fragments;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod json;
 pub(crate) mod local;
 mod moved_sources;
 mod opened;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod pack;
 mod part;
 mod per_worker;

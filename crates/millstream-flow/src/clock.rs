@@ -7,6 +7,7 @@
 //! [`WallClock`], or one that a test sets ([`testing::VirtualClock`](crate::testing::VirtualClock)). If the
 //! clock is set back, the processing time of a worker does not decrease.
 
+#[doc(hidden)] // For the other crates of Millstream.
 pub use millstream_journal::clock::monotonic_ns as now_ns;
 use millstream_journal::clock::wall_ns;
 

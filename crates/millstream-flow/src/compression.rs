@@ -4,19 +4,25 @@
 //! file may consist of several members (gzip) or frames (zstd), whose contents follow one another. Memory is
 //! bounded: by the window of gzip, 32 KiB, and by 128 MiB of zstd.
 //!
+//! Without the feature `compression`, on by default, a file that is compressed is an error that names the feature.
+//!
 //! Invariant: damage and a file that ends within a member are errors, never the end of the contents.
 
+#[cfg(any(test, not(feature = "compression")))]
+mod absent;
+#[cfg(feature = "compression")]
+mod codecs;
+mod format;
+
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
-use flate2::write::GzEncoder;
-use zstd::stream::read::Decoder;
-use zstd::stream::write::Encoder;
-
-/// The largest window of zstd, as a power of two.
-const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+#[cfg(not(feature = "compression"))]
+use self::absent::{Decoder, Member};
+#[cfg(feature = "compression")]
+use self::codecs::{Decoder, Member};
+use self::format::Format;
 
 /// The compression of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +49,7 @@ impl Compression {
     /// assert_eq!(by_name.of("a.csv".as_ref()), Compression::Uncompressed);
     /// ```
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn of(self, path: &Path) -> Self {
         let ending = path.extension().and_then(|ending| ending.to_str());
         match (self, ending) {
@@ -85,32 +92,28 @@ impl Compression {
     /// # Errors
     /// The decoder cannot be created. When it reads: damage, and an end within a member.
     pub fn decompress<R: Read>(self, reader: R) -> std::io::Result<Decompressed<R>> {
-        let stream = match self {
-            Compression::Uncompressed | Compression::ByName => Stream::Plain(reader),
-            Compression::Gzip => {
-                let counted = BufReader::new(Counted::new(reader));
-                Stream::Gzip(Box::new(MultiGzDecoder::new(counted)))
-            }
-            Compression::Zstd => {
-                let mut decoder = Decoder::new(Counted::new(reader))?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Stream::Zstd(Box::new(decoder))
-            }
+        let stream = match self.format() {
+            None => Stream::Plain(reader),
+            Some(format) => Stream::Decoded(Decoder::new(format, reader)?),
         };
         Ok(Decompressed { stream, offset: 0 })
+    }
+
+    /// Returns the format of compressed bytes; `None` where nothing is compressed.
+    fn format(self) -> Option<Format> {
+        match self {
+            Compression::Uncompressed | Compression::ByName => None,
+            Compression::Gzip => Some(Format::Gzip),
+            Compression::Zstd => Some(Format::Zstd),
+        }
     }
 }
 
 /// Compresses bytes into members (gzip) or frames (zstd).
 pub(crate) struct Compressor {
-    compression: Compression,
+    format: Format,
     /// The member that is being written.
     member: Option<Member>,
-}
-
-enum Member {
-    Gzip(GzEncoder<Vec<u8>>),
-    Zstd(Encoder<'static, Vec<u8>>),
 }
 
 impl Compressor {
@@ -121,9 +124,8 @@ impl Compressor {
 
     /// Returns a compressor; `None` where nothing is compressed.
     fn new(compression: Compression) -> Option<Self> {
-        let compresses = matches!(compression, Compression::Gzip | Compression::Zstd);
-        compresses.then_some(Compressor {
-            compression,
+        compression.format().map(|format| Compressor {
+            format,
             member: None,
         })
     }
@@ -136,19 +138,9 @@ impl Compressor {
     pub(crate) fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         let member = match &mut self.member {
             Some(member) => member,
-            None => self.member.insert(Member::begin(self.compression)?),
+            None => self.member.insert(Member::begin(self.format)?),
         };
-        match member {
-            Member::Gzip(encoder) => {
-                encoder.write_all(bytes)?;
-                out.append(encoder.get_mut());
-            }
-            Member::Zstd(encoder) => {
-                encoder.write_all(bytes)?;
-                out.append(encoder.get_mut());
-            }
-        }
-        Ok(())
+        member.append(bytes, out)
     }
 
     /// Ends the member, if one is begun, and appends the rest of it to `out`.
@@ -156,29 +148,10 @@ impl Compressor {
     /// # Errors
     /// The error of the encoder.
     pub(crate) fn end_member(&mut self, out: &mut Vec<u8>) -> std::io::Result<()> {
-        let mut rest = match self.member.take() {
-            None => return Ok(()),
-            Some(Member::Gzip(encoder)) => encoder.finish()?,
-            Some(Member::Zstd(encoder)) => encoder.finish()?,
-        };
-        out.append(&mut rest);
-        Ok(())
-    }
-}
-
-impl Member {
-    fn begin(compression: Compression) -> std::io::Result<Self> {
-        match compression {
-            Compression::Zstd => {
-                let mut encoder = Encoder::new(Vec::new(), 0)?;
-                encoder.include_checksum(true)?;
-                Ok(Member::Zstd(encoder))
-            }
-            _ => {
-                let level = flate2::Compression::default();
-                Ok(Member::Gzip(GzEncoder::new(Vec::new(), level)))
-            }
+        if let Some(member) = self.member.take() {
+            out.append(&mut member.finish()?);
         }
+        Ok(())
     }
 }
 
@@ -195,43 +168,16 @@ pub(crate) type Contents = Decompressed<File>;
 
 enum Stream<R> {
     Plain(R),
-    Gzip(Box<MultiGzDecoder<BufReader<Counted<R>>>>),
-    Zstd(Box<Decoder<'static, BufReader<Counted<R>>>>),
+    Decoded(Decoder<R>),
 }
 
 impl<R> std::fmt::Debug for Stream<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Stream::Plain(_) => "Plain",
-            Stream::Gzip(_) => "Gzip",
-            Stream::Zstd(_) => "Zstd",
+            Stream::Decoded(_) => "Decoded",
         })
     }
-}
-
-/// A reader with the number of bytes that it has read.
-struct Counted<R> {
-    reader: R,
-    bytes: u64,
-}
-
-impl<R> Counted<R> {
-    fn new(reader: R) -> Self {
-        Counted { reader, bytes: 0 }
-    }
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.reader.read(buffer)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
-}
-
-/// How many bytes a decoder has taken from its reader.
-fn taken<R: Read>(reader: &BufReader<Counted<R>>) -> u64 {
-    reader.get_ref().bytes - reader.buffer().len() as u64
 }
 
 impl Decompressed<File> {
@@ -271,7 +217,7 @@ impl Decompressed<File> {
     pub(crate) fn length(&self) -> Option<u64> {
         match &self.stream {
             Stream::Plain(file) => Some(file.metadata().ok()?.len()),
-            Stream::Gzip(_) | Stream::Zstd(_) => None,
+            Stream::Decoded(_) => None,
         }
     }
 }
@@ -281,8 +227,7 @@ impl<R: Read> Decompressed<R> {
     fn located(&self, error: &std::io::Error) -> std::io::Error {
         let (name, part, at) = match &self.stream {
             Stream::Plain(_) => return std::io::Error::new(error.kind(), error.to_string()),
-            Stream::Gzip(decoder) => ("gzip", "member", taken(decoder.get_ref())),
-            Stream::Zstd(decoder) => ("zstd", "frame", taken(decoder.get_ref())),
+            Stream::Decoded(decoder) => decoder.place(),
         };
         let read = self.offset;
         let what = match error.kind() {
@@ -301,8 +246,7 @@ impl<R: Read> Read for Decompressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = match &mut self.stream {
             Stream::Plain(reader) => reader.read(buffer),
-            Stream::Gzip(decoder) => decoder.read(buffer),
-            Stream::Zstd(decoder) => decoder.read(buffer),
+            Stream::Decoded(decoder) => decoder.read(buffer),
         };
         match read {
             Ok(bytes) => {

@@ -1,5 +1,6 @@
 //! Sources and sinks: sockets, files, journals, generators; and the codecs between bytes and items.
 
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod batched;
 pub mod channel;
 pub mod codec;
@@ -11,7 +12,9 @@ mod format;
 pub mod generator;
 pub mod journals;
 pub mod json_lines;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod numbered;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod shared_log;
 pub mod stdout;
 pub mod tcp;

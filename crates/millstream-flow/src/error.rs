@@ -232,6 +232,7 @@ pub enum FlowError {
 /// good.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("not all processes have come within {waited:?}: {cause}")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct NotMet {
     /// How long was waited.
     pub waited: Duration,
@@ -244,6 +245,7 @@ pub struct NotMet {
 /// The error of a meeting that another process has ended, which died before the run began.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("process {process} has died before the run began: {cause}")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct DiedBefore {
     /// The process.
     pub process: usize,
@@ -288,6 +290,7 @@ impl fmt::Debug for FlowError {
 
 /// Shortens `text` to a length that fits on a line of a log.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn shorten(text: &str) -> String {
     const LONGEST: usize = 200;
     match text.char_indices().nth(LONGEST) {

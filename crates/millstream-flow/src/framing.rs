@@ -38,6 +38,7 @@ pub use origin::Origin;
 /// The width of a length prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum PrefixWidth {
     /// One byte.
     U8 = 1,
@@ -49,11 +50,13 @@ pub enum PrefixWidth {
 
 impl PrefixWidth {
     /// The number of bytes of the prefix.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub const fn bytes(self) -> usize {
         self as usize
     }
 
     /// The longest payload that the prefix can express.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub const fn longest(self) -> usize {
         match self {
             Self::U8 => u8::MAX as usize,
@@ -92,6 +95,7 @@ impl Framing {
     /// Returns where the frame whose payload has this span ends in `buffer`, including its line end: the next
     /// frame starts there.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn end_of(&self, buffer: &[u8], (_, end): (u32, u32)) -> usize {
         let end = end as usize;
         match (self, buffer.get(end)) {
@@ -158,8 +162,10 @@ pub struct Frames {
     /// The offset of `data[0]` in the stream: `offset + start` is the offset of a payload.
     pub offset: u64,
     /// The file of the stream, or the log of the records.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub origin: Option<Arc<Origin>>,
     /// The number of the record that each frame is of, in the log that `origin` names; empty for frames of a stream.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub numbers: Vec<u64>,
 }
 
@@ -213,6 +219,7 @@ impl Frames {
     /// # Panics
     /// If there is no such frame, as indexing a slice does.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn describe(&self, index: usize) -> String {
         if let (Some(origin), Some(number)) = (&self.origin, self.numbers.get(index)) {
             return origin.describe(*number);
@@ -239,6 +246,7 @@ impl Frames {
     /// Removes and returns the first `count` frames, or all if there are fewer; the others stay. The bytes
     /// before the first remaining frame are dropped with the next batch.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn take_first(&mut self, count: usize) -> Self {
         let count = count.min(self.spans.len());
         let base = self.spans.first().map_or(0, |(start, _)| *start);
@@ -268,6 +276,7 @@ impl Frames {
 ///
 /// # Errors
 /// The frame cannot be written in this framing so that it is read back unchanged. Then `out` is unchanged.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn encode(framing: &Framing, frame: &[u8], out: &mut Vec<u8>) -> Result<(), FramingError> {
     let length = frame.len();
     match *framing {

@@ -55,6 +55,7 @@ pub enum Input {
 impl Input {
     /// The file, if it is one.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Input::File(path) => Some(path),
@@ -64,6 +65,7 @@ impl Input {
 
     /// The path, for people.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn path(&self) -> &Path {
         match self {
             Input::File(path) | Input::Directory { path, .. } | Input::Journal(path) => path,
@@ -73,6 +75,7 @@ impl Input {
     /// Returns what is stored there now; `None` if nothing is, or nothing that can be compared: a pipe, a file that cannot be read. The
     /// process that reads it reports that.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn id(&self) -> Option<InputId> {
         match self {
             Input::File(path) => InputId::of_file(path),
@@ -96,6 +99,7 @@ pub(crate) fn of_machine(local: bool) -> &'static str {
 
 /// Identifies what is stored under a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum InputId {
     /// A file.
     File(FileId),

@@ -44,6 +44,7 @@ use crate::error::FlowError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "usize", into = "usize")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Shards(usize);
 
 impl Default for Shards {
@@ -118,21 +119,24 @@ impl Shards {
 
 /// The hash of a text key, given as UTF-8.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn hash_text(utf8: &[u8]) -> u64 {
     xxh3_64_with_seed(utf8, 1)
 }
 /// The hash of a key of bytes.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn hash_bytes(bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, 2)
 }
 /// The hash of an integer, given as two's complement in a multiple of 8 little-endian bytes.
 #[must_use]
-pub fn hash_integer(little_endian: &[u8]) -> u64 {
+pub(crate) fn hash_integer(little_endian: &[u8]) -> u64 {
     xxh3_64_with_seed(little_endian, 3)
 }
 /// The hash of a tuple, from the hashes of its members.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn hash_tuple(members: &[u64]) -> u64 {
     // Most tuples are short, and need no memory.
     let (mut short, mut long) = ([0; 64], Vec::new());
@@ -183,7 +187,7 @@ impl Place {
 
 /// Returns the worker, of `workers`, to which a shard belongs.
 #[must_use]
-pub fn worker_of(shard: usize, workers: usize) -> usize {
+pub(crate) fn worker_of(shard: usize, workers: usize) -> usize {
     shard % workers
 }
 
@@ -191,6 +195,7 @@ pub fn worker_of(shard: usize, workers: usize) -> usize {
 /// worker's number. With fewer workers another worker restores it; the state of the first worker always stays
 /// there.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn key_of_worker(worker: usize, shards: Shards) -> u64 {
     let own = |key: &u64| shards.of(key.stable_hash()) == worker % shards.count();
     (0..).find(own).unwrap_or_default()
@@ -237,15 +242,18 @@ pub trait Key: Data + Eq + Hash + Debug {
 const WIDE: i8 = 1;
 
 /// Appends a text key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn save_text(text: &str, out: &mut Vec<u8>) {
     // Writing to memory does not fail.
     let _ = rmp::encode::write_str(out, text);
 }
 /// Appends a key of bytes.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn save_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     let _ = rmp::encode::write_bin(out, bytes);
 }
 /// Appends an integer key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn save_integer(number: i128, out: &mut Vec<u8>) {
     if let Ok(number) = u64::try_from(number) {
         let _ = rmp::encode::write_uint(out, number);
@@ -257,16 +265,19 @@ pub fn save_integer(number: i128, out: &mut Vec<u8>) {
     }
 }
 /// Appends a boolean key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn save_bool(flag: bool, out: &mut Vec<u8>) {
     let _ = rmp::encode::write_bool(out, flag);
 }
 /// Appends the header of a tuple; its members follow.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn save_tuple(members: u32, out: &mut Vec<u8>) {
     let _ = rmp::encode::write_array_len(out, members);
 }
 
 /// A saved key of any type.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum AnyKey {
     /// Text.
     Text(String),
@@ -348,6 +359,7 @@ impl std::fmt::Display for AnyKey {
 
 /// Formats a saved key for an error.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn show(mut saved: &[u8]) -> String {
     match AnyKey::load(&mut saved) {
         Some(key) => crate::error::shorten(&key.to_string()),
@@ -357,6 +369,7 @@ pub fn show(mut saved: &[u8]) -> String {
 
 /// Reads the header of a saved tuple with a known number of members.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn load_tuple(bytes: &mut &[u8], members: u32) -> Option<()> {
     (rmp::decode::read_array_len(bytes).ok()? == members).then_some(())
 }
@@ -451,6 +464,7 @@ integer_keys!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize, i128);
 
 /// Reads the name of a saved variant, and returns it with the number of its fields, which follow.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn load_variant(bytes: &mut &[u8]) -> Option<(String, u32)> {
     use rmp::Marker::{Array16, Array32, FixArray};
     let fields = match rmp::Marker::from_u8(*bytes.first()?) {

@@ -12,21 +12,22 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod clock;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod cluster;
 pub mod compression;
-pub mod connectors;
+mod connectors;
 pub mod data;
-pub mod describe;
+mod describe;
 pub mod error;
 pub mod framing;
 pub mod input;
 pub mod key;
-pub mod operators;
+mod operators;
 pub mod outbox;
 pub mod policy;
 pub mod position;
 pub(crate) mod push;
-pub mod run;
+mod run;
 pub mod sink;
 pub mod source;
 pub mod state;
@@ -39,28 +40,39 @@ pub use connectors::{
     batched, channel, codec, csv, directory, files, generator, journals, json_lines, numbered,
     shared_log, stdout, tcp,
 };
-pub use describe::{graph, overlap, stream};
-pub use operators::{calls, collect, keyed, lookups, verbs};
+pub use describe::{graph, overlap};
+pub use operators::collect;
 pub use run::{control, metrics, poller, starting, watch};
 pub use testing::{rehearsal, replay};
 pub use time::{assign, join, window};
 
-pub use calls::Calls;
 pub use checkpoint::Recovery;
 pub use compression::Compression;
 pub use connectors::SourceExt;
+pub use describe::stream::{Flow, Making, Pipe, Stream};
 pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use join::{Insert, Join, JoinAll, JoinKind};
 pub use key::Key;
-pub use keyed::{Emit, KeyedStream};
 #[doc(inline)]
 pub use millstream_macros::Key;
+pub use operators::calls::Calls;
+pub use operators::keyed::{Emit, KeyedStream, Untimed};
+pub use operators::lookups::Lookups;
 pub use policy::{DeadLetter, OnError};
-pub use rehearsal::Rehearsal;
-pub use run::build::Route;
-pub use run::{Ending, Options, Packets, Running};
+pub use run::{Ending, OnMetrics, Options, Running, WORKERS_MAX};
 pub use state::{KeyContext, Logic, Timer};
-pub use stream::{Flow, Pipe, Stream};
 pub use time::{EventTime, Timed};
 pub use window::Window;
+
+// Crates whose types are in signatures here, in the version that these have.
+#[doc(no_inline)]
+pub use {futures_core, hdrhistogram, serde, serde_json, tokio};
+
+// For the other crates of Millstream.
+#[doc(hidden)]
+pub use describe::stream;
+#[doc(hidden)]
+pub use rehearsal::Rehearsal;
+#[doc(hidden)]
+pub use run::{Packets, build::Route};

@@ -4,6 +4,7 @@
 mod aggregates;
 mod batches;
 pub mod calls;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod collect;
 mod debug;
 pub mod keyed;

@@ -71,6 +71,7 @@ impl OnError {
 const LOGGED_MAX: u64 = 10;
 
 /// The policy of one step on one worker.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Policy {
     node: usize,
     skips: bool,
@@ -180,6 +181,7 @@ impl Policy {
 ///
 /// The maker of the step opens it. The engine prepares it at the end of each
 /// epoch, and closes it at the end of the run.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct DeadLetters<B>(Rc<RefCell<Owned<Box<dyn Writer<B>>>>>);
 
 impl<B: 'static> DeadLetters<B> {

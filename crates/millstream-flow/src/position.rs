@@ -172,6 +172,7 @@ impl Position {
     /// assert_eq!(Position::decode(&saved)?, Position::bytes(7, vec![9, 9]));
     /// # Ok::<(), millstream_flow::source::PositionError>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Form::Number { number, checksum } => {
@@ -190,6 +191,7 @@ impl Position {
     ///
     /// # Errors
     /// A form that this program does not know, or bytes that are too few or too many.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn decode(encoded: &[u8]) -> Result<Self, PositionError> {
         match encoded {
             [NUMBER, number @ ..] => {

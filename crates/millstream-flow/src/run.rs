@@ -37,17 +37,17 @@ mod signals;
 pub(crate) mod sink;
 pub(crate) mod source;
 mod start;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod starting;
 mod statuses;
 mod version;
 mod waiting;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod watch;
 mod wire;
 mod worker;
 
 pub use awaited::Ending;
-pub use control::Wrapper;
-pub use failures::Traceback;
 pub use options::{OnMetrics, Options, Packets, WORKERS_MAX};
 pub use running::Running;
 pub(crate) use start::{run_here, start};

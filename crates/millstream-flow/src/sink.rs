@@ -10,6 +10,7 @@ use crate::run::control::{Control, lock};
 
 /// A file, directory or journal that only this sink may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Output {
     /// Where it is.
     pub path: PathBuf,
@@ -31,6 +32,7 @@ pub struct Output {
 /// assert_eq!(path.get(), Path::new("out.p1.csv"));
 /// ```
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct OwnPath {
     path: PathBuf,
     process: Mutex<Option<usize>>,
@@ -118,15 +120,18 @@ pub trait Sink<B>: Send + Sync + 'static {
     fn open(&self, worker: usize, control: &Arc<Control>) -> Result<Box<dyn Writer<B>>, Cause>;
     /// The process in which the flow runs next, `None` if there is one only; called before anything else of a run. A sink that
     /// has a file or directory for all workers writes to one of this process then ([`OwnPath`]), and returns its path.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn join(&self, _membership: Option<Membership>) -> Option<PathBuf> {
         None
     }
     /// Whether one process only can write it. In a run of several processes it is gathered then: all items go to the first worker
     /// of process 0, and only there it is opened.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn in_one_process(&self) -> bool {
         false
     }
     /// What it writes and no other sink of the flow may write, in a run with recovery or without.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn output(&self, _recovery: bool) -> Option<Output> {
         None
     }
@@ -135,21 +140,25 @@ pub trait Sink<B>: Send + Sync + 'static {
         None
     }
     /// Its part in the begin and the end of a run, if it delivers in the background.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn forwarding(&self) -> Option<&dyn Forwarding> {
         None
     }
     /// Skips records that its destination refuses, in place of failing the flow, as
     /// [`Outbox::skip_refused`](crate::outbox::Outbox::skip_refused) does; with `keeps` they become dead letters:
     /// [`Writer::take_refused`] returns them. False, and nothing more, if the destination refuses none.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn skip_refused(&self, _keeps: bool) -> bool {
         false
     }
     /// The size of the largest frame that it takes, in bytes, if there is a limit.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn record_bytes_max(&self) -> Option<usize> {
         None
     }
     /// The same sink with `frames` in the place of what it writes bytes to, for a
     /// [rehearsal](crate::Rehearsal). A sink that makes no bytes of its items returns nothing.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn over(&self, _frames: Arc<dyn Sink<Frames>>) -> Option<Arc<dyn Sink<B>>> {
         None
     }
@@ -244,6 +253,7 @@ impl<B: 'static> Sink<B> for Arc<dyn Sink<B>> {
 }
 
 /// The run that begins, for a sink that delivers in the background.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct OutputRun<'a> {
     /// The name of the flow.
     pub flow: &'a str,
@@ -258,6 +268,7 @@ pub struct OutputRun<'a> {
 /// A sink that delivers committed output in the background: an [outbox](crate::outbox).
 ///
 /// It is notified of commits, and of the last one, as a [`Transactional`] sink.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Forwarding: Send + Sync {
     /// A run begins, with a state directory or without, before anything is opened or rolled back.
     ///

@@ -71,6 +71,7 @@ pub trait Source<B>: Send + Sync + 'static {
     }
     /// The same source with `frames` as its input, in which items are written as `kind` defines, for a
     /// [rehearsal](crate::Rehearsal). `None` if the source cannot make its items of that.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn over(&self, _frames: Arc<dyn Source<Frames>>, _kind: Kind) -> Option<Arc<dyn Source<B>>> {
         None
     }
@@ -95,6 +96,7 @@ pub struct SourceSettings {
     /// The policy for input from which no item can be made: see [`Events::poison`].
     pub on_error: OnError,
     /// Whether what it reads can be open in one process only. In a run of several processes process 0 then reads all its partitions.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub in_one_process: bool,
 }
 
@@ -106,6 +108,7 @@ pub trait Resumable: Send + Sync {
     ///
     /// # Errors
     /// The server refuses the client, or the wait was [stopped](Starting::wait).
+    #[doc(hidden)] // For the other crates of Millstream.
     fn await_server(&self, _starting: &Starting) -> Result<(), Cause> {
         Ok(())
     }
@@ -127,11 +130,13 @@ pub trait Resumable: Send + Sync {
     ///
     /// # Errors
     /// A run without a state directory, for a source that needs one.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn begin(&self, _run: &Beginning<'_>) -> Result<Option<Arc<dyn Recording>>, Cause> {
         Ok(None)
     }
     /// Whether the partition `name` is the one that an earlier run saved as `saved`: a file by another path, for instance. It
     /// then resumes from that position, and keeps its saved name.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn is_same_partition(&self, name: &str, saved: &str) -> bool {
         name == saved
     }
@@ -193,6 +198,7 @@ forward_source!(Box);
 forward_source!(Arc);
 
 /// What a source learns when a run begins.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Beginning<'a> {
     /// The name of the source in the flow.
     pub source: &'a str,
@@ -215,6 +221,7 @@ pub struct Beginning<'a> {
 }
 
 /// What a source keeps beside the state directory, as commits see it: recorded input, a cursor.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Recording: Send + Sync {
     /// The journal in the state directory to which the source records its input, if it has one: another machine may follow it.
     fn journal(&self) -> Option<Journal> {
@@ -284,6 +291,7 @@ impl Events<'_> {
     /// Whether no batch of a source is in flight, apart from those that this chain has not flushed. In a run of several
     /// processes: to a worker of this process, or sent by it.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn quiet(&self) -> bool {
         self.cx.control.quiet()
     }
@@ -295,6 +303,7 @@ impl Events<'_> {
     ///
     /// # Errors
     /// The policy is to fail; a dead letter could not be written.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn poison(&mut self, item: Option<String>, cause: Cause) -> Result<(), Cause> {
         Ok(self.policy.apply(None, item, cause, self.cx)?)
     }
@@ -305,6 +314,7 @@ impl Events<'_> {
     }
     /// Counts `count` faults of the source; `what`, if it is given, is logged as a warning. For faults of which clients can cause
     /// any number.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn faults(&mut self, count: u64, what: Option<&str>) {
         let step = &mut self.cx.metrics[self.node];
         step.faults += count;

@@ -40,6 +40,7 @@ use crate::time::{NEVER, Timed};
 
 /// A moment in both kinds of time, nanoseconds each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Moment {
     /// In event time.
     pub event: i64,
@@ -56,6 +57,7 @@ impl Moment {
 }
 
 /// The receiver of the outputs of keys.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Outputs<K, O, I> {
     /// Emits an output at a time, after a watermark.
     fn result(&mut self, key: &K, output: Timed<O>);
@@ -64,6 +66,7 @@ pub trait Outputs<K, O, I> {
 }
 
 /// The behaviour of a step for one key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait KeyLogic<K>: 'static {
     /// The state of a key.
     type State: 'static;

@@ -44,10 +44,13 @@ pub struct Context {
     /// The number of workers.
     pub workers: usize,
     /// The shards into which keys are divided.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub shards: Shards,
     /// The time at which the current batch was complete at its source; nanoseconds of the engine's clock.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub stamp: u64,
     /// Stop, failure and waits outside the engine, shared by all workers.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub control: Arc<Control>,
     /// The running node.
     current: usize,
@@ -90,6 +93,7 @@ impl Context {
     /// Returns the number of the running epoch among all epochs of the flow, after `ended` epochs of this run.
     /// `None` without a state directory, because there are no epochs.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn epoch_after(&self, ended: u64) -> Option<u64> {
         self.first_epoch.map(|first| first + ended)
     }
@@ -104,6 +108,7 @@ impl Context {
     /// Returns the event time up to which all partitions except that of the current batch have advanced. The
     /// watermark at an item is the lesser of this and the item's own.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn floor(&self) -> i64 {
         self.floor
     }
@@ -183,6 +188,7 @@ pub trait Step<I, O>: 'static {
         Ok(())
     }
     /// True for a step that uses processing time and needs [`tick`](Step::tick).
+    #[doc(hidden)] // For the other crates of Millstream.
     fn keeps_time(&self) -> bool {
         false
     }
@@ -211,12 +217,14 @@ pub trait Step<I, O>: 'static {
         Ok(())
     }
     /// Returns the state of the step, if it has state that outlives an epoch.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn stateful(&mut self) -> Option<&mut dyn Stateful> {
         None
     }
 }
 
 /// The state of a step, as a run with a state directory saves and restores it.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Stateful {
     /// Returns the size of the state, where it is known without a search: it is asked for once a second while metrics are published.
     fn size(&self) -> Option<StateSize> {

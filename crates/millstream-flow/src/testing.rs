@@ -3,6 +3,7 @@
 
 mod clock;
 mod collected;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod rehearsal;
 pub mod replay;
 mod script;

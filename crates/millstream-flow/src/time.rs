@@ -96,12 +96,14 @@ impl EventTime {
 
 /// Converts a duration to nanoseconds.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The watermark of one sender of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Watermark {
     /// No item before this is expected.
     pub at: i64,
@@ -111,6 +113,7 @@ pub struct Watermark {
 
 /// The state of a sender of watermarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Sender {
     /// Receivers wait for it.
     Live,

@@ -11,6 +11,7 @@ use serde_json::Value;
 /// assert!(millstream_http::check_json(b"{\"n\": 1.5}").is_ok());
 /// assert!(millstream_http::check_json(b"{\"n\": NaN}").is_err());
 /// ```
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn check_json(text: &[u8]) -> Result<(), String> {
     let checked: Result<Value, _> = serde_json::from_slice(text);
     checked
@@ -20,6 +21,7 @@ pub fn check_json(text: &[u8]) -> Result<(), String> {
 
 /// Whether a content type is one of JSON, or of lines of it.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn is_json_type(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     let essence = essence.trim().to_ascii_lowercase();

@@ -46,6 +46,7 @@ mod group_sync;
 mod json;
 mod listen;
 mod origin;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod pages;
 mod parts;
 mod places;

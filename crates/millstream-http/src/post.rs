@@ -39,6 +39,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How records become the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Batch {
     /// A JSON array of the records, which are JSON documents.
     #[default]

@@ -260,6 +260,7 @@ impl Error {
     /// assert_eq!(damage.with_remedy(), format!("{damage}{remedy}"));
     /// ```
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn with_remedy(&self) -> String {
         match self.salvage_command() {
             Some(command) => format!("{self}. To copy what is sound: {command}"),

@@ -19,6 +19,7 @@ type Source = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Clocks, randomness and identity, real or simulated.
 #[derive(Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Host {
     simulated: Option<Simulated>,
     boot: u128,

@@ -91,6 +91,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`Journal::open`].
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn open_in(storage: S, options: Options) -> Result<Self> {
         let opened = open::open(storage, options)?;
         let core = Arc::new(opened.core);
@@ -114,6 +115,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`Journal::verify`].
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn verify_in(
         storage: &S,
         options: &Options,
@@ -152,6 +154,7 @@ impl<S: Storage> Journal<S> {
 
     /// Whether the journal refuses appends: a sync has failed, or a newer term is known.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_stopped(&self) -> bool {
         self.core()
             .live_control()
@@ -182,6 +185,7 @@ impl<S: Storage> Journal<S> {
     /// How often this opening has made or removed files. While the number stays, so does what the journal takes on the disk, where no other
     /// process has it open to write.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn file_changes(&self) -> u64 {
         self.core().storage.changes()
     }
@@ -204,6 +208,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::NotExclusive`]; [`Error::InUse`]; [`Error::Pruned`]; [`Error::NotYet`]; an error of the system. On a full disk nothing is
     /// dropped: the intent of a cut needs a block.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn cut(&self, sequence: u64) -> Result<()> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });
@@ -223,6 +228,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::Damage`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn identity(&self) -> Result<Identity> {
         identity::read(&self.core().storage)
     }
@@ -232,6 +238,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`identity`](Self::identity).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn lineage(&self) -> Result<u128> {
         Ok(self.identity()?.lineage)
     }
@@ -241,6 +248,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; as [`identity`](Self::identity).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn become_copy(&self, lineage: u128) -> Result<Identity> {
         let core = self.core();
         if core.options.read_only {

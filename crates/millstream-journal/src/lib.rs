@@ -29,6 +29,7 @@
 compile_error!("the format is little-endian, and words are mapped as they are");
 
 mod append;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod clock;
 #[doc(hidden)]
 pub mod contention;
@@ -49,6 +50,7 @@ pub mod random;
 mod read;
 mod recover;
 mod retain;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod storage;
 mod sync;
 mod threads;

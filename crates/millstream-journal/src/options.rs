@@ -1,10 +1,10 @@
 //! How a journal is opened: durability, sizes, limits, retention.
 
+mod time;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-
-use jiff::SignedDuration;
 
 use crate::copies::identity::Identity;
 use crate::error::{Error, Result};
@@ -38,8 +38,7 @@ impl FromStr for Sync {
             "always" => return Ok(Sync::Always),
             _ => {}
         }
-        let time = text.parse::<SignedDuration>().ok();
-        match time.and_then(|time| Duration::try_from(time).ok()) {
+        match time::parse(text) {
             Some(time) if !time.is_zero() => Ok(Sync::Every(time)),
             _ => Err(format!(
                 "\"{text}\" is none of never, always, or a time above 0 like 100ms"
@@ -53,10 +52,7 @@ impl fmt::Display for Sync {
         match self {
             Sync::Never => f.write_str("never"),
             Sync::Always => f.write_str("always"),
-            Sync::Every(every) => match SignedDuration::try_from(*every) {
-                Ok(every) => write!(f, "{every:#}"),
-                Err(_) => write!(f, "{every:?}"),
-            },
+            Sync::Every(every) => f.write_str(&time::text_of(*every)),
         }
     }
 }
@@ -82,6 +78,7 @@ pub struct Options {
     /// The size in bytes of the first segment, for a journal whose segments grow: each has twice the size of the one before, up to
     /// `segment_bytes`, so that a journal with few records takes little room. A multiple of 4096 from 16,384 on. Only an `exclusive`
     /// opening may grow segments; `None` makes all of one size.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub segment_bytes_first: Option<u64>,
     /// The longest record that this opening appends, in bytes.
     pub record_bytes_max: u32,
@@ -97,8 +94,10 @@ pub struct Options {
     /// Create the journal, and refuse an existing one.
     pub create_new: bool,
     /// The sequence number of the first record of a journal that is made: a copy continues with the numbers of the original.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub first_sequence: u64,
     /// The identity of a journal that is made, for a copy. Without, it begins a lineage of its own.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub identity: Option<Identity>,
     /// Only read: nothing is created, locked or repaired, and a torn end is skipped, not truncated. The only store is one word in the file
     /// `control`, where that is permitted: the reader asks to be woken.
@@ -106,6 +105,7 @@ pub struct Options {
     /// How long an append waits for another that does not end.
     pub busy_timeout: Duration,
     /// The clocks and the randomness.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub host: Host,
 }
 
@@ -118,6 +118,7 @@ impl Default for Options {
 impl Options {
     /// The defaults on this host, real or simulated.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn on(host: Host) -> Self {
         Options {
             sync: Sync::Never,

@@ -24,6 +24,7 @@ pub use simulated::{Defect, Simulated, SimulatedLock, SimulatedRegion};
 
 /// The access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Access {
     /// Only reading: the region refuses every store.
     Read,
@@ -33,6 +34,7 @@ pub enum Access {
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Hold {
     /// Shared with other holders.
     Shared,
@@ -42,6 +44,7 @@ pub enum Hold {
 
 /// A page of a file that the file system could not load or store.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Fault {
     /// The file.
     pub path: PathBuf,
@@ -53,6 +56,7 @@ pub struct Fault {
 
 /// Numbers that distinguish a directory from another one that gets its name later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Presence {
     /// The directory: its device, inode, time of birth and mount, all four of which no other directory has.
     pub directory: [u64; 4],
@@ -73,6 +77,7 @@ impl Presence {
 }
 
 /// A directory of files that are memory.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Storage: Clone + Send + Sync + 'static {
     /// An open file.
     type Region: Region;
@@ -163,6 +168,7 @@ pub trait Storage: Clone + Send + Sync + 'static {
 }
 
 /// The contents of an open file, shared by all processes that have it open. Offsets of words are multiples of 8.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Region: Send + Sync + 'static {
     /// The length in bytes.
     fn bytes_len(&self) -> u64;

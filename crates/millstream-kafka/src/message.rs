@@ -161,6 +161,7 @@ fn put_long(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// A message in its bytes, of which nothing is copied.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct View<'a> {
     flags: u8,
     parts: Parts<'a>,
@@ -300,6 +301,7 @@ impl<'a> View<'a> {
 
 /// The value of a message of a source with [`values`](crate::ReadKafka::values): `None` is a tombstone.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn value(frame: &[u8]) -> Option<&[u8]> {
     match frame.split_first() {
         Some((1, body)) => Some(body),

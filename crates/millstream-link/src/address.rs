@@ -38,6 +38,7 @@ impl Address {
     ///
     /// # Errors
     /// The name is not known, or it is the path of a socket.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn resolve(&self) -> io::Result<std::vec::IntoIter<SocketAddr>> {
         match self {
             Address::Tcp { host, port } => (host.as_str(), *port).to_socket_addrs(),
@@ -47,6 +48,7 @@ impl Address {
 
     /// Whether only processes of this machine reach it: a Unix socket, or a name with addresses of the loopback interface only.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -59,6 +61,7 @@ impl Address {
 
     /// The name of the machine, for its certificate; `localhost` for a Unix socket.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn host(&self) -> &str {
         match self {
             Address::Tcp { host, .. } => host,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 /// A moment of the clock of this process that never goes back.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Deadline(Instant);
 
 impl Deadline {

@@ -7,6 +7,7 @@ use std::time::Duration;
 /// Why a connection could not be made, or has ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum LinkError {
     /// The connection.
     #[error("{verb}: {source}")]

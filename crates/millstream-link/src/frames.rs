@@ -20,6 +20,7 @@ pub const HEADER: usize = 12;
 const READ_BYTES: usize = 1 << 20;
 
 /// Cuts the bytes of a connection into frames.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Frames<K> {
     buffer: Vec<u8>,
     start: usize,
@@ -30,6 +31,7 @@ pub struct Frames<K> {
 }
 
 /// The kinds of messages of a protocol, each with a byte of its own.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait FrameKind: Copy {
     /// The kind with this byte; `None` if no kind has it.
     fn of(byte: u8) -> Option<Self>;
@@ -40,6 +42,7 @@ pub trait FrameKind: Copy {
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Frame<'a, K> {
     /// What the payload is.
     pub kind: K,

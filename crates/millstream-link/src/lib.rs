@@ -39,6 +39,7 @@ mod address;
 mod certificate;
 mod deadline;
 mod error;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod frames;
 mod limited;
 mod protocol;

@@ -10,6 +10,7 @@ use crate::error::LinkError;
 use crate::socket::Socket;
 
 /// The time that the other side has to end a connection.
+#[doc(hidden)] // For the other crates of Millstream.
 pub const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether it must stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -18,6 +19,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// A socket until a deadline.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Limited<'a> {
     /// The socket.
     pub socket: &'a Socket,

@@ -2,6 +2,7 @@
 
 /// The words and labels of a protocol.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Protocol {
     /// Begins the label of each proof, after `millstream`: `replication 1`. A proof of one protocol is none in another.
     pub label: &'static str,
@@ -17,6 +18,7 @@ pub struct Protocol {
 
 /// The two sides of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Side {
     /// The side that listens.
     Listener,

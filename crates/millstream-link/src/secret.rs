@@ -17,8 +17,10 @@ use crate::protocol::{Protocol, Side};
 const BYTES_MIN: usize = 16;
 
 /// A value that only the two ends of one TLS connection can compute.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type ChannelBinding = [u8; 32];
 /// A value that is computed with the secret; zeros without a secret.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Proof = [u8; 32];
 
 /// The secret that both sides share.
@@ -63,6 +65,7 @@ impl Secret {
 
 /// The secret on one TLS connection.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Credential {
     protocol: &'static Protocol,
     secret: Secret,

@@ -16,6 +16,7 @@ use crate::address::Address;
 
 /// A connected socket.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Socket {
     /// Between machines, or over the loopback interface.
     Tcp(TcpStream),
@@ -173,6 +174,7 @@ impl Write for &Socket {
 
 /// Where connections arrive. The file of a Unix socket is removed with it.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Listener {
     kind: ListenerKind,
     address: Address,

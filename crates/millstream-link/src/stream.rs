@@ -25,6 +25,7 @@ const RAW_BYTES: usize = 64 << 10;
 const SEAL_BYTES: usize = 48 << 10;
 
 /// A connection.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Stream {
     socket: Socket,
     protocol: &'static Protocol,
@@ -46,6 +47,7 @@ struct Raw {
 
 /// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum ReadOutcome {
     /// This many bytes were read.
     Bytes(usize),

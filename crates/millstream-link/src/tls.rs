@@ -38,6 +38,7 @@ const NO_NAME: &str = "leader.invalid";
 
 /// The certificate of a listener, as PEM files.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ListenerTls {
     /// The certificate, and those between it and the authority.
     pub certificate: PathBuf,
@@ -49,6 +50,7 @@ pub struct ListenerTls {
 
 /// How a caller recognises the listener by its certificate.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct CallerTls {
     /// A PEM file with the certificates of the authorities that sign for listeners.
     pub authorities: PathBuf,
@@ -59,6 +61,7 @@ pub struct CallerTls {
 }
 
 /// The listener's side of TLS.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ListenerSide {
     protocol: &'static Protocol,
     /// For callers that take a raw public key.
@@ -203,6 +206,7 @@ impl ListenerSide {
 }
 
 /// The caller's side of TLS.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct CallerSide {
     protocol: &'static Protocol,
     config: Arc<ClientConfig>,
@@ -267,6 +271,7 @@ fn client_builder(
 ///
 /// # Errors
 /// The connection is lost, the time is over, or the listener could not be authenticated.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn connect(
     socket: Socket,
     protocol: &'static Protocol,

@@ -13,6 +13,7 @@ pub(crate) const BUCKETS: [f64; 11] = [
 
 /// Ages of items at the end of a step, since they were complete at the source; seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Ages {
     /// Half are younger.
     pub p50: f64,

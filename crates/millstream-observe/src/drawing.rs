@@ -52,6 +52,7 @@ pub(crate) fn graph_json(graph: &Description, run: &str) -> Value {
 /// assert!(picture.starts_with("<svg") && picture.contains("a &lt; b"));
 /// ```
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn svg(graph: &Description) -> String {
     let layout = layout(graph);
     let (width, height) = (layout.width, layout.height);

@@ -44,6 +44,7 @@ mod actions;
 mod ages;
 mod answers;
 mod assets;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod conditions;
 mod drawing;
 mod error;
@@ -51,6 +52,7 @@ mod expected;
 mod history;
 mod judge;
 mod layout;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod list;
 mod metrics_text;
 mod observer;

@@ -74,6 +74,7 @@ impl Http {
     /// Asks `stack` what a worker does that has been inside one call for seconds: for the end of the stack of its thread, by the
     /// number of the thread in the operating system. It may wait: it is called on a thread of its own, once for each such call.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn stacks(mut self, stack: StackOf) -> Self {
         self.stack = Some(stack);
         self
@@ -226,6 +227,7 @@ impl Observer {
 
     /// Returns the options of a run that this observer watches: its workers publish their metrics once a second.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn options(&self, options: Options) -> Options {
         let publish = options.publish.map_or(INTERVAL, |at| at.min(INTERVAL));
         Options {
@@ -249,6 +251,7 @@ impl Observer {
     }
 
     /// Shows a run, which has the [options](Self::options) of this observer, from now on.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn watch(&self, graph: Description, watch: Watch) {
         let clock = WallClock::default();
         let run = format!("{:x}-{:x}", clock.time_ns(), std::process::id());
@@ -267,6 +270,7 @@ impl Observer {
     }
 
     /// Shows how often a supervisor has started the flow again, and why: the last `restarts`, the newest first.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn show_restarts(&self, count: u64, restarts: Vec<Restart>) {
         self.answers.set_restarts(count, restarts);
     }
@@ -298,6 +302,7 @@ impl Observer {
     }
 
     /// Makes a snapshot now, for instance of a run that has ended.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn refresh(&self) {
         if let Some(subject) = &mut *lock(&self.subject) {
             subject.take(&self.answers);

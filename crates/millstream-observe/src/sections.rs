@@ -3,11 +3,14 @@
 //! A section adds its figures to each [`Snapshot`], once a second, and answers requests for its details from what it
 //! has in memory. A process may have several, with or without a flow.
 
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod journal_figures;
 pub mod journals;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod queue_figures;
 #[cfg(feature = "queues")]
 pub mod queues;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod service_figures;
 pub mod services;
 mod tracks;
@@ -22,25 +25,31 @@ use crate::snapshot::Snapshot;
 /// A part of a page.
 pub trait Section: Send + Sync + 'static {
     /// Adds the newest figures to a snapshot.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn add(&self, snapshot: &mut Snapshot);
 
     /// Answers a request of a path that is not one of the whole page; `None` for one of another section.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn answer(&self, request: &PageRequest<'_>) -> Option<Page>;
 
     /// Why the process is not ready, in one line.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn obstacle(&self) -> Option<String>;
 
     /// The sampled calls since the last call of this, for traces: there are none before the first.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn take_calls(&self) -> Vec<CallTrace> {
         Vec::new()
     }
 
     /// The names of the actions that a reader with the token has.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn actions(&self) -> &'static [&'static str] {
         &[]
     }
 
     /// Does what a reader with the token asks for; `None` for an action of another section.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn act(&self, _action: &str, _request: &PageRequest<'_>) -> Option<PendingPage> {
         None
     }

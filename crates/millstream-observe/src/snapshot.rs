@@ -13,6 +13,7 @@ use crate::user::UserSnapshot;
 /// The state of a flow at one moment. Rates, busy shares and ages are those of the last second.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Snapshot {
     /// The name of the flow.
     pub flow: String,
@@ -77,6 +78,7 @@ pub struct Snapshot {
 /// A condition that holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ConditionSnapshot {
     /// Its name in the list.
     pub name: Cow<'static, str>,
@@ -133,6 +135,7 @@ impl Severity {
 /// A connection between two operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct EdgeSnapshot {
     /// The step whose output it carries: its index in the flow.
     pub from: usize,
@@ -146,6 +149,7 @@ pub struct EdgeSnapshot {
 /// A failure of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct FailureSnapshot {
     /// The number of failures before it, in its process.
     pub number: u64,
@@ -171,6 +175,7 @@ pub struct FailureSnapshot {
 /// A restart of a flow by its supervisor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Restart {
     /// When the flow had ended, milliseconds since the epoch.
     pub time_ms: u64,
@@ -181,6 +186,7 @@ pub struct Restart {
 /// What a flow is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum State {
     /// Not every worker has opened its connectors.
     #[default]
@@ -206,6 +212,7 @@ impl State {
 /// What limits a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Bottleneck {
     /// The name of the step that is the cause.
     pub step: String,
@@ -218,6 +225,7 @@ pub struct Bottleneck {
 /// How a step limits a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Limit {
     /// It takes all the time of a worker.
     #[default]
@@ -229,6 +237,7 @@ pub enum Limit {
 /// The part of a step in what limits the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Mark {
     /// None.
     #[default]
@@ -242,6 +251,7 @@ pub enum Mark {
 /// A source, step or sink.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct StepSnapshot {
     /// Its name.
     pub name: String,
@@ -285,6 +295,7 @@ pub struct StepSnapshot {
 /// A worker thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct WorkerSnapshot {
     /// The number of its process, on the page of process 0 of a run of several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -312,6 +323,7 @@ pub struct WorkerSnapshot {
 /// A process of a run of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ProcessSnapshot {
     /// Its number.
     pub process: usize,
@@ -330,6 +342,7 @@ pub struct ProcessSnapshot {
 /// A source, with the input that it has not read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SourceSnapshot {
     /// Its name.
     pub name: String,
@@ -354,6 +367,7 @@ pub struct SourceSnapshot {
 /// A partition of a source.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct PartitionSnapshot {
     /// Its name.
     pub name: String,
@@ -372,6 +386,7 @@ pub struct PartitionSnapshot {
 /// The outbox of a sink.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SinkSnapshot {
     /// The name of the sink.
     pub name: String,
@@ -402,6 +417,7 @@ pub struct SinkSnapshot {
 /// The commits of a flow: sums since the start, and the times of the last commit.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct EpochSnapshot {
     /// The number of the last epoch that was committed.
     pub epoch: u64,

@@ -12,6 +12,7 @@ use crate::snapshot::WorkerSnapshot;
 
 /// Returns the end of the stack of a thread, by its number in the operating system.
 #[derive(Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct StackOf(Arc<dyn Fn(u32) -> Option<String> + Send + Sync>);
 
 impl StackOf {

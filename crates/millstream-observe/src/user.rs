@@ -65,6 +65,7 @@ impl UserMetric {
 /// The value of a metric of the program at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct UserSnapshot {
     /// Its name, as the program has given it.
     pub name: String,

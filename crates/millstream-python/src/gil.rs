@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millstream_flow::Running;
 use millstream_flow::clock::now_ns;
-use millstream_flow::run::Wrapper;
+use millstream_flow::control::Wrapper;
 use pyo3::prelude::*;
 use send_wrapper::SendWrapper;
 

@@ -234,7 +234,7 @@ fn options(
     clock: Option<&Bound<'_, VirtualClock>>,
     (recovery, stopper): (Option<Saving>, Option<&Bound<'_, Stopper>>),
 ) -> PyResult<Options> {
-    let nothing: millstream_flow::run::OnMetrics = Arc::new(|_| {});
+    let nothing: millstream_flow::OnMetrics = Arc::new(|_| {});
     Ok(Options {
         workers,
         spin,

@@ -30,6 +30,7 @@ impl Address {
     ///
     /// # Errors
     /// No server listens there, or this user may not connect.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn connect(&self) -> io::Result<Stream> {
         match self {
             Address::Tcp(address) => {
@@ -59,6 +60,7 @@ impl fmt::Display for Address {
 
 /// A connection of a client.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Stream {
     /// Over TCP, without Nagle's delay.
     Tcp(TcpStream),

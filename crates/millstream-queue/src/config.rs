@@ -52,6 +52,7 @@ fn sync<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sync>, D::Error> {
 /// What happens to an item of which a fan-out queue cannot get a copy, since it cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum OnClosed {
     /// It is refused, for the parent and all others.
     Refuse,
@@ -63,6 +64,7 @@ pub enum OnClosed {
 
 /// The settings of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Settings {
     /// The number of items beyond which a set is refused, or the oldest item removed.
     pub max_items: Option<u64>,
@@ -252,6 +254,7 @@ pub struct Config {
 
 impl Config {
     /// A configuration with this sync policy for all queues.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn with_sync(sync: Sync) -> Self {
         Config {
             defaults: Table {
@@ -263,6 +266,7 @@ impl Config {
     }
 
     /// Uses `sync` where the file does not say.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn or_sync(mut self, sync: Sync) -> Self {
         self.defaults.sync.get_or_insert(sync);
         self
@@ -282,6 +286,7 @@ impl Config {
     }
 
     /// The settings of a queue.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn settings(&self, name: &str) -> Settings {
         // Copies that are kept for a fan-out queue expire as they would there.
         if let Some(child) = name::child_of_kept(name) {
@@ -322,16 +327,19 @@ impl Config {
     }
 
     /// The limits of connections. They hold for connections made later.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn limits(&self) -> ServerLimits {
         self.limits.clone()
     }
 
     /// The rights of each name, on a server.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn rights(&self) -> &Rights {
         &self.user
     }
 
     /// The queues of an alias; `None` if the name is not an alias.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn alias(&self, name: &str) -> Option<&[String]> {
         self.alias.get(name).map(Vec::as_slice)
     }

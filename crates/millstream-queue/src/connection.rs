@@ -2,6 +2,7 @@
 
 /// A connection, while it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ConnectionId(pub(crate) u32);
 
 impl ConnectionId {

@@ -10,6 +10,7 @@ use crate::storage::operation::Head;
 
 /// An item as a client receives it. All queues with a copy share the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Item {
     /// Its number in its queue; items are served in the order of their ids.
     pub id: u64,
@@ -125,6 +126,7 @@ impl Item {
 
 /// An item that is put into a queue.
 #[derive(Clone, Copy, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct NewItem<'a> {
     /// A number of the client.
     pub flags: u32,

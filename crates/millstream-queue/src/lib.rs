@@ -19,6 +19,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod address;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod broker;
 mod clock;
 pub mod config;
@@ -27,21 +28,28 @@ pub mod embedded;
 mod error;
 #[cfg(feature = "flow")]
 pub mod flow;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod import;
 mod item;
 mod moment;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod name;
 #[cfg(feature = "server")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod pair;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod protocol;
 mod queue;
 #[cfg(feature = "server")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod replica;
 mod round;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod salvage;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod session;
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod storage;
 
 pub use broker::counters::Counters;

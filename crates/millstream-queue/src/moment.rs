@@ -5,6 +5,7 @@
 /// Dates (expiry, delay, age) follow the wall clock. Durations (waits, open timeouts, idle queues) follow the steady
 /// clock, so that a change of the wall clock ends no wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Moment {
     /// Milliseconds since 1970-01-01 UTC.
     pub wall_ms: u64,

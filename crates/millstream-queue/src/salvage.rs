@@ -59,6 +59,7 @@ impl From<Damage> for Lost {
             offset,
             what,
             records,
+            ..
         } = damage;
         Lost {
             records: records.filter(|records| !records.is_empty()),

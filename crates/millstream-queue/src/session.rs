@@ -81,6 +81,7 @@ impl std::str::FromStr for Compat {
 
 /// The options of a connection.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SessionOptions {
     /// The style of replies.
     pub compat: Compat,
@@ -111,6 +112,7 @@ impl Default for SessionOptions {
 
 /// A command of a client to the server itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum ServerCommand {
     /// Read the configuration again.
     Reload,
@@ -120,6 +122,7 @@ pub enum ServerCommand {
 
 /// One connection.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Session {
     id: ConnectionId,
     options: Arc<SessionOptions>,

@@ -40,9 +40,11 @@ pub use self::record::LeaseRecord;
 
 /// What a record is at one moment, for those that replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Version(pub(crate) String);
 
 /// A place that keeps one record.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Arbiter: Send + Sync {
     /// The record, and its version; `None` where there is none.
     ///
@@ -64,6 +66,7 @@ pub trait Arbiter: Send + Sync {
 /// Why an arbiter did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the arbiter {address}: {text}")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ArbiterError {
     /// The arbiter.
     pub address: String,

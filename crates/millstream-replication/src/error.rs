@@ -207,6 +207,7 @@ pub enum ReplicationError {
 
 /// Followers that do not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Uncounted {
     /// The journal.
     pub path: PathBuf,
@@ -255,6 +256,7 @@ impl ReplicationError {
 
     /// Whether the same call may succeed later without intervention on this machine.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Connection { .. } | Self::Closed { .. } | Self::Silent { .. } => true,

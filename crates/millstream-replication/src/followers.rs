@@ -41,6 +41,7 @@ const LIST_EVERY_NS: u64 = 20_000_000;
 
 /// A follower of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Follower {
     /// Its name.
     pub name: String,
@@ -89,6 +90,7 @@ impl Followers {
     ///
     /// # Errors
     /// A cursor that cannot be read.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn positions(&self) -> Result<Vec<(String, u64)>, ReplicationError> {
         let mut cursors = self.journal.cursors()?;
         cursors.retain(CursorInfo::counts);
@@ -124,6 +126,7 @@ impl Followers {
     ///
     /// # Errors
     /// [`ReplicationError::NoFollower`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn admit(&self, name: &str) -> Result<(), ReplicationError> {
         self.find(name)?;
         self.journal.admit_follower(name)?;

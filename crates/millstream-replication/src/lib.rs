@@ -34,6 +34,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[cfg(feature = "arbiter")]
+#[doc(hidden)] // For the other crates of Millstream.
 pub mod arbiter;
 mod error;
 mod followers;
@@ -48,7 +49,7 @@ pub use followers::{Follower, Followers, Standing};
 pub use link::{
     FollowOptions, Followed, FollowerTls, JournalPlan, LeaderTls, Mirror, Promoted, Rejoin,
     RejoinOptions, Secret, ServeOptions, Served, follow, journals_of, lead, promote, serve,
-    serve_open, with_companions,
+    with_companions,
 };
 #[cfg(feature = "flow")]
 pub use replica::StateReplica;

@@ -41,7 +41,7 @@ pub use millstream_link::{CallerTls as FollowerTls, ListenerTls as LeaderTls, Se
 pub use mirror::Mirror;
 pub use promote::{Promoted, journals_of, lead, promote};
 pub use rejoin::{JournalPlan, Rejoin, RejoinOptions};
-pub use serve::{ServeOptions, serve, serve_open};
+pub use serve::{ServeOptions, serve};
 pub use served::with_companions;
 
 /// After this many heartbeats of silence the other side is considered dead.

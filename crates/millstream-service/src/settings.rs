@@ -7,6 +7,7 @@ use millstream_journal::{Journal, Wait};
 
 /// What happens to an input that does not fit its schema, or with which the component fails.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub enum OnError {
     /// The service ends with the error.
     #[default]
@@ -20,6 +21,7 @@ pub enum OnError {
 /// What a start does when the component makes other calls than are recorded: its rule has changed, or it does not depend on its inputs alone.
 /// What is recorded stays in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDifference {
     /// The start fails with the first difference, unless [`accept_differences`](Settings::accept_differences) accepts it.
     #[default]

@@ -16,6 +16,7 @@ use crate::unpack::Unpacker;
 
 /// How calls written with one schema are read with another.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Adapter {
     /// For each method of the writer the number that the reader has for it, and how its arguments change.
     methods: Vec<Option<(u64, Plan)>>,

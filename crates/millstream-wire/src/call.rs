@@ -38,6 +38,7 @@ impl Call {
     ///
     /// # Errors
     /// The arguments do not match the schema; the error names the method.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn unpack(method: &Method, mut values: Unpacker<'_>, schema: &Schema) -> Result<Self> {
         let arguments = unpack_fields(&mut values, &method.arguments, schema)
             .and_then(|arguments| values.end().map(|()| arguments))
@@ -61,6 +62,7 @@ impl Call {
     ///
     /// # Errors
     /// As [`to_bytes`](Self::to_bytes).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn contents(&self, schema: &Schema) -> Result<Vec<u8>> {
         pack_growing(|out| self.pack_contents(out, schema))
     }
@@ -69,6 +71,7 @@ impl Call {
     ///
     /// # Errors
     /// As [`to_bytes`](Self::to_bytes); no space.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn pack(
         &self,
         out: &mut Packer<'_>,
@@ -178,6 +181,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Two schemas have one id: one of a pair in four thousand million.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn learn(&mut self, note: Note) -> Result<()> {
         match note {
             Note::Schema(schema) => {
@@ -197,6 +201,7 @@ impl Catalog {
     }
 
     /// Adds notes from before those that are known: a newer note of the same kind stays.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn learn_older(&mut self, older: Self) {
         for (id, schema) in older.schemas {
             self.schemas.entry(id).or_insert(schema);
@@ -219,12 +224,14 @@ impl Catalog {
 
     /// The journal of an input of a [`Lineage`].
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn input(&self, number: u32) -> Option<&InputName> {
         self.inputs.get(&number)
     }
 
     /// How many inputs notes have named.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn inputs(&self) -> usize {
         self.inputs.len()
     }

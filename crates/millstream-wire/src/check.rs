@@ -16,6 +16,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`WireError::Schema`] says which name or type is wrong.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn new(
         interface: impl Into<String>,
         version: u32,
@@ -35,6 +36,7 @@ impl Schema {
     ///
     /// # Errors
     /// The bytes are no schema, one of a newer format, or one that contradicts itself.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut values = Unpacker::new(bytes);
         let schema = Self::unpack(&mut values)?;

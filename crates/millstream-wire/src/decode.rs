@@ -19,6 +19,7 @@ pub trait Decode<'a>: Sized {
     ///
     /// # Errors
     /// The bytes are something else; the error says where and what.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn decode(values: &mut Unpacker<'a>) -> Result<Self>;
 
     /// Reads a list of such values; a list of `u8` is bytes.
@@ -26,6 +27,7 @@ pub trait Decode<'a>: Sized {
     /// # Errors
     /// As [`decode`](Self::decode), with the position in the list.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     fn decode_list(values: &mut Unpacker<'a>) -> Result<Vec<Self>> {
         let len = values.array()?;
         values.deeper(|values| {
@@ -52,6 +54,7 @@ pub fn unpacked<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T> {
 /// # Errors
 /// As [`Decode::decode`].
 #[inline]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn decode_field<'a, T: Decode<'a>>(values: &mut Unpacker<'a>, name: &'static str) -> Result<T> {
     T::decode(values).map_err(|error| error.within(name))
 }

@@ -21,6 +21,7 @@ const DOWN_UNTIL: &str = "down_until";
 
 /// One document of a file.
 #[derive(Debug, Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Document {
     line: usize,
     text: String,
@@ -31,6 +32,7 @@ pub struct Document {
 ///
 /// # Errors
 /// [`WireError::Text`] with the line that is not YAML.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn documents(text: &str) -> Result<Vec<Document>> {
     let text = with_one_kind_of_break(text);
     let parsed = parse(&text)?;
@@ -163,6 +165,7 @@ impl Document {
 ///
 /// # Errors
 /// `new` is not YAML.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn carry_comments(old: &Document, new: &str) -> Result<String> {
     let mut comments = comments(old)?;
     let new = &with_one_kind_of_break(new);

@@ -14,16 +14,19 @@ use crate::scalars::{Decimal, Timestamp};
 )]
 pub trait Encode {
     /// An upper bound of the bytes that [`encode`](Self::encode) writes: the size to claim.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn size_max(&self) -> usize;
 
     /// Writes the value.
     ///
     /// # Errors
     /// The claimed space is too small.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn encode(&self, out: &mut Packer<'_>) -> Result<()>;
 
     /// [`size_max`](Self::size_max) of a list of such values.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     fn list_size_max(list: &[Self]) -> usize
     where
         Self: Sized,
@@ -36,6 +39,7 @@ pub trait Encode {
     /// # Errors
     /// As [`encode`](Self::encode).
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     fn encode_list(list: &[Self], out: &mut Packer<'_>) -> Result<()>
     where
         Self: Sized,
@@ -54,6 +58,7 @@ pub fn packed<T: Encode + ?Sized>(value: &T) -> Result<Vec<u8>> {
 }
 
 /// How many bytes the head of a string, bytes, an array or a map takes at most.
+#[doc(hidden)] // For the other crates of Millstream.
 pub const HEAD_SIZE_MAX: usize = 5;
 
 macro_rules! scalars {

@@ -171,6 +171,7 @@ impl WireError {
     /// Adds the name of the method, argument or field of the error.
     #[cold]
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn within(mut self: Box<Self>, name: impl fmt::Display) -> Box<Self> {
         if let Self::Decode { path, .. }
         | Self::Encode { path, .. }

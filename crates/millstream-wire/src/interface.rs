@@ -111,12 +111,14 @@ pub enum CallError {
 impl CallError {
     /// Whether an error says that the component was interrupted.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_interruption(cause: &Cause) -> bool {
         matches!(cause.downcast_ref(), Some(Self::Interrupted { .. }))
     }
 
     /// The error of a component.
     #[cold]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn component(method: &str, cause: impl Into<Cause>) -> Self {
         let (method, cause) = (method.to_owned(), cause.into());
         Self::Component { method, cause }
@@ -125,6 +127,7 @@ impl CallError {
     /// The error that a call names a method that the interface lacks.
     #[cold]
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn unknown_method(interface: &str, number: u64) -> Self {
         Self::Record(Box::new(WireError::UnknownMethod {
             interface: interface.to_owned(),
@@ -134,6 +137,7 @@ impl CallError {
 }
 
 /// The destination of published calls: a journal, a list, a text.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Transport {
     /// Receives the schema of calls to come, before the first of them.
     ///
@@ -161,6 +165,7 @@ pub trait Transport {
 /// A call that cannot be stored, while others can: it is too large, or one of its values has no place in a record.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Refused(pub Cause);
 
 /// A transport that keeps the calls, for tests: as a list or as text. Copies of it share their calls.

@@ -34,6 +34,7 @@ impl Value {
     ///
     /// # Errors
     /// [`WireError::Json`]: the text is not JSON, or no value of this type.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn from_json(text: &[u8], ty: &Type, schema: &Schema) -> Result<Self> {
         read::value(&parse(text)?, ty, schema)
     }
@@ -42,6 +43,7 @@ impl Value {
 impl Call {
     /// The call on one line, its arguments as JSON: `place(symbol="VOD.L", price=72.5)`.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn to_line(&self) -> String {
         let shown = |(name, value): &(String, Value)| {
             // Without an error: a value has an answer for each of its kinds.

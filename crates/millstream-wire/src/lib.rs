@@ -44,7 +44,7 @@ pub use encode::{Encode, HEAD_SIZE_MAX, packed};
 pub use error::{Misfit, Result, WireError};
 pub use interface::{CallError, Cause, Dispatch, Interface, Recorder, Refused, Transport};
 pub use json::NamedValues;
-pub use limits::{DEPTH_MAX, NAME_LEN_MAX, NAMES_MAX};
+pub use limits::{DEPTH_MAX, NAMES_MAX};
 pub use millstream_macros::{Wire, interface};
 pub use pack::{Packer, pack};
 pub use publisher::Publisher;

@@ -19,6 +19,7 @@ use crate::limits::DEPTH_MAX;
 
 /// Writes values one after the other into a slice.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Packer<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -253,6 +254,7 @@ impl<'a> Packer<'a> {
 ///
 /// # Errors
 /// What `write` returns.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn pack(len_max: usize, write: impl FnOnce(&mut Packer<'_>) -> Result<()>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; len_max];
     let mut out = Packer::new(&mut bytes);

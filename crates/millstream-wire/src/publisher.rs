@@ -69,11 +69,13 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
     ///
     /// # Errors
     /// Why the first call has not, and how many have not; those calls are lost.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn check(&mut self) -> std::result::Result<(), Cause> {
         self.lost.take().map_or(Ok(()), |lost| Err(lost.into()))
     }
 
     /// The transport of the calls.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }

@@ -43,6 +43,7 @@ pub struct Lineage {
 
 /// When a component was called with the record that a call is an effect of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Take {
     /// The time from the record's own to the call of the component, in ns.
     pub after_ns: u64,
@@ -64,6 +65,7 @@ pub struct Take {
 /// # Ok::<(), Box<millstream_wire::WireError>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct KeyedCall<'a> {
     /// The key, which no other call of the journal has for a time.
     pub key: &'a str,
@@ -73,6 +75,7 @@ pub struct KeyedCall<'a> {
 
 /// A journal as records refer to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct InputName {
     /// The path under which it was opened: a hint for people.
     pub path: String,
@@ -94,6 +97,7 @@ pub struct Head {
 /// A record that is not a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Note {
     /// The schema of calls that follow: `[0, "schema", schema]`.
     Schema(Schema),
@@ -132,6 +136,7 @@ pub enum Record<'a> {
 
 impl Lineage {
     /// How many bytes a lineage takes at most.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub const SIZE_MAX: usize = 1 + 5 + 9 + 5 + 9 + 5;
 
     /// Writes the first part of a record, and when its cause was taken.
@@ -139,6 +144,7 @@ impl Lineage {
     /// # Errors
     /// No space.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn pack_taken(lineage: Self, take: Take, out: &mut Packer<'_>) -> Result<()> {
         out.array(LINEAGE_AND_TAKE)?;
         lineage.pack_values(out)?;
@@ -151,6 +157,7 @@ impl Lineage {
     /// # Errors
     /// No space.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn pack(lineage: Option<Self>, out: &mut Packer<'_>) -> Result<()> {
         let Some(lineage) = lineage else {
             return out.nil();
@@ -270,6 +277,7 @@ fn unpack_optional_identity(values: &mut Unpacker<'_>) -> Result<Option<u128>> {
 
 impl Head {
     /// How many bytes a head takes at most.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub const SIZE_MAX: usize = 5 + 5 + 9;
 
     /// Writes the head of the second part; the caller writes the arguments after it.
@@ -277,6 +285,7 @@ impl Head {
     /// # Errors
     /// No space.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn pack(&self, out: &mut Packer<'_>) -> Result<()> {
         out.array(2 + self.arguments)?;
         out.uint(self.schema.into())?;

@@ -77,6 +77,7 @@ impl fmt::Display for Decimal<'_> {
 /// assert_eq!(millstream_wire::narrowed(f64::INFINITY), Some(f32::INFINITY));
 /// ```
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn narrowed(number: f64) -> Option<f32> {
     let narrow = number as f32;
     (narrow.is_finite() || !number.is_finite()).then_some(narrow)

@@ -36,6 +36,7 @@ pub struct Schema {
 
 /// A method. Its number in a record is its position in the schema, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Method {
     /// Its name.
     pub name: String,
@@ -47,6 +48,7 @@ pub struct Method {
 
 /// An argument of a method, or a field of a struct or variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Field {
     /// Its name.
     pub name: String,
@@ -60,6 +62,7 @@ pub struct Field {
 
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Type {
     /// `true` or `false`.
     Bool,
@@ -105,6 +108,7 @@ pub enum Type {
 
 /// A struct or an enum.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Definition {
     /// Its name, unique in the schema.
     pub name: String,
@@ -114,6 +118,7 @@ pub struct Definition {
 
 /// The parts of a named type.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Shape {
     /// All of these fields.
     Struct(Vec<Field>),
@@ -123,6 +128,7 @@ pub enum Shape {
 
 /// One of the forms of an enum. In a record it is its position, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Variant {
     /// Its name.
     pub name: String,
@@ -177,12 +183,14 @@ impl Schema {
 
     /// All methods, in order.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn methods(&self) -> &[Method] {
         &self.methods
     }
 
     /// All structs and enums.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn definitions(&self) -> &[Definition] {
         &self.definitions
     }
@@ -191,6 +199,7 @@ impl Schema {
     ///
     /// # Errors
     /// The type belongs to another schema.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn definition(&self, index: usize) -> Result<&Definition> {
         let reason = || format!("there is no type of number {index}");
         self.definitions
@@ -202,6 +211,7 @@ impl Schema {
     ///
     /// # Errors
     /// There is none.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn method(&self, number: u64) -> Result<&Method> {
         let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
         let method = index.and_then(|index| self.methods.get(index));
@@ -212,6 +222,7 @@ impl Schema {
     ///
     /// # Errors
     /// There is none.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn method_named(&self, name: &str) -> Result<(u64, &Method)> {
         let goes_by =
             |method: &&Method| method.name == name || method.aliases.iter().any(|a| a == name);
@@ -223,6 +234,7 @@ impl Schema {
 
     /// The error that a call names a method that is not there.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn unknown_method(&self, method: impl fmt::Display) -> Box<WireError> {
         Box::new(WireError::UnknownMethod {
             interface: self.interface.clone(),
@@ -239,6 +251,7 @@ impl Schema {
 
     /// How a type is written, as in Rust: `Option<List<NewOrder>>`.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn type_name(&self, ty: &Type) -> String {
         match ty {
             Type::Option(inner) => format!("Option<{}>", self.type_name(inner)),

@@ -19,6 +19,7 @@ impl Value {
     ///
     /// # Errors
     /// [`WireError::Text`] with the line.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn from_text(text: &str, ty: &Type, schema: &Schema) -> Result<Self> {
         let mut documents = crate::node::parse(text)?;
         match documents.pop() {

@@ -13,17 +13,20 @@ use crate::types::Types;
     message = "`{Self}` has no type in a schema",
     note = "structs and enums of your own need `#[derive(Wire)]`"
 )]
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Typed {
     /// Its type in the schema; structs and enums add their definition to `types`.
     ///
     /// # Errors
     /// Two different types have the same name.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn wire_type(types: &mut Types) -> Result<Type>;
 
     /// The type of a list of such values; a list of `u8` is bytes.
     ///
     /// # Errors
     /// As [`wire_type`](Self::wire_type).
+    #[doc(hidden)] // For the other crates of Millstream.
     fn list_type(types: &mut Types) -> Result<Type> {
         Ok(Type::List(Box::new(Self::wire_type(types)?)))
     }

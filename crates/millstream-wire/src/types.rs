@@ -6,6 +6,7 @@ use crate::schema::{Definition, Field, Method, Schema, Shape, Type, Variant};
 
 /// The named types met so far. [`Typed`](crate::Typed) adds those that it needs.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Types {
     interface: &'static str,
     definitions: Vec<Definition>,

@@ -21,6 +21,7 @@ use crate::limits::DEPTH_MAX;
 
 /// Reads values one after the other from a slice.
 #[derive(Debug, Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Unpacker<'a> {
     bytes: &'a [u8],
     len: usize,

@@ -52,6 +52,7 @@ impl Value {
     ///
     /// # Errors
     /// The bytes are no value of this type.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn from_bytes(bytes: &[u8], ty: &Type, schema: &Schema) -> Result<Self> {
         let mut values = Unpacker::new(bytes);
         let value = Self::unpack(&mut values, ty, schema)?;
@@ -63,6 +64,7 @@ impl Value {
     ///
     /// # Errors
     /// It is no value of this type.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn to_bytes(&self, ty: &Type, schema: &Schema) -> Result<Vec<u8>> {
         pack_growing(|out| self.pack(out, ty, schema))
     }
@@ -71,6 +73,7 @@ impl Value {
     ///
     /// # Errors
     /// It is of another type.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn unpack(values: &mut Unpacker<'_>, ty: &Type, schema: &Schema) -> Result<Self> {
         unpack(values, ty, schema)
     }
@@ -79,12 +82,14 @@ impl Value {
     ///
     /// # Errors
     /// It is of another type, or there is no space.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn pack(&self, out: &mut Packer<'_>, ty: &Type, schema: &Schema) -> Result<()> {
         pack(self, out, ty, schema)
     }
 
     /// The name of the kind of value, for errors.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::None => "nothing",

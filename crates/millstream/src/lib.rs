@@ -26,15 +26,16 @@
 //!
 //! # Features
 //!
-//! Journals and records are always there; the rest are features:
+//! Journals are always there; the rest are features:
 //!
 //! | feature | default | module | what it is |
 //! |---|---|---|---|
 //! | | | [`journal`] | a durable, memory-mapped log |
-//! | | | [`wire`] | typed values and method calls as records |
 //! | `flow` | yes | [`flow`] | dataflows on `timely`; the [`prelude`] |
 //! | `queue` | yes | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | yes | [`service`] | components whose inputs and outputs are method calls in journals |
+//! | `wire` | yes, by `service` | [`wire`] | typed values and method calls as records, as YAML and as JSON |
+//! | `compression` | yes | [`flow`] | files compressed by gzip and zstd; its build needs a C compiler, and a run without it names this feature |
 //! | `cluster` | no | [`cluster`] | one flow on several processes, with TLS |
 //! | `http` | no | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |
 //! | `kafka` | no | [`kafka`] | topics of Kafka as sources and sinks of flows; a build needs a C compiler, `make` and the headers of OpenSSL |
@@ -103,11 +104,15 @@
     not(feature = "service"),
     doc = "[`service`]: https://docs.rs/millstream/latest/millstream/service/"
 )]
+#![cfg_attr(
+    not(feature = "wire"),
+    doc = "[`wire`]: https://docs.rs/millstream/latest/millstream/wire/"
+)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[cfg(feature = "flow")]
 pub mod prelude;
-#[cfg(feature = "flow")]
+#[cfg(all(feature = "flow", feature = "wire"))]
 mod states;
 
 #[cfg(feature = "cluster")]
@@ -130,6 +135,7 @@ pub use millstream_kafka as kafka;
 #[cfg(feature = "flow")]
 #[doc(inline)]
 pub use millstream_macros::MillstreamKey as Key;
+#[cfg(feature = "wire")]
 #[doc(inline)]
 pub use millstream_macros::{MillstreamWire as Wire, millstream_interface as interface};
 #[cfg(feature = "observe")]
@@ -144,7 +150,8 @@ pub use millstream_replication as replication;
 #[cfg(feature = "service")]
 #[doc(inline)]
 pub use millstream_service as service;
+#[cfg(feature = "wire")]
 #[doc(inline)]
 pub use millstream_wire as wire;
-#[cfg(feature = "flow")]
+#[cfg(all(feature = "flow", feature = "wire"))]
 pub use states::wire_state;

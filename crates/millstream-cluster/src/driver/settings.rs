@@ -22,6 +22,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
 
 /// How the processes recognise each other.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Auth {
     /// Not at all: for Unix sockets and addresses of the loopback interface only.
     None,

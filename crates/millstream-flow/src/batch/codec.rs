@@ -12,6 +12,7 @@ use crate::state::codec::{BoxedCodec, Codecs, StateCodec};
 use crate::time::Timed;
 
 /// Writes and reads the batches of one edge.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait BatchCodec<B> {
     /// Appends a batch.
     ///
@@ -122,7 +123,9 @@ impl BatchCodec<Frames> for FrameBytes {
 ///
 /// # Errors
 /// The value has no codec.
-pub fn key_and_value<K: Key, V: 'static>(codecs: &Codecs) -> Result<BoxedCodec<(K, V)>, Cause> {
+pub(crate) fn key_and_value<K: Key, V: 'static>(
+    codecs: &Codecs,
+) -> Result<BoxedCodec<(K, V)>, Cause> {
     struct KeyAndValue<V>(BoxedCodec<V>);
     impl<K: Key, V> StateCodec<(K, V)> for KeyAndValue<V> {
         fn save(&self, (key, value): &(K, V), out: &mut Vec<u8>) -> Result<(), Cause> {
@@ -143,6 +146,7 @@ pub fn key_and_value<K: Key, V: 'static>(codecs: &Codecs) -> Result<BoxedCodec<(
 ///
 /// # Errors
 /// The value has no codec.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn timed<T: 'static>(codecs: &Codecs) -> Result<BoxedCodec<Timed<T>>, Cause> {
     struct AtTime<T>(BoxedCodec<T>);
     impl<T> StateCodec<Timed<T>> for AtTime<T> {
@@ -169,7 +173,7 @@ type OptionPair<L, R> = (Option<L>, Option<R>);
 ///
 /// # Errors
 /// A value has no codec.
-pub fn option_pair<L: 'static, R: 'static>(
+pub(crate) fn option_pair<L: 'static, R: 'static>(
     codecs: &Codecs,
 ) -> Result<BoxedCodec<OptionPair<L, R>>, Cause> {
     struct Pair<L, R>(BoxedCodec<L>, BoxedCodec<R>);

@@ -10,6 +10,7 @@ use crate::framing::Frames;
 /// How the items of a batch are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Kind {
     /// Each as the bytes that a source of frames gave.
     Bytes = 0,
@@ -28,6 +29,7 @@ impl Kind {
 }
 
 /// A batch that can be recorded: frames as they are, other items in some form.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Raw: Batch {
     /// The form.
     const KIND: Kind;

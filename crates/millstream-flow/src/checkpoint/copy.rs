@@ -29,6 +29,7 @@ const OF_JOURNAL: &str = "identity";
 
 /// What was copied by [`copy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Copied {
     /// The number of processes among which the state is divided.
     pub processes: usize,
@@ -53,6 +54,7 @@ pub struct Copied {
 ///
 /// # Errors
 /// There is no state, or the directory of a process is missing; `to` exists; the flow removes its old records faster than they are copied.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn copy(dir: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Copied, FlowError> {
     let (dir, to) = (dir.as_ref(), to.as_ref());
     if to.exists() {

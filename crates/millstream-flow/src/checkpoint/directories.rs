@@ -58,6 +58,7 @@ impl Layout {
 
 /// The state directory of process `process` of a flow whose state is in `dir`.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn process_dir(dir: impl AsRef<Path>, process: usize) -> PathBuf {
     dir.as_ref().join(format!("p{process}"))
 }
@@ -66,6 +67,7 @@ pub fn process_dir(dir: impl AsRef<Path>, process: usize) -> PathBuf {
 ///
 /// # Errors
 /// The directory cannot be read. One that does not exist has none.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn processes_in(dir: impl AsRef<Path>) -> std::io::Result<Vec<usize>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -7,6 +7,7 @@ use crate::key::{Key, Shards, key_of_worker};
 use crate::state::codec::MESSAGE_PACK;
 
 /// The state of a step on one worker.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct PerWorker {
     key: u64,
     /// The state that was saved last; `None` if there was none.

@@ -41,6 +41,7 @@ const COMMIT: u8 = 4;
 const PREPARED: u8 = 6;
 /// The position of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SourceMark {
     /// The name of the source.
     pub source: String,
@@ -69,6 +70,7 @@ impl SourceMark {
 
 /// The token that a sink has prepared on one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SinkMark {
     /// The name of the sink.
     pub sink: String,
@@ -83,6 +85,7 @@ pub struct SinkMark {
 
 /// The event time of a step or of a partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct TimeMark {
     /// The name of a step that uses event time, or of a source whose items are assigned times.
     pub step: String,
@@ -106,6 +109,7 @@ impl TimeMark {
 
 /// The part of a state directory in the state of several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Division {
     /// The id of the divided state, which all its directories have.
     pub cluster: u64,
@@ -159,6 +163,7 @@ impl Division {
 
 /// The tokens that the sinks of a process had when a state was divided anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct OutputMarks {
     /// The number of the process; `None` for a run of one process, without a cluster.
     pub process: Option<usize>,
@@ -177,6 +182,7 @@ impl OutputMarks {
 
 /// The end of an epoch that is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Commit {
     /// The number of the epoch. Each is greater than the one before, except for the second commit of the last
     /// epoch: see `notify_pending`.

@@ -26,6 +26,7 @@ pub struct Recovery {
 
 /// The point at which a run ends as if the process had died. For tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Crash {
     /// The n-th commit is prepared, and its record is not written.
     Before(u64),
@@ -105,6 +106,7 @@ impl Recovery {
     }
     /// Returns the state directory.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -145,11 +147,13 @@ impl Recovery {
     }
     /// Ends the run with an error after its n-th commit, as if the process had died. For tests.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn crash_after(self, commits: u64) -> Self {
         self.crash(Crash::After(commits))
     }
     /// Ends the run with an error at a point of its n-th commit, as if the process had died. For tests.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn crash(mut self, at: Crash) -> Self {
         self.crash = Some(at);
         self

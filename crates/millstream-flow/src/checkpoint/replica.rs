@@ -22,6 +22,7 @@ use crate::cluster::{JoinStopped, Membership};
 use crate::error::{Cause, FlowError};
 
 /// Serves the journals of a state directory to followers on other machines.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Replica: fmt::Debug + Send + Sync {
     /// Serves these journals, each by its name, until the result is dropped. The last one refers to the others.
     ///
@@ -36,6 +37,7 @@ pub trait Replica: fmt::Debug + Send + Sync {
 }
 
 /// Journals that are served.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Serving: Send {
     /// Waits until a follower has all records that the last journal has now, at most for `limit`. Returns whether one has.
     ///
@@ -213,6 +215,7 @@ fn shared() -> Options {
 ///
 /// # Errors
 /// The journal is damaged; the text names the damage.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn committed_end(path: &Path) -> Result<u64, String> {
     let read = || -> Result<u64, Cause> {
         let journal = match Journal::open(path, Options::read_only()) {

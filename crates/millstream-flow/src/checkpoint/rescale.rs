@@ -29,6 +29,7 @@ const NOTHING_YET: &str = "the flow has committed nothing yet";
 
 /// What was done by [`rescale`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Rescaled {
     /// The number of processes before.
     pub from: usize,
@@ -120,6 +121,7 @@ impl Found {
 /// processed: the flow must be started once more as before, and stopped. The directory cannot be read or written. Nothing is changed
 /// then, except that a division that was interrupted before is completed, and each directory may be brought to its last epoch, as at
 /// a start.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn rescale(
     dir: impl AsRef<Path>,
     processes: usize,

@@ -202,6 +202,7 @@ impl Index {
 
 /// A reader of a state directory, as of its last commit.
 #[derive(Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Saved {
     journal: Journal,
     index: Index,

@@ -47,6 +47,7 @@ const STOP_NS: u64 = 1_000_000_000;
 type Items<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
 /// A source of the items of a channel or a stream: [`source`] and [`stream`] make it.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Streamed<T> {
     kind: &'static str,
     /// Taken by the first run.
@@ -190,6 +191,7 @@ impl<T: Data> Partition<Vec<T>> for Polled<T> {
 }
 
 /// A sink that sends items to a channel: [`sink`] makes it.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Sending<T>(Sender<T>);
 
 /// Makes a sink of the sending end of a channel. The channel is closed at the end of the run, when the flow is dropped too.

@@ -177,6 +177,7 @@ pub struct Encoded<S, F> {
 }
 
 /// The result of an encoder: nothing, or a [`Result`] of an encoder that can fail.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Encoding {
     /// Returns the error, if there is one.
     ///

@@ -485,6 +485,7 @@ impl Transactional for WriteFile {
 ///
 /// # Errors
 /// A token is not a length.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
     let mut furthest = 0;
     for token in tokens {
@@ -504,6 +505,7 @@ pub fn length_of(tokens: &[Token]) -> Result<u64, Cause> {
 /// # Ok::<(), millstream_flow::error::Cause>(())
 /// ```
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn token_of(length: u64) -> Token {
     length.to_le_bytes().to_vec()
 }

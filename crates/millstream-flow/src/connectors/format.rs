@@ -6,6 +6,7 @@ use crate::error::Cause;
 use crate::source::Partition;
 
 /// Reads the contents of a file, independent of its name.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Format<B>: Send + Sync + 'static {
     /// Describes the contents for people, for instance `lines`.
     fn describe_format(&self) -> String;

@@ -395,6 +395,7 @@ impl Transactional for AppendJournal {
 }
 
 /// A journal as a shared log.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Appending(pub Appender);
 
 impl Log for Appending {

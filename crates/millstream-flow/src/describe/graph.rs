@@ -336,6 +336,7 @@ impl Graph {
 
 /// The graph of a flow, as text (`Display`), JSON or Mermaid.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Description {
     /// The flow's name.
     pub flow: String,

@@ -66,9 +66,8 @@ impl Flow {
     /// Adds a source, and returns the stream of its batches. `name` names the source in errors, metrics and
     /// saved positions.
     ///
-    /// Sources are in [`tcp`](crate::connectors::tcp), [`files`](crate::connectors::files),
-    /// [`generator`](crate::connectors::generator), [`testing`](crate::testing) and the other modules of
-    /// [`connectors`](crate::connectors).
+    /// Sources are in [`tcp`](crate::tcp), [`files`](crate::files), [`generator`](crate::generator),
+    /// [`testing`](crate::testing) and other modules of this crate.
     ///
     /// ```
     /// use millstream_flow::{Flow, Options, testing};
@@ -111,6 +110,7 @@ impl Flow {
     /// let flow = millstream_flow::Flow::new("orders");
     /// flow.version_parts([("plug-in \"prices\"".to_owned(), "7f3a".to_owned())]);
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn version_parts(&self, parts: impl IntoIterator<Item = (String, String)>) {
         lock(&self.graph).version = Some(parts.into_iter().collect());
     }
@@ -280,6 +280,7 @@ impl Flow {
     /// assert_eq!(out.take(), [true]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn run_here(&self, options: Options) -> Result<Report, FlowError> {
         run_here(options, |options| self.plan(options))
     }
@@ -310,6 +311,7 @@ impl<B> Clone for Pipe<B> {
 }
 
 /// Makes the [`Route`] of each worker.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type MakeRoute<B> = Arc<dyn Fn() -> Box<dyn Route<B>> + Send + Sync>;
 
 /// A stream of items of type `T`.
@@ -383,6 +385,7 @@ impl<B: Batch> Pipe<B> {
     /// The step that makes this stream processes its items in the order of their times: it is not warned of where their order of
     /// arrival is lost.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn by_time(self) -> Self {
         lock(&self.graph).by_time.insert(self.node);
         self
@@ -406,6 +409,7 @@ impl<B: Batch> Pipe<B> {
     /// assert_eq!(out.take(), [1]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn dead_letters_to<D: 'static>(&self, sink: &Arc<dyn Sink<D>>) {
         lock(&self.graph).add_sink(WriterId::dead_letters(self.node), sink);
     }
@@ -462,6 +466,7 @@ impl<B: Batch> Pipe<B> {
     /// assert_eq!(out.take(), [1]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn divide<F>(
         &self,
         name: &str,
@@ -502,6 +507,7 @@ impl<B: Batch> Pipe<B> {
     /// assert_eq!(out.take(), [7, 7]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn gather(
         kind: &'static str,
         name: &str,
@@ -603,6 +609,7 @@ impl<B: Batch> Pipe<B> {
     /// is refused; at the end of a run those that are refused after its last epoch.
     ///
     /// [`try_sink`](crate::Stream::try_sink) is made of it.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn sink_with_letters(
         &self,
         name: &str,
@@ -686,6 +693,7 @@ impl<A: Batch, B: Batch> Pipe<(A, B)> {
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn halves(&self) -> (Pipe<A>, Pipe<B>) {
         let (first, second) = (Outlet::<A>::new(), Outlet::<B>::new());
         let (after_first, after_second) = (first.clone(), second.clone());

@@ -8,6 +8,7 @@ use super::{Framing, FramingError, PrefixWidth};
 
 /// Divides a stream into frames as its bytes arrive.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Cutter {
     framing: Framing,
     max_frame_bytes: usize,

@@ -8,6 +8,7 @@ use crate::compression::{Compression, Contents};
 
 /// A file or a log, for errors about its frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Origin(Kind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]

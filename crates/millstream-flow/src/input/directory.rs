@@ -14,6 +14,7 @@ const FILES_MAX: usize = 64;
 
 /// Identifies the files of a directory that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct DirectoryId {
     pub(super) place: Place,
     follows: bool,

@@ -14,6 +14,7 @@ const BYTES_MAX: usize = 4096;
 
 /// Identifies a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct FileId {
     pub(super) place: Place,
     size: u64,

@@ -9,6 +9,7 @@ use super::storage::Place;
 
 /// Identifies a journal that has a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct JournalId {
     pub(super) place: Place,
     /// The two halves of its lineage.

@@ -232,7 +232,7 @@ impl<T: Data + Debug> Stream<T> {
     /// the worker, which waits for it.
     ///
     /// ```
-    /// use millstream_flow::lookups::Lookups;
+    /// use millstream_flow::Lookups;
     /// use millstream_flow::{Flow, Options, testing};
     ///
     /// let (flow, out) = (Flow::new("prices"), testing::Collected::new());
@@ -272,7 +272,7 @@ impl<K: Key, V: Data + Debug> KeyedStream<K, V> {
     /// As [`Stream::enrich_cached`]: answers are kept as `lookups` says, on each worker its own.
     ///
     /// ```
-    /// use millstream_flow::lookups::Lookups;
+    /// use millstream_flow::Lookups;
     /// use millstream_flow::{Flow, Options, testing};
     ///
     /// let (flow, out) = (Flow::new("lengths"), testing::Collected::new());

@@ -37,12 +37,14 @@ pub trait Destination: Send {
     ///
     /// # Errors
     /// As for [`write`](Self::write).
+    #[doc(hidden)] // For the other crates of Millstream.
     fn skip(&mut self, _number: u64) -> Result<(), DeliveryError> {
         Ok(())
     }
     /// Returns how many records of the last write it has taken although the write has failed; `None`, the default, if a write is all
     /// or none. A destination with a number knows which records these are, and takes none of them a second time when the write is repeated
     /// or divided. So its connection is not closed after an error, and an attempt that takes some records counts as progress.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn taken(&self) -> Option<usize> {
         None
     }
@@ -62,6 +64,7 @@ pub trait Connector: Send + Sync + 'static {
     /// Whether a write of records that are there already compares them with these: the same ones are a success, and others, of another
     /// forwarder, are [`DeliveryError::Fatal`]. Of a write that has failed the [position](Destination::position) alone does not tell
     /// whose records are there. So the batch is written to such a destination once more.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn compares(&self) -> bool {
         false
     }
@@ -86,6 +89,7 @@ pub struct OutboxIdentity {
     /// The identity of the journal, which is set when the outbox is created and never changes.
     pub outbox: u128,
     /// What becomes of records that the destination refuses.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub refusals: Refusals,
 }
 
@@ -99,6 +103,7 @@ impl OutboxIdentity {
 
 /// The reason why a delivery failed.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DeliveryError {
     /// The destination is unreachable or slow: the delivery is repeated.
     Retry(Cause),
@@ -266,6 +271,7 @@ pub(super) fn check_sizes(
 
 /// Returns the text of the error of a record that is larger than the `most` bytes that the destination `address` takes.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn too_large(bytes: usize, most: usize, address: &str) -> String {
     format!("a record of {bytes} bytes is too large for {address}, which takes {most}")
 }

@@ -12,6 +12,7 @@ use crate::run::control::lock;
 
 /// What becomes of the records of an outbox that its destination refuses. Clones are one.
 #[derive(Clone, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Refusals {
     are_skipped: bool,
     write: Arc<Mutex<Write>>,

@@ -8,6 +8,7 @@ use crate::outbox::backoff::Backoff;
 
 /// Returns the directory of the outbox of sink `name` of a flow that keeps its state in `state`.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn outbox_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
     state.as_ref().join("outputs").join(escape(name))
 }

@@ -25,6 +25,7 @@ mod others;
 
 /// Calls the closure once, with work before and after it: the Python package attaches, takes and releases its
 /// interpreter.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Wrapper = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 const ENDING: u8 = Phase::Ending as u8;
@@ -185,6 +186,7 @@ impl Control {
 
     /// Asks for a commit now instead of at the end of the epoch's length; false if this process does not begin commits: it has no state
     /// directory, or another process does.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn commit_now(&self) -> bool {
         let begins = self.keeps_state() && self.local.start == 0 && !self.stopping();
         if begins {
@@ -210,6 +212,7 @@ impl Control {
 
     /// Runs `wait`, which may block, without the resources that the run holds during a step: a writer that
     /// waits for its receiver must not hold the interpreter of a Python flow.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn outside(&self, wait: &mut dyn FnMut()) {
         match &self.release {
             Some(release) => release(wait),
@@ -219,6 +222,7 @@ impl Control {
 
     /// Whether the run commits epochs to a state directory.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn keeps_state(&self) -> bool {
         self.keeps_state.load(Ordering::Relaxed)
     }
@@ -355,12 +359,14 @@ impl Control {
 
     /// True if the flow was [abandoned](Self::abandon).
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn abandoned(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ABANDONED
     }
 
     /// Ends the run without processing the items in its steps: each worker finishes its current item. Nothing
     /// more is committed; with a state directory the next start resumes from the last commit.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn abandon(&self) {
         self.enter(Phase::Suspended);
         let (order, fails) = (Ordering::SeqCst, Ordering::SeqCst);
@@ -373,6 +379,7 @@ impl Control {
 
     /// Returns the number of items in flight between operators, or read and not passed on.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn unfinished(&self) -> usize {
         let peers = self.peers.iter();
         let sent: usize = peers
@@ -423,6 +430,7 @@ impl Control {
 
     /// Returns the failure of the run as text, if it has failed and no wait for its end has returned that.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn failure_text(&self) -> Option<String> {
         lock(&self.failure).as_ref().map(ToString::to_string)
     }
@@ -666,6 +674,7 @@ impl Control {
 
     /// True if all workers have ended and everything committed is delivered; waits for that at most for `limit`.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn ended_within(&self, limit: Duration) -> bool {
         self.wait_ended(limit)
     }

@@ -9,6 +9,7 @@ use crate::describe::node::{DescribedEdge, EdgeId, NodeId};
 
 /// The items on one connection between two operators, of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct EdgeLoad {
     /// The step whose output it carries: its index in the flow.
     pub from: usize,

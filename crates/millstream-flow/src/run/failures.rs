@@ -19,10 +19,12 @@ const TRACEBACK_CHARS: usize = 4000;
 const ERROR_CHARS: usize = 1000;
 
 /// Returns the traceback of an error, if it has one: the Python package knows those of its exceptions.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Traceback = Arc<dyn Fn(&Cause) -> Option<String> + Send + Sync>;
 
 /// What became of an item on which a step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Outcome {
     /// It was skipped.
     Skipped,
@@ -34,6 +36,7 @@ pub enum Outcome {
 
 /// A failure, as text.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct FailureNote {
     /// The number of failures that were taken before it.
     pub number: u64,

@@ -34,6 +34,7 @@ pub struct Lag {
 
 /// Where a source reports the lag of a partition, from any thread. [`Io::lag_gauge`](crate::poller::Io::lag_gauge) returns it.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct LagGauge(Arc<Mutex<Option<Lag>>>);
 
 impl LagGauge {

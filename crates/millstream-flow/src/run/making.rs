@@ -19,18 +19,23 @@ use crate::testing::rehearsal::Rehearsal;
 /// The context in which a [`Step`](crate::step::Step) is created.
 pub struct Making<'a> {
     /// The number of the step in its flow.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub node: usize,
     /// The node in the description.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub info: &'a Node,
     /// The worker for which it is created.
     pub worker: usize,
     /// The number of workers.
     pub workers: usize,
     /// The shards into which keys are divided.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub shards: Shards,
     /// Stop, failure and wake-up, shared by all workers.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub control: Arc<Control>,
     /// The clock of the run.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub clock: Arc<dyn Clock>,
     rehearsal: Option<&'a Rehearsal>,
     dead_letters: RefCell<DeadLetterSinks>,
@@ -77,6 +82,7 @@ impl<'a> Making<'a> {
     ///
     /// # Errors
     /// The sink cannot be opened.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn dead_letters<B: 'static>(
         &self,
         sink: &dyn Sink<B>,
@@ -100,6 +106,7 @@ impl<'a> Making<'a> {
     ///
     /// # Errors
     /// The dead-letter sink cannot be opened.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn policy(&self, on_error: &OnError) -> Result<Policy, FlowError> {
         let dead = match on_error {
             OnError::DeadLetter(sink) => Some(self.dead_letters(&**sink)?),

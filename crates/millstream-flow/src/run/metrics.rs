@@ -26,12 +26,14 @@ const LONGEST_NS: u64 = 4 * 3600 * 1_000_000_000;
     clippy::expect_used,
     reason = "the bounds are constants that the crate accepts"
 )]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds are valid")
 }
 
 /// The size of the state of a step on one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct StateSize {
     /// The number of keys.
     pub keys: u64,
@@ -41,6 +43,7 @@ pub struct StateSize {
 
 /// The metrics of one step on one worker, or on all of them.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StepMetrics {
     /// The step's name.
     pub name: String,
@@ -128,6 +131,7 @@ fn sum(one: Option<StateSize>, other: Option<StateSize>) -> Option<StateSize> {
 
 /// The metrics of one worker as it published them last.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct WorkerMetrics {
     /// When it published them: nanoseconds of the [clock of the engine](crate::clock::now_ns), or 0 if it has not yet.
     pub published_ns: u64,
@@ -145,6 +149,7 @@ pub struct WorkerMetrics {
 
 /// The metrics of an [outbox](crate::outbox).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct OutboxMetrics {
     /// The name of the sink.
     pub sink: String,
@@ -204,6 +209,7 @@ impl OutboxMetrics {
 
 /// The connection for data between this process and another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct LinkMetrics {
     /// The number of the other process.
     pub process: usize,
@@ -224,6 +230,7 @@ impl LinkMetrics {
 
 /// The metrics of a flow, at its end or during the run.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The flow's name.
     pub flow: String,
@@ -236,9 +243,11 @@ pub struct Report {
     /// The lag of partitions whose source reports one.
     pub lags: Vec<PartitionLag>,
     /// The connections to the other processes of the run, if it has several.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub links: Vec<LinkMetrics>,
     /// At the end of process 0 of several: the numbers of the other processes with their reports, as [`to_json`](Self::to_json)
     /// returns them. One that ends more than 5 s later is missing.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub others: Vec<(usize, Value)>,
 }
 

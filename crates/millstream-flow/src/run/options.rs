@@ -22,6 +22,7 @@ pub type OnMetrics = Arc<dyn Fn(&Report) + Send + Sync>;
 
 /// The form of batches between operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Packets {
     /// Unchanged, in the memory of the process: nothing is encoded.
     InMemory,
@@ -63,32 +64,41 @@ pub struct Options {
     /// Call back with the metrics at this interval.
     pub on_metrics: Option<(Duration, OnMetrics)>,
     /// Publish the metrics at this interval for a [`Watch`](crate::run::watch::Watch), and without a call back.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub publish: Option<Duration>,
     /// Wraps each worker thread.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub around: Option<Wrapper>,
     /// Wraps each turn of an operator: the Python package holds its interpreter during it.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub hold: Option<Wrapper>,
     /// Wraps each wait of a step for an external system: the Python package releases its interpreter.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub release: Option<Wrapper>,
     /// Drain and end on SIGINT and SIGTERM; a second one ends the process at once, with 128 and the number of the signal.
     pub signals: bool,
     /// Returns the tracebacks of errors, for a view of the run.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub traceback: Option<Traceback>,
     /// The state directory, to resume after a crash.
     pub recovery: Option<Recovery>,
     /// Processing time; a [`WallClock`](crate::clock::WallClock) by default.
     pub clock: Option<Arc<dyn Clock>>,
     /// The replacements of sources and sinks, so that no external system is used.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub rehearsal: Option<Arc<Rehearsal>>,
     /// The form of batches between operators; `None`: [set by the environment](Packets::of_environment).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub packets: Option<Packets>,
     /// The other processes that run this flow; `None`: this process runs all of it. Each process has
     /// [`workers`](Self::workers) threads.
     pub cluster: Option<Arc<dyn Cluster>>,
     /// The shards into which keys are divided, the same in all processes; `None`: those of the state, or 256. A state keeps the
     /// number of its first run, and refuses another one.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub shards: Option<Shards>,
     /// The start while it waits for the servers of sources: what ends the wait, and what it waits for.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub starting: Starting,
 }
 

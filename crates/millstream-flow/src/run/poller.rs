@@ -79,12 +79,14 @@ pub struct Io {
 impl Io {
     /// Returns the number of the worker that opens the source, from 0, and the number of workers.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn place(&self) -> (usize, usize) {
         self.place
     }
 
     /// Returns where the partition that is being opened reports its lag, from any thread.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn lag_gauge(&self) -> LagGauge {
         self.lag.borrow_mut().get_or_insert_default().clone()
     }
@@ -134,6 +136,7 @@ impl Io {
     ///
     /// # Errors
     /// The error of the system, for instance that there are too many open files.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn watch(&self, socket: &mut impl Source) -> io::Result<Readiness> {
         let mut slots = self.slots.borrow_mut();
         let token = slots
@@ -155,6 +158,7 @@ impl Io {
     }
 
     /// Stops watching a socket and frees its slot.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn forget(&self, socket: &mut impl Source, readiness: &Readiness) {
         // It fails for a socket that is closed already, which needs no deregistration.
         let _ = self.registry.deregister(socket);

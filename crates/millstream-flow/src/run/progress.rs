@@ -15,6 +15,7 @@ const COMMITS_KEPT: usize = 64;
 
 /// The commits of a run with a state directory: sums since its start, and the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct EpochMetrics {
     /// The number of the last epoch that was committed.
     pub epoch: u64,
@@ -49,6 +50,7 @@ pub(crate) struct CommitCost {
 
 /// When and how one epoch was committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct CommitTimes {
     /// The number of the epoch.
     pub epoch: u64,
@@ -119,6 +121,7 @@ impl CommitTimer {
 
 /// The event time of one partition of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct PartitionWatermark {
     /// The name of the source.
     pub source: String,

@@ -79,6 +79,7 @@ impl Running {
 
     /// Returns a handle with which another thread can stop the flow.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
     }
@@ -105,6 +106,7 @@ impl Running {
 
     /// Returns a view of the run for another thread.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn watch(&self) -> Watch {
         Watch {
             flow: self.name.clone(),
@@ -126,6 +128,7 @@ impl Running {
     ///
     /// # Errors
     /// The failure that ended the flow.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn wait_with(mut self, looks: &dyn Fn()) -> Result<Report, FlowError> {
         let interval = match &self.options.on_metrics {
             Some((interval, _)) => *interval,

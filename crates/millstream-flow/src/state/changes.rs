@@ -17,6 +17,7 @@ pub(crate) const GROUPS: usize = 16;
 /// The size at which a record of state is closed.
 const RECORD_BYTES: usize = 256 << 10;
 /// The tag of a key that was removed: it has no state.
+#[doc(hidden)] // For the other crates of Millstream.
 pub const REMOVED: u8 = 0;
 /// The tag of an entry whose bytes follow those that the key had before.
 pub(crate) const ADDED: u8 = b'+';
@@ -59,6 +60,7 @@ fn put_place(place: usize, out: &mut Vec<u8>) {
 }
 
 /// Entries of one step for the journal, as records by group.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Changes {
     step: String,
     shards: Shards,

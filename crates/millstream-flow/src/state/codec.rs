@@ -19,9 +19,11 @@ use serde::de::DeserializeOwned;
 use crate::error::Cause;
 
 /// The tag of a state that is MessagePack, its fields by name.
+#[doc(hidden)] // For the other crates of Millstream.
 pub const MESSAGE_PACK: u8 = b'm';
 
 /// Encodes and decodes the states of a step's keys.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait StateCodec<S> {
     /// Appends a state.
     ///
@@ -54,6 +56,7 @@ pub trait StateCodec<S> {
 }
 
 /// The codec of a step's states, as a trait object.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type BoxedCodec<S> = Box<dyn StateCodec<S>>;
 
 /// Encodes and decodes values of a type, as one value of MessagePack each.
@@ -90,6 +93,7 @@ impl<T: Serialize + DeserializeOwned> Codec<T> {
 }
 
 /// Composes the codec of a type from the codecs of its parts.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Rule<T> = fn(&Codecs) -> Result<BoxedCodec<T>, Cause>;
 
 /// A value for each of some types.
@@ -97,6 +101,7 @@ type ByType = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// The types whose values can be encoded.
 #[derive(Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Codecs {
     announced: ByType,
     rules: ByType,

@@ -18,6 +18,7 @@ use std::ops::Deref;
 
 /// A list that knows how many of its members are saved.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Growing<T> {
     items: Vec<T>,
     /// The number of its first members that are saved; `None` if what is saved is another list.

@@ -18,6 +18,7 @@ use crate::error::Cause;
 use crate::time::{NEVER, Timed};
 
 /// A logic whose items wait for their turn.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct InTurn<K, L: KeyLogic<K>> {
     inner: L,
     order: Order<L::In>,

@@ -22,6 +22,7 @@ struct Scheduled<S> {
 }
 
 /// An error of a logic, with its key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Fault<K, E, I> {
     /// The key.
     pub key: K,
@@ -35,6 +36,7 @@ pub struct Fault<K, E, I> {
 pub type Refusal<K, L> = (K, <L as KeyLogic<K>>::In, <L as KeyLogic<K>>::Error);
 
 /// The keys of a step on one worker.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Keyed<K, L: KeyLogic<K>> {
     /// The logic of each key.
     pub logic: L,

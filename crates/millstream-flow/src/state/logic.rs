@@ -102,6 +102,7 @@ impl<O> KeyContext<'_, O> {
 
 /// Whether `timer` may be set while `fires` fires: timers must not fire forever at one moment.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn may_follow(fires: Option<Timer>, timer: Timer) -> bool {
     match (fires, timer) {
         (Some(Timer::Event(before)), Timer::Event(at))
@@ -245,6 +246,7 @@ where
 /// Returns the time and the watermark of outputs of a timer: output of a timer in event time has the time of
 /// the timer, and the watermark just before it.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn times_of(timer: Timer, until: Moment) -> (i64, i64) {
     match timer {
         Timer::Event(at) => (at, at.saturating_sub(1).min(until.event)),

@@ -18,6 +18,7 @@ pub(crate) trait SavedStates {
 
 /// A key of a step, as it was saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SavedKey {
     /// The creation number of the key: keys that are emitted in an order are emitted in the order of these
     /// numbers.
@@ -33,6 +34,7 @@ pub struct SavedKey {
 }
 
 /// The state of one step, as of the last commit.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Restore<'a> {
     pub(crate) saved: &'a dyn SavedStates,
     pub(crate) step: &'a str,

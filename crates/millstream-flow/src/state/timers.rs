@@ -18,6 +18,7 @@ pub enum Timer {
 
 /// The timers of a key, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Timers {
     event: VecDeque<i64>,
     processing: VecDeque<i64>,
@@ -59,6 +60,7 @@ impl Timers {
 
 /// The time after which a key without items expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Ttl {
     /// In event time, nanoseconds.
     Event(i64),
@@ -68,6 +70,7 @@ pub enum Ttl {
 
 /// An event of a key that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Due {
     /// A timer, which is no longer set.
     Timer(Timer),
@@ -76,6 +79,7 @@ pub enum Due {
 }
 
 /// The state of a key with its timers and its time to live.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct WithTimers<S> {
     /// The user's state.
     pub state: S,
@@ -161,6 +165,7 @@ impl<S> WithTimers<S> {
 }
 
 /// Encodes a state with its timers and the end of its life, with a codec for the state itself.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct WithTimersCodec<C>(pub C);
 
 impl<S, C: StateCodec<S>> StateCodec<WithTimers<S>> for WithTimersCodec<C> {

@@ -52,6 +52,7 @@ pub(crate) type ReplayRun = (Arc<dyn Clock>, Sender<CommitNotice>);
 
 /// The replacements of a flow's sources and sinks in one run.
 #[derive(Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Rehearsal {
     /// Each an `Arc<dyn Source<B>>`, by name and by `B`.
     sources: HashMap<(String, TypeId), AnyBox>,

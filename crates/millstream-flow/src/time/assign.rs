@@ -33,6 +33,7 @@ const TICK: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// The origin of the times of a stream.
 #[derive(Clone, Copy)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum TimeSource {
     /// From the items.
     Event(EventTime),
@@ -43,6 +44,7 @@ pub enum TimeSource {
 }
 
 /// The watermark of one partition.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct PartitionTime {
     partition: usize,
     name: String,
@@ -120,6 +122,7 @@ impl PartitionTime {
 }
 
 /// Assigns times to the items of a batch.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Assign<I, O>: 'static {
     /// Moves the items of `input` to `output` with their times, and calls [`pass`](PartitionTime::pass) for
     /// each of them.
@@ -372,6 +375,7 @@ impl<B: Batch> Pipe<B> {
     /// assert_eq!(out.take(), [5, 9]);
     /// # Ok::<(), millstream_flow::FlowError>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn assigned<O: Batch, A: Assign<B, O>>(
         &self,
         name: &str,

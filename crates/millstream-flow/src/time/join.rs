@@ -179,6 +179,7 @@ impl Join {
 }
 
 /// Makes the output of two partners, of which one may be missing.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Pair<L, R>: 'static {
     /// The type of the outputs.
     type Out: 'static;
@@ -203,6 +204,7 @@ impl<L: Data, R: Data> Pair<L, R> for Both {
 }
 
 /// A join as the logic of a key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct JoinLogic<L, R, P> {
     join: Join,
     timed: bool,

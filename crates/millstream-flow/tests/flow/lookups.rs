@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millstream_flow::lookups::Lookups;
+use millstream_flow::Lookups;
 use millstream_flow::testing::{Collected, VirtualClock, items};
 use millstream_flow::{Flow, OnError, Options};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use millstream_flow::Packets;
 use millstream_flow::metrics::Report;
-use millstream_flow::run::Packets;
 use millstream_flow::testing::{Collected, Mark, script};
 use millstream_flow::{Flow, FlowError, Options};
 use serde::de::Error as _;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use millstream_flow::Packets;
 use millstream_flow::assign::EventClock;
 use millstream_flow::checkpoint::Saved;
 use millstream_flow::join::{Join, JoinKind};
-use millstream_flow::run::Packets;
 use millstream_flow::testing::{Mark, script};
 use millstream_flow::window::{Outcome, Windowed, Windower};
 use millstream_flow::{

@@ -30,6 +30,7 @@ pub enum Item {
 
 /// How items are read from the body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Body {
     /// A JSON document. The elements of an array are items; any other document is one item. With the content type
     /// `application/x-ndjson` or `application/jsonl` each line is a document and an item. An item is the text of its document.

@@ -26,6 +26,7 @@ const SLACK_TIME: &str = "x-slack-request-timestamp";
 
 /// The hash function of an HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Hash {
     /// SHA-256.
     Sha256,

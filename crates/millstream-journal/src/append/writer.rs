@@ -91,6 +91,7 @@ impl<S: Storage> Writer<S> {
     /// # Errors
     /// As [`append`](Self::append).
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn append_at(&self, time_ns: u64, body: &[u8]) -> Result<u64> {
         let sequence = self.appender.append(Stamp::Given(time_ns), body)?;
         self.wait_until_acknowledged_now(sequence, sequence + 1)?;
@@ -148,6 +149,7 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// As [`append`](Self::append); [`Error::DiskFull`] when the reserve is used up too.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn write_reserved(&self, body: &[u8]) -> Result<u64> {
         self.appender
             .append_reserved(Stamp::Clock(self.now_ns()), body)
@@ -169,6 +171,7 @@ impl<S: Storage> Writer<S> {
     /// assert_eq!(writer.write_reserved(b"one item less")?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn reserve(&self) -> Result<()> {
         grow::reserve(self.growing()?)
     }
@@ -177,6 +180,7 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn reserved(&self) -> Result<bool> {
         grow::has_spare(self.growing()?)
     }
@@ -186,6 +190,7 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn begin_segment(&self) -> Result<()> {
         self.growing()?;
         self.appender.begin_segment()
@@ -195,6 +200,7 @@ impl<S: Storage> Writer<S> {
     ///
     /// # Errors
     /// The segment cannot be opened.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn segment_bytes(&self) -> Result<u64> {
         self.appender.segment_bytes()
     }
@@ -247,6 +253,7 @@ impl<S: Storage> Writer<S> {
 
     /// Do what a thread in the background would do now; a simulated host has none.
     #[cfg(feature = "simulation")]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn background(&self) {
         self.appender.background();
     }
@@ -310,6 +317,7 @@ impl<S: Storage> Claim<'_, S> {
     /// The sequence number of the first record of this record's segment. A writer that repeats in each segment what its records need to be
     /// decoded uses it, so that retention cannot remove that.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn segment_start(&self) -> u64 {
         self.room.sequence() - self.room.records_before()
     }

@@ -36,6 +36,7 @@ impl<S: Storage> Cursor<S> {
     ///
     /// # Errors
     /// An error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn admit(&self, copy: u64) -> Result<()> {
         self.journal().core().check_fork()?;
         self.synced(write(self.region(), copy))
@@ -43,6 +44,7 @@ impl<S: Storage> Cursor<S> {
 
     /// The copy that was admitted.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn admission(&self) -> Admission {
         read(self.region())
     }
@@ -54,6 +56,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`CursorName`](crate::Error::CursorName); [`Damage`](crate::Error::Damage); an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn admit_follower(&self, name: &str) -> Result<bool> {
         let (core, name) = (self.core(), follower(name));
         let Some(region) = cursor_file::view(&core.storage, &name, Access::Write)? else {
@@ -68,6 +71,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`CursorName`](crate::Error::CursorName); an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn dismiss_follower(&self, name: &str) -> Result<bool> {
         let (core, name) = (self.core(), follower(name));
         let Some(region) = cursor_file::view(&core.storage, &name, Access::Write)? else {
@@ -82,6 +86,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`CursorName`](crate::Error::CursorName); [`CursorInUse`](crate::Error::CursorInUse) while a serving process has the cursor open, as for a follower that is connected; an error
     /// of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn remove_follower(&self, name: &str) -> Result<()> {
         cursor_file::remove(self.core(), &follower(name))
     }

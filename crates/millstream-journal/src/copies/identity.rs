@@ -27,6 +27,7 @@ const WORDS: usize = 4;
 
 /// The identity of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Identity {
     /// The same for a journal and all that were copied from it, record by record.
     pub lineage: u128,

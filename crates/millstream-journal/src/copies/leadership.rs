@@ -15,6 +15,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::Damage`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn terms(&self) -> Result<Vec<Term>> {
         let storage = &self.core().storage;
         let names = names(storage)?.into_iter();
@@ -30,12 +31,14 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`terms`](Self::terms).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn leadership(&self) -> Result<Leadership> {
         leadership(&self.core().storage)
     }
 
     /// Whether a newer term is known, by one load from the control page.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_superseded(&self) -> bool {
         let control = self.core().live_control();
         control.is_some_and(|control| control.is_superseded())
@@ -46,6 +49,7 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// [`Error::NotSoleWriter`] unless it was opened with [`sole_writer`](crate::Options::sole_writer); [`Error::Locked`] while another
     /// process appends, as a follower does; [`Error::Option`] when the number is not above all that are known.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn begin_term(&self, number: u64) -> Result<Term> {
         let core = self.sole()?;
         let leadership = self.leadership()?;
@@ -75,6 +79,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn supersede(&self, number: u64) -> Result<bool> {
         let core = self.core();
         let control = core.control()?;
@@ -94,6 +99,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`begin_term`](Self::begin_term).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn mark_as_copy(&self) -> Result<()> {
         let core = self.sole()?;
         write(core, COPY, &[COPY_MAGIC])
@@ -103,6 +109,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As [`begin_term`](Self::begin_term).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn adopt_terms(&self, terms: &[Term]) -> Result<()> {
         let core = self.sole()?;
         let own = self.terms()?;

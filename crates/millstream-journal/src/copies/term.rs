@@ -35,6 +35,7 @@ pub(super) const COPY_MAGIC: u64 = u64::from_le_bytes(*b"MSCOPY\0\x01");
 
 /// One term of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Term {
     /// The number. A journal that was never promoted is in term 0, which has no entry.
     pub number: u64,
@@ -46,6 +47,7 @@ pub struct Term {
 
 /// Whether a journal accepts appends, and from which openings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Leadership {
     /// The journal's term.
     pub term: u64,

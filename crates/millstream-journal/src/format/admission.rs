@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::storage::{Region, Storage};
 
 /// The start of the name of a follower's cursor.
+#[doc(hidden)] // For the other crates of Millstream.
 pub const FOLLOWER: &str = "follower.";
 
 /// Where a cursor's file has the state of the admission, the copy, and the checksum of that.
@@ -21,6 +22,7 @@ const DONE: u64 = u64::from_le_bytes(*b"MSCOUNT\x01");
 
 /// Whether a copy was admitted under the name of a follower, and which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Admission {
     /// None.
     #[default]

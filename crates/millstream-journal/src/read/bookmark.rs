@@ -34,6 +34,7 @@ pub struct Bookmark {
 
 impl Bookmark {
     /// How many bytes [`to_bytes`](Self::to_bytes) returns.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub const BYTES: usize = 16;
 
     /// The position after a record.
@@ -47,6 +48,7 @@ impl Bookmark {
 
     /// The position and the checksum, little-endian: 8 bytes, 4 bytes, and 1 as 4 bytes, or 0 without a checksum.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let [next, word] = self.words();
         let mut bytes = [0; Self::BYTES];
@@ -57,6 +59,7 @@ impl Bookmark {
 
     /// Reads what [`to_bytes`](Self::to_bytes) has written; `None` for other bytes.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, []) = bytes.as_chunks::<8>() else {
             return None;
@@ -86,6 +89,7 @@ impl Bookmark {
 /// The checksum by which a record is recognised, in each copy of its journal: CRC32C of its body, its number (8 bytes, little-endian) and its
 /// time in ns (8 bytes).
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn checksum_of(sequence: u64, time_ns: u64, body: &[u8]) -> u32 {
     checksum_from(checksum::append(0, body), sequence, time_ns)
 }

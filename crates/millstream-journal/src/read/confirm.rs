@@ -63,6 +63,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::Lost`]; [`Error::Damage`] of the record.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn confirm(&self, bookmark: Bookmark) -> Result<()> {
         let Bookmark { next, checksum } = bookmark;
         let (first, end) = (self.first()?, self.next()?);

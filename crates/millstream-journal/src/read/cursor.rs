@@ -26,6 +26,7 @@ pub enum CursorMode {
 
 /// A named position in a journal, to be read and not moved. Any number of processes may have it open beside a [`Cursor`], and it keeps none of
 /// them from removing the cursor.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct CursorView<S: Storage = Mapped> {
     journal: Journal<S>,
     name: String,
@@ -188,6 +189,7 @@ impl<S: Storage> Cursor<S> {
     ///
     /// # Errors
     /// As for [`position`](Self::position).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn counted(&self) -> Result<Option<u64>> {
         self.view.counted()
     }
@@ -204,6 +206,7 @@ impl<S: Storage> Cursor<S> {
     ///
     /// # Errors
     /// [`Error::NotYet`] after the end of the journal.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn set_for(&self, copy: u64, sequence: u64) -> Result<()> {
         self.move_to(sequence, Some(copy))
     }
@@ -252,6 +255,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::CursorName`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn cursor_view(&self, name: &str) -> Result<Option<CursorView<S>>> {
         let region = cursor_file::view(&self.core().storage, name, Access::Read);
         let region = self.core().checked(region)?;
@@ -267,6 +271,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::CursorName`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_cursor_open(&self, name: &str) -> Result<Option<bool>> {
         let file = cursor_file::file(name)?;
         match self.core().storage.is_locked(&file) {

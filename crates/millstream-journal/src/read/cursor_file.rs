@@ -28,20 +28,24 @@ pub struct CursorInfo {
     /// The sequence number of the record that it reads next.
     pub position: u64,
     /// Of a follower's cursor, the [own number](crate::Identity::own) of the copy whose position it is; 0 of another cursor.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub copy: u64,
     /// Of a follower's cursor, the copy that was admitted.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub admission: Admission,
 }
 
 impl CursorInfo {
     /// The follower's name, if it is the cursor of a follower on another machine.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn follower(&self) -> Option<&str> {
         self.name.strip_prefix(FOLLOWER)
     }
 
     /// Whether the position is that of a follower that counts.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn counts(&self) -> bool {
         self.follower().is_some() && self.admission.counts(self.copy)
     }

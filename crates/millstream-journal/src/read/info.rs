@@ -13,6 +13,7 @@ use crate::storage::Storage;
 
 /// A summary of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Info {
     /// The directory.
     pub path: PathBuf,

@@ -86,18 +86,21 @@ impl<S: Storage> PinnedRecord<S> {
 
     /// How many bytes are mapped, from [`offset`](Self::offset) bytes before the body on.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn mapped_len(&self) -> u64 {
         self.segment.region().bytes_len()
     }
 
     /// The name of its file within the journal's directory.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn file(&self) -> String {
         segment::name(self.segment.number())
     }
 
     /// Where its body begins in that file, in bytes.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn offset(&self) -> u64 {
         self.found.at + frame::HEADER
     }

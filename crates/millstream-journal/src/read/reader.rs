@@ -60,6 +60,7 @@ impl<'a> Record<'a> {
 
     /// A record with this number, time and body.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn new(sequence: u64, time_ns: u64, body: &'a [u8]) -> Self {
         Record {
             sequence,
@@ -79,6 +80,7 @@ impl<'a> Record<'a> {
 
 /// How to wait for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// Poll continuously: the lowest latency, at the cost of a core.
     Spin,
@@ -434,6 +436,7 @@ impl<S: Storage> Reader<S> {
     ///
     /// # Errors
     /// A segment that has no header.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn segment_start(&self) -> Result<u64> {
         self.journal.core().base(&self.segment)
     }

@@ -20,6 +20,7 @@ const BITS_FROM: u64 = 64;
 const BYTES_MIN: u64 = 4096;
 
 /// A set of records.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct RecordSet<S: Storage = Mapped> {
     journal: Journal<S>,
     name: String,
@@ -230,6 +231,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// [`Error::NotExclusive`]; [`Error::CursorName`]; [`Error::DiskFull`]; [`Error::Damage`]; an error of the system.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn record_set(&self, name: &str) -> Result<RecordSet<S>> {
         if !self.core().options.exclusive {
             return Err(Error::NotExclusive { path: self.path() });
@@ -253,6 +255,7 @@ impl<S: Storage> Journal<S> {
     /// assert_eq!(reading.records_in_set("struck")?, [0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn records_in_set(&self, name: &str) -> Result<Vec<u64>> {
         self.core().checked(members(self, name))
     }

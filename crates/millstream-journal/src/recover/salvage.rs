@@ -45,6 +45,7 @@ use crate::storage::{Mapped, Storage};
 
 /// Where a record is that was salvaged, to [read](Salvage::read) it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct RecordPlace {
     segment: u64,
     offset: u64,
@@ -52,6 +53,7 @@ pub struct RecordPlace {
 }
 
 /// All records of a journal that can be read, in order.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Salvage<S: Storage = Mapped> {
     storage: S,
     start: Option<Start>,
@@ -101,6 +103,7 @@ impl<S: Storage> Salvage<S> {
     ///
     /// # Errors
     /// As [`open`](Salvage::open).
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn open_in(storage: S) -> Result<Self> {
         let mut lost = Vec::new();
         let start = start::read(&storage).unwrap_or_else(|error| {

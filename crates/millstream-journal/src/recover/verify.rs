@@ -22,6 +22,7 @@ const STEP: u64 = 2 << 20;
 
 /// What [`Journal::verify`](crate::Journal::verify) found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether everything was read: false when the caller stopped it.
     pub complete: bool,
@@ -39,6 +40,7 @@ pub struct Report {
 
 /// A torn end: appends that a loss of power, or a copy taken meanwhile, has left unfinished. None of it was synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Torn {
     /// The file in which it begins.
     pub path: PathBuf,
@@ -52,6 +54,7 @@ pub struct Torn {
 
 /// One damaged place.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
@@ -85,6 +88,8 @@ impl Damage {
 
 /// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Progress {
     /// Segments that were read.
     pub segments: u64,

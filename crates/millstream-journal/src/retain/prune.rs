@@ -15,6 +15,7 @@ use crate::storage::Storage;
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pruned {
     /// How many segments.
     pub segments: u64,

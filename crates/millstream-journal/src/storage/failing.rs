@@ -13,6 +13,7 @@ use crate::mutex::lock;
 
 /// Another storage, and the faults that it injects.
 #[derive(Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Failing<S> {
     inner: S,
     faults: Arc<Faults>,
@@ -84,6 +85,7 @@ impl<S: Storage> Failing<S> {
 }
 
 /// A region of a failing storage.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct FailingRegion<R> {
     inner: R,
     faults: Arc<Faults>,

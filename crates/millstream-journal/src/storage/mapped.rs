@@ -33,6 +33,7 @@ pub struct Mapped {
 
 impl Mapped {
     /// The directory at `path`, which need not be there yet.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Mapped {
             root: path.as_ref().into(),
@@ -129,6 +130,7 @@ impl Mapped {
 
 /// A `flock`, held as long as this lives in the process that took it.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct FileLock {
     file: File,
     process: u32,
@@ -317,6 +319,7 @@ impl Storage for Mapped {
 /// assert!(state.join("inputs").is_dir());
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn create_dir_durably(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return sync_entry(path);
@@ -352,6 +355,7 @@ pub fn create_dir_durably(path: &Path) -> io::Result<()> {
 /// sync_entry(&path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn sync_entry(path: &Path) -> io::Result<()> {
     let above = match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_path_buf(),
@@ -449,6 +453,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// A mapped file.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct MappedRegion {
     memory: Memory,
     path: Box<Path>,

@@ -43,6 +43,7 @@ use crate::mutex::lock;
 
 /// A machine, or one process on it: see [`process`](Self::process).
 #[derive(Clone)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Simulated {
     machine: Arc<Machine>,
     process: Arc<Process>,
@@ -379,6 +380,7 @@ impl Drop for Reused {
 }
 
 /// A lock of a simulated process.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SimulatedLock {
     machine: Arc<Machine>,
     id: u64,
@@ -567,6 +569,7 @@ impl Simulated {
 }
 
 /// An open file of a simulated process.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct SimulatedRegion {
     machine: Arc<Machine>,
     process: Arc<Process>,

@@ -25,6 +25,7 @@ use crate::storage::{Mapped, Storage};
 /// sync_closed(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn sync_closed(path: impl AsRef<Path>) -> Result<()> {
     let storage = Mapped::new(path);
     let names = files::list(&storage)?;

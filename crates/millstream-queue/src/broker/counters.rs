@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 
 /// What was counted for all queues since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Counters {
     /// Connections accepted.
     pub total_connections: u64,
@@ -44,6 +45,7 @@ const SHOWN: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
 /// How long requests and syncs took, in microseconds. A request takes from the read to the end of the write that
 /// answers it.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Latencies {
     set: Option<Histogram<u64>>,
     get: Option<Histogram<u64>>,

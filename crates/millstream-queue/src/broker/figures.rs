@@ -19,6 +19,7 @@ const HOLDERS_MAX: usize = 32;
 
 /// The figures of one queue. Counts are those since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct QueueFigures {
     /// Its name.
     pub name: Arc<str>,
@@ -60,6 +61,7 @@ pub struct QueueFigures {
 
 /// A connection that has items of a queue open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Holder {
     /// The number of the connection; numbers are reused.
     pub connection: u64,

@@ -7,6 +7,7 @@ use serde::Deserialize;
 /// Limits of a server, each with a safe default.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ServerLimits {
     /// The number of connections; more are rejected. 1,024.
     pub connections: usize,

@@ -25,6 +25,7 @@ const MOST: Duration = Duration::from_secs(3_600);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Retry {
     /// The delay after the first delivery.
     pub first: Duration,

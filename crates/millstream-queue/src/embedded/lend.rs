@@ -14,6 +14,7 @@ impl Queue {
     ///
     /// # Errors
     /// The storage fails, or the queue is closed; items taken before that are in `out`.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn lend(
         &self,
         items_max: usize,
@@ -35,6 +36,7 @@ impl Queue {
     ///
     /// # Errors
     /// The storage fails; the other items are removed.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn confirm_lent(
         &self,
         ids: impl IntoIterator<Item = u64>,
@@ -45,6 +47,7 @@ impl Queue {
     }
 
     /// Returns lent items to the queue, as if they had never been lent.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn return_lent(&self, ids: impl IntoIterator<Item = u64>) {
         // A process that was forked from the one that lent them has nothing to return.
         let _ = self.open_directory().with_broker(|broker, now| {
@@ -59,6 +62,7 @@ impl Queue {
     ///
     /// # Errors
     /// The storage fails: the first items may be in the queue.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn put_always<B: AsRef<[u8]>>(
         &self,
         bodies: impl IntoIterator<Item = B>,
@@ -86,6 +90,7 @@ impl Queue {
     ///
     /// # Errors
     /// The queue is closed.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn next_index(&self, source: u64) -> Result<u64, QueueError> {
         self.open_directory()
             .with_broker(|broker, _| broker.next_index(self.name(), source))

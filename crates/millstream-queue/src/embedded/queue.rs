@@ -49,6 +49,7 @@ impl Queue {
     }
 
     /// The directory of the queue.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn queues(&self) -> &Queues {
         &self.queues
     }

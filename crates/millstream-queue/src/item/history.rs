@@ -40,6 +40,7 @@ pub struct Origin<Q = Box<str>> {
 
 /// Why an item left a queue for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// It was delivered and requeued `max_deliveries` times.
     Failed,

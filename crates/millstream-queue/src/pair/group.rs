@@ -12,6 +12,7 @@ const GROUP: &str = ".group";
 
 /// A group of machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Group {
     /// Its number.
     pub number: u64,

@@ -23,6 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const BEATS: u32 = 5;
 
 /// Renews the lease until it is dropped.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Keeper {
     shared: Arc<Shared>,
     /// Whether the process is to end.

@@ -44,6 +44,7 @@ pub struct PairOptions {
 
 /// What an operator has changed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TakenOver {
     /// The machine that may serve now.
     pub name: String,

@@ -21,6 +21,7 @@ pub struct ReplicaOptions {
     /// Whether each answer waits until all followers that count have what was done before it.
     pub waits: bool,
     /// What keeps the lease, where an arbiter decides which machine serves.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub keeper: Option<Arc<Keeper>>,
 }
 

@@ -96,6 +96,7 @@ pub struct GlancedItem {
 
 /// A machine that follows the one that serves the queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Following {
     /// The name of the one that serves, or did last.
     pub leader: String,
@@ -197,6 +198,7 @@ impl ServerWatch {
 
     /// The machine that is followed, while this one does not serve.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn following(&self) -> Option<Following> {
         lock(&self.0.following).clone()
     }

@@ -14,6 +14,7 @@ use crate::storage::MemoryStorage;
 ///
 /// # Errors
 /// Never with queues in memory; a fuzzer may report one as a fault.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, QueueError> {
     let mut now = Moment {
         wall_ms: 1_700_000_000_000,

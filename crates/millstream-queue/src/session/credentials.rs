@@ -7,10 +7,12 @@ use subtle::ConstantTimeEq;
 
 /// Names and passwords. Copies are cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Credentials(Arc<[Credential]>);
 
 /// One name with its password.
 #[derive(Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Credential {
     name: String,
     /// Name, space, password: the bytes that a client sends.

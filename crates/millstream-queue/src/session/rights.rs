@@ -26,11 +26,13 @@ use crate::name;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Rights(BTreeMap<String, Grants>);
 
 /// The rights of one name: patterns of queue names, in which `*` matches any characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Grants {
     read: Vec<String>,
     write: Vec<String>,
@@ -39,6 +41,7 @@ pub struct Grants {
 
 /// A kind of right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Right {
     /// Take and peek at items.
     Read,

@@ -67,6 +67,7 @@ impl ArbiterAddress {
     /// # Errors
     /// A file that cannot be read; files of `tls` for anything but `etcds://`; a process that is not in a pod of
     /// Kubernetes.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn connect(
         &self,
         tls: &ArbiterTls,

@@ -20,6 +20,7 @@ pub struct LeaseTimes {
 
 /// What a candidate has seen.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Seen {
     /// The record.
     pub record: LeaseRecord,
@@ -30,12 +31,14 @@ pub struct Seen {
 
 /// A lease that is held until this time of the candidate's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Held {
     /// When it ends.
     pub until: Duration,
 }
 
 /// One that leads, or would.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Candidate {
     arbiter: Box<dyn Arbiter>,
     times: LeaseTimes,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The machine that leads, and those that may.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct LeaseRecord {
     /// The group of machines, by a number that its first leader has chosen.
     pub group: u64,

@@ -27,6 +27,7 @@ use super::serve::{ServeOptions, serve_open};
 use crate::{Followers, ReplicationError};
 
 /// Journals that are served until this is dropped.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Served {
     address: SocketAddr,
     followers: Followers,
@@ -39,7 +40,7 @@ impl Served {
     /// refers to the others.
     ///
     /// # Errors
-    /// As for [`serve_open`]; there is no journal; the system refuses a thread.
+    /// As for [`serve`](super::serve()); there is no journal; the system refuses a thread.
     pub fn begin(
         options: &ServeOptions,
         journals: Vec<(String, Journal)>,

@@ -37,6 +37,7 @@ pub struct FollowOptions {
     /// those upstream come first, and no copy ever has an effect of a record that the copies before it do not have.
     pub journals: Vec<(String, PathBuf)>,
     /// Follow all journals of the leader instead, as they are at each connection.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub mirror: Option<Mirror>,
     /// The follower's name, which no other follower of those journals has: letters, digits, `-`, `_`, `.`.
     pub name: String,
@@ -75,6 +76,7 @@ impl FollowOptions {
 
 /// The progress of one copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Followed {
     /// How many records were received.
     pub records: u64,

@@ -22,6 +22,7 @@ use super::rejoin::{Rejoin, RejoinOptions};
 
 /// How all journals of a leader are followed.
 #[derive(Clone, Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Mirror {
     /// The directory of the copies, each under its name.
     pub dir: PathBuf,

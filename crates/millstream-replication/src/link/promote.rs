@@ -11,6 +11,7 @@ use super::served::with_companions;
 
 /// A journal that was promoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Promoted {
     /// Its directory.
     pub dir: PathBuf,
@@ -69,6 +70,7 @@ pub fn promote(dirs: &[PathBuf]) -> Result<Vec<Promoted>, ReplicationError> {
 ///
 /// # Errors
 /// As for [`promote`].
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn lead(dir: &Path, term: u64) -> Result<(), ReplicationError> {
     let journal = open_alone(dir)?;
     let was_copy = journal.leadership()?.is_copy;
@@ -95,6 +97,7 @@ fn end_following(journal: &Journal) -> Result<(), ReplicationError> {
 ///
 /// # Errors
 /// [`millstream_journal::Error::NotFound`] when there are none; a journal that cannot be opened.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn journals_of(dir: &Path) -> Result<Vec<PathBuf>, ReplicationError> {
     if is_journal(dir)? {
         let all = with_companions(&[(String::new(), dir.to_owned())]);

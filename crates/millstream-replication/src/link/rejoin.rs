@@ -36,6 +36,7 @@ pub struct Rejoin {
 
 /// The plan for one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct JournalPlan {
     /// Its directory.
     pub dir: PathBuf,

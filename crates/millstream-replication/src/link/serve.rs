@@ -86,7 +86,7 @@ pub fn serve(
 ///
 /// # Errors
 /// As for [`serve`].
-pub fn serve_open(
+pub(crate) fn serve_open(
     options: &ServeOptions,
     open: &[(String, Journal)],
     stop: &AtomicBool,

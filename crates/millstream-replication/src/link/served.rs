@@ -59,6 +59,7 @@ const AFTER: &str = ".snapshots";
 
 /// These journals and their companions, each with its name and whether it is a companion; those upstream first.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn with_companions(journals: &[(String, PathBuf)]) -> Vec<(String, PathBuf, bool)> {
     let beside = |name: &str, dir: &Path, suffix: &str| {
         // Without what a path may end with: "orders/".

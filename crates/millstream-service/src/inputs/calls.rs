@@ -33,6 +33,7 @@ use millstream_wire::{Call, Catalog, Cause, InputName, Lineage, Note, Record, Sc
 /// The contents of a record of a journal of calls.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Content {
     /// A call, and the input that it is an effect of; `None` for an external call.
     Call(Call, Option<Lineage>),
@@ -41,6 +42,7 @@ pub enum Content {
 }
 
 /// Reads the calls of a journal.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Calls {
     journal: Journal,
     catalog: Catalog,

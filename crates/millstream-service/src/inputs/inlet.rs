@@ -19,6 +19,7 @@ pub(crate) type Dispatch<C> =
 
 /// The outcome of taking an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Outcome {
     /// The component was called.
     Call,

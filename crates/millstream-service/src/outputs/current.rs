@@ -26,6 +26,7 @@ const AGAIN: usize = 1;
 const ASKED: usize = 2;
 
 /// Why a call is refused that a component makes while it is not called.
+#[doc(hidden)] // For the other crates of Millstream.
 pub const REFUSAL: &str = "the component may publish only while it is called with an input or by a timer, and on the thread of that call: not in \
                        its constructor, not when its state is saved or restored, not on a thread of its own";
 
@@ -279,6 +280,7 @@ impl Clock {
     }
 
     /// Sets the time. In a service the next input sets it again.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn set(&self, now_ns: i64) {
         self.current.time_ns.store(now_ns, Relaxed);
     }
@@ -286,6 +288,7 @@ impl Clock {
     /// The journal and the sequence number of the record that the component is called with. Nothing outside a service, and in
     /// a timer of a replay.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn record(&self) -> Option<(String, u64)> {
         let lineage = self.current.lineage()?;
         let inputs = self.current.inputs.lock();

@@ -24,10 +24,12 @@ const KEYS_MAX: usize = 1 << 20;
 
 /// The key of a call that is recorded once.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Key(String);
 
 /// What became of a call with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Once {
     /// It is recorded, under this number.
     Recorded(u64),
@@ -62,6 +64,7 @@ pub enum Once {
 /// # Ok(())
 /// # }
 /// ```
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Keys {
     host: Host,
     keep: Duration,

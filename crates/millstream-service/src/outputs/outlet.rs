@@ -115,6 +115,7 @@ impl Outlet {
     ///
     /// # Errors
     /// The journal cannot be read or written.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn publish_once(
         &mut self,
         key: &Key,
@@ -170,12 +171,14 @@ impl Outlet {
 
     /// The journal of the calls.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn journal(&self) -> &Journal {
         self.writer.journal()
     }
 
     /// The sequence number of the last call that was recorded here.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn last(&self) -> Option<u64> {
         self.last
     }

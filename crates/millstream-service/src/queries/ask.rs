@@ -21,6 +21,7 @@ const PATH_BYTES_MAX: usize = 100;
 ///
 /// # Errors
 /// [`ServiceError::Asked`]: no service with queries runs there, it has no such query, or it could not answer.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn ask(
     output: &Path,
     query: &str,

@@ -3,12 +3,14 @@
 use serde_json::{Map, Value};
 
 /// The arguments of a query, by name.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Arguments = Map<String, Value>;
 
 /// Why a query has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Fault {
     /// No service with queries runs on the output.
     Absent,
@@ -26,6 +28,7 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryError {
     /// What kind of fault it is.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fault: Fault,
     /// Why.
     pub reason: String,

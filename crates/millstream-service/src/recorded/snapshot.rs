@@ -88,6 +88,7 @@ type Restore<C> = Box<dyn FnMut(&mut C, &[u8], u64) -> Result<(), RestoreError> 
 
 /// Why a state cannot be restored.
 #[derive(Debug)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum RestoreError {
     /// It cannot be read or migrated, and the component is as it was: the inputs may rebuild the state.
     Unreadable(Cause),

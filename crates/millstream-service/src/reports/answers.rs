@@ -16,6 +16,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// An output, and the record that it is an effect of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Effect {
     /// The number of the output.
     pub sequence: u64,
@@ -26,6 +27,7 @@ pub struct Effect {
 }
 
 /// Reads the outputs of a service with their causes.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Effects {
     journal: Journal,
     reader: Reader,

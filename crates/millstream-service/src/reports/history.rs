@@ -11,6 +11,8 @@ use crate::recorded::resume::input_name;
 
 /// A record in the chain of causes.
 #[derive(Debug, Clone, PartialEq)]
+#[doc(hidden)] // For the other crates of Millstream.
+#[non_exhaustive]
 pub struct Hop {
     /// The journal.
     pub journal: String,
@@ -29,6 +31,7 @@ pub struct Hop {
 ///
 /// # Errors
 /// A journal on the way is not found; a record has been pruned, or is lost: another one may have its number.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn history(
     journal: &Path,
     sequence: u64,

@@ -27,6 +27,7 @@ use crate::reports::history::find;
 
 /// The latencies of messages, by hop, and from their origin to the journal.
 #[derive(Debug, Serialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Latencies {
     /// Calls of the range.
     pub calls: u64,
@@ -42,6 +43,7 @@ pub struct Latencies {
 
 /// The latency of one hop.
 #[derive(Debug, Serialize)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct HopLatency {
     /// The journal that the hop begins in.
     pub from: String,
@@ -89,6 +91,7 @@ pub struct HopLatency {
 ///
 /// # Errors
 /// A journal upstream is missing or damaged.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn latency(
     journal: &Path,
     first: u64,

@@ -16,6 +16,7 @@ use crate::settings::{Report, Stop};
 /// assert_eq!(meter.report().calls, 0);
 /// ```
 #[derive(Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Meter {
     calls: AtomicU64,
     ticks: AtomicU64,
@@ -79,6 +80,7 @@ impl<C> Runner<C> {
     }
 
     /// Publishes the progress of the service.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn write_to(&self, meter: &Meter) {
         let Report {
             calls,

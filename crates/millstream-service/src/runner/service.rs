@@ -109,6 +109,7 @@ impl Service {
 
     /// Whether this is a replay in a recorded order.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_recorded(&self) -> bool {
         let replay = self.replay.as_ref();
         replay.is_some_and(|replay| replay.schedule.is_some())

@@ -66,6 +66,7 @@ impl<C: 'static> Setup<C> {
     ///
     /// # Errors
     /// The journal cannot be read.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn input_with(
         mut self,
         journal: &Journal,
@@ -111,6 +112,7 @@ impl<C: 'static> Setup<C> {
 
     /// As [`snapshots`](Self::snapshots) with two functions: one saves a state of this `version`, one restores a state of any version.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn snapshots_with(
         mut self,
         every: u64,
@@ -148,6 +150,7 @@ impl<C: 'static> Setup<C> {
     ///
     /// # Errors
     /// There is no output.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn rebuild_from_with(
         mut self,
         schema: Schema,

@@ -24,6 +24,7 @@ impl<C> Runner<C> {
     /// # Errors
     /// The input cannot be taken and the policy is to fail; what the component called cannot be recorded.
     #[inline]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn turn(&mut self) -> Result<Outcome, ServiceError> {
         self.answer();
         let taken = match (&mut self.inlets[..], &self.timers[..]) {
@@ -237,6 +238,7 @@ impl<C> Runner<C> {
     /// Whether no more inputs should be taken before the [followers have the outputs](Self::wait_followed).
     #[inline]
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn is_ahead(&self) -> bool {
         let following = self.following.as_ref();
         following.is_some_and(|following| following.inputs >= INPUTS_AHEAD_MAX)
@@ -244,6 +246,7 @@ impl<C> Runner<C> {
 
     /// Whether there are followers to wait for.
     #[must_use]
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn has_followers(&self) -> bool {
         self.following.is_some()
     }

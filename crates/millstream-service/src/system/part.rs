@@ -225,6 +225,7 @@ impl<C: 'static> Component<C> {
 ///
 /// # Errors
 /// There is no such core.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn pin(cores: &[usize]) -> Result<(), Cause> {
     if cores.is_empty() {
         return Ok(());

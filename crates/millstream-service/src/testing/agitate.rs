@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use millstream_wire::{Call, Field, Schema, Shape, Type, Value};
 
 /// How many variants have calls missing, doubled or swapped, at most.
-pub const PLACED_MAX: usize = 300;
+pub(crate) const PLACED_MAX: usize = 300;
 /// How many variants have fields overridden, at most.
-pub const OVERRIDDEN_MAX: usize = 400;
+pub(crate) const OVERRIDDEN_MAX: usize = 400;
 /// How long a long text is, in characters.
 const LONG: usize = 10_000;
 

@@ -265,6 +265,7 @@ fn is_pause(call: &Call) -> bool {
 ///
 /// # Errors
 /// The call is none of the interface; the component fails.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn make<I: Dispatch<C> + ?Sized, C: ?Sized>(
     component: &mut C,
     clock: &Clock,

@@ -15,6 +15,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// What happens to the occurrences of a timer that are missed: those at which the service does not run, or is so busy that a later one has
 /// come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Missed {
     /// The timer is called once for all of them, with the time of the first.
     #[default]

@@ -11,6 +11,7 @@ use crate::value::Value;
 
 /// Values with their names, such as the arguments of a call: an object of JSON.
 #[derive(Debug, Clone, Copy)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct NamedValues<'a>(pub &'a [(String, Value)]);
 
 impl Serialize for NamedValues<'_> {

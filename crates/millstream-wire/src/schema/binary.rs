@@ -47,6 +47,7 @@ impl Schema {
     ///
     /// # Errors
     /// None with a schema whose parts are in memory.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         pack_growing(|out| self.pack(out))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// How long recorded input is kept once no epoch needs it. It is removed in whole segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Retain {
     /// It is removed at once.
     #[default]
@@ -27,6 +28,7 @@ pub fn recorded_input_dir(state: impl AsRef<Path>, name: &str) -> PathBuf {
 ///
 /// # Errors
 /// The directory cannot be read. A state directory without recorded input is not an error.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>> {
     let entries = match std::fs::read_dir(state.as_ref().join("inputs")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -46,6 +48,7 @@ pub fn inputs(state: impl AsRef<Path>) -> std::io::Result<Vec<(String, PathBuf)>
 /// Encodes a name as the name of a directory: letters, digits, `-`, `_` and a `.` after the first character are unchanged; other
 /// bytes become `%` and two hexadecimal digits.
 #[must_use]
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn escape(name: &str) -> String {
     let mut folder = String::new();
     for (at, &byte) in name.as_bytes().iter().enumerate() {

@@ -99,6 +99,7 @@ pub struct RecordedBatch<'a> {
     /// The partition that it was read from.
     pub partition: &'a str,
     /// The encoding of its items.
+    #[doc(hidden)] // For the other crates of Millstream.
     pub kind: Kind,
     /// True at the end of the partition; such a record has no items.
     pub ended: bool,
@@ -175,7 +176,7 @@ impl<'a> RecordedBatch<'a> {
     }
 
     /// The batch as frames, written over `frames`.
-    pub fn copy_to(&self, frames: &mut Frames) {
+    pub(crate) fn copy_to(&self, frames: &mut Frames) {
         frames.clear();
         frames.offset = self.offset;
         frames.data.extend_from_slice(self.bytes);

@@ -10,6 +10,7 @@ use crate::error::{Cause, shorten};
 
 /// A batch of rows of one file.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Rows {
     /// The fields of all rows, without quotes, concatenated.
     pub(super) data: Vec<u8>,

@@ -28,6 +28,7 @@ const BUFFERED_BYTES: usize = 1 << 20;
 
 /// Frames, each with the key of its file.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct KeyedFrames {
     /// The keys. The first byte of each is an ASCII letter for the type of the key, such as `t` for text: keys
     /// that differ only in their type would share a file, which is an error.

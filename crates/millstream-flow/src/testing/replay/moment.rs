@@ -7,6 +7,7 @@ use crate::framing::Frames;
 
 /// The beginning or end of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Point {
     /// The record of this number; valid if there is one input.
     Sequence(u64),

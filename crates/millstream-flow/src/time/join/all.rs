@@ -25,6 +25,7 @@ enum Rows {
 
 /// The values of one stream that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Insert {
     /// The first one.
     First,
@@ -85,6 +86,7 @@ impl JoinAll {
 }
 
 /// A tuple of options, one for each stream of a join. In the state of a key exactly one of them is set.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Row: Data + Default {
     /// The number of streams.
     const STREAMS: usize;
@@ -144,6 +146,7 @@ fn row<T: Row>(codecs: &Codecs) -> Result<BoxedCodec<T>, Cause> {
 type AllRows<K, T> = (KeyedStream<K, T>, Vec<KeyedStream<K, T>>);
 
 /// The other streams of a join: a tuple of one to seven of them.
+#[doc(hidden)] // For the other crates of Millstream.
 pub trait Others<K, V> {
     /// The type of the outputs.
     type Row: Row;

@@ -16,6 +16,7 @@ pub enum Side<L, R> {
 
 /// Which items without a partner are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JoinKind {
     /// None.
     Inner,
@@ -46,6 +47,7 @@ impl<T> Retained<T> {
 }
 
 /// The state of one key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct JoinState<L, R> {
     /// Items that the watermark has not passed yet, in the order of their processing.
     pub(super) waiting: Backlog<Timed<Side<L, R>>>,

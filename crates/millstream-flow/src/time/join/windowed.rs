@@ -15,6 +15,7 @@ use crate::time::window::{Aggregate, Bounds, Outcome, Window, Windowed};
 pub type WindowPairs<K, L, R> = Outcome<K, Side<L, R>, Windowed<(Option<L>, Option<R>)>>;
 
 /// The items of a window, by their streams.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct Sides<L, R> {
     left: Growing<L>,
     right: Growing<R>,

@@ -74,6 +74,7 @@ pub trait Aggregate: 'static {
     ///
     /// # Errors
     /// As for `initial`.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn add_timed(&mut self, acc: &mut Self::Acc, item: Timed<Self::In>) -> Result<(), Self::Error> {
         self.add(acc, item.value)
     }
@@ -91,6 +92,7 @@ pub trait Aggregate: 'static {
     ///
     /// # Errors
     /// As for `initial`.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn result_of_any(
         &mut self,
         acc: &mut Self::Acc,
@@ -103,15 +105,18 @@ pub trait Aggregate: 'static {
     ///
     /// # Errors
     /// The same error.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn refuse(&mut self, error: Self::Error, early: bool) -> Result<(), Self::Error> {
         let _ = early;
         Err(error)
     }
     /// Takes an item that was refused while a result was made, with its error.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn take_refused(&mut self) -> Option<(Self::In, Self::Error)> {
         None
     }
     /// Whether an accumulator grows with its items: the parts of a window are then not worth keeping.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn grows(&self) -> bool {
         false
     }
@@ -119,6 +124,7 @@ pub trait Aggregate: 'static {
     ///
     /// # Errors
     /// A type that cannot be saved.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::Acc>, Cause> {
         Ok(Box::new(codecs.get::<Self::Acc>()?))
     }
@@ -127,6 +133,7 @@ pub trait Aggregate: 'static {
     ///
     /// # Errors
     /// A type that cannot be saved.
+    #[doc(hidden)] // For the other crates of Millstream.
     fn item_codec(&self, codecs: &Codecs) -> Result<BoxedCodec<Self::In>, Cause> {
         Ok(Box::new(codecs.get::<Self::In>()?))
     }

@@ -3,6 +3,7 @@
 use crate::time::Timed;
 
 /// Returns the windows `[start, end)` that contain a moment.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Choose<E> = Box<dyn FnMut(i64) -> Result<Vec<(i64, i64)>, E>>;
 
 /// Copies a value that is added to several windows.

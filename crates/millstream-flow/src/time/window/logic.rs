@@ -33,6 +33,7 @@ enum WindowSet<A> {
 }
 
 /// Windows with their aggregate.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct WindowLogic<G: Aggregate> {
     rule: Rule,
     aggregate: G,

@@ -13,9 +13,11 @@ use crate::state::Growing;
 use crate::time::{BEFORE_ALL, Timed};
 
 /// The items of a window, or of a part of one, with their times.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct TimedItems<T>(Growing<(i64, T)>);
 
 /// An aggregate that receives its items in order.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct InOrder<G: Aggregate> {
     inner: G,
     copy: Copier<G::In>,

@@ -18,6 +18,7 @@ use crate::time::{BEFORE_ALL, NEVER, Timed, nanos};
 
 /// The definition of the watermark of a key; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct PerKey {
     /// How much earlier than the latest item of its key an item may be.
     pub(crate) lateness: i64,
@@ -26,6 +27,7 @@ pub struct PerKey {
 }
 
 /// The logic of windows or joins with a watermark for each key.
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct ByKey<L> {
     inner: L,
     how: PerKey,

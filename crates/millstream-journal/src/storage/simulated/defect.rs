@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 /// What is wrong with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub enum Defect {
     /// Syncs of files and of names are reported as done, and are not.
     NoSyncs,

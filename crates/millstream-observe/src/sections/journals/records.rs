@@ -19,6 +19,7 @@ const TEXT_MAX: usize = 2_000;
 /// Decodes records: `None` for one that is shown as bytes.
 pub type Decoder = Box<dyn FnMut(&Record<'_>) -> Option<String>>;
 /// Makes a decoder of the records of a journal.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Decode = Box<dyn Fn(&Journal) -> Decoder + Send + Sync>;
 
 /// `{first, next, from, records: [...]}`, or `{error}`: the records from `from`, from `time_ms`, or the last ones.

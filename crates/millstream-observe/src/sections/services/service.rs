@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use millstream_service::Report;
 
 /// Returns the counts of a service, and the next record of each input, or `None` before its start.
+#[doc(hidden)] // For the other crates of Millstream.
 pub type Progress = Box<dyn Fn() -> (Report, Option<Vec<u64>>) + Send + Sync>;
 
 /// A service, and its journals.

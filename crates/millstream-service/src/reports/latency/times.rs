@@ -7,6 +7,7 @@ use crate::error::ServiceError;
 
 /// When a call was published, taken, and answered. Times are in ns since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)] // For the other crates of Millstream.
 pub struct CallTimes {
     /// The path of the input journal.
     pub input: PathBuf,
@@ -29,6 +30,7 @@ pub struct CallTimes {
 ///
 /// # Errors
 /// A journal upstream is missing or damaged.
+#[doc(hidden)] // For the other crates of Millstream.
 pub fn call_times(
     journal: &Path,
     first: u64,

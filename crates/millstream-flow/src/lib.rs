@@ -53,6 +53,8 @@ pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use key::Key;
 pub use keyed::{Emit, KeyedStream};
+#[doc(hidden)]
+pub use millstream_journal::debug_as_chain;
 #[doc(inline)]
 pub use millstream_macros::Key;
 pub use policy::{DeadLetter, OnError};

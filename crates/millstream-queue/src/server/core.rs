@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::task::Waker;
 use std::time::Duration;
 
+use millstream_journal::chain;
 use tokio::sync::{Notify, mpsc};
 use tracing::error;
 
@@ -221,7 +222,7 @@ impl Core {
                     .disconnect(ConnectionId(index as u32), EndedBy::Server, clock::now());
             }
             if let Err(error) = state.broker.close() {
-                error!("{error}");
+                error!("{}", chain(&error));
             }
         });
     }

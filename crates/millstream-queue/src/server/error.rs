@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use crate::error::{Cause, QueueError};
 
 /// Why a server could not start or continue.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// The configuration or the queues.
     #[error(transparent)]
     Broker(#[from] QueueError),
     /// An address.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: String,
@@ -20,7 +22,7 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// A file or directory.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: cannot be opened", path.display())]
     File {
         /// The path.
         path: PathBuf,
@@ -45,12 +47,14 @@ pub enum ServerError {
     #[error("the server of the queues is busy with other requests of its page")]
     Busy,
     /// The changes that followers get, or where they are served.
-    #[error("{0}")]
-    Replica(#[source] Cause),
+    #[error(transparent)]
+    Replica(Cause),
     /// Another machine serves these queues now.
     #[error("{0}: this server answers nothing any more")]
     Superseded(String),
     /// The runtime or the signals.
-    #[error("cannot start: {0}")]
+    #[error("the server cannot start")]
     Start(#[source] std::io::Error),
 }
+
+millstream_journal::debug_as_chain!(ServerError);

@@ -263,7 +263,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("orders: {error}");
+            eprintln!("orders: {}", millstream::journal::chain(&*error));
             ExitCode::FAILURE
         }
     }

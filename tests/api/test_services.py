@@ -414,7 +414,7 @@ def test_a_state_that_cannot_be_kept_or_taken_back_is_told_with_its_own_exceptio
     assert raised.value.__cause__ is not None
     ms.serve(Keeping, **paths, rebuild="snapshot", drain=True)
     with pytest.raises(
-        ms.ServiceError, match=r"replies.snapshots, record 1: LookupError: not mine"
+        ms.ServiceError, match=r"replies.snapshots, record 1: .*: LookupError: not mine"
     ) as raised:
         ms.serve(Stranger, **paths, rebuild="snapshot", drain=True)
     assert isinstance(raised.value.__cause__, LookupError)

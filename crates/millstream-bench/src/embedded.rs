@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_flow::{Flow, Options as FlowOptions, Recovery};
+use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
 use millstream_queue::QueueError;
 use millstream_queue::embedded::{Options, PutOptions, Queue, Queues};
@@ -168,7 +169,7 @@ fn open(folder: &Path, sync: &str) -> Result<Queues, String> {
         sync: sync.parse()?,
         config: None,
     };
-    Queues::open(folder, &options).map_err(|error| error.to_string())
+    Queues::open(folder, &options).map_err(|error| chain(&error).to_string())
 }
 
 /// The times of all turns, in nanoseconds, and the items of one thread.
@@ -190,10 +191,10 @@ fn threads_at_work(
     threads: usize,
     turn: Turn,
 ) -> Result<Measured, String> {
-    let folder = Scratch::new(&plan.dir).map_err(|error| error.to_string())?;
+    let folder = Scratch::new(&plan.dir).map_err(|error| chain(&error).to_string())?;
     let queue = open(folder.path(), sync)?
         .queue("q")
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| chain(&error).to_string())?;
     let begin = monotonic_ns();
     let until = begin + (plan.seconds * 1e9) as u64;
     let done: Vec<_> = std::thread::scope(|scope| {
@@ -209,7 +210,7 @@ fn threads_at_work(
     let (mut times, mut items) = (Vec::new(), 0);
     for one in done {
         let one = one.map_err(|_| "a thread panicked".to_owned())?;
-        let (its_times, its_items) = one.map_err(|error| error.to_string())?;
+        let (its_times, its_items) = one.map_err(|error| chain(&error).to_string())?;
         times.extend(its_times);
         items += its_items;
     }
@@ -224,14 +225,16 @@ fn threads_at_work(
 }
 
 fn flow(plan: &Plan, sync: &str, recovery: bool) -> Result<Measured, String> {
-    let folder = Scratch::new(&plan.dir).map_err(|error| error.to_string())?;
+    let folder = Scratch::new(&plan.dir).map_err(|error| chain(&error).to_string())?;
     let (queues_dir, state) = (folder.path().join("queues"), folder.path().join("state"));
     let opened = open(&queues_dir, sync)?;
-    let input = opened.queue("in").map_err(|error| error.to_string())?;
+    let input = opened
+        .queue("in")
+        .map_err(|error| chain(&error).to_string())?;
     let items = std::iter::repeat_n(ITEM, FLOW_ITEMS);
     input
         .put_many(items, &PutOptions::default())
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| chain(&error).to_string())?;
     let flow = Flow::new("move");
     flow.source("in", queues::read(&opened, "in").until_empty())
         .sink("out", queues::write(&opened, "out"));
@@ -240,10 +243,11 @@ fn flow(plan: &Plan, sync: &str, recovery: bool) -> Result<Measured, String> {
         ..FlowOptions::default()
     };
     let begin = monotonic_ns();
-    flow.run(options).map_err(|error| error.to_string())?;
+    flow.run(options)
+        .map_err(|error| chain(&error).to_string())?;
     let seconds = (monotonic_ns() - begin) as f64 / 1e9;
     let moved = opened.queue("out").and_then(|out| out.len());
-    match moved.map_err(|error| error.to_string())? {
+    match moved.map_err(|error| chain(&error).to_string())? {
         moved if moved == FLOW_ITEMS as u64 => Ok((FLOW_ITEMS as f64 / seconds, None)),
         moved => Err(format!("{moved} of {FLOW_ITEMS} items came through")),
     }

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use millstream_cli::figures::{Latency, median_index};
+use millstream_journal::chain;
 use millstream_wire::Cause;
 use serde::Serialize;
 
@@ -124,7 +125,7 @@ fn in_folder(
         .join(format!("millstream-bench-service-{}", std::process::id()));
     let measured = measure(&folder);
     let removed = std::fs::remove_dir_all(&folder);
-    let measured = measured.map_err(|cause| cause.to_string())?;
+    let measured = measured.map_err(|cause| chain(&*cause).to_string())?;
     removed.map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(measured)
 }

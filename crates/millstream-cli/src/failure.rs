@@ -1,6 +1,9 @@
 //! The two ways in which a verb fails, each with its exit code.
 
+use std::error::Error;
 use std::fmt::Display;
+
+use millstream_journal::chain;
 
 /// The error of a verb.
 #[derive(Debug)]
@@ -17,9 +20,9 @@ impl Failure {
         Self::Usage(message.to_string())
     }
 
-    /// An error of the work itself.
-    pub fn failed(message: impl Display) -> Self {
-        Self::Failed(message.to_string())
+    /// An error of the work itself, with all its causes.
+    pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Failed(chain(&*error.into()).to_string())
     }
 
     /// Prints one line `PROGRAM VERB: ...` on standard error and returns the exit code.

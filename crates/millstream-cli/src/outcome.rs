@@ -3,6 +3,7 @@
 //! A reader of the output that closes it early ends the verb without an error: [`End::ReaderGone`].
 
 use millstream_flow::FlowError;
+use millstream_flow::error::Cause;
 use millstream_journal::Error;
 use millstream_replication::ReplicationError;
 
@@ -51,6 +52,12 @@ impl From<ReplicationError> for End {
             ReplicationError::Usage(message) => Failure::usage(message),
             error => Failure::failed(error),
         })
+    }
+}
+
+impl From<Cause> for End {
+    fn from(cause: Cause) -> Self {
+        End::Failed(Failure::failed(cause))
     }
 }
 

@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 use millstream_flow::FlowError;
 use millstream_flow::checkpoint::{Rescaled, rescale};
 use millstream_journal::Error;
+use millstream_journal::chain;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -50,7 +51,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let done = done.map_err(|error| match &error {
         FlowError::Usage(message) => Failure::usage(message),
         FlowError::State { cause, .. } if is_in_use(&**cause) => Failure::failed(format!(
-            "{error}; stop the flow first, by Ctrl-C or SIGTERM"
+            "{}; stop the flow first, by Ctrl-C or SIGTERM",
+            chain(&error)
         )),
         _ => Failure::failed(error),
     })?;

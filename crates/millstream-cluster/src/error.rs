@@ -3,7 +3,9 @@
 use millstream_link::{Address, LinkError};
 
 /// Why a process could not join the others.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
     /// A connection, a secret or a certificate.
@@ -11,7 +13,7 @@ pub enum ClusterError {
     Link(#[from] LinkError),
     /// The address of this process cannot be used.
     #[error(
-        "process {process} cannot listen on {address}: {source}; --listen names another address of this machine"
+        "process {process} cannot listen on {address} (--listen names another address of this machine)"
     )]
     Listen {
         /// This process.
@@ -47,3 +49,5 @@ pub enum ClusterError {
     #[error("{0}")]
     Usage(String),
 }
+
+millstream_flow::debug_as_chain!(ClusterError);

@@ -6,11 +6,19 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use millstream_journal::{Chain, chain, context};
+
 /// The cause of a failure: any error that can cross threads.
 pub type Cause = Box<dyn StdError + Send + Sync>;
 
 /// The failure of a step, source or sink.
-#[derive(Debug)]
+///
+/// ```
+/// use millstream_flow::Failure;
+/// let failure = Failure::new("orders", std::io::Error::other("the disk is full"));
+/// assert_eq!(failure.to_string(), "step \"orders\"");
+/// assert_eq!(format!("{failure:?}"), "step \"orders\": the disk is full");
+/// ```
 pub struct Failure {
     /// The name of the step.
     pub step: String,
@@ -43,12 +51,6 @@ impl fmt::Display for Failure {
         if let Some(item) = &self.item {
             write!(f, ", item {item}")?;
         }
-        write!(f, ": {}", self.cause)?;
-        let mut source = self.cause.source();
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
         Ok(())
     }
 }
@@ -61,7 +63,8 @@ impl StdError for Failure {
 
 /// The reason why a flow could not be built or failed.
 ///
-/// Its `Debug` output is its message, so that a `main` that returns it shows one clear line.
+/// `Display` says what failed, and `source` returns the cause. `Debug` is the whole [`chain`](millstream_journal::chain()) of
+/// causes, so that a `main` that returns this error shows one clear line.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -111,19 +114,21 @@ pub enum FlowError {
     #[error("{0}")]
     Usage(String),
     /// A connector could not be opened.
-    #[error("{what}: {cause}")]
+    #[error("{what}")]
     Open {
         /// What was opened: `source "orders" (tcp listen 127.0.0.1:7001)`.
         what: String,
         /// The error of the system.
+        #[source]
         cause: Cause,
     },
     /// The state directory cannot be read or written.
-    #[error("state in {}: {cause}", path.display())]
+    #[error("state in {}", path.display())]
     State {
         /// The directory.
         path: PathBuf,
         /// What is wrong.
+        #[source]
         cause: Cause,
     },
     /// The state directory has state of a step that the flow does not have.
@@ -142,26 +147,28 @@ pub enum FlowError {
         step: String,
     },
     /// A step has a state that cannot be saved.
-    #[error("step \"{step}\": {cause}")]
+    #[error("the state of step \"{step}\" cannot be saved")]
     Unsaved {
         /// The step.
         step: String,
         /// The reason.
+        #[source]
         cause: Cause,
     },
     /// The items of an edge cannot be encoded, in a run in which they must be.
-    #[error("items from \"{from}\" to \"{to}\" cannot be sent as bytes: {cause}")]
+    #[error("items from \"{from}\" to \"{to}\" cannot be sent as bytes")]
     NoCodec {
         /// The step that sends.
         from: String,
         /// The step that receives.
         to: String,
         /// The reason, and the remedy.
+        #[source]
         cause: Cause,
     },
     /// A saved state cannot be read by its step.
     #[error(
-        "state of step \"{step}\", key {key}, cannot be read: {cause}; remove the state of this step with --drop-state \"{step}\""
+        "state of step \"{step}\", key {key}, cannot be read (--drop-state \"{step}\" removes the state of this step)"
     )]
     Unreadable {
         /// The step.
@@ -169,6 +176,7 @@ pub enum FlowError {
         /// The key, as text.
         key: String,
         /// The reason.
+        #[source]
         cause: Cause,
     },
     /// A saved key has another hash than when it was saved.
@@ -198,11 +206,12 @@ pub enum FlowError {
         what: String,
     },
     /// The processes of a run could not meet.
-    #[error("process {process} of the cluster: {cause}")]
+    #[error("process {process} of the cluster")]
     Cluster {
         /// This process.
         process: usize,
         /// Why: another flow or version, a process that was not reached.
+        #[source]
         cause: Cause,
     },
     /// Another process of the run has failed or died, which ends the run everywhere. See [`is_lost`](FlowError::is_lost).
@@ -282,11 +291,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     message.unwrap_or("no message").to_owned()
 }
 
-impl fmt::Debug for FlowError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+millstream_journal::debug_as_chain!(FlowError, Failure);
 
 /// Shortens `text` to a length that fits on a line of a log.
 #[must_use]

@@ -54,6 +54,8 @@ pub use error::{Failure, FlowError};
 pub use framing::{Frames, Framing};
 pub use join::{Insert, Join, JoinAll, JoinKind};
 pub use key::Key;
+#[doc(hidden)]
+pub use millstream_journal::debug_as_chain;
 #[doc(inline)]
 pub use millstream_macros::Key;
 pub use operators::calls::Calls;

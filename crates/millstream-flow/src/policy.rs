@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Cause, Failure, shorten};
+use crate::error::{chain, context};
 use crate::run::failures::Outcome;
 use crate::run::panics::Owned;
 use crate::sink::{Refused, Sink, Writer};
@@ -37,7 +38,7 @@ impl DeadLetter {
             step: step.to_owned(),
             key: None,
             item: Some(item),
-            error: failure.to_string(),
+            error: chain(&failure).to_string(),
         }
     }
 }
@@ -137,11 +138,12 @@ impl Policy {
                 step = failure.step.as_str(),
                 key = failure.key.as_deref(),
                 item = failure.item.as_deref(),
-                "skipped: {failure}"
+                "skipped: {}",
+                chain(&failure)
             );
         }
         if let Some(dead) = &self.dead {
-            let error = failure.to_string();
+            let error = chain(&failure).to_string();
             let letter = DeadLetter {
                 step: failure.step.clone(),
                 key,
@@ -149,7 +151,7 @@ impl Policy {
                 error,
             };
             dead.write(&mut vec![letter])
-                .map_err(|cause| Failure::new(failure.step, unwritten(&cause)))?;
+                .map_err(|cause| Failure::new(failure.step, unwritten(cause)))?;
         }
         Ok(())
     }
@@ -201,6 +203,6 @@ impl<B: 'static> DeadLetters<B> {
 }
 
 /// The error of a failed dead-letter sink.
-pub(crate) fn unwritten(cause: &Cause) -> Cause {
-    format!("the dead letter could not be written: {cause}").into()
+pub(crate) fn unwritten(cause: Cause) -> Cause {
+    context("the dead letter could not be written", cause)
 }

@@ -1,9 +1,9 @@
 //! Syncs of a journal that many requests share: all that arrive during a sync wait for the next one.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use millstream_flow::error::Cause;
+use millstream_journal::{Error, chain};
 use tokio::sync::{Notify, watch};
 
 /// Requests that wait for a sync, and the progress of the syncs.
@@ -36,14 +36,14 @@ impl GroupSync {
 
     /// Calls `sync` whenever there are new records. It returns the number of the first record that may not survive. Ends after an error,
     /// which all later requests receive.
-    pub(crate) async fn keep_synced<E: Display>(
+    pub(crate) async fn keep_synced(
         &self,
-        sync: Arc<impl Fn() -> Result<u64, E> + Send + Sync + 'static>,
+        sync: Arc<impl Fn() -> Result<u64, Error> + Send + Sync + 'static>,
     ) {
         loop {
             self.unsynced.notified().await;
             let sync = Arc::clone(&sync);
-            let sync = move || sync().map_err(|error| error.to_string());
+            let sync = move || sync().map_err(|error| chain(&error).to_string());
             let synced = tokio::task::spawn_blocking(sync).await;
             match synced.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(before) => self.synced.send_modify(|synced| synced.before = before),

@@ -6,13 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::chain::chain;
 use crate::storage::Fault;
 
 /// The result of the calls of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a journal could not do what it was asked to.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole [`chain`] of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no journal, and `create` was not asked for.
@@ -46,7 +49,7 @@ pub enum Error {
         supported: u32,
     },
     /// The system refused.
-    #[error("{}: cannot {verb}: {source}", path.display())]
+    #[error("{}: cannot {verb}", path.display())]
     Io {
         /// The operation: `open`, `sync`.
         verb: &'static str,
@@ -56,7 +59,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No room for the next segment. Appending works again as soon as there is.
-    #[error("{}: the disk is full: {source}", path.display())]
+    #[error("{}: the disk is full", path.display())]
     DiskFull {
         /// The segment that could not be made.
         path: PathBuf,
@@ -65,7 +68,7 @@ pub enum Error {
     },
     /// The file system could not load or store a page of a file that is mapped: a disk that is full where preallocation guarantees nothing, a
     /// device that fails, a file that a process truncated. Nothing more is read or appended through this opening.
-    #[error("{}: the file system failed at offset {offset}: {source}; close the journal and open it again", path.display())]
+    #[error("{}: the file system failed at offset {offset}; close the journal and open it again", path.display())]
     Fault {
         /// The file.
         path: PathBuf,
@@ -248,9 +251,11 @@ pub enum Error {
     },
 }
 
+crate::debug_as_chain!(Error);
+
 impl Error {
-    /// The error, and after [`Damage`](Self::Damage) in a file of a journal the way on: the command that copies what is sound into a directory
-    /// that does not exist yet. It copies no cursors.
+    /// The error with its causes, and after [`Damage`](Self::Damage) in a file of a journal the way on: the command that copies
+    /// what is sound into a directory that does not exist yet. It copies no cursors.
     ///
     /// ```
     /// use millstream_journal::Error;
@@ -264,7 +269,7 @@ impl Error {
     pub fn with_remedy(&self) -> String {
         match self.salvage_command() {
             Some(command) => format!("{self}. To copy what is sound: {command}"),
-            None => self.to_string(),
+            None => chain(self).to_string(),
         }
     }
 

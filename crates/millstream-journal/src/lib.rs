@@ -29,6 +29,7 @@
 compile_error!("the format is little-endian, and words are mapped as they are");
 
 mod append;
+mod chain;
 #[doc(hidden)] // For the other crates of Millstream.
 pub mod clock;
 #[doc(hidden)]
@@ -56,6 +57,7 @@ mod sync;
 mod threads;
 
 pub use append::writer::{Claim, Writer};
+pub use chain::{Chain, chain, context};
 pub use copies::identity::Identity;
 pub use copies::term::{Leadership, Term};
 pub use error::{Error, Result};

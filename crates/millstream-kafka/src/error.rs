@@ -2,8 +2,8 @@
 
 use thiserror::Error as ThisError;
 
-/// An error of reading from Kafka or writing to it.
-#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+/// An error of reading from Kafka or writing to it. `Debug` is the text of `Display`.
+#[derive(Clone, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
 pub enum Error {
     /// No broker answered in time.
@@ -225,6 +225,8 @@ pub enum Error {
         reason: String,
     },
 }
+
+millstream_flow::debug_as_chain!(Error);
 
 /// What a partition has that lost its end and grew again, but not to the position of the flow.
 fn grown_from(kept: Option<i64>) -> String {

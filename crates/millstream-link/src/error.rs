@@ -1,16 +1,19 @@
 //! The errors of connections.
 
-use std::io;
+use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fmt, io};
 
 /// Why a connection could not be made, or has ended.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the error and its cause in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 #[doc(hidden)] // For the other crates of Millstream.
 pub enum LinkError {
     /// The connection.
-    #[error("{verb}: {source}")]
+    #[error("{verb}")]
     Connection {
         /// The operation: `cannot connect to 10.0.0.7:7600`.
         verb: String,
@@ -49,6 +52,15 @@ pub enum LinkError {
     /// Values that cannot be used.
     #[error("{0}")]
     Usage(String),
+}
+
+impl fmt::Debug for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source() {
+            Some(cause) => write!(f, "{self}: {cause}"),
+            None => write!(f, "{self}"),
+        }
+    }
 }
 
 impl LinkError {

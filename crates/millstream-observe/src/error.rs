@@ -4,12 +4,14 @@ use millstream_flow::FlowError;
 use millstream_flow::error::Cause;
 
 /// An error of an observer, or of the flow that it runs.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
     /// The address cannot be bound, or may not be bound without a token.
-    #[error("the page cannot be served: {0}")]
-    Bind(Cause),
+    #[error("the page cannot be served")]
+    Bind(#[source] Cause),
     /// A metric of the program cannot have this name.
     #[error("{0}")]
     Metric(String),
@@ -17,3 +19,5 @@ pub enum ObserveError {
     #[error(transparent)]
     Flow(#[from] FlowError),
 }
+
+millstream_journal::debug_as_chain!(ObserveError);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_cluster::{Auth, Processes, Secret, Settings, Tls};
 use millstream_flow::cluster::{Cluster, Joined, Membership, Missing, Offer};
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use pyo3::prelude::*;
 
 use crate::error::usage;
@@ -50,8 +51,9 @@ impl Place {
         let py = stopper.py();
         let settings = self
             .settings()
-            .map_err(|error| usage(py, &error.to_string()))?;
-        let processes = Processes::new(settings).map_err(|error| usage(py, &error.to_string()))?;
+            .map_err(|error| usage(py, &chain(&*error).to_string()))?;
+        let processes =
+            Processes::new(settings).map_err(|error| usage(py, &chain(&error).to_string()))?;
         Ok(Arc::new(Attentive {
             processes,
             stopper: stopper.clone().unbind(),

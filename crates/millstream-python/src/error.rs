@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use millstream_flow::error::Cause;
+use millstream_flow::error::{Cause, chain};
 use millstream_flow::{Failure, FlowError};
 use millstream_journal::Error as JournalError;
 use millstream_queue::QueueError;
@@ -126,7 +126,7 @@ pub(crate) fn is_usage(error: &PyErr, py: Python<'_>) -> bool {
 
 /// The exception for an error of the engine.
 pub(crate) fn to_python(py: Python<'_>, error: FlowError) -> PyErr {
-    let message = error.to_string();
+    let message = chain(&error).to_string();
     match error {
         FlowError::Failed(failure) => step_error(py, failure, &message),
         FlowError::Open { cause, .. } => open_error(py, cause, &message),
@@ -234,8 +234,8 @@ pub(crate) fn journal(py: Python<'_>, error: JournalError) -> PyErr {
 }
 
 /// The exception for a record that no follower has acknowledged in time.
-pub(crate) fn not_followed(py: Python<'_>, error: &dyn fmt::Display, path: &Path) -> PyErr {
-    let message = error.to_string();
+pub(crate) fn not_followed(py: Python<'_>, error: impl Into<Cause>, path: &Path) -> PyErr {
+    let message = chain(&*error.into()).to_string();
     make_journal(
         py,
         "RecordNotFollowedError",
@@ -277,7 +277,7 @@ fn make_of<'py>(
 /// The exception for an error of queues.
 pub(crate) fn queue(py: Python<'_>, error: QueueError) -> PyErr {
     use QueueError as E;
-    let message = error.to_string();
+    let message = chain(&error).to_string();
     let (stored, error) = match error {
         E::Partly { stored, cause } => (stored, *cause),
         error => (0, error),
@@ -324,8 +324,8 @@ fn make_queue<'py>(
 }
 
 /// An error of a service, its interfaces or its journals.
-pub(crate) fn service_error(py: Python<'_>, error: &dyn fmt::Display) -> PyErr {
-    make(py, "ServiceError", &error.to_string())
+pub(crate) fn service_error(py: Python<'_>, error: impl Into<Cause>) -> PyErr {
+    make(py, "ServiceError", &chain(&*error.into()).to_string())
 }
 
 /// The exception for a call that could not be published.
@@ -333,12 +333,12 @@ pub(crate) fn service_cause(
     py: Python<'_>,
     cause: Box<dyn std::error::Error + Send + Sync>,
 ) -> PyErr {
-    service_raised(py, &cause.to_string(), Some(cause))
+    service_raised(py, &chain(&*cause).to_string(), Some(cause))
 }
 
 /// The exception for the end of a service, raised from that of the component where there is one.
 pub(crate) fn service_failed(py: Python<'_>, error: ServiceError) -> PyErr {
-    let message = error.to_string();
+    let message = chain(&error).to_string();
     match error {
         ServiceError::Input { cause, .. }
         | ServiceError::Snapshot { cause, .. }
@@ -350,7 +350,7 @@ pub(crate) fn service_failed(py: Python<'_>, error: ServiceError) -> PyErr {
 
 /// The exception for a test that cannot be run.
 pub(crate) fn service_failed_test(py: Python<'_>, error: TestError) -> PyErr {
-    let message = error.to_string();
+    let message = chain(&error).to_string();
     match error {
         TestError::Component { cause, .. } => service_raised(py, &message, Some(cause)),
         _ => service_raised(py, &message, None),
@@ -377,7 +377,7 @@ pub(crate) fn raised(py: Python<'_>, cause: Box<dyn std::error::Error + Send + S
     };
     match cause.downcast::<PythonError>() {
         Ok(raised) => raised.0,
-        Err(cause) => service_error(py, &cause),
+        Err(cause) => service_error(py, cause),
     }
 }
 

@@ -153,10 +153,10 @@ pub(crate) fn wait_followed(
                     waited: limit.unwrap_or_default(),
                     uncounted,
                 };
-                return Err(not_followed(py, &error, path));
+                return Err(not_followed(py, error, path));
             }
             Err(ReplicationError::Journal(error)) => return Err(to_python(py, error)),
-            Err(error) => return Err(not_followed(py, &error, path)),
+            Err(error) => return Err(not_followed(py, error, path)),
         }
     }
 }
@@ -539,7 +539,7 @@ impl Journal {
         let open = self.opened(py)?;
         let found = unlocked(|| Followers::of(&open.journal).positions());
         let positions = PyDict::new(py);
-        for (name, position) in found.map_err(|error| not_followed(py, &error, &self.path))? {
+        for (name, position) in found.map_err(|error| not_followed(py, error, &self.path))? {
             positions.set_item(name, position)?;
         }
         Ok(positions)

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use millstream_flow::error::chain;
 use millstream_observe::sections::services::{ServiceOf, Services};
 use millstream_observe::{ObserveError, Observer as Engine, Restart, StackOf, http};
 use pyo3::exceptions::PyOSError;
@@ -38,8 +39,8 @@ impl Observer {
             Ok(engine) => Ok(Observer { engine }),
             Err(ObserveError::Flow(error)) => Err(to_python(py, error)),
             Err(error) => match is_io(&error) {
-                true => Err(PyOSError::new_err(error.to_string())),
-                false => Err(usage(py, &error.to_string())),
+                true => Err(PyOSError::new_err(chain(&error).to_string())),
+                false => Err(usage(py, &chain(&error).to_string())),
             },
         }
     }
@@ -76,7 +77,8 @@ impl Observer {
             output,
             dead_letters,
         };
-        let services = Services::watch(service).map_err(|error| usage(py, &error.to_string()))?;
+        let services =
+            Services::watch(service).map_err(|error| usage(py, &chain(&error).to_string()))?;
         self.engine.show(services);
         Ok(())
     }
@@ -84,7 +86,7 @@ impl Observer {
     /// Shows the services of a system, by the files in its state directory.
     fn show_system(&self, py: Python<'_>, state: PathBuf) -> PyResult<()> {
         let services = Services::watch_system(&state);
-        let services = services.map_err(|error| usage(py, &error.to_string()))?;
+        let services = services.map_err(|error| usage(py, &chain(&error).to_string()))?;
         self.engine.show(services);
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millstream_flow::checkpoint::{Replica, Serving};
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use millstream_journal::Journal;
 use millstream_replication::{LeaderTls, Secret, ServeOptions, StateReplica};
 use pyo3::prelude::*;
@@ -44,7 +45,7 @@ impl ServedAt {
     pub(crate) fn replica(self, stopper: &Bound<'_, Stopper>) -> PyResult<Arc<dyn Replica>> {
         let address = self.address.clone();
         let options = self.options().map_err(|error| {
-            let message = format!("replica {address}: {error}");
+            let message = format!("replica {address}: {}", chain(&*error));
             usage(stopper.py(), &message)
         })?;
         Ok(Arc::new(Attentive {

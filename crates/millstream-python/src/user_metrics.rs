@@ -1,5 +1,6 @@
 //! Counters and gauges of the user's program.
 
+use millstream_flow::error::chain;
 use millstream_observe::ObserveError;
 use millstream_observe::user::{UserMetric, counter, gauge};
 use pyo3::exceptions::PyValueError;
@@ -110,7 +111,7 @@ impl Gauge {
 }
 
 fn named(py: Python<'_>, found: Result<UserMetric, ObserveError>) -> PyResult<UserMetric> {
-    found.map_err(|error| usage(py, &error.to_string()))
+    found.map_err(|error| usage(py, &chain(&error).to_string()))
 }
 
 /// The counter of this name.

@@ -10,7 +10,9 @@ use crate::storage::operation::RecordFault;
 pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why an operation on queues failed.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
     /// The queue is new and is being created: the request can be done when [`Broker::created`](crate::broker::Broker::created) has been
@@ -29,7 +31,7 @@ pub enum QueueError {
         fault: NameFault,
     },
     /// The storage under one queue failed.
-    #[error("queue \"{queue}\": {cause}")]
+    #[error("queue \"{queue}\"")]
     Storage {
         /// The queue.
         queue: String,
@@ -38,7 +40,7 @@ pub enum QueueError {
         cause: Cause,
     },
     /// The queues in the storage could not be listed.
-    #[error("cannot list the queues: {0}")]
+    #[error("cannot list the queues")]
     Listing(#[source] Cause),
     /// A record of a queue's log is not valid.
     #[error("queue \"{queue}\": record {position}: {what}")]
@@ -103,7 +105,7 @@ pub enum QueueError {
         bytes: usize,
     },
     /// Some of several items were stored before one was refused.
-    #[error("{cause} (the first {stored} items are stored)")]
+    #[error("the first {stored} items are stored, and the next one is not")]
     Partly {
         /// The number of items that are stored.
         stored: usize,
@@ -124,7 +126,7 @@ pub enum QueueError {
         path: PathBuf,
     },
     /// The directory could not be opened.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: the queues cannot be opened", path.display())]
     Folder {
         /// The directory.
         path: PathBuf,
@@ -146,3 +148,5 @@ pub enum QueueError {
         message: String,
     },
 }
+
+millstream_journal::debug_as_chain!(QueueError);

@@ -25,6 +25,7 @@ mod standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millstream_journal::chain;
 use tracing::warn;
 
 pub use self::group::Group;
@@ -52,7 +53,7 @@ pub fn run(
             Next::Stop => break,
             Next::Lead(keeper, term) => match machine.lead(keeper, term, &mut ready) {
                 Ok(()) => break,
-                Err(cause) if was_taken_over(&cause) => warn!("{cause}"),
+                Err(cause) if was_taken_over(&cause) => warn!("{}", chain(&*cause)),
                 Err(cause) => machine.has_failed(cause)?,
             },
         }

@@ -57,14 +57,16 @@ impl Reason {
 }
 
 /// Why following, serving or waiting for a follower failed.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplicationError {
     /// The journal, or the copy.
     #[error(transparent)]
     Journal(#[from] journal::Error),
     /// The connection.
-    #[error("{verb}: {source}")]
+    #[error("{verb}")]
     Connection {
         /// The operation: `cannot connect to 10.0.0.7:7600`.
         verb: String,
@@ -204,6 +206,8 @@ pub enum ReplicationError {
         uncounted: Option<Uncounted>,
     },
 }
+
+millstream_journal::debug_as_chain!(ReplicationError);
 
 /// Followers that do not count.
 #[derive(Clone, Debug, PartialEq, Eq)]

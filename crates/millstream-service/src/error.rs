@@ -1,12 +1,15 @@
 //! Why a service cannot start or continue.
 
 use millstream_journal::Error as JournalError;
+use millstream_replication::ReplicationError;
 use millstream_wire::{Cause, WireError};
 
 use crate::queries::Fault;
 
 /// An error of a service; it names the journal and the record.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// A journal cannot be opened, read or written.
@@ -22,13 +25,14 @@ pub enum ServiceError {
         output: String,
     },
     /// An input could not be taken: the record does not fit its schema, or the component failed.
-    #[error("{journal}, record {sequence}: {cause}")]
+    #[error("{journal}, record {sequence}")]
     Input {
         /// The input journal.
         journal: String,
         /// The record.
         sequence: u64,
         /// Why not.
+        #[source]
         cause: Cause,
     },
     /// A time of the day, or a time zone, is none.
@@ -68,7 +72,7 @@ pub enum ServiceError {
         reason: String,
     },
     /// A component with queries cannot be asked.
-    #[error("{path}: no socket for queries can be made here: {source}")]
+    #[error("{path}: no socket for queries can be made here")]
     NoSocket {
         /// The path of the socket.
         path: String,
@@ -241,12 +245,13 @@ pub enum ServiceError {
     )]
     NoOutput,
     /// The positions of the followers of the outputs cannot be read.
-    #[error("{output}: its followers: {cause}")]
+    #[error("{output}: the positions of its followers cannot be read")]
     Followers {
         /// The output journal of the service.
         output: String,
         /// Why not.
-        cause: Cause,
+        #[source]
+        cause: ReplicationError,
     },
     /// An input is another journal than the one that the service has taken records of, under the same path.
     #[error(
@@ -263,20 +268,22 @@ pub enum ServiceError {
     },
     /// A snapshot cannot be read, and the inputs before it are not all there.
     #[error(
-        "{fault}; and the inputs cannot rebuild it: {cause}. Run the version of the component that wrote the snapshot, or remove the directory {snapshots} and start with skip_pruned \
-         (--skip-pruned): the state is then that of the remaining records"
+        "{fault}; and the inputs cannot rebuild it. Run the version of the component that wrote the snapshot, or remove the \
+         directory {snapshots} and start with skip_pruned (--skip-pruned), for the state of the remaining records. What the inputs lack"
     )]
     NoState {
         /// What is wrong with the snapshot.
         fault: String,
         /// What is missing from the inputs.
+        #[source]
         cause: Box<ServiceError>,
         /// The journal of snapshots.
         snapshots: String,
     },
     /// The component could not restore a snapshot.
     #[error(
-        "{journal}, record {sequence}: {cause}; if all inputs are there, remove the directory {journal}: a start then rebuilds the state from them"
+        "{journal}, record {sequence}: the component could not restore this snapshot (if all inputs are there, remove the directory {journal}: \
+         a start then rebuilds the state from them)"
     )]
     NotRestored {
         /// The journal of snapshots.
@@ -284,27 +291,32 @@ pub enum ServiceError {
         /// The record.
         sequence: u64,
         /// Why not.
+        #[source]
         cause: Cause,
     },
     /// A record of the journal of snapshots cannot be read.
-    #[error("{journal}, record {sequence}: {cause}")]
+    #[error("{journal}, record {sequence}")]
     Snapshot {
         /// The journal of snapshots.
         journal: String,
         /// The record.
         sequence: u64,
         /// Why not.
+        #[source]
         cause: Cause,
     },
     /// The state of the component cannot be saved.
-    #[error("{output}: no snapshot could be made: {cause}")]
+    #[error("{output}: no snapshot could be made")]
     Unkept {
         /// The output journal of the service.
         output: String,
         /// Why not.
+        #[source]
         cause: Cause,
     },
 }
+
+millstream_journal::debug_as_chain!(ServiceError);
 
 /// What there is instead of a lost record, and up to where the two journals agree.
 fn loss(sequence: u64, next: u64, confirmed: u64) -> String {

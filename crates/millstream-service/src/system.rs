@@ -52,6 +52,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 
+use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
 use millstream_wire::Cause;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -110,7 +111,7 @@ impl Program {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(cause) => {
-                tracing::error!("{cause}");
+                tracing::error!("{}", chain(&*cause));
                 ExitCode::from(2)
             }
         }
@@ -182,7 +183,7 @@ fn watch(
                     .join()
                     .unwrap_or_else(|_| Err("the component panicked".into()));
                 if let Err(cause) = outcome {
-                    tracing::error!("service {name}: {cause}");
+                    tracing::error!("service {name}: {}", chain(&*cause));
                     good = false;
                 }
                 // Services of one process end together.

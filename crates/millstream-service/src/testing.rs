@@ -17,6 +17,7 @@ mod trial;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use millstream_journal::chain;
 use millstream_wire::{
     Call, CallError, Cause, Document, Schema, Value, WireError, carry_comments, documents,
 };
@@ -49,11 +50,13 @@ pub struct Outcome {
 }
 
 /// Why a test cannot be run.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: cannot be read or written", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -61,7 +64,7 @@ pub enum TestError {
         source: std::io::Error,
     },
     /// A file does not hold calls of the interface.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: does not hold calls of the interface", path.display())]
     Text {
         /// The file.
         path: PathBuf,
@@ -77,14 +80,17 @@ pub enum TestError {
         name: String,
     },
     /// The component failed.
-    #[error("{}: {cause}", path.display())]
+    #[error("{}: the component failed", path.display())]
     Component {
         /// The file with the calls.
         path: PathBuf,
         /// Its error.
+        #[source]
         cause: Cause,
     },
 }
+
+millstream_journal::debug_as_chain!(TestError);
 
 /// Runs the test of a folder. `run` makes a new component, calls it with the calls of the setup and of the test, and returns what the
 /// component called during the latter. Both may be calls of several interfaces.
@@ -209,7 +215,7 @@ impl<'a> Test<'a> {
                 Err(TestError::Component { path, cause })
             }
             Err(cause) => {
-                let failure = format!("the component failed: {cause}\n");
+                let failure = format!("the component failed: {}\n", chain(&*cause));
                 outcome.failed.push((path, failure));
                 Ok(())
             }

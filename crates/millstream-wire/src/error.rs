@@ -3,13 +3,15 @@
 //! Errors are boxed: the `Ok` path of a decoder then returns its value in registers, and the place (method, argument, field) is added on
 //! the way up, at a cost only for failures.
 
+use std::error::Error;
 use std::fmt;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Box<WireError>>;
 
-/// An error with its place. The caller knows the journal and the sequence number, and adds them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// An error with its place. The caller knows the journal and the sequence number, and adds them. `Debug` is the text of
+/// `Display`.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// The bytes of a record do not match its schema.
@@ -139,6 +141,12 @@ pub enum Misfit {
     Decimal(String),
 }
 
+impl fmt::Debug for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl WireError {
     #[cold]
     pub(crate) fn decode(offset: usize, misfit: Misfit) -> Box<Self> {
@@ -187,6 +195,21 @@ impl WireError {
         }
         self
     }
+}
+
+/// The text of an error and of all its causes, but those that the text before ends with. The same as
+/// `millstream_journal::chain`, on which this crate does not depend.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !line.ends_with(&text) {
+            line = format!("{line}: {text}");
+        }
+        source = cause.source();
+    }
+    line
 }
 
 fn place(path: &str) -> String {

@@ -53,6 +53,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::call::{Call, Catalog};
+use crate::error::chain;
 use crate::error::{Result, WireError};
 use crate::pack::{Packer, pack};
 use crate::record::{Lineage, Note};
@@ -85,27 +86,36 @@ pub trait Dispatch<C: ?Sized>: Interface {
 }
 
 /// Why a call of a component failed.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The record does not match the schema.
     #[error(transparent)]
     Record(#[from] Box<WireError>),
     /// The component returned an error.
-    #[error("{method}: {cause}")]
+    #[error("{method}")]
     Component {
         /// The method that failed.
         method: String,
         /// The error that it returned.
+        #[source]
         cause: Cause,
     },
     /// The component was interrupted, by a signal or from a debugger. The record is not at fault: it is neither skipped nor set
     /// aside.
-    #[error("{cause}")]
+    #[error(transparent)]
     Interrupted {
         /// What interrupted it.
         cause: Cause,
     },
+}
+
+impl std::fmt::Debug for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&chain(self))
+    }
 }
 
 impl CallError {

@@ -1,5 +1,6 @@
 //! Publishing: an interface whose calls become records.
 
+use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use tracing::error;
 
 use crate::Result;
+use crate::error::chain;
 use crate::interface::{Cause, Interface, Refused, Transport};
 use crate::pack::Packer;
 use crate::record::Head;
@@ -25,7 +27,6 @@ pub struct Publisher<I: Interface + ?Sized, T: Transport> {
 }
 
 /// Calls that were not published, and that no `Result` has reported.
-#[derive(Debug)]
 struct Lost {
     calls: u64,
     /// Why the first one is.
@@ -37,17 +38,26 @@ struct Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.calls {
-            1 => write!(f, "{}", self.cause),
-            calls => write!(
-                f,
-                "{calls} calls were not published; the first: {}",
-                self.cause
-            ),
+            1 => fmt::Display::fmt(&self.cause, f),
+            calls => write!(f, "{calls} calls were not published; the first"),
         }
     }
 }
 
-impl std::error::Error for Lost {}
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self))
+    }
+}
+
+impl Error for Lost {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self.calls {
+            1 => self.cause.source(),
+            _ => Some(&*self.cause),
+        }
+    }
+}
 
 impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
     /// Announces the schema of the interface and publishes through the transport.
@@ -132,8 +142,9 @@ impl<I: Interface + ?Sized, T: Transport> Publisher<I, T> {
                         ""
                     };
                     report(&format!(
-                        "a call of {} was not published: {cause}{after}",
-                        name::<I>()
+                        "a call of {} was not published: {}{after}",
+                        name::<I>(),
+                        chain(&*cause)
                     ));
                 }
                 self.lost = Some(Lost {
@@ -169,7 +180,7 @@ impl<I: Interface + ?Sized, T: Transport> Drop for Publisher<I, T> {
                 "{} calls of {} were not published, and nothing has asked for that (`Publisher::check`); the first: {}",
                 lost.calls,
                 name::<I>(),
-                lost.cause
+                chain(&*lost.cause)
             ));
         }
     }

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use millstream_journal::chain;
 use millstream_journal::{Journal, Options};
 
 use super::texts::{Id, id_of};
 
 /// Reads the journal. Returns the number of its items; `acknowledged` has the number of requests of each connection.
 pub(super) fn verify(journal: &Path, acknowledged: &[u32], lines: u32) -> Result<u64, String> {
-    let failed = |error: millstream_journal::Error| error.to_string();
+    let failed = |error: millstream_journal::Error| chain(&error).to_string();
     let journal = Journal::open(journal, Options::read_only()).map_err(failed)?;
     let mut reader = journal.reader().map_err(failed)?;
     let mut seen = Seen::new(acknowledged, lines);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
+use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Journal, Options, Sync};
 
@@ -25,7 +26,7 @@ pub(super) fn run(folder: &Path, figures: &mut Figures) -> Result<(), Fault> {
                     let name = format!("{}: {}", work.describe(), peer.name());
                     figures.add(&name, rate, "/s", None);
                 }
-                Err(why) => figures.miss(format!("{}: {why}", peer.name())),
+                Err(why) => figures.miss(format!("{}: {}", peer.name(), chain(&*why))),
             }
         }
     }

@@ -6,6 +6,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_journal::chain;
 use millstream_wire::{Field, Lineage, NamedValues, Note, Schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -31,7 +32,7 @@ impl ServiceRecord {
     pub(super) fn of(calls: &mut Calls, sequence: u64, body: &[u8]) -> Result<Self, String> {
         match calls
             .read(sequence, body)
-            .map_err(|cause| cause.to_string())?
+            .map_err(|cause| chain(&*cause).to_string())?
         {
             Content::Call(call, lineage) => {
                 let origin = lineage.map(

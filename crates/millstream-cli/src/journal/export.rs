@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::stop::Stop;
+use millstream_journal::context;
 use millstream_service::Calls;
 
 /// The options of `millstream journal export`.
@@ -50,7 +51,7 @@ pub(super) fn run(args: &Args, stop: &Stop) -> Outcome {
         };
         let document = calls.document(&record).map_err(|cause| {
             let (dir, sequence) = (args.dir.display(), record.sequence);
-            Failure::failed(format!("{dir}, record {sequence}: {cause}"))
+            Failure::failed(context(format_args!("{dir}, record {sequence}"), cause))
         })?;
         match document {
             Some(document) => {

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use millstream_flow::framing::Framing;
+use millstream_journal::chain;
 use millstream_journal::{Error, Host, Journal, Options, Sync, Writer};
 use serde::Serialize;
 
@@ -125,7 +126,7 @@ impl Import<'_> {
         let time_ns = time_ns.unwrap_or_else(|| self.host.time_ns());
         let given = writer
             .append_at(time_ns, &body)
-            .map_err(|error| at(error.to_string()))?;
+            .map_err(|error| at(chain(&error).to_string()))?;
         self.report.records += 1;
         self.report.next = given + 1;
         if given != next && !self.args.renumber {

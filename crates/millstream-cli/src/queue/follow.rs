@@ -1,5 +1,6 @@
 //! `millstream queue follow`: keep a live copy of the queues of a server on another machine.
 
+use millstream_journal::context;
 use millstream_queue::replica::follow_into;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
@@ -43,8 +44,8 @@ pub(super) fn run(args: Args) -> Outcome {
     let stop = Stop::on_signals()?;
     let dir = args.following.dir.clone();
     let options = args.following.options()?;
-    let followed = follow_into(&dir, &options, &stop.flag())
-        .map_err(|cause| format!("{}: {cause}", dir.display()))?;
+    let followed =
+        follow_into(&dir, &options, &stop.flag()).map_err(|cause| context(dir.display(), cause))?;
     let report = Report {
         changes: followed.records,
         next: followed.next,

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use millstream_flow::error::Cause;
+use millstream_journal::context;
 use millstream_queue::pair::Group;
 use millstream_queue::replica::{changes_of, complete, rebuild_from_changes};
 use millstream_replication::{RejoinOptions, promote as promote_journals};
@@ -53,11 +55,11 @@ struct Report {
 pub(super) fn promote(args: Args) -> Outcome {
     args.log.begin(LevelFilter::INFO);
     let dir = &args.dir;
-    let failed = |cause: &dyn std::fmt::Display| format!("{}: {cause}", dir.display());
+    let failed = |cause: Cause| context(dir.display(), cause);
     if args.group.arbiter.is_some() {
         return promote_in_group(args.group, &args.dir, args.yes, args.json);
     }
-    if let Some(group) = Group::of(dir).map_err(|cause| failed(&cause))? {
+    if let Some(group) = Group::of(dir).map_err(failed)? {
         return Err(format!(
             "{}: {} decides which machine serves these queues: give --arbiter {}",
             dir.display(),
@@ -66,7 +68,7 @@ pub(super) fn promote(args: Args) -> Outcome {
         )
         .into());
     }
-    let changes = complete(dir).map_err(|cause| format!("{}: {cause}", dir.display()))?;
+    let changes = complete(dir).map_err(failed)?;
     let promoted = promote_journals(&[changes])?;
     let (term, previous_term) = promoted
         .first()
@@ -133,8 +135,8 @@ pub(super) fn rejoin(args: RejoinArgs) -> Outcome {
     let stop = Stop::on_signals()?;
     let dir = &args.dir;
     let (secret, tls) = args.trust.read()?;
-    let failed = |cause: &dyn std::fmt::Display| format!("{}: {cause}", dir.display());
-    let changes = changes_of(dir).map_err(|cause| failed(&cause))?;
+    let failed = |cause: Cause| context(dir.display(), cause);
+    let changes = changes_of(dir).map_err(failed)?;
     let options = RejoinOptions {
         leader: args.leader,
         journals: vec![(String::new(), changes)],
@@ -142,6 +144,6 @@ pub(super) fn rejoin(args: RejoinArgs) -> Outcome {
         tls,
     };
     // The queues have what is dropped from their changes.
-    let prepare = || Ok(rebuild_from_changes(dir).map_err(|cause| failed(&cause))?);
+    let prepare = || Ok(rebuild_from_changes(dir).map_err(failed)?);
     rejoin_journals(&options, (args.yes, args.json), &stop, prepare)
 }

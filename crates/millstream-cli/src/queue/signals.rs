@@ -3,6 +3,7 @@
 use std::io;
 use std::thread::JoinHandle;
 
+use millstream_journal::chain;
 use millstream_queue::server::{Server, ServerControl, ServerError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -44,7 +45,7 @@ impl PassedSignals {
 fn reload(server: &ServerControl) {
     match server.reload() {
         Ok(_) | Err(ServerError::Reload(_)) => {}
-        Err(error) => warn!("the files were not read again: {error}"),
+        Err(error) => warn!("the files were not read again: {}", chain(&error)),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use millstream_flow::checkpoint::{process_dir, processes_in};
+use millstream_flow::error::Cause;
+use millstream_journal::context;
 use millstream_journal::{Error, Journal, Options};
 use millstream_replication::promote;
 use serde::Serialize;
@@ -38,10 +40,10 @@ struct Report {
 /// Promote all journals of the state, in one new term.
 pub(super) fn run(args: &Args) -> Outcome {
     let dir = &args.dir;
-    let failed = |error: &dyn std::fmt::Display| format!("state in {}: {error}", dir.display());
-    let journals = journals(dir).map_err(|error| failed(&error))?;
+    let failed = |cause: Cause| context(format_args!("state in {}", dir.display()), cause);
+    let journals = journals(dir).map_err(|error| failed(error.into()))?;
     if journals.is_empty() {
-        return Err(failed(&"it is not the state directory of a flow").into());
+        return Err(failed("it is not the state directory of a flow".into()).into());
     }
     let mut is_copy = false;
     for journal in &journals {
@@ -50,7 +52,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             .is_copy;
     }
     if !is_copy {
-        return Err(failed(&"it is no copy, or was promoted already").into());
+        return Err(failed("it is no copy, or was promoted already".into()).into());
     }
     let promoted = promote(&journals)?;
     let report = Report {

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use millstream_flow::checkpoint::{Saved, SavedKey, process_dir, processes_in};
+use millstream_journal::context;
 
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -22,9 +23,8 @@ impl SavedState {
     pub(super) fn open(dir: &Path) -> Outcome<Self> {
         let processes = match dir.join("epochs").exists() {
             true => Vec::new(),
-            false => {
-                processes_in(dir).map_err(|error| format!("state in {}: {error}", dir.display()))?
-            }
+            false => processes_in(dir)
+                .map_err(|error| context(format_args!("state in {}", dir.display()), error))?,
         };
         let parts = match &processes[..] {
             [] => vec![Saved::open(dir)?],

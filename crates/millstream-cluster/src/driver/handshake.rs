@@ -8,6 +8,7 @@
 //!     |      <-                 proof, run  WELCOME |    or REFUSED: proof, again, reason
 //! ```
 
+use millstream_flow::error::chain;
 use millstream_link::{Credential, Deadline, Frame, LinkError, Proof, Secret, Side, frames};
 
 use super::call::Call;
@@ -51,14 +52,14 @@ pub(super) enum CallError {
 impl From<LinkError> for CallError {
     /// Certificates too may be corrected at the other end.
     fn from(error: LinkError) -> Self {
-        CallError::Passing(error.to_string())
+        CallError::Passing(chain(&error).to_string())
     }
 }
 
 impl From<ClusterError> for CallError {
     /// Whatever differs may be corrected at the other end, or is already, once that process is started again.
     fn from(error: ClusterError) -> Self {
-        CallError::Passing(error.to_string())
+        CallError::Passing(chain(&error).to_string())
     }
 }
 

@@ -8,6 +8,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use millstream_flow::cluster::{Event, Offer};
+use millstream_flow::error::chain;
 use millstream_link::{Address, Deadline, FAREWELL, LinkError, Stream};
 use tracing::{debug, info, warn};
 
@@ -277,7 +278,7 @@ impl Hub {
                         "its connection has ended without a word: it was killed, or its machine was lost"
                             .to_owned()
                     }
-                    error => format!("its connection is lost: {error}"),
+                    error => format!("its connection is lost: {}", chain(&error)),
                 };
             }
             if self.stops() {

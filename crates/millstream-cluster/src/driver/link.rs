@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::cluster::{HandledLoad, Link, Member, Raise, Status};
+use millstream_flow::error::chain;
 use millstream_link::{LinkError, ReadOutcome, Stream};
 
 use super::hub::{Hub, MadeLink};
@@ -78,7 +79,7 @@ impl DataLink {
     /// Reports the loss, and does not return unless the run has ended.
     fn lost(&self, error: &LinkError) {
         if !self.hub.has_ended(self.process) {
-            self.report_lost(&error.to_string());
+            self.report_lost(&chain(error).to_string());
             park();
         }
     }

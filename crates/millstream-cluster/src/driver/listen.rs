@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::cluster::JoinStopped;
+use millstream_flow::error::chain;
 use millstream_flow::error::{Cause, NotMet};
 use millstream_link::{Address, Deadline, LinkError, Listener, Socket};
 use tracing::debug;
@@ -93,7 +94,7 @@ fn bind(hub: &Hub, stopping: &dyn Fn() -> bool) -> Result<Listener, Cause> {
             return Err(error.into());
         }
         if deadline.left().is_none() {
-            let cause = error.to_string();
+            let cause = chain(&error).to_string();
             let alone = false;
             return Err(NotMet {
                 waited,
@@ -145,7 +146,7 @@ fn greet_on_thread(
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
-            let reason = error.to_string();
+            let reason = chain(&error).to_string();
             shared.warn_once(
                 &reason,
                 &format!("a connection from {peer} is refused: {reason}"),
@@ -154,7 +155,7 @@ fn greet_on_thread(
     });
     if let Err(error) = greeting {
         unknown.remove(number);
-        hub.warn_once("thread", &error.to_string());
+        hub.warn_once("thread", &chain(&error).to_string());
     }
 }
 

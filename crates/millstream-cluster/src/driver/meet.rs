@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::cluster::{JoinStopped, Link, Missing, Offer};
+use millstream_flow::error::chain;
 use millstream_flow::error::{Cause, DiedBefore, NotMet};
-use millstream_link::{Deadline, LinkError, Socket, connect};
+use millstream_link::{Deadline, Socket, connect};
 
 use super::call::{Call, Purpose};
 use super::handshake::{self, CallError};
@@ -178,7 +179,7 @@ fn wait_for_start(
             }
         });
         if let Err(error) = outcome {
-            shared.change(|state, _| state.refused = Some((true, error.to_string())));
+            shared.change(|state, _| state.refused = Some((true, chain(&error).to_string())));
         }
     })?;
     hub.note_reason(Some(
@@ -305,9 +306,7 @@ pub(super) fn call(hub: &Hub, process: usize, purpose: Purpose) -> Result<Reader
     let socket = Socket::connect(address, CONNECT_WAIT.min(greeting));
     let socket = socket
         .and_then(|socket| socket.set_patience(patience).map(|()| socket))
-        .map_err(|error| {
-            CallError::Absent(LinkError::connection("cannot connect", error).to_string())
-        })?;
+        .map_err(|error| CallError::Absent(format!("cannot connect: {error}")))?;
     let deadline = Deadline::after(greeting);
     let side = hub.identity.callers[process].as_ref();
     let stream = connect(socket, &PROTOCOL, side, greeting, patience)?;

@@ -19,6 +19,7 @@ use super::store::{Store, failed};
 use crate::cluster::{Event, JoinStopped, Joined, Membership, StateOffer};
 use crate::describe::node::{Node, NodeId, open_error};
 use crate::error::FlowError;
+use crate::error::chain;
 use crate::key::Shards;
 use crate::run::panics::in_step;
 use crate::source::{Beginning, Position, Recording};
@@ -220,7 +221,8 @@ fn end_alone(
         return error;
     }
     tracing::info!(
-        "{error}; the flow had ended and nothing is left to do, so this process ends; to read new input start all processes"
+        "{}; the flow had ended and nothing is left to do, so this process ends; to read new input start all processes",
+        chain(&error)
     );
     FlowError::Cluster {
         process: cluster.membership.process,

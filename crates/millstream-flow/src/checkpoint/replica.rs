@@ -19,6 +19,7 @@ use super::store::{Store, failed};
 use super::{fragments, record};
 use crate::clock::now_ns;
 use crate::cluster::{JoinStopped, Membership};
+use crate::error::chain;
 use crate::error::{Cause, FlowError};
 
 /// Serves the journals of a state directory to followers on other machines.
@@ -241,5 +242,5 @@ pub fn committed_end(path: &Path) -> Result<u64, String> {
         })?;
         Ok(end)
     };
-    read().map_err(|cause| cause.to_string())
+    read().map_err(|cause| chain(&*cause).to_string())
 }

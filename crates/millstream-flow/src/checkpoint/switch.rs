@@ -11,6 +11,7 @@ use millstream_journal::storage::{create_dir_durably, sync_entry};
 
 use super::directories::{Layout, names, process_dir};
 use crate::error::Cause;
+use crate::error::context;
 
 /// The directory of a division that is being prepared or made.
 const SCALING: &str = "scaling";
@@ -152,7 +153,10 @@ fn rename(from: &Path, to: &Path) -> Result<(), Cause> {
     tests::count()?;
     match fs::rename(from, to) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !from.exists() => Ok(()),
-        Err(error) => Err(format!("{} to {}: {error}", from.display(), to.display()).into()),
+        Err(error) => Err(context(
+            format_args!("{} to {}", from.display(), to.display()),
+            error,
+        )),
         Ok(()) => Ok(()),
     }
 }
@@ -285,7 +289,7 @@ mod tests {
                 // The decision is made; a run waits until it is carried out.
                 assert_eq!(interrupted(dir.path()), Some(shape[1]));
                 let run = Recovery::new(dir.path()).of_process(None);
-                let error = run.expect_err("it is interrupted").to_string();
+                let error = format!("{:?}", run.expect_err("it is interrupted"));
                 assert!(error.contains("interrupted"), "{error}");
                 rescale(dir.path(), shape[1], None, false).expect("it is divided");
                 assert_eq!(keys(dir.path()), before, "{shape:?} after {renames}");

@@ -41,6 +41,7 @@ use crate::connectors::csv::{self, Dialect, Header, ReadCsv};
 use crate::connectors::files::{self, ReadFiles};
 pub use crate::connectors::format::Format;
 use crate::error::Cause;
+use crate::error::context;
 use crate::framing::Framing;
 use crate::input::listing::{Found, scan};
 use crate::input::{Input, of_machine};
@@ -263,7 +264,7 @@ impl Recording for ListRecording {
             // The file is synced after the lock is released, so that readers do not wait.
             Some((file, path)) => file
                 .sync_all()
-                .map_err(|error| format!("{}: {error}", path.display()).into()),
+                .map_err(|error| context(path.display(), error)),
             None => Ok(()),
         }
     }
@@ -364,7 +365,7 @@ impl<B, F: Format<B>> DirectoryPartition<B, F> {
                 continue;
             };
             let about = std::fs::metadata(&path);
-            let about = about.map_err(|error| format!("{}: {error}", path.display()))?;
+            let about = about.map_err(|error| context(path.display(), error))?;
             let is_compressed = self.source.format.is_compressed(&path);
             let size = is_compressed.then_some(about.len());
             let from = match from {

@@ -20,6 +20,8 @@ use crate::connectors::codec::{self, Decoded};
 use crate::connectors::format::Format;
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
+use crate::error::context;
+use crate::framing::FramingError;
 use crate::framing::{Cutter, Frames, Framing, Origin, encode};
 use crate::input::{Input, of_machine};
 use crate::run::control::{Control, lock};
@@ -215,13 +217,9 @@ struct FilePartition {
 }
 
 impl FilePartition {
-    fn located(&self, error: &dyn std::error::Error) -> Cause {
-        format!(
-            "{} (read from byte {}): {error}",
-            self.path.display(),
-            self.start
-        )
-        .into()
+    fn located(&self, error: FramingError) -> Cause {
+        let at = format_args!("{} (read from byte {})", self.path.display(), self.start);
+        context(at, error)
     }
 }
 
@@ -287,14 +285,14 @@ impl FilePartition {
             (&mut self.file)
                 .take(limit)
                 .read_to_end(&mut batch.data)
-                .map_err(|error| format!("{}: {error}", self.path.display()))?;
+                .map_err(|error| context(self.path.display(), error))?;
             let cut = self.cutter.cut(&batch.data, 0, &mut batch.spans);
             // The frames before a broken one are valid: they are returned first, and the error with the next
             // call.
             let used = (self.read_to() - offset) as usize;
             if let Err(error) = cut {
                 if batch.spans.is_empty() {
-                    return Err(self.located(&error));
+                    return Err(self.located(error));
                 }
                 self.tail.extend_from_slice(&batch.data[used..]);
                 batch.offset = offset;
@@ -304,7 +302,7 @@ impl FilePartition {
                 self.ended = true;
                 let rest = &batch.data[used..];
                 let finish = self.cutter.finish(rest, used, &mut batch.spans);
-                finish.map_err(|error| self.located(&error))?;
+                finish.map_err(|error| self.located(error))?;
             } else {
                 self.tail.extend_from_slice(&batch.data[used..]);
             }
@@ -375,8 +373,8 @@ impl WriteFile {
         self
     }
 
-    fn named(&self, error: &std::io::Error) -> Cause {
-        format!("{}: {error}", self.path.get().display()).into()
+    fn named(&self, error: std::io::Error) -> Cause {
+        context(self.path.get().display(), error)
     }
 
     /// Opens the file where the run begins: at its committed length, or empty.
@@ -386,7 +384,7 @@ impl WriteFile {
             Some(length) => self.cut(length),
             None => File::create(self.path.get()),
         };
-        let file = file.map_err(|error| self.named(&error))?;
+        let file = file.map_err(|error| self.named(error))?;
         let length = resume.unwrap_or(0);
         let mut written = Written::new(file, length, &self.path.get(), self.compression);
         if written.length() == 0 {
@@ -439,12 +437,12 @@ impl Transactional for WriteFile {
     fn resume(&self, tokens: &[Token]) -> Result<Option<Token>, Cause> {
         let length = match tokens {
             [] => {
-                File::create(self.path.get()).map_err(|error| self.named(&error))?;
+                File::create(self.path.get()).map_err(|error| self.named(error))?;
                 0
             }
             tokens => length_of(tokens)?,
         };
-        let file = std::fs::metadata(self.path.get()).map_err(|error| self.named(&error))?;
+        let file = std::fs::metadata(self.path.get()).map_err(|error| self.named(error))?;
         if file.len() < length {
             return Err(format!(
                 "{}: it has {} bytes, fewer than the {length} that were committed; put it back, or \
@@ -474,7 +472,7 @@ impl Transactional for WriteFile {
             }
             Ok(())
         });
-        synced.map_err(|error| self.named(&error))
+        synced.map_err(|error| self.named(error))
     }
     fn finish(&self) {
         self.file.end_commits();

@@ -32,6 +32,7 @@ use crate::cluster::Membership;
 use crate::connectors::files::{length_of, token_of};
 use crate::connectors::shared_log::{CurrentLog, Log, SharedLog};
 use crate::error::Cause;
+use crate::error::chain;
 use crate::framing::{Frames, Origin};
 use crate::input::{Input, of_machine};
 use crate::run::control::{Control, lock};
@@ -189,7 +190,8 @@ impl Source<Frames> for ReadJournal {
 fn lost(error: JournalError) -> Cause {
     match error {
         JournalError::Lost { .. } => format!(
-            "{error}; or start the flow with a new state directory, so that it reads what the journal has now"
+            "{}; or start the flow with a new state directory, so that it reads what the journal has now",
+            chain(&error)
         )
         .into(),
         error => error.into(),

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::clock::now_ns;
 use crate::error::Cause;
+use crate::error::context;
 use crate::framing::{Cutter, Frames, Framing, encode};
 use crate::run::control::Control;
 use crate::run::poller::{Io, Readiness};
@@ -578,7 +579,7 @@ impl TcpWriter {
                     if self.control.stopping()
                         || now_ns() >= lost && (now_ns() >= absent || !is_absent(&error)) =>
                 {
-                    return Err(format!("cannot connect to {address}: {error}").into());
+                    return Err(context(format_args!("cannot connect to {address}"), error));
                 }
                 Err(_) => {
                     #[expect(clippy::disallowed_methods, reason = "the flow is held up by design")]

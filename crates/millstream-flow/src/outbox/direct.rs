@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::clock::now_ns;
 use crate::error::Cause;
+use crate::error::chain;
 use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, check_sizes, refused};
 use crate::outbox::link::{Link, Position};
 use crate::outbox::progress::Progress;
 use crate::outbox::settings::{CHECK_INTERVAL, STOP_NS, Settings};
 use crate::run::control::{Control, lock};
-use crate::run::failures::chain;
 use crate::sink::{Refused, Writer};
 
 /// The part that the workers of a run share.
@@ -84,7 +84,7 @@ impl Direct {
                     return self.deliver_part(&second);
                 }
                 Err(DeliveryError::Refused(cause)) if self.link.skips_refused() => {
-                    let reason = chain(&cause);
+                    let reason = chain(&*cause).to_string();
                     self.progress.refused(self.next, &reason);
                     self.keep(self.next, batch.get(0), reason);
                     skips = true;
@@ -96,7 +96,11 @@ impl Direct {
             self.progress.failed();
             if self.link.failures() == 0 {
                 let sink = self.sink.as_str();
-                tracing::warn!(sink, "sink \"{sink}\": {cause}; the delivery is repeated");
+                tracing::warn!(
+                    sink,
+                    "sink \"{sink}\": {}; the delivery is repeated",
+                    chain(&*cause)
+                );
             }
             if self.link.failed(&cause) {
                 return Err(self.failure(records, cause));

@@ -12,6 +12,7 @@ use millstream_journal::clock::wall_ns;
 use millstream_journal::{Cursor, CursorMode, Journal, Reader, Retention};
 
 use crate::clock::now_ns;
+use crate::error::chain;
 use crate::error::{Cause, FlowError};
 use crate::framing::Frames;
 use crate::outbox::destination::{DeliveryError, refused};
@@ -21,7 +22,6 @@ use crate::outbox::refusals::Parts as Divided;
 use crate::outbox::refused::RefusedLog;
 use crate::outbox::settings::{CHECK_INTERVAL, DELIVERED, STOP_NS, Settings};
 use crate::run::control::Control;
-use crate::run::failures::chain;
 
 /// The number of records in the outbox of a flow that does not run that are not delivered.
 pub(crate) fn undelivered(journal: &Journal) -> Result<u64, Cause> {
@@ -216,7 +216,7 @@ impl Forwarder {
             Err(DeliveryError::Retry(cause)) => {
                 self.parts.progress.failed();
                 let first = self.parts.link.failures() == 0;
-                self.last_error = cause.to_string();
+                self.last_error = chain(&*cause).to_string();
                 if self.parts.link.failed(&cause) {
                     return Err(self.refused(cause));
                 }
@@ -274,7 +274,7 @@ impl Forwarder {
             if !self.parts.link.skips_refused() {
                 return Err(DeliveryError::Refused(cause));
             }
-            let reason = chain(&cause);
+            let reason = chain(&*cause).to_string();
             self.keep(&reason)?;
             self.parts.progress.refused(self.first, &reason);
             self.divided.skips_next = true;

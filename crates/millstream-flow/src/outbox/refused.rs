@@ -16,6 +16,7 @@ use millstream_journal::storage::create_dir_durably;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 
 use crate::error::Cause;
+use crate::error::context;
 use crate::outbox::settings::DELIVERED;
 use crate::run::control::lock;
 use crate::sink::{Refused, Token};
@@ -91,7 +92,7 @@ impl RefusedLog {
     /// Resumes after the records that the last commit has passed on.
     pub(super) fn resume(outbox: &Path, sink: &str, passed_on: u64) -> Result<Self, Cause> {
         let path = refused_dir(outbox);
-        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        create_dir_durably(&path).map_err(|error| context(path.display(), error))?;
         let options = Options {
             record_bytes_max: SEGMENT_BYTES as u32,
             ..Options::default()

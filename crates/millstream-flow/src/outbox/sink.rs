@@ -11,6 +11,7 @@ use millstream_journal::{Identity, Journal, Options};
 use crate::connectors::journals::Appending;
 use crate::connectors::shared_log::SharedLog;
 use crate::error::Cause;
+use crate::error::context;
 use crate::framing::Frames;
 use crate::outbox::backoff::Backoff;
 use crate::outbox::destination::{Connector, OutboxIdentity, check_sizes};
@@ -240,7 +241,7 @@ fn remove(path: &Path, sink: &str) -> Result<(), Cause> {
 }
 
 fn remove_all(path: &Path) -> Result<(), Cause> {
-    std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()).into())
+    std::fs::remove_dir_all(path).map_err(|error| context(path.display(), error))
 }
 
 impl Sink<Frames> for Outbox {
@@ -322,7 +323,7 @@ impl Transactional for Outbox {
             // No commit knows it: its state was dropped, or the flow was killed before its first commit.
             remove(&path, &self.name())?;
         }
-        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        create_dir_durably(&path).map_err(|error| context(path.display(), error))?;
         let exclusive = Options {
             exclusive: true,
             ..Self::options()

@@ -13,6 +13,7 @@ use timely::scheduling::Activator;
 
 use crate::batch::Batch;
 use crate::describe::node::{DescribedEdge, EdgeId, Node, NodeId};
+use crate::error::chain;
 use crate::error::{Failure, FlowError};
 use crate::key::Shards;
 use crate::push::Push;
@@ -164,7 +165,9 @@ impl<'s> SegmentBuild<'_, 's> {
         let copies = self.rehearsal.is_some_and(Rehearsal::makes_copies);
         let codecs = self.form.codecs().filter(|_| copies);
         let codec = codecs.map(|codecs| B::codec(codecs)).transpose();
-        codec.map_err(|cause| FlowError::Usage(format!("items cannot be copied: {cause}")))
+        codec.map_err(|cause| {
+            FlowError::Usage(format!("items cannot be copied: {}", chain(&*cause)))
+        })
     }
 
     /// The partitions that the source of this chain reads on this worker, with their numbers and names.

@@ -11,6 +11,7 @@ use mio::Waker;
 use crate::clock::now_ns;
 use crate::describe::node::DescribedEdge;
 use crate::error::FlowError;
+use crate::error::chain;
 use crate::run::edge_counts::EdgeCounts;
 use crate::run::failures::{Failures, Outcome, Traceback};
 pub(crate) use crate::run::in_flight::Current;
@@ -396,7 +397,7 @@ impl Control {
 
     /// Ends the run at once, on all processes; the first failure is reported.
     pub(crate) fn fail(&self, error: FlowError) {
-        let cause = self.others.as_ref().map(|_| error.to_string());
+        let cause = self.others.as_ref().map(|_| chain(&error).to_string());
         if self.fail_here(error)
             && let (Some(member), Some(cause)) = (self.member(), cause)
         {
@@ -414,7 +415,7 @@ impl Control {
             if let (true, Some(failures)) = (first, &self.failures) {
                 match &error {
                     FlowError::Failed(failure) => failures.note(failure, Outcome::Failed),
-                    error => failures.note_other(&error.to_string()),
+                    error => failures.note_other(&chain(error).to_string()),
                 }
             }
             failure.get_or_insert(error);
@@ -432,7 +433,8 @@ impl Control {
     #[must_use]
     #[doc(hidden)] // For the other crates of Millstream.
     pub fn failure_text(&self) -> Option<String> {
-        lock(&self.failure).as_ref().map(ToString::to_string)
+        let failure = lock(&self.failure);
+        failure.as_ref().map(|error| chain(error).to_string())
     }
 
     pub(crate) fn take_failure(&self) -> Option<FlowError> {

@@ -79,7 +79,7 @@ fn add_token(
     cx: &mut WorkerContext,
 ) -> Result<(), Failure> {
     let token =
-        token.map_err(|cause| Failure::new(cx.metrics[node].name.clone(), unwritten(&cause)))?;
+        token.map_err(|cause| Failure::new(cx.metrics[node].name.clone(), unwritten(cause)))?;
     if let (Some(checkpoint), Some(token)) = (&mut cx.checkpoint, token) {
         let writer = WriterId {
             node,

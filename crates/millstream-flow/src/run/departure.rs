@@ -180,7 +180,7 @@ mod tests {
                 let mut cx = WorkerContext::new((0, 1), metrics, clock, control);
                 let items = departure.push(&mut vec![1, 2], &mut cx);
                 let mark = departure.watermark(Watermark::UNKNOWN, &mut cx);
-                [items, mark].map(|outcome| outcome.err().map(|failure| failure.to_string()))
+                [items, mark].map(|outcome| outcome.err().map(|failure| format!("{failure:?}")))
             })
         });
         let expected = [

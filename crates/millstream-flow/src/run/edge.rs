@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::batch::{Batch, BatchCodec};
 use crate::describe::node::{DescribedEdge, EdgeId, Node};
 use crate::error::{Cause, Failure, FlowError};
+use crate::error::{chain, context};
 use crate::run::control::Control;
 use crate::run::options::{Options, Packets};
 use crate::run::packet::{Content, Packet, bytes};
@@ -109,8 +110,8 @@ impl<B: Batch> Sender<B> {
             Ok(of_item) => Failure { step, ..*of_item },
             Err(cause) => {
                 let to = &self.to;
-                let error = format!("{items} items cannot be sent to \"{to}\" as bytes: {cause}");
-                Failure::new(step, error)
+                let what = format_args!("{items} items cannot be sent to \"{to}\" as bytes");
+                Failure::new(step, context(what, cause))
             }
         }
     }
@@ -207,7 +208,7 @@ impl<B: Batch> Receiver<B> {
             return Err(self.unreadable(input, why));
         };
         let batch = codec.decode(&encoded);
-        let batch = batch.map_err(|cause| self.unreadable(input, &cause.to_string()))?;
+        let batch = batch.map_err(|cause| self.unreadable(input, &chain(&*cause).to_string()))?;
         match batch.len() {
             found if found == items => Ok(Box::new(batch)),
             found => Err(self.unreadable(input, &format!("it has {found} items, not {items}"))),
@@ -264,7 +265,9 @@ mod tests {
     fn received<B: Batch>(receiver: &Receiver<B>, packet: Packet) -> Result<B, String> {
         let checked = receiver.check(1, &packet, 2);
         let batch = checked.and_then(|()| receiver.batch(1, packet.items, packet.content));
-        batch.map(|batch| *batch).map_err(|error| error.to_string())
+        batch
+            .map(|batch| *batch)
+            .map_err(|error| format!("{error:?}"))
     }
 
     #[test]
@@ -326,7 +329,7 @@ mod tests {
         let (sender, _) = ends(&Form::Bytes(&codecs)).unwrap();
         let failed = sender.content(0, &mut vec![Stubborn]).err().unwrap();
         assert_eq!(
-            failed.to_string(),
+            format!("{failed:?}"),
             "step \"a\": 1 items cannot be sent to \"c\" as bytes: never"
         );
     }
@@ -338,7 +341,7 @@ mod tests {
         assert!(ends::<Vec<Own>>(&Form::InMemory).is_ok());
         let codecs = Codecs::default();
         let error = ends::<Vec<Own>>(&Form::Bytes(&codecs)).err().unwrap();
-        let error = error.to_string();
+        let error = format!("{error:?}");
         assert!(
             error.starts_with("items from \"a\" to \"c\" cannot be sent as bytes: "),
             "{error}"

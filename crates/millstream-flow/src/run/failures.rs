@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Clock, WallClock};
+use crate::error::chain;
 use crate::error::{Cause, Failure, shorten};
 
 /// The number of failures that are kept.
@@ -95,7 +96,7 @@ impl Failures {
             step: failure.step.clone(),
             key: failure.key.as_deref().map(shorten),
             item: failure.item.as_deref().map(shorten),
-            error: first(&chain(&failure.cause), ERROR_CHARS),
+            error: first(&chain(&*failure.cause).to_string(), ERROR_CHARS),
             traceback: traceback.map(|text| last(&text, TRACEBACK_CHARS)),
         });
     }
@@ -144,17 +145,6 @@ impl Failures {
 /// Locks a mutex and ignores poisoning: the notes are consistent at every moment.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An error with its causes.
-pub(crate) fn chain(cause: &Cause) -> String {
-    let mut text = cause.to_string();
-    let mut source = cause.source();
-    while let Some(error) = source {
-        text += &format!(": {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// The first characters of a text.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::describe::node::{Node, NodeId, open_error};
+use crate::error::context;
 use crate::error::{Cause, FlowError};
 use crate::key::Key;
 use crate::policy::Policy;
@@ -246,7 +247,7 @@ impl<B: Batch> Opener<B> {
 /// An error of opening a partition; where its position cannot be read, with the name of the partition.
 fn of_partition(name: &str, cause: Cause) -> Cause {
     match cause.downcast_ref::<PositionError>() {
-        Some(error) => format!("partition \"{name}\": {error}").into(),
+        Some(_) => context(format_args!("partition \"{name}\""), cause),
         None => cause,
     }
 }

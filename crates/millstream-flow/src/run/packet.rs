@@ -36,6 +36,7 @@ use timely::dataflow::channels::{ContainerBytes, Message};
 use timely::progress::Stamp;
 
 use crate::error::Cause;
+use crate::error::chain;
 use crate::time::{Sender, Watermark};
 
 /// The version of the layout.
@@ -188,7 +189,7 @@ impl Accountable for Packet {
 impl ContainerBytes for Packet {
     fn from_bytes(bytes: Bytes) -> Self {
         Self::read(bytes).unwrap_or_else(|error| Packet {
-            content: Content::Damaged(error.to_string()),
+            content: Content::Damaged(chain(&*error).to_string()),
             ..Packet::default()
         })
     }

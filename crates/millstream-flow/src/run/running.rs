@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::clock::now_ns;
 use crate::cluster::Link;
 use crate::error::FlowError;
+use crate::error::chain;
 use crate::run::control::{Control, lock};
 use crate::run::metrics::Report;
 use crate::run::options::Options;
@@ -305,7 +306,8 @@ impl Drop for Running {
             let name = &self.name;
             tracing::error!(
                 flow = name.as_str(),
-                "flow \"{name}\": it has failed, and its handle was dropped without a wait for it: {error}"
+                "flow \"{name}\": it has failed, and its handle was dropped without a wait for it: {}",
+                chain(&error)
             );
         }
     }

@@ -589,7 +589,7 @@ mod tests {
             let good = arrival.take(0, None, &mut packet(Box::new(vec![1u8, 2, 3])), &mut cx);
             assert!(good.is_ok());
             let bad = arrival.take(0, None, &mut packet(Box::new(vec!["a", "b", "c"])), &mut cx);
-            bad.err().map(|failure| failure.to_string())
+            bad.err().map(|failure| format!("{failure:?}"))
         });
         let expected =
             "step \"merged\": 3 items could not be sent on: they came as a batch of another type";

@@ -70,8 +70,7 @@ impl<B: Batch> Drain<B> {
             return Ok(());
         };
         let refused = self.writer.take_refused();
-        let written =
-            refused.and_then(|refused| letters.write(refused).map_err(|it| unwritten(&it)));
+        let written = refused.and_then(|refused| letters.write(refused).map_err(unwritten));
         written.map_err(|cause| self.failure(cause, cx))
     }
 
@@ -86,7 +85,7 @@ impl<B: Batch> Drain<B> {
             return Ok(());
         };
         let token = end(&mut **letters);
-        let token = token.map_err(|cause| self.failure(unwritten(&cause), cx))?;
+        let token = token.map_err(|cause| self.failure(unwritten(cause), cx))?;
         keep(WriterId::dead_letters(self.node), token, cx);
         Ok(())
     }

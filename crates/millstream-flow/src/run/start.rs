@@ -19,6 +19,7 @@ use crate::clock::{Clock, WallClock, now_ns};
 use crate::cluster::{JoinStopped, Joined, Membership};
 use crate::describe::node::open_error;
 use crate::error::FlowError;
+use crate::error::chain;
 use crate::run::control::{Control, lock};
 use crate::run::members;
 use crate::run::metrics::Report;
@@ -455,7 +456,7 @@ fn begin_without(plan: &Plan, workers: usize, clock: &Arc<dyn Clock>) -> Result<
         // The error concerns the options of the run, not the address of the source.
         source
             .begin(&run)
-            .map_err(|cause| FlowError::Usage(open_error(this, cause).to_string()))?;
+            .map_err(|cause| FlowError::Usage(chain(&open_error(this, cause)).to_string()))?;
     }
     Ok(())
 }

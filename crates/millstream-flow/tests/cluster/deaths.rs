@@ -56,7 +56,7 @@ fn a_death_that_is_reported_ends_the_run_with_its_cause() {
 fn a_lost_connection_ends_the_run_without_a_report() {
     for error in killed(None) {
         assert!(error.is_lost(), "{error}");
-        assert!(error.to_string().contains("data"), "{error}");
+        assert!(format!("{error:?}").contains("data"), "{error}");
     }
 }
 
@@ -81,7 +81,7 @@ fn a_failing_step_ends_all_processes_with_its_cause() {
     let own: Vec<&FlowError> = errors.iter().filter(|error| !error.is_lost()).collect();
     assert_eq!(own.len(), 1, "{errors:?}");
     for error in &errors {
-        assert!(error.to_string().contains("not this one"), "{error}");
+        assert!(format!("{error:?}").contains("not this one"), "{error}");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_sink_that_cannot_be_opened_ends_all_processes_before_they_read() {
     });
     let errors: Vec<String> = finish(processes)
         .into_iter()
-        .map(|o| o.unwrap_err().to_string())
+        .map(|o| format!("{:?}", o.unwrap_err()))
         .collect();
     assert!(
         errors.iter().all(|error| error.contains("/nowhere/out")),

@@ -195,7 +195,7 @@ fn another_number_of_processes_continues_the_file() {
 /// The error of the run on several processes: that of process 0, as the others have lost it.
 fn refused(outcomes: Outcomes) -> String {
     let errors = outcomes.into_iter().filter_map(|outcome| match outcome {
-        Err(error) if !error.is_lost() => Some(error.to_string()),
+        Err(error) if !error.is_lost() => Some(format!("{error:?}")),
         _ => None,
     });
     errors.collect::<Vec<_>>().join("; ")
@@ -265,7 +265,7 @@ fn a_file_of_two_sinks_is_gathered_for_both_or_none() {
     let source = |name: &str| flow.source(name, files::read([dir.path().join("in0")]));
     source("one").sink("plain", Arc::clone(&sink));
     source("two").sink_gathered("gathered", sink);
-    let error = flow.run(Options::default()).unwrap_err().to_string();
+    let error = format!("{:?}", flow.run(Options::default()).unwrap_err());
     assert!(error.contains("gather both or none"), "{error}");
 }
 

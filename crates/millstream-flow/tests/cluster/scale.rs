@@ -123,7 +123,7 @@ fn a_state_is_divided_after_a_crash_at_any_point_of_a_commit() {
             }
             // Fewer: what a killed process has written after its last commit would stay.
             crash(dir.path(), 4, 1, (crashed, moment(2)));
-            let error = rescale(&state, 2, None, false).unwrap_err().to_string();
+            let error = format!("{:?}", rescale(&state, 2, None, false).unwrap_err());
             assert!(error.contains("--leave-output"), "{error}");
             assert_eq!(rescale(&state, 2, None, true).unwrap().with_output, [2, 3]);
             rescale(&state, 4, None, false).unwrap();
@@ -141,7 +141,7 @@ fn what_is_not_one_whole_state_is_not_divided() {
     let state = dir.path().join("state");
     let refused = |wanted: &str| {
         let error: FlowError = rescale(&state, 3, None, false).unwrap_err();
-        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(format!("{error:?}").contains(wanted), "{error}");
     };
     refused("not the state directory");
     run(dir.path(), 2, 1, 4);

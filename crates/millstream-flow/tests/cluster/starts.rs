@@ -29,7 +29,7 @@ fn processes_with_another_graph_do_not_meet() {
         flow
     });
     for outcome in finish(processes) {
-        let error = outcome.unwrap_err().to_string();
+        let error = format!("{:?}", outcome.unwrap_err());
         assert!(error.contains("source \\\"other\\\""), "{error}");
         assert!(error.contains("edge \\\"in\\\" to"), "{error}");
     }
@@ -44,7 +44,7 @@ fn items_without_a_codec_are_refused_before_the_others_are_met() {
         .map(|_| Own)
         .redistribute()
         .sink("out", Collected::new().sink());
-    let error = flow.run(Hub::new(2).options(0, 1)).unwrap_err().to_string();
+    let error = format!("{:?}", flow.run(Hub::new(2).options(0, 1)).unwrap_err());
     assert!(error.contains("cannot be sent as bytes"), "{error}");
 }
 

@@ -227,7 +227,7 @@ fn a_state_of_another_number_of_processes_is_refused() {
                 shared.start(options).map(drop)
             }
         };
-        let error = first.unwrap_err().to_string();
+        let error = format!("{:?}", first.unwrap_err());
         assert!(error.contains("millstream scale"), "{error}");
     }
     for outcome in run(dir.path(), 2, 1, None) {

@@ -149,7 +149,7 @@ fn a_stop_ends_a_stuck_flow_with_an_error() {
         let mut client = TcpStream::connect(to).unwrap();
         push_until_stuck(&mut client, 100, Duration::from_secs(5));
         running.stop();
-        let text = finish(running).unwrap_err().to_string();
+        let text = format!("{:?}", finish(running).unwrap_err());
         let due = format!(
             "step \"out\": the receiver {at} is gone: it accepts no bytes, and the flow is stopping"
         );

@@ -268,7 +268,7 @@ fn invalid_options_are_reported() {
     };
     let told = |flow: Flow| flow.run(millstream_flow::Options::default()).err();
     let error = told(build("ask", Calls::new().concurrency(0))).expect("nothing is asked");
-    assert!(error.to_string().contains("1 call or more"), "{error}");
+    assert!(format!("{error:?}").contains("1 call or more"), "{error}");
     assert!(
         told(build("", Calls::new())).is_some(),
         "it keeps state, and has no name"

@@ -75,7 +75,7 @@ fn a_channel_is_read_by_one_run() {
     flow.source("in", channel::source(source))
         .sink("out", Collected::new().sink());
     flow.run(Options::default()).unwrap();
-    let error = flow.run(Options::default()).unwrap_err().to_string();
+    let error = format!("{:?}", flow.run(Options::default()).unwrap_err());
     assert!(
         error.contains("source \"in\" (channel): an earlier run has taken this channel"),
         "{error}"
@@ -91,7 +91,7 @@ fn a_receiver_that_is_dropped_fails_the_flow() {
             .sink("out", channel::sink(sink));
         let running = flow.start(Options::default()).unwrap();
         drop(out);
-        let error = running.await.unwrap_err().to_string();
+        let error = format!("{:?}", running.await.unwrap_err());
         assert_eq!(
             error,
             "step \"out\": the receiver of the channel was dropped"

@@ -52,7 +52,7 @@ fn read(source: files::ReadFiles) -> Result<Vec<String>, String> {
     let seen = Collected::<String>::new();
     flow.source("in", codec::decode(source, codec::text))
         .sink("out", seen.sink());
-    run(&flow, 1).map_err(|error| error.to_string())?;
+    run(&flow, 1).map_err(|error| format!("{error:?}"))?;
     Ok(seen.take())
 }
 
@@ -230,7 +230,7 @@ fn members_that_are_appended_are_read_and_other_changes_refused() {
         let run = || {
             recovery::run(&copy(&from, &to), 1, Recovery::new(&state))
                 .map(|()| std::fs::read_to_string(&to).unwrap())
-                .map_err(|error| error.to_string())
+                .map_err(|error| format!("{error:?}"))
         };
         let first = compress(ending, &[b"one\ntwo\n"]);
         let both = [first.clone(), compress(ending, &[b"three\n"])].concat();

@@ -161,7 +161,7 @@ fn a_file_of_dead_letters_that_another_sink_writes_is_refused() {
         match (outcome, expected) {
             (Ok(_), None) => assert_eq!(lines(&path).len(), 2 * wanted("\"").len()),
             (Err(error), Some(expected)) => {
-                assert!(error.to_string().contains(expected), "{error}");
+                assert!(format!("{error:?}").contains(expected), "{error}");
             }
             (outcome, _) => panic!("{expected:?}: {:?}", outcome.err()),
         }

@@ -191,9 +191,7 @@ fn a_read_file_may_be_removed_and_a_grown_one_resumes() {
     write(&dir, "c", "c1\n");
     let mut options = Options::workers(1);
     options.recovery = Some(Recovery::new(&state));
-    let said = finish(flow.start(options).unwrap())
-        .unwrap_err()
-        .to_string();
+    let said = format!("{:?}", finish(flow.start(options).unwrap()).unwrap_err());
     assert!(
         said.contains("c: it has 3 bytes, fewer than the 6 that were read of it"),
         "{said}"
@@ -247,7 +245,7 @@ fn another_number_of_partitions_and_a_lost_list_are_errors() {
         let recovery = Recovery::new(&state)
             .epoch(Duration::ZERO)
             .crash(Crash::After(2));
-        run_saving(&flow, 1, recovery).unwrap_err().to_string()
+        format!("{:?}", run_saving(&flow, 1, recovery).unwrap_err())
     };
     run(2);
     let said = run(3);

@@ -64,7 +64,7 @@ impl Copied {
     }
     fn refused(&self) -> String {
         let outcome = self.run_as(Recovery::new(self.state()));
-        outcome.unwrap_err().to_string()
+        format!("{:?}", outcome.unwrap_err())
     }
 }
 
@@ -260,12 +260,12 @@ fn rows_twice(source: &str, first: &str, more: &str) -> Result<Vec<String>, Stri
         flow.source("in", rows).sink("out", out.sink());
         run(&flow, 1, Recovery::new(folder.path().join("state")))
     };
-    run_once().map_err(|error| error.to_string())?;
+    run_once().map_err(|error| format!("{error:?}"))?;
     match more {
         "cut" => std::fs::write(&path, &first[..first.len() / 2]).unwrap(),
         more => std::fs::write(&path, format!("{first}{more}")).unwrap(),
     }
-    run_once().map_err(|error| error.to_string())?;
+    run_once().map_err(|error| format!("{error:?}"))?;
     Ok(out.take())
 }
 

@@ -224,10 +224,10 @@ fn a_durable_source_needs_a_state_directory() {
     let flow = Flow::new("no-state");
     flow.source("numbers", testing::items(0..3).durable())
         .sink("out", testing::Collected::new().sink());
-    let said = flow
-        .run(Options::default())
-        .expect_err("it has no place")
-        .to_string();
+    let said = format!(
+        "{:?}",
+        flow.run(Options::default()).expect_err("it has no place")
+    );
     assert_eq!(
         said,
         "source \"numbers\" (test script, durable): it is durable, and needs a directory for its state: --state DIR (state=, \
@@ -284,9 +284,10 @@ fn a_source_may_become_durable_and_resumes() {
     let died = run(&durable, 1, recovery(folder.path()).crash_after(3));
     assert!(matches!(died, Err(FlowError::Crashed(_))));
 
-    let said = run(&plain, 1, recovery(folder.path()))
-        .expect_err("it was durable")
-        .to_string();
+    let said = format!(
+        "{:?}",
+        run(&plain, 1, recovery(folder.path())).expect_err("it was durable")
+    );
     assert!(
         said.contains("it was durable") && said.contains("--drop-state \"n\""),
         "{said}"
@@ -333,9 +334,11 @@ fn truncated_input_and_input_of_another_kind_are_errors_that_name_it() {
             codec::decode(files::read([&path]).durable(), codec::text),
         )
         .sink("out", testing::Collected::new().sink());
-    let said = run(&frames, 1, recovery(folder.path()).drop_state("out"))
-        .expect_err("it has other partitions")
-        .to_string();
+    let said = format!(
+        "{:?}",
+        run(&frames, 1, recovery(folder.path()).drop_state("out"))
+            .expect_err("it has other partitions")
+    );
     assert!(
         said.contains("input of its partition \"0\" was recorded"),
         "{said}"
@@ -346,9 +349,11 @@ fn truncated_input_and_input_of_another_kind_are_errors_that_name_it() {
     frames
         .source("n", codec::decode(source.durable(), codec::text))
         .sink("out", testing::Collected::new().sink());
-    let said = run(&frames, 1, recovery(folder.path()).drop_state("out"))
-        .expect_err("it is of another kind")
-        .to_string();
+    let said = format!(
+        "{:?}",
+        run(&frames, 1, recovery(folder.path()).drop_state("out"))
+            .expect_err("it is of another kind")
+    );
     assert!(
         said.contains("recorded as MessagePack") && said.contains("gives Bytes now"),
         "{said}"
@@ -356,9 +361,10 @@ fn truncated_input_and_input_of_another_kind_are_errors_that_name_it() {
 
     let input = recorded_input_dir(folder.path(), "n");
     std::fs::remove_dir_all(&input).expect("it was there");
-    let said = run(&flow, 1, recovery(folder.path()))
-        .expect_err("its end is lost")
-        .to_string();
+    let said = format!(
+        "{:?}",
+        run(&flow, 1, recovery(folder.path())).expect_err("its end is lost")
+    );
     assert!(
         said.contains("it ends before record") && said.contains("inputs/n"),
         "{said}"

@@ -122,9 +122,7 @@ fn a_file_shorter_than_its_commit_is_named() {
     let recovery = Recovery::new(&state).epoch(Duration::ZERO);
     run_saving(&flow, 1, recovery.clone().crash(Crash::After(5))).unwrap_err();
     std::fs::write(out.join("k%2F0.txt"), "0\n").unwrap();
-    let said = run_saving(&flow, 1, recovery.clone())
-        .unwrap_err()
-        .to_string();
+    let said = format!("{:?}", run_saving(&flow, 1, recovery.clone()).unwrap_err());
     assert!(
         said.contains("k%2F0.txt: it has 2 bytes, fewer than the "),
         "{said}"
@@ -132,7 +130,7 @@ fn a_file_shorter_than_its_commit_is_named() {
     for entry in std::fs::read_dir(&out).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    let said = run_saving(&flow, 1, recovery).unwrap_err().to_string();
+    let said = format!("{:?}", run_saving(&flow, 1, recovery).unwrap_err());
     assert!(said.contains("the index of its files is missing"), "{said}");
 }
 

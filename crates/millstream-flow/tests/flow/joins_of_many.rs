@@ -158,7 +158,7 @@ fn a_saved_join_of_other_streams_is_an_error_that_names_the_step() {
     };
     saving(&two(false), state.path()).expect("nothing fails");
     let error = saving(&two(true), state.path()).expect_err("there are three streams now");
-    let error = error.to_string();
+    let error = format!("{error:?}");
     assert!(
         error.contains("\"rows\"") && error.contains("of a join of 2 streams, not of 3"),
         "{error}"

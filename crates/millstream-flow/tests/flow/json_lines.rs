@@ -77,7 +77,7 @@ fn fields_of_csv_are_parsed_by_name() {
         flow.source("in", prices).sink("out", seen.sink());
         run(&flow, 1)
             .map(|_| seen.take())
-            .map_err(|error| error.to_string())
+            .map_err(|error| format!("{error:?}"))
     };
     let due = vec![("tea".to_owned(), 3)];
     assert_eq!(read("price,name\n3,tea\n", "price").unwrap(), due);

@@ -242,7 +242,7 @@ fn refused(before: &str, now: &str) -> String {
     run(&flow, 1, Recovery::new(&state)).expect("it runs");
     std::fs::write(&input, now).expect("it is written");
     let outcome = run(&flow, 1, Recovery::new(&state));
-    outcome.expect_err("it is refused").to_string()
+    format!("{:?}", outcome.expect_err("it is refused"))
 }
 
 #[test]
@@ -309,8 +309,7 @@ fn a_fresh_run_removes_the_saved_state() {
             .sink("nothing", Collected::new().sink());
         let refused = run(&other, 1, Recovery::new(&state).fresh()).expect_err("it is not its own");
         assert!(
-            refused
-                .to_string()
+            format!("{refused:?}")
                 .contains("it is the state of flow \"counting\", not of \"other\""),
             "{refused}"
         );
@@ -337,5 +336,5 @@ fn a_file_at_the_path_of_the_state_directory_is_named() {
         "state in {}: it is a file; state is kept in a directory",
         state.display()
     );
-    assert_eq!(refused.to_string(), said);
+    assert_eq!(format!("{refused:?}"), said);
 }

@@ -13,7 +13,7 @@ fn refused(make: impl FnOnce(&Flow)) -> String {
     let flow = Flow::new("refused");
     make(&flow);
     let run = flow.start(Options::default()).and_then(finish);
-    run.unwrap_err().to_string()
+    format!("{:?}", run.unwrap_err())
 }
 
 #[test]

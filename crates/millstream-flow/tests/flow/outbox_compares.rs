@@ -107,7 +107,7 @@ fn records_of_another_forwarder_are_not_taken_for_those_of_this_one() {
                 next += count as u64;
             }
         });
-        let error = ended.expect_err("it is stopped").to_string();
+        let error = format!("{:?}", ended.expect_err("it is stopped"));
         assert!(error.contains("another"), "{error}");
         assert!(!error.contains('\n'), "{error}");
         // The batch is not there, and nothing after it.

@@ -17,7 +17,7 @@ fn away(_: Point) -> Option<DeliveryError> {
 fn failed(flow: &Flow, state: &Path) -> String {
     match run(flow, 1, recovery(state)) {
         Ok(_) => panic!("it ended well"),
-        Err(error) => error.to_string(),
+        Err(error) => format!("{error:?}"),
     }
 }
 
@@ -192,7 +192,7 @@ fn a_record_that_is_too_large_fails_the_flow_when_it_is_produced() {
         let mut settings = Options::workers(1);
         settings.recovery = keeps.then(|| recovery(state.path()));
         let error = finish(flow.start(settings).expect("it starts")).expect_err("it is large");
-        let said = error.to_string();
+        let said = format!("{error:?}");
         let names = ["\"out\"", "3145728 bytes", "table t", "2097152"];
         assert!(names.iter().all(|name| said.contains(name)), "{said}");
     }

@@ -395,7 +395,7 @@ fn a_sink_with_dead_letters_gets_none_of_another() {
     });
     flow.source("letters", testing::items(Vec::<DeadLetter>::new()))
         .sink_with_letters("again", shared, false, &refused);
-    let said = flow.run(Options::default()).unwrap_err().to_string();
+    let said = format!("{:?}", flow.run(Options::default()).unwrap_err());
     assert!(
         said.contains("the sink \"again\" has dead letters of its own and gets those of \"out\""),
         "{said}"
@@ -410,7 +410,7 @@ fn refused_records_that_were_removed_are_missed() {
     let flow = copy(20, &picky, &letters);
     run(&flow, 1, recovery(&state)).unwrap();
     std::fs::remove_dir_all(outbox_dir(&state, "out").with_file_name("out%refused")).unwrap();
-    let said = run(&flow, 1, recovery(&state)).unwrap_err().to_string();
+    let said = format!("{:?}", run(&flow, 1, recovery(&state)).unwrap_err());
     assert!(said.contains("7 were passed on"), "{said}");
     let again = Recovery::new(&state).drop_state("out");
     run(&flow, 1, again).unwrap();
@@ -443,7 +443,7 @@ fn a_sink_with_dead_letters_is_that_of_one_step() {
         let sink = codec::encode(Arc::clone(&shared), codec::display);
         numbers.try_sink(name, bad, sink);
     }
-    let said = flow.run(Options::default()).unwrap_err().to_string();
+    let said = format!("{:?}", flow.run(Options::default()).unwrap_err());
     assert!(
         said.contains("\"one\" and \"two\" write to one sink"),
         "{said}"

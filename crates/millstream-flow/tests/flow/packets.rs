@@ -82,12 +82,12 @@ fn items_are_encoded_only_if_packets_are_bytes_and_failures_name_the_edge() {
         assert_eq!(counts, (numbers.len(), numbers.len()));
     }
     let (flow, _) = counted(&numbers, false);
-    let error = run(&flow, 1, Some(Packets::Bytes)).unwrap_err().to_string();
+    let error = format!("{:?}", run(&flow, 1, Some(Packets::Bytes)).unwrap_err());
     let edge = "items from \"key_by-1\" to \"exchange-2\" cannot be sent as bytes";
     assert!(error.contains(edge) && error.contains("Counted"), "{error}");
     for (number, cause) in [(13, "13 is unlucky"), (14, "14 is unreadable")] {
         let (flow, _) = counted(&[1, number, 2], true);
-        let error = run(&flow, 2, Some(Packets::Bytes)).unwrap_err().to_string();
+        let error = format!("{:?}", run(&flow, 2, Some(Packets::Bytes)).unwrap_err());
         assert!(
             error.contains(cause) && error.contains("exchange-2"),
             "{error}"
@@ -106,7 +106,7 @@ fn a_type_that_shares_memory_stays_in_its_process() {
         .sink("out", out.sink());
     run(&flow, 2, Some(Packets::InMemory)).unwrap();
     assert_eq!(out.take(), [(1, 1)]);
-    let error = run(&flow, 2, Some(Packets::Bytes)).unwrap_err().to_string();
+    let error = format!("{:?}", run(&flow, 2, Some(Packets::Bytes)).unwrap_err());
     assert!(error.contains("Arc<u64> has no codec"), "{error}");
 }
 

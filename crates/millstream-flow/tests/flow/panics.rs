@@ -123,7 +123,7 @@ fn while_the_other_workers_sleep() {
         let to = address(&told);
         super::support::wait(150);
         send(to, &framed(&"u32".parse().unwrap(), ["a", "fives"]));
-        let error = finish(running).unwrap_err().to_string();
+        let error = format!("{:?}", finish(running).unwrap_err());
         assert_eq!(error, "step \"delicate\" panicked: five is too much");
     }
 }
@@ -319,7 +319,10 @@ fn in_the_position_of_a_source() {
     numbers.map(|n| n).sink("out", Collected::new().sink());
     let recovery = Recovery::new(state.path()).epoch(Duration::ZERO);
     let failed = super::recovery::run(&flow, 2, recovery).unwrap_err();
-    assert_eq!(failed.to_string(), "step \"delicate\" panicked: thirteen");
+    assert_eq!(
+        format!("{failed:?}"),
+        "step \"delicate\" panicked: thirteen"
+    );
 }
 
 #[test]
@@ -379,6 +382,9 @@ fn in_the_function_that_gets_the_metrics() {
         let mut options = Options::workers(workers);
         options.on_metrics = Some((Duration::from_millis(10), Arc::new(|_| panic!("thirteen"))));
         let failed = flow.start(options).expect("it starts").wait().unwrap_err();
-        assert_eq!(failed.to_string(), "step \"on_metrics\" panicked: thirteen");
+        assert_eq!(
+            format!("{failed:?}"),
+            "step \"on_metrics\" panicked: thirteen"
+        );
     }
 }

@@ -236,7 +236,7 @@ fn decoded(on_error: OnError) -> Result<(u64, Vec<u64>), String> {
     send(address(&told), &framed(&Framing::U8, ["7", "seven", "77"]));
     finish(running)
         .map(|report| (report.step("in").unwrap().skipped, seen.take()))
-        .map_err(|error| error.to_string())
+        .map_err(|error| format!("{error:?}"))
 }
 
 const POISON: &str =

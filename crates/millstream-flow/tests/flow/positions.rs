@@ -232,7 +232,7 @@ fn versions(first: u8, second: u8, durable: bool) -> Result<(), FlowError> {
 fn a_position_of_a_newer_version_is_refused_with_source_and_partition() {
     for durable in [false, true] {
         versions(1, 2, durable).unwrap();
-        let error = versions(2, 1, durable).unwrap_err().to_string();
+        let error = format!("{:?}", versions(2, 1, durable).unwrap_err());
         let kind = if durable { ", durable" } else { "" };
         let expected = format!(
             "source \"in\" (numbers{kind}): partition \"0\": the saved position is of version 2, and this program's \
@@ -251,7 +251,7 @@ fn a_source_of_numbers_refuses_a_position_in_bytes() {
     flow.source("in", testing::items(["a".to_owned()]))
         .sink("out", out.sink());
     let error = run(&flow, 1, Recovery::new(folder.path())).unwrap_err();
-    let error = error.to_string();
+    let error = format!("{error:?}");
     let named = error.starts_with("source \"in\" (test script): partition \"0\": ");
     assert!(named && error.contains("v1:33 is not a number"), "{error}");
 }
@@ -293,7 +293,7 @@ fn a_position_that_fails_ends_the_flow_and_names_the_source() {
         }
         .sink("out", Collected::new().sink());
         let error = run(&flow, 1, Recovery::new(folder.path())).unwrap_err();
-        assert_eq!(error.to_string(), "step \"in\": the service says no");
+        assert_eq!(format!("{error:?}"), "step \"in\": the service says no");
     }
 }
 

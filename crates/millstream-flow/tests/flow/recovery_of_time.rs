@@ -405,7 +405,7 @@ fn unsaved_and_unreadable_states_are_reported_with_step_and_key() {
         packets: Some(Packets::InMemory),
         ..Options::default()
     }) {
-        Err(error) => error.to_string(),
+        Err(error) => format!("{error:?}"),
         Ok(_) => "it ran".to_owned(),
     };
     let unsaved = told(make(50, false));

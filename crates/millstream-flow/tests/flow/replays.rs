@@ -243,7 +243,7 @@ fn input_that_cannot_be_replayed_is_reported() {
         let outcome = Trial::new(&flow).replay(replay).and_then(Trial::run_all);
         outcome
             .err()
-            .map_or_else(|| "it ran".to_owned(), |error| error.to_string())
+            .map_or_else(|| "it ran".to_owned(), |error| format!("{error:?}"))
     };
     let one = Replay::new().journal("left", &path);
     let both = one.clone().journal("right", &path);
@@ -278,8 +278,8 @@ fn input_that_cannot_be_replayed_is_reported() {
     }
     let nothing = Replay::of_state(folder.path()).expect_err("nothing was recorded");
     assert!(
-        nothing.to_string().contains("no input was recorded here"),
-        "{nothing}"
+        format!("{nothing:?}").contains("no input was recorded here"),
+        "{nothing:?}"
     );
 
     let rehearsal = Rehearsal::new()

@@ -73,7 +73,7 @@ fn check<K: Key>(key: fn(u64) -> K, workers: usize, type_name: &str) {
                 .values(),
         };
         counts.sink("out", Collected::new().sink());
-        let said = run(&flow, workers).unwrap_err().to_string();
+        let said = format!("{:?}", run(&flow, workers).unwrap_err());
         for part in [
             "step \"count\", key ",
             "the hash of the key is not stable",

@@ -38,7 +38,7 @@ pub fn run(flow: &Flow, workers: usize) -> Result<Report, FlowError> {
 pub fn failure(flow: &Flow, workers: usize) -> String {
     match run(flow, workers) {
         Ok(_) => panic!("the flow ended well with {workers} workers"),
-        Err(error) => error.to_string(),
+        Err(error) => format!("{error:?}"),
     }
 }
 

@@ -270,7 +270,7 @@ fn a_port_in_use_is_named_with_its_source() {
             .sink("out", Collected::new().sink());
         let error = run(&flow, workers).unwrap_err();
         assert!(matches!(error, FlowError::Open { .. }), "{error:?}");
-        let text = error.to_string();
+        let text = format!("{error:?}");
         assert!(
             text.starts_with(&format!("source \"orders\" (tcp listen {at}, u32): ")),
             "{text}"
@@ -291,7 +291,7 @@ fn a_refused_connection_is_named_with_its_source() {
     let source = codec::decode(tcp::connect(&at.to_string()), codec::text);
     flow.source("in", source)
         .sink("out", Collected::new().sink());
-    let text = run(&flow, 1).unwrap_err().to_string();
+    let text = format!("{:?}", run(&flow, 1).unwrap_err());
     assert!(
         text.starts_with(&format!("source \"in\" (tcp connect {at}, u32): ")),
         "{text}"
@@ -311,7 +311,7 @@ fn a_client_without_a_valid_frame_fails_the_flow() {
         let mut client = TcpStream::connect(at).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     }
-    let error = finish(running).expect_err("all of it was lost").to_string();
+    let error = format!("{:?}", finish(running).expect_err("all of it was lost"));
     let said = "step \"in\": no message was understood in framing u32: connection from 127.0.0.1:";
     assert!(error.starts_with(said), "{error}");
 }

@@ -37,7 +37,7 @@ fn a_receiver_that_refuses_is_named_with_its_sink() {
     for workers in 1..=3 {
         let error = run(&numbers(10, tcp::send_to(&at.to_string())), workers).unwrap_err();
         assert!(matches!(error, FlowError::Open { .. }), "{error:?}");
-        let text = error.to_string();
+        let text = format!("{error:?}");
         assert!(
             text.starts_with(&format!(
                 "sink \"results\" (tcp connect {at}, lines): cannot connect to {at}: "
@@ -51,7 +51,7 @@ fn a_receiver_that_refuses_is_named_with_its_sink() {
 #[test]
 fn a_name_that_does_not_resolve_is_reported() {
     let flow = numbers(1, tcp::send_to("no port here"));
-    let text = run(&flow, 1).unwrap_err().to_string();
+    let text = format!("{:?}", run(&flow, 1).unwrap_err());
     assert!(text.contains("no port here"), "{text}");
 }
 
@@ -71,7 +71,7 @@ fn a_receiver_that_closes_fails_the_flow() {
         let flow = numbers(u64::MAX, tcp::send_to(&at.to_string()));
         let error = run(&flow, workers).unwrap_err();
         assert!(matches!(error, FlowError::Failed(_)), "{error:?}");
-        let text = error.to_string();
+        let text = format!("{error:?}");
         assert!(
             text.starts_with(&format!("step \"results\": the receiver {at} is gone: ")),
             "{text}"
@@ -109,7 +109,7 @@ fn a_receiver_that_closes_before_the_last_write_fails_the_flow() {
                 }
             })
             .sink("results", sink);
-        let text = run(&flow, 1).unwrap_err().to_string();
+        let text = format!("{:?}", run(&flow, 1).unwrap_err());
         let due = format!("step \"results\": the receiver {at} is gone: ");
         assert!(text.starts_with(&due), "{text}");
         receiving.join().unwrap();
@@ -214,7 +214,7 @@ fn a_receiver_that_starts_late_is_waited_for() {
 fn reconnecting_has_a_limit() {
     let at = free_address();
     let sink = tcp::send_to(&at.to_string()).reconnect(Duration::from_millis(50));
-    let text = run(&numbers(1, sink), 1).unwrap_err().to_string();
+    let text = format!("{:?}", run(&numbers(1, sink), 1).unwrap_err());
     assert!(text.contains(&format!("cannot connect to {at}")), "{text}");
 }
 
@@ -224,7 +224,7 @@ fn a_stop_ends_the_wait_for_a_receiver() {
     let sink = tcp::send_to(&at.to_string()).reconnect(Duration::from_secs(3600));
     let running = numbers(1, sink).start(Options::default()).unwrap();
     running.stop();
-    let text = finish(running).unwrap_err().to_string();
+    let text = format!("{:?}", finish(running).unwrap_err());
     assert!(text.contains("cannot connect"), "{text}");
 }
 
@@ -240,7 +240,7 @@ fn an_item_that_its_framing_cannot_carry_fails_the_flow() {
             codec::display::<String>,
         ),
     );
-    let text = run(&flow, 1).unwrap_err().to_string();
+    let text = format!("{:?}", run(&flow, 1).unwrap_err());
     assert_eq!(
         text,
         "step \"out\": a frame of 256 bytes does not fit the framing u8, whose limit is 255"
@@ -308,10 +308,10 @@ fn a_missing_receiver_is_an_error_that_names_it() {
     let sink = tcp::send_to(&at.to_string()).connect_timeout(Duration::from_millis(30));
     flow.source("in", testing::items(["one".to_owned()]))
         .sink("out", codec::encode(sink, codec::display::<String>));
-    let error = flow
-        .run(Options::default())
-        .expect_err("nobody listens")
-        .to_string();
+    let error = format!(
+        "{:?}",
+        flow.run(Options::default()).expect_err("nobody listens")
+    );
     assert!(
         error.contains(&format!("cannot connect to {at}: Connection refused")),
         "{error}"

@@ -358,7 +358,7 @@ fn a_timer_in_event_time_without_times_ends_the_flow() {
         .values()
         .sink("out", Collected::new().sink());
     assert_eq!(
-        run(&flow, 1).unwrap_err().to_string(),
+        format!("{:?}", run(&flow, 1).unwrap_err()),
         "step \"clock\", key 7: a timer in event time needs event_time before key_by"
     );
 }

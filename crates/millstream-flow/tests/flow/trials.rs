@@ -67,7 +67,7 @@ fn a_state_that_is_not_fully_saved_is_found() {
     });
     let error = trial(&flow).crash_everywhere().expect_err("it forgets");
     assert!(matches!(error, FlowError::Differs { .. }), "{error}");
-    let said = error.to_string();
+    let said = format!("{error:?}");
     let what = "changes the results: output \"out\": item";
     assert!(
         said.starts_with("a crash before commit") && said.contains(what),
@@ -80,7 +80,7 @@ fn state_outside_of_the_flow_is_found() {
     let total = Arc::new(AtomicU64::new(0));
     let flow = seen(move |_| total.fetch_add(1, Ordering::SeqCst));
     let error = trial(&flow).crash_everywhere().expect_err("it counts on");
-    assert!(error.to_string().contains("before commit"), "{error}");
+    assert!(format!("{error:?}").contains("before commit"), "{error}");
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn a_state_that_differs_is_found_when_the_output_does_not() {
         seen.times = RUNS.fetch_add(1, Ordering::SeqCst);
         0
     });
-    let said = trial(&flow)
-        .crash_everywhere()
-        .expect_err("it differs")
-        .to_string();
+    let said = format!(
+        "{:?}",
+        trial(&flow).crash_everywhere().expect_err("it differs")
+    );
     assert!(
         said.contains("state of step \"see\", key \"w0\": it is {\"times\":"),
         "{said}"
@@ -132,16 +132,17 @@ fn outputs_of_a_declared_type_are_compared() {
         .err()
         .expect("a type is not known");
     assert!(
-        error
-            .to_string()
-            .contains("no sink of alloc::vec::Vec<u32> as a replacement"),
+        format!("{error:?}").contains("no sink of alloc::vec::Vec<u32> as a replacement"),
         "{error}"
     );
     let wrong = Trial::new(&flow)
         .output::<u32>("typed")
         .input("numbers", testing::items(["one"]));
     let error = wrong.run_all().err().expect("the items have another type");
-    assert!(error.to_string().contains("source \"numbers\""), "{error}");
+    assert!(
+        format!("{error:?}").contains("source \"numbers\""),
+        "{error}"
+    );
 }
 
 #[test]
@@ -187,7 +188,7 @@ fn the_calling_thread_runs_the_flow() {
     let error = flow
         .run_here(Options::workers(2))
         .expect_err("there is one thread");
-    assert!(error.to_string().contains("2 workers"), "{error}");
+    assert!(format!("{error:?}").contains("2 workers"), "{error}");
     // Without a replacement of its sink nothing runs.
     let options = Options {
         rehearsal: Some(Arc::new(Rehearsal::new())),

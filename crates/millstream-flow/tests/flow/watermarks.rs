@@ -164,7 +164,7 @@ fn times_are_assigned_before_partitions_are_merged() {
 fn failure_at_start(flow: &Flow) -> String {
     match flow.run(Options::default()) {
         Ok(_) => panic!("it ran"),
-        Err(error) => error.to_string(),
+        Err(error) => format!("{error:?}"),
     }
 }
 

@@ -235,7 +235,7 @@ fn a_window_that_does_not_contain_its_item_ends_the_flow() {
         .results
         .items()
         .sink("out", Collected::new().sink());
-    let failed = run(&flow, 1).expect_err("it fails").to_string();
+    let failed = format!("{:?}", run(&flow, 1).expect_err("it fails"));
     assert!(failed.contains("\"mine\""), "{failed}");
     assert!(
         failed.contains("the window 6..9 does not contain its item, at 5"),

@@ -484,7 +484,7 @@ fn an_invalid_window_is_an_error() {
         let results = windows(&flow, vec![vec![]], 1, window).count().results;
         results.values().sink("out", Collected::new().sink());
         assert_eq!(
-            flow.check().unwrap_err().to_string(),
+            format!("{:?}", flow.check().unwrap_err()),
             format!("flow \"wrong\": {words}")
         );
     }
@@ -497,9 +497,7 @@ fn an_invalid_window_is_an_error() {
     let results = timed.window("", Window::count(1)).count().results;
     results.values().sink("out", Collected::new().sink());
     assert!(
-        flow.check()
-            .unwrap_err()
-            .to_string()
+        format!("{:?}", flow.check().unwrap_err())
             .contains("a window step keeps state and needs a name")
     );
 }

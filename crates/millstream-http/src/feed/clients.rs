@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::history::{History, Missed};
@@ -124,8 +125,9 @@ impl Clients {
     /// Logs why a client does not receive what it missed.
     fn warn(&self, error: &Cause) {
         tracing::warn!(
-            "http feed {}: a client is disconnected: {error}",
-            self.address
+            "http feed {}: a client is disconnected: {}",
+            self.address,
+            chain(&**error)
         );
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use millstream_journal::Sync;
 use millstream_service::{Followers, Key, Once};
 use millstream_wire::{Call, Schema};
@@ -266,7 +267,7 @@ impl Recorded<'_> {
             }
         };
         match waited {
-            Ok(followed) => followed.map_err(|error| error.to_string()),
+            Ok(followed) => followed.map_err(|error| chain(&error).to_string()),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
+use millstream_flow::error::chain;
 use tokio::time::timeout;
 
 use super::calls::{Asked, FEEDS, Interfaces, Recorded, Route, Stopped};
@@ -167,7 +168,7 @@ impl GatewayHandler {
         recorded.map_err(|error| match error {
             NotRecorded::Refused(refusal) => refusal,
             NotRecorded::Failed(cause) => {
-                let line = format!("the call cannot be recorded: {cause}");
+                let line = format!("the call cannot be recorded: {}", chain(&*cause));
                 self.state.fail(cause);
                 Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, line)
             }
@@ -262,7 +263,10 @@ async fn answer_of(recorded: Recorded<'_>, waits: &Waits) -> refusal::Answer {
         ),
         Ok(Ok(Err(cause))) => failed(
             StatusCode::INTERNAL_SERVER_ERROR,
-            &format!("the outputs cannot be read: {cause}; the call is recorded"),
+            &format!(
+                "the outputs cannot be read: {}; the call is recorded",
+                chain(&*cause)
+            ),
         ),
         Ok(Err(Stopped)) => failed(
             StatusCode::SERVICE_UNAVAILABLE,

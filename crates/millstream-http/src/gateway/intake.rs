@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use millstream_journal::{Error, Journal, Options, Sync, Writer};
 use millstream_service::{Key, Keys, Once, Outlet};
 use millstream_wire::{Schema, Transport};
@@ -142,7 +143,11 @@ impl Intake {
     pub(super) fn release_keys(&self) -> bool {
         lock(&self.keys).release(READ_MAX).unwrap_or_else(|error| {
             // A call with a key has the same error.
-            tracing::warn!("{}: the keys of calls cannot be read: {error}", self.name);
+            tracing::warn!(
+                "{}: the keys of calls cannot be read: {}",
+                self.name,
+                chain(&error)
+            );
             true
         })
     }

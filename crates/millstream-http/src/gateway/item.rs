@@ -1,6 +1,7 @@
 //! A call of a journal as an item of a feed.
 
 use millstream_flow::error::Cause;
+use millstream_flow::error::context;
 use millstream_journal::{Journal, Record};
 use millstream_service::{Calls, Content};
 use millstream_wire::{NamedValues, Timestamp};
@@ -49,7 +50,7 @@ impl CallItems {
         let sequence = record.sequence;
         let content = self.calls.read(sequence, record.body).map_err(|error| {
             let path = self.journal.path();
-            format!("{}: record {sequence}: {error}", path.display())
+            context(format_args!("{}: record {sequence}", path.display()), error)
         })?;
         let Content::Call(call, lineage) = content else {
             return Ok(None);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use millstream_journal::{Bookmark, Error, Journal, Options, Reader};
 
 use super::id::{BEGIN, Resume, id, read_id};
@@ -154,6 +155,6 @@ impl Missed for MissedCalls {
 }
 
 fn failed(error: Error) -> Refusal {
-    let line = format!("the feed cannot be read: {error}");
+    let line = format!("the feed cannot be read: {}", chain(&error));
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, line)
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use millstream_flow::error::chain;
 use millstream_service::{Arguments, Fault, ServiceError, ask};
 
 use crate::refusal::{Answer, Refusal, json};
@@ -31,7 +32,7 @@ pub(super) async fn answer(output: PathBuf, name: &str, query: &str) -> Result<A
         Ok(Err(ServiceError::Asked { fault, reason, .. })) => {
             Err(Refusal::new(status(fault), reason))
         }
-        Ok(Err(error)) => Err(failed(error.to_string())),
+        Ok(Err(error)) => Err(failed(chain(&error).to_string())),
         Err(error) => Err(failed(error.to_string())),
     }
 }

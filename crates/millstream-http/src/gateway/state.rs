@@ -4,6 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 
 use crate::lock;
 
@@ -75,7 +76,10 @@ impl State {
 }
 
 fn log(cause: &Cause) {
-    tracing::error!("the gateway of services does not do its work any more: {cause}");
+    tracing::error!(
+        "the gateway of services does not do its work any more: {}",
+        chain(&**cause)
+    );
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use hyper::StatusCode;
 use millstream_flow::error::Cause;
+use millstream_flow::error::chain;
 use millstream_flow::poller::Wake;
 
 use super::body::Items;
@@ -138,7 +139,7 @@ impl Intake {
 
     /// Fails the flow.
     pub(super) fn fail(&self, cause: Cause) -> Refusal {
-        let line = format!("the request cannot be recorded: {cause}");
+        let line = format!("the request cannot be recorded: {}", chain(&*cause));
         lock(&self.failure).get_or_insert(cause);
         self.close();
         self.wake.wake();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millstream_flow::clock::now_ns;
 use millstream_flow::error::Cause;
+use millstream_flow::error::context;
 use millstream_flow::framing::{Frames, Origin};
 use millstream_flow::source::{Events, Next, Partition, Position};
 use millstream_journal::Reader;
@@ -74,7 +75,10 @@ impl RequestsPartition {
                 };
                 read_record(record.body, self.item, batch).map_err(|cause| {
                     let journal = recorded.path();
-                    format!("{}, record {}: {cause}", journal.display(), record.sequence)
+                    context(
+                        format_args!("{}, record {}", journal.display(), record.sequence),
+                        cause,
+                    )
                 })?;
                 record.body.len()
             }

@@ -468,7 +468,7 @@ fn what_cannot_be_fed_fails_the_flow() {
     feeding
         .posts
         .write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\xff\xfe");
-    let error = feeding.running.wait().unwrap_err().to_string();
+    let error = format!("{:?}", feeding.running.wait().unwrap_err());
     assert!(error.contains("a feed is of text in UTF-8"), "{error}");
 }
 
@@ -497,7 +497,7 @@ fn wrong_options_and_an_address_in_use_fail_the_start() {
         let items = millstream_flow::testing::items(["a"]);
         flow.source("in", items)
             .sink("feed", codec::encode(feed, codec::display));
-        let error = flow.run(options(None)).unwrap_err().to_string();
+        let error = format!("{:?}", flow.run(options(None)).unwrap_err());
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -478,7 +478,7 @@ fn a_journal_that_cannot_be_read_fails_the_gateway() {
     writer.append(b"no call").unwrap();
     let error = loop {
         if let Err(cause) = server.wait(Duration::from_secs(60)) {
-            break cause.to_string();
+            break millstream_journal::chain(&*cause).to_string();
         }
     };
     assert!(error.contains("lines: record 0: "), "{error}");

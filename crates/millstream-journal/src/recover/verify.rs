@@ -5,6 +5,7 @@
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
+use crate::chain;
 use crate::copies::identity;
 use crate::error::{Error, Result};
 use crate::format::control::Control;
@@ -79,7 +80,7 @@ impl Damage {
             other => Damage {
                 path: storage.path(file),
                 offset: 0,
-                what: other.to_string(),
+                what: chain(&other).to_string(),
                 records: None,
             },
         }

@@ -202,7 +202,7 @@ fn a_token_is_required_for_figures_and_not_for_the_page() {
 
 #[test]
 fn an_address_that_others_can_reach_needs_a_token() {
-    let refused = http("0.0.0.0:0").bind().unwrap_err().to_string();
+    let refused = format!("{:?}", http("0.0.0.0:0").bind().unwrap_err());
     assert!(refused.contains("needs a token"), "{refused}");
     assert!(http("0.0.0.0:0").open(true).bind().is_ok());
     assert!(http("0.0.0.0:0").token("x").bind().is_ok());
@@ -211,7 +211,7 @@ fn an_address_that_others_can_reach_needs_a_token() {
 #[test]
 fn an_address_in_use_is_named() {
     let first = http("127.0.0.1:0").bind().unwrap();
-    let error = http(first.address()).bind().unwrap_err().to_string();
+    let error = format!("{:?}", http(first.address()).bind().unwrap_err());
     assert!(error.contains(first.address()), "{error}");
     first.stop();
     http(first.address()).bind().unwrap();

@@ -47,7 +47,7 @@ impl Interface {
             named.push(read);
         }
         let bare = Schema::new(name, version, Vec::new(), described.clone());
-        let bare = bare.map_err(|error| service_error(py, &error))?;
+        let bare = bare.map_err(|error| service_error(py, error))?;
         for (definition, given) in described.iter_mut().zip(&definitions) {
             match &mut definition.shape {
                 Shape::Struct(fields) => {
@@ -77,7 +77,7 @@ impl Interface {
         }
         let schema = Schema::new(name, version, schema_methods, described);
         Ok(Self {
-            schema: schema.map_err(|error| service_error(py, &error))?,
+            schema: schema.map_err(|error| service_error(py, error))?,
             named,
             methods: read,
         })

@@ -118,9 +118,8 @@ impl Outlet {
     ) -> PyResult<Self> {
         let sync = sync_of(sync)?;
         let options = Options::default().with_sync(sync);
-        let journal = Journal::open(&path, options).map_err(|error| service_error(py, &error))?;
-        let outlet =
-            native::Outlet::outside(&journal).map_err(|error| service_error(py, &error))?;
+        let journal = Journal::open(&path, options).map_err(|error| service_error(py, error))?;
+        let outlet = native::Outlet::outside(&journal).map_err(|error| service_error(py, error))?;
         let mut made = Self::make(py, interface, PublisherTransport::Journal(outlet), sync)?;
         let limit = Duration::try_from_secs_f64(timeout)?;
         made.followed = (followers > 0).then_some(Followed {
@@ -146,16 +145,16 @@ impl Outlet {
         out: PathBuf,
         timeout: f64,
     ) -> PyResult<(PathBuf, u64, bool, Option<String>)> {
-        let failed = |error: native::ServiceError| service_error(py, &error);
+        let failed = |error: native::ServiceError| service_error(py, error);
         let Some(input) = self.journal() else {
-            return Err(service_error(py, &"a recorder has no service that answers"));
+            return Err(service_error(py, "a recorder has no service that answers"));
         };
         let opened = Journal::open(&out, Options::read_only());
-        let output = opened.map_err(|error| service_error(py, &error))?;
-        let next = output.next().map_err(|error| service_error(py, &error))?;
+        let output = opened.map_err(|error| service_error(py, error))?;
+        let next = output.next().map_err(|error| service_error(py, error))?;
         let mut effects = native::Effects::of(&output, next).map_err(failed)?;
         let recorded = self.record(py, number, arguments)?;
-        let cause = recorded.ok_or_else(|| service_error(py, &"the call has no record"))?;
+        let cause = recorded.ok_or_else(|| service_error(py, "the call has no record"))?;
         let host = Host::real();
         let (begun, limit) = (host.monotonic(), Duration::try_from_secs_f64(timeout)?);
         loop {
@@ -164,7 +163,7 @@ impl Outlet {
             match waited.map_err(failed)? {
                 native::Answered::Call { sequence, call } => {
                     let answer = answer_json(sequence, &call);
-                    let answer = answer.map_err(|error| service_error(py, &error))?;
+                    let answer = answer.map_err(|error| service_error(py, error))?;
                     return Ok((input.path(), cause, true, Some(answer)));
                 }
                 native::Answered::Nothing => return Ok((input.path(), cause, true, None)),
@@ -286,7 +285,7 @@ impl Recorder {
             return Ok(());
         };
         if gate.has_refused.load(Relaxed) {
-            return Err(service_error(py, &REFUSAL));
+            return Err(service_error(py, REFUSAL));
         }
         gate.open_on.get_or_init(|| thread::current().id());
         Ok(())

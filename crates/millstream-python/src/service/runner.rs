@@ -157,13 +157,13 @@ impl OneOffs {
         let started = self
             .timers
             .start(timer, name, Duration::from_nanos(length_ns));
-        started.map_err(|error| service_error(py, &error))
+        started.map_err(|error| service_error(py, error))
     }
 
     /// Cancels one.
     fn cancel(&self, py: Python<'_>, timer: &str, name: &str) -> PyResult<bool> {
         let cancelled = self.timers.cancel(timer, name);
-        cancelled.map_err(|error| service_error(py, &error))
+        cancelled.map_err(|error| service_error(py, error))
     }
 }
 
@@ -185,7 +185,7 @@ impl When {
         missed: &str,
     ) -> PyResult<Self> {
         let when = match at {
-            Some(at) => native::When::daily(at, zone).map_err(|error| service_error(py, &error))?,
+            Some(at) => native::When::daily(at, zone).map_err(|error| service_error(py, error))?,
             None => native::When::every(Duration::from_nanos(period_ns.unwrap_or(1))),
         };
         let when = when.missed(match missed {
@@ -208,7 +208,7 @@ type Timer = (String, Option<Py<When>>, Py<PyAny>, Vec<String>);
 type Snapshots = (u64, u64, Py<PyAny>, Py<PyAny>);
 
 fn opened(py: Python<'_>, path: &PathBuf, options: Options) -> PyResult<Journal> {
-    Journal::open(path, options).map_err(|error| service_error(py, &error))
+    Journal::open(path, options).map_err(|error| service_error(py, error))
 }
 
 /// Opens an existing input: to keep a cursor in it, or, where that is not allowed, to read.
@@ -226,7 +226,7 @@ fn open_input(py: Python<'_>, path: &PathBuf, reads: bool) -> PyResult<Journal> 
         }
         opened => opened,
     };
-    opened.map_err(|error| service_error(py, &error))
+    opened.map_err(|error| service_error(py, error))
 }
 
 fn is_read_only(error: &std::io::Error) -> bool {
@@ -242,7 +242,7 @@ pub(crate) fn service_has_input(py: Python<'_>, path: PathBuf) -> PyResult<bool>
     match Journal::open(&path, Options::read_only()) {
         Ok(_) => Ok(true),
         Err(Error::NotFound { .. }) => Ok(false),
-        Err(error) => Err(service_error(py, &error)),
+        Err(error) => Err(service_error(py, error)),
     }
 }
 
@@ -262,7 +262,7 @@ impl Service {
         let options = Options::default().with_sync(sync).with_retention(retention);
         let service = match out {
             Some(out) => native::Service::new(&opened(py, &out, options)?)
-                .map_err(|error| service_error(py, &error))?,
+                .map_err(|error| service_error(py, error))?,
             None => native::Service::without_output(),
         };
         Ok(Self {
@@ -278,7 +278,7 @@ impl Service {
     fn replaying(py: Python<'_>, out: Option<PathBuf>) -> PyResult<Self> {
         let service = native::Service::replaying(out.as_deref());
         Ok(Self {
-            service: Some(service.map_err(|error| service_error(py, &error))?),
+            service: Some(service.map_err(|error| service_error(py, error))?),
             sync: Sync::Never,
             replays: true,
         })
@@ -350,13 +350,13 @@ impl Service {
             let schema = interface.get().schema.clone();
             setup = setup
                 .input_with(&journal, schema, dispatch(interface, methods))
-                .map_err(|error| service_error(py, &error))?;
+                .map_err(|error| service_error(py, error))?;
         }
         for (interface, methods) in own {
             let schema = interface.get().schema.clone();
             setup = setup
                 .rebuild_from_with(schema, dispatch(interface, methods))
-                .map_err(|error| service_error(py, &error))?;
+                .map_err(|error| service_error(py, error))?;
         }
         if let Some(snapshots) = snapshots {
             setup = keeping(setup, snapshots);
@@ -659,10 +659,10 @@ pub(crate) fn service_ask(
     timeout: f64,
 ) -> PyResult<String> {
     let arguments: native::Arguments =
-        serde_json::from_str(arguments).map_err(|error| service_error(py, &error))?;
+        serde_json::from_str(arguments).map_err(|error| service_error(py, error))?;
     let limit = Duration::try_from_secs_f64(timeout)?;
     let asked = unlocked(|| native::ask(&output, query, arguments, limit));
-    let asked = asked.map_err(|error| service_error(py, &error))?;
+    let asked = asked.map_err(|error| service_error(py, error))?;
     Ok(asked.to_string())
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream_flow::error::context;
 use millstream_journal::{Journal, Options};
 use millstream_service::testing::{self as native, Mode, check, check_variant};
 use millstream_service::{Calls, history, latency};
@@ -182,7 +183,7 @@ impl Trial {
     ) -> PyResult<()> {
         let hold = || self.trial.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = hold().take();
-        let trial = trial.ok_or_else(|| service_error(py, &"time goes on already"))?;
+        let trial = trial.ok_or_else(|| service_error(py, "time goes on already"))?;
         let (trial, done) = work(trial);
         *hold() = Some(trial);
         done.map_err(|cause| raised(py, cause))
@@ -197,7 +198,7 @@ pub(crate) fn service_export(
     first: u64,
     last: Option<u64>,
 ) -> PyResult<String> {
-    let failed = |error: millstream_journal::Error| service_error(py, &error);
+    let failed = |error: millstream_journal::Error| service_error(py, error);
     let journal = Journal::open(&path, Options::read_only()).map_err(failed)?;
     let mut reader = journal.reader().map_err(failed)?;
     let there = reader.position()..=journal.next().map_err(failed)?;
@@ -213,7 +214,7 @@ pub(crate) fn service_export(
         let document = calls.document(&record).map_err(|error| {
             service_error(
                 py,
-                &format!("{}, record {sequence}: {error}", path.display()),
+                context(format_args!("{}, record {sequence}", path.display()), error),
             )
         })?;
         if let Some(document) = document {
@@ -236,7 +237,7 @@ pub(crate) fn service_history(
     sequence: u64,
     folders: Vec<PathBuf>,
 ) -> PyResult<Vec<PyHop>> {
-    let hops = history(&path, sequence, &folders).map_err(|error| service_error(py, &error))?;
+    let hops = history(&path, sequence, &folders).map_err(|error| service_error(py, error))?;
     let hop = |hop: millstream_service::Hop| {
         let time = Timestamp(hop.time_ns as i64).to_string();
         (
@@ -259,6 +260,6 @@ pub(crate) fn service_latency(
     folders: Vec<PathBuf>,
 ) -> PyResult<String> {
     let found = unlocked(|| latency(&path, first, last, &folders));
-    let found = found.map_err(|error| service_error(py, &error))?;
-    serde_json::to_string(&found).map_err(|error| service_error(py, &error))
+    let found = found.map_err(|error| service_error(py, error))?;
+    serde_json::to_string(&found).map_err(|error| service_error(py, error))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millstream_flow::error::chain;
 use millstream_flow::outbox::Outbox;
 use millstream_http::{Batch, OAuth, Reply};
 use pyo3::exceptions::PyValueError;
@@ -136,7 +137,7 @@ pub(crate) fn http_replies(
     encode: Py<PyAny>,
 ) -> PyResult<ByteSink> {
     let replies = source.get().replies();
-    let replies = replies.map_err(|why| usage(source.py(), &why.to_string()))?;
+    let replies = replies.map_err(|why| usage(source.py(), &chain(&*why).to_string()))?;
     Ok(ByteSink::of_replies(replies, encode))
 }
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_flow::error::chain;
 use millstream_flow::framing::Frames;
 use millstream_flow::outbox::{
     Backoff, Connector, DeliveryError, Destination, Outbox, OutboxIdentity, Refusals,
@@ -55,7 +56,7 @@ fn leave_out<'py>(py: Python<'py>, refusals: &Refusals) -> PyResult<Bound<'py, P
         let (number, reason): (u64, Bound<'_, PyAny>) = arguments.extract()?;
         let reason = reason.str()?.to_string_lossy().into_owned();
         let left_out = unlocked(|| refusals.leave_out(number, &reason));
-        left_out.map_err(|cause| flow_error(arguments.py(), &cause.to_string()))
+        left_out.map_err(|cause| flow_error(arguments.py(), &chain(&*cause).to_string()))
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use millstream_flow::batch::Batch;
 use millstream_flow::csv::{self, Dialect, Header, ReadCsv, Row, Rows};
 use millstream_flow::directory::{self, ReadDirectory};
+use millstream_flow::error::chain;
 use millstream_flow::error::shorten;
 use millstream_flow::source::Source;
 use millstream_flow::step::{Context, Step};
@@ -123,7 +124,9 @@ impl RowsStep {
     }
 
     fn one<'py>(&self, py: Python<'py>, row: Row<'_>) -> PyResult<Bound<'py, PyAny>> {
-        let wrong = |cause: millstream_flow::error::Cause| PyValueError::new_err(cause.to_string());
+        let wrong = |cause: millstream_flow::error::Cause| {
+            PyValueError::new_err(chain(&*cause).to_string())
+        };
         row.check().map_err(wrong)?;
         let Some(named) = &self.fields else {
             let fields = PyList::empty(py);
@@ -151,7 +154,9 @@ impl RowsStep {
         index: usize,
         function: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wrong = |cause: millstream_flow::error::Cause| PyValueError::new_err(cause.to_string());
+        let wrong = |cause: millstream_flow::error::Cause| {
+            PyValueError::new_err(chain(&*cause).to_string())
+        };
         let (name, function) = &self.types[function];
         let text = row.text(index).map_err(wrong)?;
         let made = function.bind(py).call1((text,));

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use millstream_journal::Error as Fault;
+use millstream_journal::chain;
 use tracing::warn;
 
 use crate::error::QueueError;
@@ -43,7 +44,7 @@ impl ClosedQueues {
     pub(super) fn insert(&mut self, name: String, error: &QueueError, now: Moment) {
         let retry_us = (!is_damage(error)).then(|| now.steady_us.saturating_add(RETRY_US));
         let closed = Closed {
-            reason: error.to_string(),
+            reason: chain(error).to_string(),
             retry_us,
             foreign: is_foreign(error),
             skipped: self.0.get(&name).map_or(0, |closed| closed.skipped),

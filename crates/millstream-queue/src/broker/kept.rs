@@ -3,6 +3,7 @@
 //! The copies of a closed queue `orders+audit` are kept in the queue `orders%2Baudit.kept`. When the closed one is open again, or begins
 //! anew, they move to its end before it gets another copy.
 
+use millstream_journal::chain;
 use tracing::{info, warn};
 
 use super::Broker;
@@ -48,8 +49,9 @@ impl<S: Storage> Broker<S> {
         }
         if let Err(error) = self.move_kept(&place, child, now) {
             warn!(
-                "the copies of queue \"{child}\" that were kept while it was closed stay in \"{place}\": {error}; \
-                 redrive them from there"
+                "the copies of queue \"{child}\" that were kept while it was closed stay in \"{place}\": {}; \
+                 redrive them from there",
+                chain(&error)
             );
         }
     }

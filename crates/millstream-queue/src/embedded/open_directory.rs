@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use millstream_journal::chain;
 use millstream_journal::storage::create_dir_durably;
 use tracing::error;
 
@@ -99,14 +100,14 @@ impl Shared {
                 continue;
             }
             if let Err(error) = state.broker.run_due(now) {
-                error!("{error}");
+                error!("{}", chain(&error));
             }
             let unsynced = state.broker.take_unsynced();
             self.notify(&mut state);
             if !unsynced.is_empty() {
                 drop(state);
                 if let Err(error) = self.sync(unsynced) {
-                    error!("{error}");
+                    error!("{}", chain(&error));
                 }
                 state = self.lock();
             }
@@ -274,7 +275,7 @@ impl Drop for OpenDirectory {
             // The thread panics only because of a bug in the broker, and has logged it.
             let _ = self.timer_thread.take().map(JoinHandle::join);
             if let Err(error) = self.lock().broker.close() {
-                error!("{error}");
+                error!("{}", chain(&error));
             }
         }
     }

@@ -13,6 +13,7 @@ use millstream_flow::source::{
     Beginning, Events, Next, Partition, Position, Recording, Resumable, Source, SourceSettings,
 };
 use millstream_journal::clock::monotonic_ns;
+use millstream_journal::context;
 
 use super::ledger::Ledger;
 use super::loans::{LentQueue, LentQueues};
@@ -153,8 +154,8 @@ impl Resumable for ReadQueues {
             let committed = run.committed.iter().find(|(name, _)| *name == queue.name);
             let committed = committed.map(|(_, position)| position.require_number());
             let committed = committed.transpose();
-            let committed =
-                committed.map_err(|error| format!("partition \"{}\": {error}", queue.name))?;
+            let committed = committed
+                .map_err(|error| context(format_args!("partition \"{}\"", queue.name), error))?;
             let (ledger, next) =
                 Ledger::resume(&ledgers.join(&queue.name), &queue.queue, committed)?;
             queue.attach_ledger(ledger, next);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use crate::embedded::Queue;
 use millstream_flow::error::Cause;
 use millstream_flow::sink::Token;
+use millstream_journal::context;
 use millstream_journal::{Cursor, CursorMode, Journal, Options, Reader, Retention};
 
 /// The directory of staging journals, in that of the queues. No queue has such a name.
@@ -112,7 +113,7 @@ impl Staging {
         staged.is_newest(moved, &queue)?;
         journal
             .cut(staged.length)
-            .map_err(|cause| format!("output of the last epoch is no longer there: {cause}"))?;
+            .map_err(|cause| context("output of the last epoch is no longer there", cause))?;
         let mut staging = Staging {
             id: staged.id,
             queue,

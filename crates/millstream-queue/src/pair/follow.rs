@@ -5,6 +5,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use millstream_journal::clock::boot_ns;
+use millstream_journal::context;
 use millstream_replication::arbiter::LeaseRecord;
 use millstream_replication::{FollowOptions, Reason, Rejoin, RejoinOptions, ReplicationError};
 use tracing::{info, warn};
@@ -133,7 +134,7 @@ fn follow_leader(
                 | ReplicationError::OlderTerm { .. },
             ) => rest(LOOK),
             Some(error) if error.may_pass() => rest(LOOK),
-            _ => return Err(format!("{}: {cause}", options.dir().display()).into()),
+            _ => return Err(context(options.dir().display(), cause)),
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_journal::Journal;
+use millstream_journal::chain;
 use millstream_journal::clock::boot_ns;
 use millstream_replication::arbiter::{Candidate, Held};
 use tracing::{error, info, warn};
@@ -185,7 +186,7 @@ impl Keeping {
     }
 
     fn failed(&mut self, cause: &Cause) {
-        let text = cause.to_string();
+        let text = chain(&**cause).to_string();
         if text != self.last_failure {
             warn!("{text}; trying again");
             self.last_failure = text;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_journal::Host;
+use millstream_journal::chain;
 use millstream_replication::arbiter::{Candidate, Held, LeaseRecord};
 use millstream_replication::lead;
 use tracing::{error, info, warn};
@@ -69,7 +70,7 @@ impl<'a> Machine<'a> {
             Ok(true) => {}
             Ok(false) => self.join_group(&record)?,
             Err(cause) => {
-                self.say(cause.to_string());
+                self.say(chain(&*cause).to_string());
                 rest(LOOK);
                 return Ok(Next::Look);
             }
@@ -310,10 +311,11 @@ impl<'a> Machine<'a> {
             return Err(cause);
         }
         error!(
-            "{} cannot serve, and gives the lease back: {cause}",
-            self.options.name
+            "{} cannot serve, and gives the lease back: {}",
+            self.options.name,
+            chain(&*cause)
         );
-        self.say(format!("it could not serve: {cause}"));
+        self.say(format!("it could not serve: {}", chain(&*cause)));
         // Others come first.
         let rests = self.options.times.lease.as_millis() / LOOK.as_millis();
         for _ in 0..rests {

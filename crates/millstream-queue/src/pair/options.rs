@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_journal::Host;
+use millstream_journal::context;
 use millstream_replication::FollowOptions;
 use millstream_replication::arbiter::{
     ArbiterAddress, ArbiterTls, Candidate, LeaseRecord, LeaseTimes,
@@ -71,7 +72,7 @@ impl PairOptions {
     /// The directory is in use; the arbiter does not answer; a machine renews the lease; without `yes` also where this copy may lack what was answered.
     pub fn take_over(&self, yes: bool, stop: &AtomicBool) -> Result<TakenOver, Cause> {
         let dir = self.dir().display();
-        changes_of(self.dir()).map_err(|cause| format!("{dir}: {cause}"))?;
+        changes_of(self.dir()).map_err(|cause| context(&dir, cause))?;
         let _lock = JournalStorage::open_copy(self.dir())
             .map_err(|error| format!("{dir}: {error}: stop it first"))?;
         let copy = Copy::of(self.dir())?.ok_or("its changes are gone")?;

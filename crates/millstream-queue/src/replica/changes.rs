@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use millstream_journal::chain;
 use millstream_journal::{CursorMode, Error as Fault, Journal, Retention, Writer};
 
 use super::change::Change;
@@ -156,7 +157,7 @@ impl Changes {
         match claim.commit(length) {
             Ok(number) => Ok((number, value)),
             Err(fault) => {
-                self.failed = Some(fault.to_string());
+                self.failed = Some(chain(&fault).to_string());
                 Err(fault.into())
             }
         }

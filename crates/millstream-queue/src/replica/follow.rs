@@ -6,6 +6,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use millstream_journal::Error as Fault;
+use millstream_journal::chain;
 use millstream_replication::{FollowOptions, Followed, follow};
 use tracing::{info, warn};
 
@@ -70,7 +71,7 @@ fn apply(storage: &JournalStorage, ended: &AtomicBool) -> Result<(), Cause> {
             Ok(_) => is_full = false,
             Err(cause) if is_disk_full(&cause) && !is_last => {
                 if !std::mem::replace(&mut is_full, true) {
-                    warn!("{cause}; trying again");
+                    warn!("{}; trying again", chain(&*cause));
                 }
                 // What was done in part is found when they are opened again.
                 copies = None;

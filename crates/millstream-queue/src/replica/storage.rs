@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use millstream_journal::chain;
+
 use super::change::Change;
 use super::changes::SharedChanges;
 use super::log::ReplicatedLog;
@@ -188,7 +190,7 @@ impl Storage for ReplicatedStorage {
     fn open_many(&mut self, names: &[String]) -> Vec<Result<ReplicatedLog, Cause>> {
         let mut logs = self.storage.open_many(names);
         if let Err(cause) = self.level(names, &mut logs) {
-            let text = cause.to_string();
+            let text = chain(&*cause).to_string();
             return names.iter().map(|_| Err(text.clone().into())).collect();
         }
         let recorded = |(name, log): (&String, Result<JournalLog, Cause>)| {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use millstream_journal::Journal;
+use millstream_journal::context;
 
 use super::change::Change;
 use crate::error::Cause;
@@ -48,7 +49,10 @@ impl Survey {
             let Some(record) = reader.next()? else { break };
             let (number, bytes) = (record.sequence, record.body.len() as u64);
             let change = Change::read(record.body).map_err(|cause| {
-                format!("{}: record {number}: {cause}", journal.path().display())
+                context(
+                    format_args!("{}: record {number}", journal.path().display()),
+                    cause,
+                )
             })?;
             for survey in complete.iter_mut().chain(&mut writing) {
                 survey.bytes += bytes;

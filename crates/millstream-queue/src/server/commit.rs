@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use millstream_journal::chain;
 use millstream_replication::Served;
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
@@ -406,10 +407,10 @@ fn finish(
             // A queue that was deleted meanwhile has no items to lose.
             Some(queue) if state.broker.items(queue).is_none() => continue,
             Some(queue) => {
-                error!("not acknowledged: queue \"{queue}\": {cause}");
+                error!("not acknowledged: queue \"{queue}\": {}", chain(&**cause));
                 state.broker.sync_failed(queue);
             }
-            None => error!("not acknowledged: {cause}"),
+            None => error!("not acknowledged: {}", chain(&**cause)),
         }
         state.failed_commits.extend(commits.clone());
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use millstream_journal::chain;
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -215,7 +216,7 @@ impl Core {
                     .disconnect(ConnectionId(index as u32), EndedBy::Server, clock::now());
             }
             if let Err(error) = state.broker.close() {
-                error!("{error}");
+                error!("{}", chain(&error));
             }
         });
     }

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use crate::error::{Cause, QueueError};
 
 /// Why a server could not start or continue.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the whole chain of causes in one line.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// The configuration or the queues.
     #[error(transparent)]
     Broker(#[from] QueueError),
     /// An address.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: String,
@@ -21,7 +23,7 @@ pub enum ServerError {
         source: std::io::Error,
     },
     /// A file or directory.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: cannot be opened", path.display())]
     File {
         /// The path.
         path: PathBuf,
@@ -46,13 +48,13 @@ pub enum ServerError {
     #[error("the server of the queues is busy with other requests of its page")]
     Busy,
     /// The changes that followers get, or where they are served.
-    #[error("{0}")]
-    Replica(#[source] Cause),
+    #[error(transparent)]
+    Replica(Cause),
     /// Another machine serves these queues now.
     #[error("{0}: this server answers nothing any more")]
     Superseded(String),
     /// The runtime or a thread.
-    #[error("cannot start: {0}")]
+    #[error("the server cannot start")]
     Start(#[source] std::io::Error),
     /// The thread of the server has panicked: a bug in it.
     #[error("{}: the server of the queues panicked: {message}", dir.display())]
@@ -74,3 +76,5 @@ impl ServerError {
         }
     }
 }
+
+millstream_journal::debug_as_chain!(ServerError);

@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use millstream_journal::chain;
 use tracing::error;
 
 use super::error::ServerError;
@@ -103,8 +104,9 @@ impl Outcome {
             && let Some(Err(error)) = state.result.take()
         {
             error!(
-                "{}: the server of the queues has failed, and its handle was dropped without a wait for it: {error}",
-                self.dir.display()
+                "{}: the server of the queues has failed, and its handle was dropped without a wait for it: {}",
+                self.dir.display(),
+                chain(&error)
             );
         }
     }

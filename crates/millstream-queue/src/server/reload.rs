@@ -1,5 +1,6 @@
 //! Reading the files again while the server runs.
 
+use millstream_journal::chain;
 use tracing::{info, warn};
 
 use super::core::{Core, State};
@@ -14,8 +15,9 @@ impl Core {
     /// The first invalid file. Nothing changes.
     pub(super) fn reload(&self, state: &mut State) -> Result<Vec<String>, String> {
         let mut loaded = LoadedSettings::read(&self.options).map_err(|error| {
-            warn!("the old configuration holds: {error}");
-            format!("the old configuration holds: {error}")
+            let line = format!("the old configuration holds: {}", chain(&error));
+            warn!("{line}");
+            line
         })?;
         let mut fixed = Vec::new();
         let item_bytes = loaded.live.limits.item_bytes;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use millstream_journal::chain;
 use millstream_replication::{ServeOptions, Served};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
@@ -96,7 +97,7 @@ pub(super) fn finish(served: &mut Served, last: Result<u64, Cause>) {
         Ok(false) => warn!(
             "not all followers have acknowledged the last changes: one that is promoted now does not have them"
         ),
-        Err(error) => error!("{error}"),
+        Err(error) => error!("{}", chain(&*error)),
     }
 }
 
@@ -118,13 +119,13 @@ async fn run(core: Rc<Core>, changes: SharedChanges) {
             Ok(None) => {}
             Ok(Some(snapshot)) => {
                 if let Err(cause) = write(&core, &changes, snapshot).await {
-                    warn!("no snapshot for followers: {cause}");
+                    warn!("no snapshot for followers: {}", chain(&*cause));
                     core.with(|state| state.broker.give_up_snapshot());
                     rest = AGAIN;
                 }
             }
             Err(cause) => {
-                error!("no snapshot for followers: {cause}");
+                error!("no snapshot for followers: {}", chain(&*cause));
                 rest = AGAIN;
             }
         }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use millstream_journal::chain;
 use tracing::{debug, error};
 
 use super::core::{Core, State};
@@ -37,7 +38,7 @@ pub(super) async fn run(core: Rc<Core>) {
         }
         core.with(|state| {
             if let Err(error) = state.broker.run_due(clock::now()) {
-                error!("{error}");
+                error!("{}", chain(&error));
             }
             if state.broker.take_commit_wanted() {
                 core.commit_wanted.notify_one();

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use millstream_journal::chain;
+
 use super::expiry::expiry_ms;
 use super::work::{Task, Work};
 use super::{Compat, Progress, ServerCommand, Session, State};
@@ -64,7 +66,7 @@ impl Session {
                     Err(error @ QueueError::NoDedupe { .. }) => {
                         reply::client_error(&mut self.output, &error);
                     }
-                    Err(error) => reply::server_error(&mut self.output, &error),
+                    Err(error) => reply::server_error(&mut self.output, &chain(&error)),
                 }
             }
         }
@@ -165,7 +167,7 @@ impl Session {
             } else {
                 reply::NOT_FOUND
             }),
-            Err(error) => reply::server_error(&mut session.output, &error),
+            Err(error) => reply::server_error(&mut session.output, &chain(&error)),
         });
     }
 
@@ -225,7 +227,7 @@ impl Session {
             && !broker.stats_of(name, &mut self.output, now)
             && let Err(closed) = broker.check_not_closed(name)
         {
-            return reply::server_error(&mut self.output, &closed);
+            return reply::server_error(&mut self.output, &chain(&closed));
         }
         self.write(reply::END);
     }
@@ -298,7 +300,7 @@ impl Session {
     fn write_or_error<T>(&mut self, outcome: Result<T, QueueError>, reply: &[u8]) {
         match outcome {
             Ok(_) => self.write(reply),
-            Err(error) => reply::server_error(&mut self.output, &error),
+            Err(error) => reply::server_error(&mut self.output, &chain(&error)),
         }
     }
 }

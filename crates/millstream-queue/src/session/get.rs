@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use millstream_journal::chain;
+
 use super::batch::{Asked, Batch};
 use super::{Compat, Progress, Session, State};
 use crate::broker::{Broker, GetOutcome};
@@ -254,7 +256,7 @@ impl Session {
 
     #[cold]
     fn write_error(&mut self, error: &QueueError) -> Progress {
-        reply::server_error(&mut self.output, error);
+        reply::server_error(&mut self.output, &chain(error));
         Progress::Done
     }
 }

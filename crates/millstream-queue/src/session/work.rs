@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use millstream_journal::chain;
+
 use super::rights::Grants;
 use crate::broker::{Broker, Redrive};
 use crate::error::QueueError;
@@ -125,7 +127,7 @@ impl Work {
             Task::Flush {
                 failed: Some(error),
                 ..
-            } => reply::server_error(out, error),
+            } => reply::server_error(out, &chain(error)),
             Task::Flush { answer, .. } => out.extend_from_slice(answer),
             Task::Redrive { redrive, last } => {
                 let last = std::mem::replace(last, Ok(()));
@@ -155,6 +157,6 @@ fn answer_redrive(outcome: Result<u64, QueueError>, out: &mut Vec<u8>) {
         Err(QueueError::Itself(_)) => {
             reply::client_error(out, &"a queue cannot send items to itself");
         }
-        Err(error) => reply::server_error(out, &error),
+        Err(error) => reply::server_error(out, &chain(&error)),
     }
 }

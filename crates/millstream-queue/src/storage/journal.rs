@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
+use millstream_journal::chain;
 use millstream_journal::storage::{Mapped, create_dir_durably};
 use millstream_journal::{Error as Fault, Identity, Journal, Options, Sync};
 use rustix::fs::{FlockOperation, flock};
@@ -182,7 +183,9 @@ impl JournalStorage {
             Err(cause) if is_new && folder.exists() => {
                 return Err(match self.clone().remove(name) {
                     Ok(()) => cause,
-                    Err(left) => format!("{cause}; what was made of it stays: {left}").into(),
+                    Err(left) => {
+                        format!("{}; what was made of it stays: {left}", chain(&*cause)).into()
+                    }
                 });
             }
             opened => opened?,

@@ -265,5 +265,8 @@ fn mistakes_are_named() {
             codec::encode(queues::write(&place, "x"), codec::display),
         );
     let error = flow.run(Options::default()).map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("an item of 4 bytes"), "{error}");
+    assert!(
+        format!("{error:?}").contains("an item of 4 bytes"),
+        "{error}"
+    );
 }

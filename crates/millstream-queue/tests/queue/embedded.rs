@@ -157,8 +157,8 @@ fn limits_are_errors_that_say_how_many_items_came_in() {
         matches!(&error, QueueError::Partly { stored: 3, cause } if matches!(**cause, QueueError::Full { .. }))
     );
     assert_eq!(
-        error.to_string(),
-        "queue \"q\" is full (the first 3 items are stored)"
+        format!("{error:?}"),
+        "the first 3 items are stored, and the next one is not: queue \"q\" is full"
     );
     assert!(matches!(
         queue.put(b"12345"),

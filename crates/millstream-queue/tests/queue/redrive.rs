@@ -49,7 +49,7 @@ fn so_many_as_there_is_room_for() {
     }
     world.play(
         "a> redrive dead work 2|redrive dead work|redrive dead work|
-         a< 2|SERVER_ERROR queue \"work\" is full (the first 1 items are stored)|SERVER_ERROR queue \"work\" is full|
+         a< 2|SERVER_ERROR the first 1 items are stored, and the next one is not: queue \"work\" is full|SERVER_ERROR queue \"work\" is full|
          a> get work|get work|get work|get work|redrive dead work 0|redrive dead work|
          a< VALUE work 0 1|x|END|VALUE work 0 1|x|END|VALUE work 0 1|x|END|END|0|2|",
     );

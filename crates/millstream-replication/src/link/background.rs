@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_journal::Journal;
+use millstream_journal::chain;
 use tracing::error;
 
 use super::serve::{ServeOptions, serve_open};
@@ -133,7 +134,9 @@ fn serve_until(
         let _ = began.send(Ok(address));
     });
     match served {
-        Err(failure) if is_ready => error!("followers are not served any more: {failure}"),
+        Err(failure) if is_ready => {
+            error!("followers are not served any more: {}", chain(&failure))
+        }
         Err(failure) => drop(began.send(Err(failure))),
         Ok(()) => {}
     }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millstream_journal::chain;
 use millstream_link::{LinkError, Stream};
 use tracing::{info, warn};
 
@@ -27,15 +28,15 @@ pub(super) fn run(leader: &Leader<'_>, socket: TcpStream, peer: SocketAddr, numb
     {
         Ok(Some((stream, refusal))) => (Arc::new(stream), refusal),
         Ok(None) => return,
-        Err(error @ LinkError::Tls(_)) => return warn!("{peer}: {error}"),
-        Err(error) => return info!("{peer}: {error}"),
+        Err(error @ LinkError::Tls(_)) => return warn!("{peer}: {}", chain(&error)),
+        Err(error) => return info!("{peer}: {}", chain(&error)),
     };
     let outcome = converse(leader, &stream, refusal, peer, number);
     stream.close();
     match outcome {
         Ok(()) => {}
-        Err(error @ ReplicationError::Closed { .. }) => info!("{peer}: {error}"),
-        Err(error) => warn!("{peer}: {error}"),
+        Err(error @ ReplicationError::Closed { .. }) => info!("{peer}: {}", chain(&error)),
+        Err(error) => warn!("{peer}: {}", chain(&error)),
     }
 }
 

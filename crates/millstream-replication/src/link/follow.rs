@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_journal::Sync;
+use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
 use millstream_link::{FAREWELL, Secret, Stream};
 use tracing::{info, warn};
@@ -141,7 +142,7 @@ pub fn follow(
             Err(error) if options.once || !error.may_pass() => return Err(error),
             Err(error) => {
                 // The same failure is logged once, however often it is repeated.
-                let text = error.to_string();
+                let text = chain(&error).to_string();
                 if text != last_warning {
                     warn!("{text}; trying again");
                     last_warning = text;

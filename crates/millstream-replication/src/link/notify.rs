@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
+use millstream_journal::chain;
 use tracing::{info, warn};
 
 use super::FollowerTls;
@@ -70,7 +71,7 @@ fn knows(
             true
         }
         Err(error) => {
-            let text = error.to_string();
+            let text = chain(&error).to_string();
             if text != *last_warning {
                 warn!("{connector} does not know yet that '{name}' is in a newer term: {text}");
                 *last_warning = text;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use millstream_journal::chain;
 use millstream_journal::clock::monotonic_ns;
 use millstream_journal::{Cursor, CursorMode, Error, FOLLOWER};
 use millstream_link::{Credential, FAREWELL, Stream};
@@ -42,13 +43,15 @@ pub(super) fn refuse(
 ) -> ReplicationError {
     let (reason, text) = match &error {
         ReplicationError::Refused { reason, text } => (*reason, text.clone()),
-        ReplicationError::Journal(Error::Pruned { .. }) => (Reason::Pruned, error.to_string()),
-        _ => (Reason::Trouble, error.to_string()),
+        ReplicationError::Journal(Error::Pruned { .. }) => {
+            (Reason::Pruned, chain(&error).to_string())
+        }
+        _ => (Reason::Trouble, chain(&error).to_string()),
     };
     let mut out = Vec::new();
     write_refused(credential, reason, &text, &mut out);
     if let Err(error) = stream.write(&out) {
-        debug!("a refusal was not sent: {error}");
+        debug!("a refusal was not sent: {}", chain(&error));
     }
     error
 }
@@ -155,7 +158,7 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 Ok(missing) => format!("'{}' has not answered", missing.join("', '")),
-                Err(error) => error.to_string(),
+                Err(error) => chain(&error).to_string(),
             };
             if reports && !progress.is_reported.swap(true, Ordering::Relaxed) {
                 let path = progress.opened.journal.path();

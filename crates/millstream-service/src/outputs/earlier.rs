@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use millstream_journal::chain;
 use millstream_journal::{Journal, Reader};
 use millstream_wire::{Cause, Lineage, Record, Schema, Unpacker};
 
@@ -291,5 +292,5 @@ impl Earlier {
 }
 
 fn unreadable(cause: Cause) -> String {
-    format!("a call that cannot be read: {cause}")
+    format!("a call that cannot be read: {}", chain(&*cause))
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_journal::chain;
 use millstream_journal::{Error, Journal, Writer};
 use millstream_wire::{
     Cause, Interface, KeyedCall, Lineage, Note, Packer, Publisher, Refused, Result as WireResult,
@@ -292,7 +293,7 @@ impl Transport for Outlet {
             written = self.wait_followed();
         }
         if let Err(cause) = &written {
-            self.current.fail(&cause.to_string());
+            self.current.fail(&chain(&**cause).to_string());
         }
         written
     }

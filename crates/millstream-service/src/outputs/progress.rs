@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millstream_journal::Journal;
+use millstream_journal::chain;
 use millstream_wire::{CallError, Cause, InputName, Lineage};
 
 use crate::error::ServiceError;
@@ -190,7 +191,7 @@ impl Progress {
         match again.differences.add(journal, sequence, &difference) {
             // The letter has both calls, and the service continues.
             Err(error) if !difference.is_finished && self.dead.is_some() => {
-                self.set_aside(journal, sequence, body, &error.to_string())
+                self.set_aside(journal, sequence, body, &chain(&error).to_string())
             }
             added => added,
         }
@@ -232,7 +233,7 @@ impl Progress {
         ended?;
         match self.on_error {
             OnError::DeadLetter(_) => {
-                self.set_aside(journal, sequence, body, &cause.to_string())?;
+                self.set_aside(journal, sequence, body, &chain(&*cause).to_string())?;
             }
             OnError::Skip => self.report.skipped += 1,
             OnError::Fail => {}

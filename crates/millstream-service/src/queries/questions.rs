@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use millstream_journal::chain;
 use serde_json::Value;
 
 use super::fault::{Arguments, Fault, QueryError};
@@ -58,7 +59,7 @@ impl Questions {
             Some((_, answer)) => panics::call(component, |component| {
                 Ok(answer(component, &request.arguments))
             })
-            .unwrap_or_else(|panic| Err(QueryError::failed(panic.to_string()))),
+            .unwrap_or_else(|panic| Err(QueryError::failed(chain(&*panic).to_string()))),
             None => Err(unknown(&request.query, queries)),
         };
         // The client may have gone.

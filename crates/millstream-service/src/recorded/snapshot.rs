@@ -9,6 +9,7 @@
 
 use std::path::PathBuf;
 
+use millstream_journal::chain;
 use millstream_journal::{Bookmark, Cursor, CursorMode, Journal, Options, Retention, Sync, Writer};
 use millstream_wire::{Cause, InputName, Packer, Unpacker, WireError, pack};
 
@@ -216,8 +217,9 @@ impl Snapshots {
     /// A snapshot that cannot be read.
     pub fn unreadable(&self, sequence: u64, cause: &Cause) -> String {
         format!(
-            "{}, record {sequence}: the state cannot be read: {cause}",
-            self.name
+            "{}, record {sequence}: the state cannot be read: {}",
+            self.name,
+            chain(&**cause)
         )
     }
 
@@ -419,7 +421,7 @@ mod tests {
             out.uint(2)
         });
         snapshots.writer.append(&later.unwrap()).unwrap();
-        let error = snapshots.newest(|_| Ok(true)).unwrap_err().to_string();
+        let error = format!("{:?}", snapshots.newest(|_| Ok(true)).unwrap_err());
         assert!(
             error.ends_with(
                 "out.snapshots, record 0: a snapshot of version 2; this program reads 1"

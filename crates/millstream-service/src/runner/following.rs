@@ -53,7 +53,7 @@ impl Following {
                 Err(error) => {
                     return Err(ServiceError::Followers {
                         output: self.output.path().display().to_string(),
-                        cause: error.into(),
+                        cause: error,
                     });
                 }
             }

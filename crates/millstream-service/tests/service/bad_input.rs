@@ -39,7 +39,7 @@ fn fail_names_journal_record_and_method() {
         "{}, record 2: place: an order without a symbol",
         folder.path("orders").display()
     );
-    assert_eq!(error.to_string(), text);
+    assert_eq!(format!("{error:?}"), text);
 }
 
 /// Panics where it must.
@@ -115,7 +115,7 @@ fn a_panic_of_the_component_ends_the_service_and_names_it_whatever_the_policy() 
             outcome(&folder, "nowhere").unwrap();
             place_some();
         }
-        let said = outcome(&folder, at).unwrap_err().to_string();
+        let said = format!("{:?}", outcome(&folder, at).unwrap_err());
         let panic = "bad_input::Delicate panicked: five is too much";
         assert!(said.contains(place) && said.contains(panic), "{said}");
     }

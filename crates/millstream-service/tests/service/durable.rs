@@ -118,7 +118,7 @@ fn a_call_that_is_too_large_is_refused_and_the_next_one_is_recorded() {
     publisher.note("first");
     publisher.note(&"large".repeat(4 << 20));
     publisher.note("last");
-    let error = publisher.check().unwrap_err().to_string();
+    let error = format!("{:?}", publisher.check().unwrap_err());
     assert!(
         error.starts_with("a record of ") && error.contains("is over the limit of"),
         "{error}"
@@ -129,7 +129,7 @@ fn a_call_that_is_too_large_is_refused_and_the_next_one_is_recorded() {
     assert!(notes.supersede(7).unwrap());
     publisher.note("lost");
     publisher.note("lost too");
-    let error = publisher.check().unwrap_err().to_string();
+    let error = format!("{:?}", publisher.check().unwrap_err());
     assert!(
         error.starts_with("2 calls were not published; the first: "),
         "{error}"

@@ -183,12 +183,12 @@ fn a_state_that_does_not_fit_is_told_with_its_place() {
         let setup = setup.input::<dyn Orders>(&folder.journal("orders"));
         setup.unwrap().start(Settings::default())
     };
-    let error = begin("replies").err().unwrap().to_string();
+    let error = format!("{:?}", begin("replies").err().unwrap());
     assert!(
         error.contains("replies.snapshots, record ") && error.contains(": no state of mine"),
         "{error}"
     );
-    let error = begin("others").unwrap().drain().unwrap_err().to_string();
+    let error = format!("{:?}", begin("others").unwrap().drain().unwrap_err());
     assert!(
         error.ends_with("others: no snapshot could be made: too large"),
         "{error}"

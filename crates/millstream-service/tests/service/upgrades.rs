@@ -496,7 +496,10 @@ fn a_component_that_fails_when_it_is_called_again_says_why() {
     let error = start(&folder, "a!", Rebuild::Inputs, accepting(9))
         .err()
         .unwrap();
-    assert!(error.to_string().contains("it cannot be taken"), "{error}");
+    assert!(
+        format!("{error:?}").contains("it cannot be taken"),
+        "{error:?}"
+    );
     // A record that is skipped now was not skipped before.
     let skipping = Settings {
         on_error: OnError::Skip,

@@ -145,9 +145,12 @@ fn variants_have_files_of_their_own_where_they_differ() {
 fn a_bad_file_is_named_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("in.yaml");
-    let error = test(folder.path(), UPDATE).unwrap_err().to_string();
+    let error = format!("{:?}", test(folder.path(), UPDATE).unwrap_err());
     assert!(
-        error.starts_with(&format!("{}: No such file", file.display())),
+        error.starts_with(&format!(
+            "{}: cannot be read or written: No such file",
+            file.display()
+        )),
         "{error}"
     );
     fs::write(
@@ -155,9 +158,9 @@ fn a_bad_file_is_named_with_its_line() {
         "place: {id: 1, symbol: A, quantity: 5}\n---\nplace: {id: 1, symbol: A, quantity: many}\n",
     )
     .unwrap();
-    let error = test(folder.path(), UPDATE).unwrap_err().to_string();
+    let error = format!("{:?}", test(folder.path(), UPDATE).unwrap_err());
     let expected = format!(
-        "{}: line 3: place.order.quantity: expected u32, found \"many\"",
+        "{}: does not hold calls of the interface: line 3: place.order.quantity: expected u32, found \"many\"",
         file.display()
     );
     assert_eq!(error, expected);

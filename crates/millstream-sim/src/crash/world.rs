@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use millstream_journal::chain;
 use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{
@@ -508,6 +509,6 @@ pub fn failed(verb: &str, error: &Error) -> Broken {
     };
     Broken {
         promise: if sync_failed { SYNC_FAILED } else { 3 },
-        what: format!("cannot {verb}: {error}"),
+        what: format!("cannot {verb}: {}", chain(error)),
     }
 }

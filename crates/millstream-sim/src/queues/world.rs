@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_journal::chain;
 use millstream_journal::random::Random;
 use millstream_journal::storage::Simulated;
 use millstream_journal::{Host, Options};
@@ -190,7 +191,7 @@ impl World {
             fault,
         };
         let mut server = Server::start(disks, &self.configs[0], self.now)
-            .or_else(|error| broken(8, format!("cannot start: {error}")))?;
+            .or_else(|error| broken(8, format!("cannot start: {}", chain(&error))))?;
         if let Some(why) = server.closed() {
             return broken(8, format!("kept closed: {why}"));
         }
@@ -339,7 +340,7 @@ impl World {
             self.model.pass(self.now.steady_us / 1_000);
             server
                 .turn(self.now)
-                .or_else(|error| broken(8, format!("a turn failed: {error}")))?;
+                .or_else(|error| broken(8, format!("a turn failed: {}", chain(&error))))?;
         }
         Ok(())
     }

@@ -230,7 +230,7 @@ fn a_failing_component_and_a_bad_record_are_told_apart() {
     let mut notes = Notes::default();
     let error = dispatch(&body, &mut notes).unwrap_err();
     assert!(matches!(error, CallError::Component { .. }));
-    assert_eq!(error.to_string(), "many: out is empty");
+    assert_eq!(format!("{error:?}"), "many: out is empty");
 
     let cut = &body[..body.len() - 2];
     let error = dispatch(cut, &mut notes).unwrap_err();
@@ -352,7 +352,7 @@ fn a_call_that_is_lost_is_told_and_leaves_no_gap() {
     trading.nothing();
     assert_eq!(trading.transport().left, 5);
     assert_eq!(
-        trading.check().unwrap_err().to_string(),
+        format!("{:?}", trading.check().unwrap_err()),
         "2 calls were not published; the first: the disk is full"
     );
     trading.nothing();

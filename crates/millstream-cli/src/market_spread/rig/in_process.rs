@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use millstream_flow::SourceExt;
+use millstream_flow::error::chain;
 use millstream_flow::metrics::latency_histogram;
 use millstream_flow::tcp::{self, TcpSource};
-use millstream_flow::{Flow, Options, Recovery, Running};
+use millstream_flow::{Flow, FlowError, Options, Recovery, Running};
 use millstream_journal::clock::monotonic_ns;
 
 use super::counts::Counts;
@@ -192,6 +193,10 @@ impl Drop for State {
     }
 }
 
+fn with_causes(error: FlowError) -> String {
+    chain(&error).to_string()
+}
+
 /// Runs the flow once; the results that the receiver got are added by the rig.
 ///
 /// # Errors
@@ -217,7 +222,7 @@ pub fn run(rig: &Rig<'_>) -> Result<(Report, Sent), String> {
     };
     let observer = plan.observer.as_deref();
     let options = observer.map_or(options.clone(), |observer| observer.options(options));
-    let running = flow.start(options).map_err(|error| error.to_string())?;
+    let running = flow.start(options).map_err(with_causes)?;
     if let Some(observer) = observer {
         observer.watch(flow.describe(), running.watch());
     }
@@ -236,7 +241,7 @@ pub fn run(rig: &Rig<'_>) -> Result<(Report, Sent), String> {
     }
     let (cpu, probe) = (subject.cpu, probe_of_run);
     // A flow that failed says more than the senders that lost their connection.
-    let report = subject.running.wait().map_err(|error| error.to_string())?;
+    let report = subject.running.wait().map_err(with_causes)?;
     let sent = driven?;
     let step = |name: &str| report.step(name).ok_or_else(|| format!("no step {name}"));
     let state = step("spread")?;

@@ -48,7 +48,7 @@ impl Committer {
             Ok([open.prepare(epoch)?, open.close()?])
         };
         let tokens = write()
-            .map_err(|cause| FlowError::Failed(Failure::new(name.clone(), unwritten(&cause))))?;
+            .map_err(|cause| FlowError::Failed(Failure::new(name.clone(), unwritten(cause))))?;
         drop(called);
         let mut next = self.commit.clone();
         for token in tokens.into_iter().flatten() {

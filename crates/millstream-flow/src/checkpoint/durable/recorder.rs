@@ -18,6 +18,7 @@ use super::record::Head;
 use super::recorded::Recorded;
 use crate::batch::Kind;
 use crate::error::Cause;
+use crate::error::context;
 use crate::framing::Frames;
 use crate::run::control::lock;
 use crate::source::{Beginning, Position, Recording};
@@ -76,8 +77,7 @@ impl Recorder {
             .ok_or("it is durable, and needs a directory for its state: --state DIR (state=, Options::recovery)")?;
         let path = recorded_input_dir(state_dir, run.source);
         if run.forget && path.exists() {
-            std::fs::remove_dir_all(&path)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            std::fs::remove_dir_all(&path).map_err(|error| context(path.display(), error))?;
         }
         let recorded = input_positions(run.recorded)?;
         let gone = recorded.iter().find(|(name, at)| {
@@ -97,7 +97,7 @@ impl Recorder {
             ..Options::default().with_segment_bytes(SEGMENT_BYTES)
         };
         let sync = if run.sync { Sync::Always } else { Sync::Never };
-        create_dir_durably(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        create_dir_durably(&path).map_err(|error| context(path.display(), error))?;
         let journal = Journal::open(&path, options.with_sync(sync))?;
         let ends = find_ends(&journal, &recorded)?;
         Ok(Recorder {
@@ -296,7 +296,7 @@ fn input_positions<'a>(
 ) -> Result<Vec<(&'a str, InputPosition)>, Cause> {
     let read = positions.iter().map(|(name, position)| {
         let read = InputPosition::of(position);
-        let read = read.map_err(|error| format!("partition \"{name}\": {error}"))?;
+        let read = read.map_err(|error| context(format_args!("partition \"{name}\""), error))?;
         Ok((*name, read))
     });
     read.collect()

@@ -224,7 +224,7 @@ fn an_addition_without_a_state_is_an_error() {
         .commit(records, &Commit::default())
         .expect("it appends");
     let read = store.saved().keys("step", |_| true);
-    let text = read.expect_err("it is an error").to_string();
+    let text = format!("{:?}", read.expect_err("it is an error"));
     assert!(text.contains("a state is missing"), "{text}");
 }
 

@@ -10,6 +10,7 @@ use super::place::{self, CsvPath};
 use super::rows::{CsvFile, End, Rows};
 use crate::compression::Contents;
 use crate::error::Cause;
+use crate::error::context;
 use crate::run::lag::Lag;
 use crate::source::{Events, Next, Partition, Position};
 
@@ -98,7 +99,7 @@ impl Parsing {
         self.at = 0;
         let piece = (&mut self.file).take(READ_BYTES as u64);
         let read = { piece }.read_to_end(&mut self.buffer);
-        let read = read.map_err(|error| format!("{}: {error}", self.about.path.display()))?;
+        let read = read.map_err(|error| context(self.about.path.display(), error))?;
         Ok(read > 0)
     }
 

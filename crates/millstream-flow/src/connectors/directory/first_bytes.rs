@@ -9,6 +9,7 @@ use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Cause;
+use crate::error::context;
 
 /// The number of bytes that are compared.
 const BYTES_MAX: u64 = 4096;
@@ -32,7 +33,7 @@ impl FirstBytes {
         let read = File::open(path).and_then(|file| file.take(bytes).read_to_end(&mut first));
         match read {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("{}: {error}", path.display()).into()),
+            Err(error) => Err(context(path.display(), error)),
             Ok(bytes) => Ok(Some(FirstBytes {
                 bytes: bytes as u64,
                 hash: xxh3_64(&first),

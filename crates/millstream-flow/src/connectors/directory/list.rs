@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::first_bytes::FirstBytes;
 use crate::checkpoint::durable::{escape, unescape};
 use crate::error::Cause;
+use crate::error::context;
 use crate::source::Position;
 
 /// A file that was begun.
@@ -96,7 +97,7 @@ impl List {
     ) -> Result<Self, Cause> {
         let dir = state.join("files");
         let path = dir.join(escape(source));
-        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let named = |error: std::io::Error| context(path.display(), error);
         let mut list = List::in_memory(partitions);
         create_dir_durably(&dir).map_err(named)?;
         if !committed.is_empty() {
@@ -219,7 +220,7 @@ impl List {
     fn append(&mut self, line: &str) -> Result<(), Cause> {
         if let Some((file, path)) = &mut self.file {
             let written = file.write_all(line.as_bytes());
-            written.map_err(|error| format!("{}: {error}", path.display()))?;
+            written.map_err(|error| context(path.display(), error))?;
         }
         Ok(())
     }
@@ -230,7 +231,7 @@ impl List {
             return Ok(None);
         };
         let again = file.try_clone();
-        let again = again.map_err(|error| format!("{}: {error}", path.display()))?;
+        let again = again.map_err(|error| context(path.display(), error))?;
         Ok(Some((again, path.clone())))
     }
 }

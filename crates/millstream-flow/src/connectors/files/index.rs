@@ -18,6 +18,7 @@ use indexmap::IndexMap;
 use millstream_journal::storage::create_dir_durably;
 
 use crate::error::Cause;
+use crate::error::context;
 
 const PREFIX: &str = ".millstream-keys-";
 /// Begins the first line, which ends with the version.
@@ -29,7 +30,7 @@ pub(super) type Listed = IndexMap<String, (String, u64)>;
 
 /// Returns an error with its path.
 pub(super) fn named(path: &Path) -> impl Fn(std::io::Error) -> Cause + '_ {
-    move |error| format!("{}: {error}", path.display()).into()
+    move |error| context(path.display(), error)
 }
 
 /// An index that is open for writing.

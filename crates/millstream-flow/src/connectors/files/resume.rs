@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::compression::{Compression, Contents};
 use crate::error::Cause;
+use crate::error::context;
 
 /// Returns the byte at which a file of frames resumes that was read up to `position`.
 ///
@@ -31,7 +32,7 @@ pub(crate) fn line_after(
     if !check_length(path, compression, position)? || position == 0 {
         return Ok(position);
     }
-    let named = |error: std::io::Error| Cause::from(format!("{}: {error}", path.display()));
+    let named = |error: std::io::Error| context(path.display(), error);
     let mut around = Vec::new();
     let file = Contents::open(path, compression, position - 1).map_err(named)?;
     file.take(3).read_to_end(&mut around).map_err(named)?;
@@ -61,7 +62,7 @@ pub(crate) fn row_after(
     if !check_length(path, compression, position)? || position == 0 {
         return Ok(position);
     }
-    let named = |error: std::io::Error| Cause::from(format!("{}: {error}", path.display()));
+    let named = |error: std::io::Error| context(path.display(), error);
     let from = position.saturating_sub(MARK.len() as u64);
     let mut before = Vec::new();
     let file = Contents::open(path, compression, from).map_err(named)?;

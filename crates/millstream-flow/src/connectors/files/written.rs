@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::compression::{Compression, Compressor};
 use crate::connectors::shared_log::Log;
 use crate::error::Cause;
+use crate::error::context;
 
 /// The number of bytes that are buffered before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -71,8 +72,8 @@ impl Written {
         self.file.flush()
     }
 
-    fn named(&self, error: &std::io::Error) -> Cause {
-        format!("{}: {error}", self.path.display()).into()
+    fn named(&self, error: std::io::Error) -> Cause {
+        context(self.path.display(), error)
     }
 }
 
@@ -83,19 +84,19 @@ impl Log for Written {
         // A batch without bytes begins no member.
         if !batch.is_empty() {
             let written = self.append_bytes(batch);
-            written.map_err(|error| self.named(&error))?;
+            written.map_err(|error| self.named(error))?;
         }
         batch.clear();
         Ok(())
     }
     fn flush(&mut self) -> Result<u64, Cause> {
         let flushed = self.file.flush();
-        flushed.map_err(|error| self.named(&error))?;
+        flushed.map_err(|error| self.named(error))?;
         Ok(self.length)
     }
     fn prepare(&mut self) -> Result<u64, Cause> {
         let ended = self.end_member();
-        ended.map_err(|error| self.named(&error))?;
+        ended.map_err(|error| self.named(error))?;
         Ok(self.length)
     }
 }

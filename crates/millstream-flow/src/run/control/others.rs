@@ -9,6 +9,7 @@ use super::{Control, ENDED_TICK, Ended, lock};
 use crate::clock::now_ns;
 use crate::cluster::{HandledLoad, Member};
 use crate::error::FlowError;
+use crate::error::chain;
 use crate::run::in_flight::{Peer, Processed, parts};
 use crate::run::metrics::LinkMetrics;
 use crate::run::remote::{Others, Pauses};
@@ -184,7 +185,7 @@ impl Control {
     /// Ends a run that could not start.
     pub(crate) fn end_start(&self, error: &FlowError) {
         if let Some(member) = self.member() {
-            member.failed(&error.to_string());
+            member.failed(&chain(error).to_string());
         }
         if let Some(others) = &self.others {
             others.end();

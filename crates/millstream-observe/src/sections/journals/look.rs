@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
+use millstream_journal::chain;
 use millstream_journal::{Journal, Options, Reader};
 
 use super::discover::Place;
@@ -52,7 +53,7 @@ impl Look {
         };
         if let Err(error) = self.read(place, &mut snapshot) {
             snapshot.state = JournalState::Unreadable;
-            snapshot.error = Some(error.to_string());
+            snapshot.error = Some(chain(&error).to_string());
         }
         snapshot
     }

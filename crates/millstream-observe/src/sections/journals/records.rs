@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use millstream_http::pages::{Page, PageRequest};
+use millstream_journal::chain;
 use millstream_journal::{Error, Journal, Options, Record};
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ pub(super) fn page(
         number("time_ms"),
         decode,
     );
-    answer(&read.unwrap_or_else(|error| json!({"error": error.to_string()})))
+    answer(&read.unwrap_or_else(|error| json!({"error": chain(&error).to_string()})))
 }
 
 fn read(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millstream_http::pages::{Page, PageRequest, PendingPage};
+use millstream_journal::chain;
 use millstream_queue::QueueError;
 use millstream_queue::server::ServerError;
 use millstream_queue::server::watch::ServerWatch;
@@ -69,7 +70,7 @@ async fn answer<T>(
 }
 
 fn refused(error: &ServerError) -> Page {
-    let line = error.to_string();
+    let line = chain(error).to_string();
     match error {
         ServerError::Broker(QueueError::Name { .. } | QueueError::Itself(_)) => {
             Page::invalid(&line)

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use millstream_journal::Error;
+use millstream_journal::chain;
 use millstream_journal::clock::wall_ns;
 
 use super::calls::Reading;
@@ -65,7 +66,7 @@ impl Look {
         self.positions = positions;
         match read {
             Ok(sampled) => snapshot.methods = self.methods(&sampled, snapshot.call_rate),
-            Err(error) => snapshot.error = Some(error.to_string()),
+            Err(error) => snapshot.error = Some(chain(&error).to_string()),
         }
         snapshot.hops = self.hops.clone();
         snapshot.state = state(&snapshot);

@@ -528,15 +528,12 @@ fn a_directory_of_another_division_is_refused_and_stays_as_it_is() {
         shards: None,
     };
     let alone = resume("test", &parts, &Recovery::new(&dir), 1, 0, None);
-    let error = alone.err().expect("it is refused").to_string();
+    let error = format!("{:?}", alone.err().expect("it is refused"));
     assert!(error.contains("part of process 1 of 3"), "{error}");
     let after = Saved::open(&dir).expect("it is read");
     assert!(after.prepared().is_some());
     assert_eq!(before.prepared(), after.prepared());
     let whole = Recovery::new(trial.dir.path());
-    let error = whole
-        .of_process(None)
-        .expect_err("it is refused")
-        .to_string();
+    let error = format!("{:?}", whole.of_process(None).expect_err("it is refused"));
     assert!(error.contains("millstream scale"), "{error}");
 }

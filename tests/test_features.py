@@ -1,4 +1,4 @@
-"""What the crates need: what the features of ``millstream`` bring with them, by ``cargo tree``, and which Rust."""
+"""What crates need: what features of ``millstream`` bring with them, by ``cargo tree``, and which Rust."""
 
 import re
 import subprocess

@@ -34,7 +34,7 @@
 //! | `flow` | yes | [`flow`] | dataflows on `timely`; the [`prelude`] |
 //! | `queue` | yes | [`queue`] | durable queues in process; with `flow` as its sources and sinks |
 //! | `service` | yes | [`service`] | components whose inputs and outputs are method calls in journals |
-//! | `wire` | yes, by `service` | [`wire`] | typed values and method calls as records, as YAML and as JSON |
+//! | `wire` | yes | [`wire`] | typed values and method calls as records, as YAML and as JSON; `service` turns it on |
 //! | `compression` | yes | [`flow`] | files compressed by gzip and zstd; its build needs a C compiler, and a run without it names this feature |
 //! | `cluster` | no | [`cluster`] | one flow on several processes, with TLS |
 //! | `http` | no | [`http`] | HTTP as a source and a sink of flows, with TLS; a feed for browsers; with `service` a gateway of services |

@@ -19,7 +19,7 @@ use timely::dataflow::operators::{Inspect, Operator, Probe};
 use timely::dataflow::{InputHandle, ProbeHandle};
 use timely::worker::Worker;
 
-use super::{Fault, median};
+use super::cases::median;
 
 const LINES: u64 = 1_000_000;
 const WORDS_IN_LINE: u64 = 10;
@@ -28,6 +28,7 @@ const VOCABULARY: u64 = 20_000;
 const BATCH: u64 = 1000;
 const ROUNDS: u64 = 8;
 
+type Fault = Box<dyn std::error::Error + Send + Sync>;
 type Counts = Vec<(String, u64)>;
 
 /// What a word count costs with so many workers.

@@ -6,9 +6,9 @@ text from it.
     python tests/public_api.py target/doc          compares; exits 1 and prints the difference
     python tests/public_api.py target/doc --write  renews the files
 
-A line has the kind of the item, its path and its signature, with types as the source spells them. A
-re-export of an item that has another public path, or is of another crate, is ``use PATH = TARGET``. Derived
-traits are on one line for each type, other impls on one line each. Of the auto traits, only a missing
+A line has the kind of the item, its path and its signature, with types as the source spells them; that of
+a variant has its fields. A re-export of an item that has another public path, or is of another crate, is
+``use PATH = TARGET``. Derived traits are on one line for each type, other impls on one line each. Of the auto traits, only a missing
 ``Send`` or ``Sync`` is listed. The features of the crate come first.
 """
 
@@ -304,9 +304,11 @@ class Crate(Types):
             fields = [self.index.get(str(id)) for id in kind["tuple"]]
             types = [self.type(field["inner"]["struct_field"]) if field else "_" for field in fields]
             shape = "(" + ", ".join(types) + ")"
+        elif isinstance(kind, dict) and "struct" in kind:
+            fields = [self.index[str(id)] for id in kind["struct"]["fields"] if str(id) in self.index]
+            texts = (f"{field['name']}: {self.type(field['inner']['struct_field'])}" for field in fields)
+            shape = f" {{ {', '.join(texts)} }}"
         self.add("variant", item, path + shape)
-        if isinstance(kind, dict) and "struct" in kind:
-            self.members(kind["struct"]["fields"], path)
 
     def function(self, item: Json, path: str) -> None:
         of = item["inner"]["function"]

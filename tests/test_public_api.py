@@ -50,8 +50,7 @@ field tiny::Plain::b: fn(u8) -> bool
 type tiny::Result<T, E = Box<dyn std::error::Error + Send>> = std::result::Result<T, E>
 enum tiny::Shape  [non_exhaustive]
 derive tiny::Shape: Clone, Debug
-variant tiny::Shape::Box
-field tiny::Shape::Box::w: u8
+variant tiny::Shape::Box { w: u8 }
 variant tiny::Shape::Dot
 variant tiny::Shape::Many(Vec<Shape>, [u8; 4])
 trait tiny::Verb: Send

@@ -8,8 +8,8 @@ text from it.
 
 A line has the kind of the item, its path and its signature, with types as the source spells them; that of
 a variant has its fields. A re-export of an item that has another public path, or is of another crate, is
-``use PATH = TARGET``. Derived traits are on one line for each type, other impls on one line each. Of the auto traits, only a missing
-``Send`` or ``Sync`` is listed. The features of the crate come first.
+``use PATH = TARGET``. Derived traits are on one line for each type, other impls on one line each. Of the auto
+traits, only a missing ``Send`` or ``Sync`` is listed. The features of the crate come first.
 """
 
 import difflib

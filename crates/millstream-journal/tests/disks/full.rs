@@ -169,7 +169,7 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
         check(&journal, 8_000);
         // What says that a cut was begun needs a block of its own.
         if let Err(error) = journal.cut(7_990) {
-            assert!(error.to_string().contains("No space left"), "{error}");
+            assert!(format!("{error:?}").contains("No space left"), "{error:?}");
             check(&journal, 8_000);
         }
         let cursor = journal.cursor("needed", CursorMode::Exclusive).unwrap();
@@ -195,7 +195,7 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
 fn a_file_system_that_cannot_name_files_safely_is_refused() {
     if let Some(disk) = Disk::new("exfat") {
         let error = Journal::open(disk.journal(), options()).err().unwrap();
-        assert!(error.to_string().contains("neither links nor"), "{error}");
+        assert!(format!("{error:?}").contains("neither links nor"), "{error:?}");
     }
 }
 

@@ -121,7 +121,7 @@ fn child_that_may_open_no_more_files() {
         return;
     };
     let says = |error: Error| {
-        let text = error.to_string();
+        let text = format!("{error:?}");
         assert!(text.contains("os error 24"), "{text}");
     };
     let mut open = Vec::new();

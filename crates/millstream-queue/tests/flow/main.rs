@@ -250,10 +250,8 @@ fn mistakes_are_named() {
         let flow = Flow::new("mistaken");
         flow.source("from", queues::read(&place, from).until_empty())
             .sink("to", queues::write(&place, to));
-        flow.run(Options::default())
-            .map(|_| ())
-            .unwrap_err()
-            .to_string()
+        let error = flow.run(Options::default()).map(|_| ()).unwrap_err();
+        format!("{error:?}")
     };
     assert!(run("a/b", "x").contains("\"a/b\": queue name has"));
     place.queue("in").unwrap().put(b"1").unwrap();

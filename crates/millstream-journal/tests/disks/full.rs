@@ -195,7 +195,10 @@ fn a_journal_on_a_full_disk_is_opened_and_pruned() {
 fn a_file_system_that_cannot_name_files_safely_is_refused() {
     if let Some(disk) = Disk::new("exfat") {
         let error = Journal::open(disk.journal(), options()).err().unwrap();
-        assert!(format!("{error:?}").contains("neither links nor"), "{error:?}");
+        assert!(
+            format!("{error:?}").contains("neither links nor"),
+            "{error:?}"
+        );
     }
 }
 
